@@ -1,0 +1,12 @@
+//! The middle of the program: a [`Plan`] goes in, an [`Outcome`] comes out.
+//!
+//! A dialect turns its command line into a Plan; the engine runs it; the Outcome says what happened;
+//! the dialect, or a report, turns that into text. Nothing else crosses the middle.
+
+#![forbid(unsafe_code)]
+
+mod outcome;
+mod plan;
+
+pub use outcome::*;
+pub use plan::*;

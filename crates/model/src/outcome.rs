@@ -1,0 +1,318 @@
+//! What was measured: counts and times, the Plan they came from, the hosts they were measured on.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use stats::Histogram;
+use units::Bytes;
+
+use crate::Plan;
+use crate::plan::nanos;
+
+/// The result of one Plan. There is always one, however the run ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was run.
+    pub plan: Plan,
+    /// When the measured phase began, by the wall clock; for labels only.
+    pub started: SystemTime,
+    /// What this end measured.
+    pub here: Side,
+    /// What the peer told of its end, by whatever protocol; `None` if it told nothing.
+    pub there: Option<Side>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Doubts about the result, with their evidence.
+    pub warnings: Vec<Warning>,
+}
+
+/// One end's figures. What the end did not measure or could not tell is `None`, never zero.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Side {
+    /// What was moved within the measured phase.
+    pub counts: Counts,
+    /// The measured phase by the monotonic clock, including the drain of the connection.
+    #[serde(rename = "elapsed_ns", with = "optional_nanos")]
+    pub elapsed: Option<Duration>,
+    /// The data socket, as the kernel had it.
+    pub socket: SocketFacts,
+    /// The buffers in force.
+    pub buffers: BuffersUsed,
+    /// Times of whole passes (transactions).
+    #[serde(skip)]
+    pub latency: Option<Histogram>,
+    /// Times of single send calls.
+    #[serde(skip)]
+    pub send_times: Option<Histogram>,
+    /// Times of single receive calls.
+    #[serde(skip)]
+    pub receive_times: Option<Histogram>,
+    /// The host's CPU time over the measured phase.
+    pub cpu: Option<CpuUse>,
+    /// The host.
+    pub host: Option<HostFacts>,
+}
+
+/// What one end moved. Bytes are payload as this end's calls returned them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Bytes that send calls took.
+    #[serde(rename = "sent_bytes")]
+    pub sent: Bytes,
+    /// Bytes that receive calls gave within the test's time.
+    #[serde(rename = "received_bytes")]
+    pub received: Bytes,
+    /// Datagram bytes that came after the test's time, while it drained. They are no throughput.
+    #[serde(rename = "received_late_bytes")]
+    pub received_late: Bytes,
+    /// Receive calls behind `received_late`.
+    pub receive_calls_late: u64,
+    /// Send calls that moved data.
+    pub send_calls: u64,
+    /// Receive calls that gave data.
+    pub receive_calls: u64,
+    /// Send calls that the kernel refused for want of buffers (ENOBUFS).
+    pub failed_sends: u64,
+    /// Passes of a transactional workload that were completed.
+    pub transactions: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.sent = self.sent + other.sent;
+        self.received = self.received + other.received;
+        self.received_late = self.received_late + other.received_late;
+        self.receive_calls_late += other.receive_calls_late;
+        self.send_calls += other.send_calls;
+        self.receive_calls += other.receive_calls;
+        self.failed_sends += other.failed_sends;
+        self.transactions += other.transactions;
+    }
+}
+
+/// A data socket, as the kernel had it: asked for is not given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketFacts {
+    /// SO_SNDBUF before the first operation.
+    pub send_buffer_bytes: Option<u32>,
+    /// SO_SNDBUF at the end; the kernel grows it on the way.
+    pub send_buffer_end_bytes: Option<u32>,
+    /// SO_RCVBUF before the first operation.
+    pub receive_buffer_bytes: Option<u32>,
+    /// SO_RCVBUF at the end.
+    pub receive_buffer_end_bytes: Option<u32>,
+    /// TCP_MAXSEG of the connection.
+    pub max_segment_bytes: Option<u32>,
+    /// Segments that TCP sent again (`tcpi_total_retrans`).
+    pub retransmits: Option<u32>,
+    /// The congestion control algorithm in force.
+    pub congestion_control: Option<String>,
+    /// TCP_NODELAY.
+    pub no_delay: Option<bool>,
+    /// SO_PRIORITY, when one was asked for.
+    pub priority: Option<i32>,
+    /// IP_TOS or IPV6_TCLASS, when one was asked for.
+    pub type_of_service: Option<i32>,
+}
+
+/// What the rules for sizes and widths came to; `None` where the end does not use the direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuffersUsed {
+    /// Bytes a send call.
+    pub send_bytes: Option<u32>,
+    /// Buffers in the send ring.
+    pub send_width: Option<u32>,
+    /// Bytes a receive call.
+    pub receive_bytes: Option<u32>,
+    /// Buffers in the receive ring.
+    pub receive_width: Option<u32>,
+}
+
+/// A host's CPU time over the measured phase, in percent of all its CPUs' time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuUse {
+    /// Everything but idle.
+    pub busy_percent: f64,
+    /// In user space, nice time not included.
+    pub user_percent: f64,
+    /// In the kernel.
+    pub system_percent: f64,
+    /// Idle with a disk request outstanding.
+    pub iowait_percent: f64,
+    /// In hardware interrupts.
+    pub irq_percent: f64,
+    /// In software interrupts.
+    pub softirq_percent: f64,
+    /// Taken by the hypervisor for other guests; `None` where the peer cannot tell.
+    pub steal_percent: Option<f64>,
+    /// How many CPUs are online.
+    pub cpus: u32,
+    /// The busiest CPU's number and its share of its own time.
+    pub peak: Option<(u32, f64)>,
+    /// How it was found out.
+    pub method: CpuMethod,
+}
+
+/// How CPU time was found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CpuMethod {
+    /// /proc/stat: proc(5).
+    ProcStat,
+    /// A method that only a peer has, by the code that it gave.
+    Peer(u32),
+}
+
+/// A host, as far as it bears on what it measures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// `uname -sr`.
+    pub kernel: Option<String>,
+    /// The machine's architecture.
+    pub machine: Option<String>,
+    /// CPUs online.
+    pub cpus: Option<u32>,
+    /// The first CPU's model name.
+    pub cpu_model: Option<String>,
+    /// The MTU of the path's first hop, in bytes.
+    pub mtu_bytes: Option<u32>,
+    /// The host's default congestion control.
+    pub congestion_control: Option<String>,
+    /// Whether a hypervisor runs this host as a guest.
+    pub virtual_guest: Option<bool>,
+    /// An identity of the running system, to tell whether two ends share a host.
+    pub boot_id: Option<String>,
+}
+
+/// Why a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The time was up.
+    Deadline,
+    /// The bytes or transactions were all moved.
+    Count,
+    /// The peer ended the data.
+    PeerClosed,
+    /// Somebody here wanted it to end (an interrupt).
+    Cancelled,
+    /// It could not go on; the text says why, in one line.
+    Failed(String),
+}
+
+/// A doubt about a result, with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Warning {
+    /// Both ends ran on one host: CPU figures contain both, and no network was crossed.
+    SameHost,
+    /// A CPU had no idle time left, so that the CPU may be what was measured.
+    CpuSaturated {
+        /// Which end.
+        end: End,
+        /// The busiest CPU's share.
+        busy_percent: f64,
+    },
+    /// A hypervisor gave this guest's time to others.
+    StealTime {
+        /// Which end.
+        end: End,
+        /// The share that was taken.
+        steal_percent: f64,
+    },
+    /// The peer's protocol or version has no place for a figure.
+    PeerCannotTell {
+        /// What is missing.
+        figure: String,
+    },
+    /// The test was ended before its time; the figures are of what was done until then.
+    EndedEarly {
+        /// How long it ran.
+        #[serde(rename = "after_ns", with = "nanos")]
+        after: Duration,
+    },
+    /// Datagrams came after the test's time. They are not in the throughput.
+    LateDatagrams {
+        /// How many.
+        datagrams: u64,
+    },
+    /// The sender's own queue overflowed (ENOBUFS): it, not the path, dropped data.
+    SenderOverflow {
+        /// How often.
+        failed_sends: u64,
+    },
+    /// The peer served other tests at the same time.
+    PeerShared {
+        /// How many others.
+        tests: u32,
+    },
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The end that reports.
+    Here,
+    /// Its peer.
+    There,
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::SameHost => f.write_str(
+                "both ends are on this host: no network was crossed, and the CPU figures contain both ends",
+            ),
+            Self::CpuSaturated { end, busy_percent } => {
+                write!(f, "a CPU of {end} was {busy_percent:.0} % busy: it may be what was measured")
+            }
+            Self::StealTime { end, steal_percent } => {
+                write!(f, "the hypervisor took {steal_percent:.1} % of the CPU time of {end}: figures are too low")
+            }
+            Self::PeerCannotTell { figure } => write!(f, "the peer cannot tell {figure}"),
+            Self::EndedEarly { after } => {
+                write!(f, "ended early, after {:.2} s: the figures are of that time", after.as_secs_f64())
+            }
+            Self::LateDatagrams { datagrams } => {
+                write!(f, "{datagrams} datagrams came after the test's time and are not in the throughput")
+            }
+            Self::SenderOverflow { failed_sends } => {
+                write!(f, "the sender's own queue was full {failed_sends} times (ENOBUFS): not all loss is the path's")
+            }
+            Self::PeerShared { tests } => write!(f, "the peer served {tests} other tests at the same time"),
+        }
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Here => "this host",
+            Self::There => "the peer",
+        })
+    }
+}
+
+mod optional_nanos {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[allow(
+        clippy::ref_option,
+        reason = "serde's `with` passes the field by reference"
+    )]
+    pub(crate) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        duration.map(|d| d.as_nanos() as u64).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_nanos))
+    }
+}

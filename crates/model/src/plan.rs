@@ -1,0 +1,326 @@
+//! What to run, every default explicit or a named rule.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// One measurement: what this host does, what it asks of the peer, and for how long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What people call this test ("TCP_STREAM"); only ever printed.
+    pub name: String,
+    /// What carries the data.
+    pub transport: Transport,
+    /// The operations of this end.
+    pub workload: Workload,
+    /// When the measured phase ends.
+    pub limit: Limit,
+    /// The phases around the measured one.
+    pub phases: Phases,
+    /// Requests in flight beyond the one that every transaction has (netperf's initial burst).
+    pub burst: u32,
+    /// Which times are recorded.
+    pub timing: Timing,
+    /// Connections that run this workload side by side.
+    pub flows: u32,
+    /// What this host does.
+    pub here: Half,
+    /// What is asked of the peer; each dialect's protocol carries as much of it as it can.
+    pub there: Half,
+}
+
+/// What carries the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// TCP, a byte stream: tcp(7).
+    Tcp,
+    /// UDP, datagrams: udp(7).
+    Udp,
+}
+
+/// One step of a workload, on the flow's one connection.
+///
+/// Nothing in it says that an operation blocks: straight loops run the common lists, and a state
+/// machine over readiness could walk the same ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Open a connection from a new local port.
+    Connect,
+    /// Take the next connection from the listener.
+    Accept,
+    /// One send call of the send buffer's size (or one file range, see [`Half::send_from_file`]).
+    Send,
+    /// One receive call of at most the receive buffer's size.
+    Receive,
+    /// Receive calls until a whole receive buffer has come.
+    ReceiveAll,
+    /// Wait for the peer's end of stream.
+    AwaitClose,
+    /// Close the connection.
+    Close,
+}
+
+/// What one end does: `body` over and over until the limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Workload {
+    /// The repeated operations, in order.
+    pub body: Vec<Operation>,
+}
+
+impl Workload {
+    /// Send without pause.
+    pub fn send() -> Self {
+        Self {
+            body: vec![Operation::Send],
+        }
+    }
+
+    /// Receive without pause.
+    pub fn receive() -> Self {
+        Self {
+            body: vec![Operation::Receive],
+        }
+    }
+
+    /// Send a request, await the whole response.
+    pub fn ask() -> Self {
+        Self {
+            body: vec![Operation::Send, Operation::ReceiveAll],
+        }
+    }
+
+    /// Await a whole request, send the response.
+    pub fn answer() -> Self {
+        Self {
+            body: vec![Operation::ReceiveAll, Operation::Send],
+        }
+    }
+
+    /// [`Workload::ask`] on a new connection each time, which the peer closes.
+    pub fn connect_and_ask() -> Self {
+        use Operation::{AwaitClose, Close, Connect, ReceiveAll, Send};
+        Self {
+            body: vec![Connect, Send, ReceiveAll, AwaitClose, Close],
+        }
+    }
+
+    /// [`Workload::answer`] on a new connection each time.
+    pub fn accept_and_answer() -> Self {
+        use Operation::{Accept, Close, ReceiveAll, Send};
+        Self {
+            body: vec![Accept, ReceiveAll, Send, Close],
+        }
+    }
+
+    /// Open a connection, which the peer closes, over and over.
+    pub fn connect_and_close() -> Self {
+        use Operation::{AwaitClose, Close, Connect};
+        Self {
+            body: vec![Connect, AwaitClose, Close],
+        }
+    }
+
+    /// Accept a connection and close it, over and over.
+    pub fn accept_and_close() -> Self {
+        Self {
+            body: vec![Operation::Accept, Operation::Close],
+        }
+    }
+
+    /// Whether one pass of the body is a transaction: data in both directions, or a connection.
+    pub fn is_transactional(&self) -> bool {
+        self.connects() || (self.sends() && self.receives())
+    }
+
+    /// Whether every pass has a connection of its own.
+    pub fn connects(&self) -> bool {
+        self.body
+            .iter()
+            .any(|op| matches!(op, Operation::Connect | Operation::Accept))
+    }
+
+    /// Whether this end sends data.
+    pub fn sends(&self) -> bool {
+        self.body.contains(&Operation::Send)
+    }
+
+    /// Whether this end receives data.
+    pub fn receives(&self) -> bool {
+        self.body
+            .iter()
+            .any(|op| matches!(op, Operation::Receive | Operation::ReceiveAll))
+    }
+}
+
+/// When the measured phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// After this long.
+    Time(Duration),
+    /// After this much payload.
+    Bytes(u64),
+    /// After this many transactions.
+    Transactions(u64),
+    /// When somebody ends it.
+    Unlimited,
+}
+
+/// The phases around the measured one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Pause between the agreement with the peer and the first operation.
+    #[serde(rename = "wait_ns", with = "nanos")]
+    pub wait: Duration,
+    /// Run, but not counted, before the measured phase.
+    #[serde(rename = "warm_up_ns", with = "nanos")]
+    pub warm_up: Duration,
+}
+
+/// Which times are recorded; none costs anything when it is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Each pass of the body: a transaction's latency.
+    pub passes: bool,
+    /// Each send or receive call of a bulk transfer.
+    pub calls: bool,
+}
+
+/// One end's part of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is one choice of the user's, independent of the others"
+)]
+pub struct Half {
+    /// What is set on the data socket.
+    pub socket: SocketOptions,
+    /// What is sent.
+    pub send: BufferPlan,
+    /// What is received into.
+    pub receive: BufferPlan,
+    /// A file whose contents fill the buffers; `None` is the dialect's own pattern.
+    pub fill: Option<PathBuf>,
+    /// Send with sendfile(2) from the fill file (or a temporary one) instead of from memory.
+    pub send_from_file: bool,
+    /// Receive with splice(2) to the null device instead of into memory.
+    pub discard_in_kernel: bool,
+    /// Use write(2) where send(2) would do.
+    pub write_instead_of_send: bool,
+    /// The CPU that this end's thread is bound to.
+    pub cpu: Option<u32>,
+    /// Account the CPU time of the whole host over the measured phase.
+    pub measure_cpu: bool,
+}
+
+/// What is set on a data socket; a `None` or `false` leaves the kernel's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is one socket option, as the manual pages list them"
+)]
+pub struct SocketOptions {
+    /// SO_SNDBUF in bytes, as asked for: socket(7).
+    pub send_buffer_bytes: Option<u32>,
+    /// SO_RCVBUF in bytes, as asked for.
+    pub receive_buffer_bytes: Option<u32>,
+    /// TCP_NODELAY: tcp(7).
+    pub no_delay: bool,
+    /// TCP_CORK.
+    pub cork: bool,
+    /// TCP_MAXSEG in bytes.
+    pub max_segment_bytes: Option<u32>,
+    /// TCP_DEFER_ACCEPT, with this many seconds.
+    pub defer_accept_seconds: Option<u32>,
+    /// TCP Fast Open: data with the first segment.
+    pub fast_open: bool,
+    /// SO_KEEPALIVE.
+    pub keep_alive: bool,
+    /// SO_DONTROUTE: only to hosts on a directly connected network.
+    pub dont_route: bool,
+    /// SO_PRIORITY.
+    pub priority: Option<i32>,
+    /// IP_TOS or IPV6_TCLASS.
+    pub type_of_service: Option<u8>,
+    /// TCP_CONGESTION: the algorithm's name.
+    pub congestion_control: Option<String>,
+    /// Connect a datagram socket, so that only the peer's datagrams are taken.
+    pub connect_datagrams: bool,
+    /// Answer a datagram from the address that it was sent to (IP_PKTINFO).
+    pub answer_from_destination: bool,
+    /// Give up waiting for a datagram after this long and send the next request.
+    pub receive_timeout: Option<Duration>,
+    /// SO_DEBUG.
+    pub debug: bool,
+    /// IP_MULTICAST_TTL.
+    pub multicast_ttl: Option<u8>,
+}
+
+/// The buffers of one direction: a ring, used round robin, one buffer a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BufferPlan {
+    /// Bytes a call.
+    pub size: SizeRule,
+    /// How many buffers.
+    pub width: WidthRule,
+    /// Each buffer starts at a multiple of this power of two, in bytes …
+    pub alignment: u32,
+    /// … and this many bytes further.
+    pub offset: u32,
+}
+
+impl Default for BufferPlan {
+    fn default() -> Self {
+        Self {
+            size: SizeRule::SocketBuffer,
+            width: WidthRule::CoverSocketBuffer,
+            alignment: 8,
+            offset: 0,
+        }
+    }
+}
+
+/// How many bytes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SizeRule {
+    /// This many.
+    Bytes(u32),
+    /// As many as the socket's buffer has, as the kernel gives it (for UDP at most 65,507).
+    SocketBuffer,
+}
+
+/// How many buffers a ring has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WidthRule {
+    /// This many.
+    Buffers(u32),
+    /// One more than fill the socket's buffer, at least two: what is being sent is not touched.
+    CoverSocketBuffer,
+}
+
+pub(crate) mod nanos {
+    //! Durations as integer nanoseconds.
+
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(duration.as_nanos() as u64)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_nanos)
+    }
+}

@@ -1,0 +1,95 @@
+//! Sizes, rates and lengths of time, each tool's way of writing them, and nothing else.
+
+#![forbid(unsafe_code)]
+
+mod duration;
+mod size;
+
+pub use duration::go_duration;
+pub use size::netperf_size;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Payload bytes above TCP or UDP; headers of no layer are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// The mean rate over `elapsed`; `None` when no time has passed.
+    pub fn over(self, elapsed: Duration) -> Option<BitRate> {
+        (!elapsed.is_zero()).then(|| BitRate(self.0 as f64 * 8.0 / elapsed.as_secs_f64()))
+    }
+}
+
+impl std::ops::Add for Bytes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl std::iter::Sum for Bytes {
+    fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+        items.fold(Self(0), |sum, item| sum + item)
+    }
+}
+
+/// Bits of payload a second.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BitRate(pub f64);
+
+impl std::fmt::Display for BitRate {
+    /// Decimal prefixes (1 Mbit/s is 1,000,000 bits a second), four significant digits.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (scaled, unit) = match self.0 {
+            r if r >= 1e12 => (r / 1e12, "Tbit/s"),
+            r if r >= 1e9 => (r / 1e9, "Gbit/s"),
+            r if r >= 1e6 => (r / 1e6, "Mbit/s"),
+            r if r >= 1e3 => (r / 1e3, "kbit/s"),
+            r => (r, "bit/s"),
+        };
+        let decimals = if scaled >= 1000.0 {
+            0
+        } else if scaled >= 100.0 {
+            1
+        } else if scaled >= 10.0 {
+            2
+        } else {
+            3
+        };
+        write!(f, "{scaled:.decimals$} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_bytes_over_time() {
+        assert_eq!(
+            Bytes(1_000).over(Duration::from_millis(1)),
+            Some(BitRate(8e6))
+        );
+        assert_eq!(Bytes(1).over(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn rates_read_with_decimal_prefixes() {
+        for (rate, text) in [
+            (0.0, "0.000 bit/s"),
+            (999.0, "999.0 bit/s"),
+            (1_000.0, "1.000 kbit/s"),
+            (94_123_456.0, "94.12 Mbit/s"),
+            (1e9, "1.000 Gbit/s"),
+            (2.5e12, "2.500 Tbit/s"),
+        ] {
+            assert_eq!(BitRate(rate).to_string(), text);
+        }
+    }
+}
