@@ -1,0 +1,226 @@
+//! The calls of the hot loops. None allocates; EINTR is the caller's to see, because that is how a
+//! loop is woken ([`crate::wake`]).
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
+use rustix::pipe::SpliceFlags;
+
+/// A system call's error number.
+pub use rustix::io::Errno as Error;
+
+/// A peer's address in the form that the kernel takes.
+#[derive(Clone, Debug)]
+pub struct Address(SocketAddrAny);
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(address.into())
+    }
+}
+
+/// Sends some or all of `data`: send(2). A closed peer is EPIPE, never a signal.
+#[inline]
+pub fn send(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
+    rustix::net::send(socket, data, SendFlags::NOSIGNAL)
+}
+
+/// As [`send`], by write(2); SIGPIPE must be ignored, as Rust's start-up does.
+#[inline]
+pub fn write(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
+    rustix::io::write(socket, data)
+}
+
+/// Sends one datagram: sendto(2).
+#[inline]
+pub fn send_to(socket: BorrowedFd<'_>, data: &[u8], to: &Address) -> Result<usize, Errno> {
+    rustix::net::sendto(socket, data, SendFlags::NOSIGNAL, &to.0)
+}
+
+/// Opens the connection and sends `data` with its first segment: MSG_FASTOPEN, tcp(7).
+pub fn send_fast_open(socket: BorrowedFd<'_>, data: &[u8], to: &Address) -> Result<usize, Errno> {
+    const MSG_FASTOPEN: u32 = libc::MSG_FASTOPEN as u32;
+    let flags = SendFlags::from_bits_retain(MSG_FASTOPEN) | SendFlags::NOSIGNAL;
+    rustix::net::sendto(socket, data, flags, &to.0)
+}
+
+/// Receives into `buffer`: recv(2). 0 is the end of a stream or an empty datagram.
+#[inline]
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(taken, _)| taken)
+}
+
+/// Receives a datagram and says who sent it: recvfrom(2).
+pub fn receive_from(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> Result<(usize, Option<SocketAddr>), Errno> {
+    let (taken, _, from) = rustix::net::recvfrom(socket, buffer, RecvFlags::empty())?;
+    Ok((
+        taken,
+        from.and_then(|address| SocketAddr::try_from(address).ok()),
+    ))
+}
+
+/// Sends `count` bytes of `file` from `*offset` on, which advances: sendfile(2).
+#[inline]
+pub fn send_file(
+    socket: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: &mut u64,
+    count: usize,
+) -> Result<usize, Errno> {
+    rustix::fs::sendfile(socket, file, Some(offset), count)
+}
+
+/// A pipe to the null device, through which received data is thrown away without a copy to user
+/// space: splice(2), twice a piece.
+#[derive(Debug)]
+pub struct Drain {
+    read: OwnedFd,
+    write: OwnedFd,
+    null: OwnedFd,
+}
+
+impl Drain {
+    /// Opens the pipe and /dev/null.
+    pub fn open() -> std::io::Result<Self> {
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let null = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { read, write, null })
+    }
+
+    /// Throws away up to `count` bytes from the socket; 0 is the end of the stream.
+    pub fn receive(&self, socket: BorrowedFd<'_>, count: usize) -> Result<usize, Errno> {
+        let flags = SpliceFlags::MOVE;
+        let taken = rustix::pipe::splice(socket, None, self.write.as_fd(), None, count, flags)?;
+        let mut left = taken;
+        while left > 0 {
+            match rustix::pipe::splice(
+                self.read.as_fd(),
+                None,
+                self.null.as_fd(),
+                None,
+                left,
+                flags,
+            ) {
+                Ok(moved) => left -= moved,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// Takes the next connection: accept4(2), close-on-exec.
+#[inline]
+pub fn accept(listener: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
+}
+
+/// Opens a connection; one attempt, EINTR included: connect(2).
+#[inline]
+pub fn connect(socket: BorrowedFd<'_>, to: &Address) -> Result<(), Errno> {
+    rustix::net::connect(socket, &to.0)
+}
+
+/// Ends this end's sending: shutdown(2).
+pub fn shutdown_write(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::net::shutdown(socket, rustix::net::Shutdown::Write)
+}
+
+/// Ends both directions, which wakes whoever blocks on them.
+pub fn shutdown(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::net::shutdown(socket, rustix::net::Shutdown::Both)
+}
+
+/// Waits until the socket is readable (or ended) or the time is up: poll(2). EINTR is returned.
+pub fn wait_readable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+    poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
+}
+
+/// Sends several pieces as one: writev(2).
+pub fn write_pieces(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    rustix::io::writev(socket, pieces)
+}
+
+/// A file in memory that has no name and vanishes when it is closed: memfd_create(2).
+pub fn unnamed_file() -> std::io::Result<std::fs::File> {
+    Ok(rustix::fs::memfd_create("linerate", rustix::fs::MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Sends what can be sent without waiting; EAGAIN when that is nothing: MSG_DONTWAIT, send(2).
+#[inline]
+pub fn send_without_waiting(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
+    rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+/// As [`send_without_waiting`], one datagram to an address.
+#[inline]
+pub fn send_to_without_waiting(
+    socket: BorrowedFd<'_>,
+    data: &[u8],
+    to: &Address,
+) -> Result<usize, Errno> {
+    rustix::net::sendto(
+        socket,
+        data,
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        &to.0,
+    )
+}
+
+/// Waits until the socket can be read from or written to: poll(2). EINTR is returned.
+pub fn wait_either(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut set = [PollFd::from_borrowed_fd(
+        socket,
+        PollFlags::IN | PollFlags::OUT,
+    )];
+    poll(&mut set, None).map(|_| ())
+}
+
+/// Waits until a connection that is being opened is open or has failed: poll(2). EINTR is returned.
+pub fn wait_writable(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
+    poll(&mut set, None).map(|_| ())
+}
+
+/// Receives what is there; EAGAIN when that is nothing: MSG_DONTWAIT, recv(2).
+#[inline]
+pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(taken, _)| taken)
+}
+
+/// Who sent the datagram that would be received next, which stays: MSG_PEEK, recvfrom(2).
+pub fn next_source(socket: BorrowedFd<'_>) -> Result<Option<SocketAddr>, Errno> {
+    let (_, _, from) = rustix::net::recvfrom(socket, &mut [0_u8; 1], RecvFlags::PEEK)?;
+    Ok(from.and_then(|address| SocketAddr::try_from(address).ok()))
+}
+
+/// Waits until one of the sockets is readable, and says which: poll(2). EINTR is returned.
+pub fn wait_any_readable(
+    sockets: &[BorrowedFd<'_>],
+    timeout: std::time::Duration,
+) -> Result<Option<usize>, Errno> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut set: Vec<_> =
+        sockets.iter().map(|socket| PollFd::from_borrowed_fd(*socket, PollFlags::IN)).collect();
+    poll(&mut set, Some(&timespec(timeout)))?;
+    Ok(set.iter().position(|socket| !socket.revents().is_empty()))
+}
+
+fn timespec(time: std::time::Duration) -> rustix::event::Timespec {
+    rustix::event::Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX / 2),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}

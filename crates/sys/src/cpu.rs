@@ -1,0 +1,124 @@
+//! The host's CPU time, and which CPU a thread runs on.
+
+use std::io;
+
+/// Ticks since boot of one CPU, by what they went to: a `cpu` line of /proc/stat, proc(5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are proc(5)'s")]
+pub struct Ticks {
+    pub user: u64,
+    pub nice: u64,
+    pub system: u64,
+    pub idle: u64,
+    pub iowait: u64,
+    pub irq: u64,
+    pub softirq: u64,
+    pub steal: u64,
+}
+
+impl Ticks {
+    /// All of them. Guest time is part of user time and not counted again.
+    pub fn total(&self) -> u64 {
+        self.user
+            + self.nice
+            + self.system
+            + self.idle
+            + self.iowait
+            + self.irq
+            + self.softirq
+            + self.steal
+    }
+
+    /// What passed since `earlier`. The kernel lets idle and iowait step back now and then: 0.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            nice: self.nice.saturating_sub(earlier.nice),
+            system: self.system.saturating_sub(earlier.system),
+            idle: self.idle.saturating_sub(earlier.idle),
+            iowait: self.iowait.saturating_sub(earlier.iowait),
+            irq: self.irq.saturating_sub(earlier.irq),
+            softirq: self.softirq.saturating_sub(earlier.softirq),
+            steal: self.steal.saturating_sub(earlier.steal),
+        }
+    }
+}
+
+/// Every online CPU's ticks, with its number.
+pub fn snapshot() -> io::Result<Vec<(u32, Ticks)>> {
+    Ok(parse(&std::fs::read_to_string("/proc/stat")?))
+}
+
+fn parse(text: &str) -> Vec<(u32, Ticks)> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("cpu"))
+        // The line of all CPUs together has a blank where the others have their number.
+        .filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let number = line
+                .starts_with(|c: char| c.is_ascii_digit())
+                .then(|| words.next())??;
+            let mut next = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            let ticks = Ticks {
+                user: next(),
+                nice: next(),
+                system: next(),
+                idle: next(),
+                iowait: next(),
+                irq: next(),
+                softirq: next(),
+                steal: next(),
+            };
+            Some((number.parse().ok()?, ticks))
+        })
+        .collect()
+}
+
+/// How many CPUs are online.
+pub fn online() -> u32 {
+    // SAFETY: sysconf takes no pointer.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    u32::try_from(online).unwrap_or(1).max(1)
+}
+
+/// Binds the calling thread to one CPU: sched_setaffinity(2).
+pub fn bind_thread(cpu: u32) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    set.set(cpu as usize);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_stat_has_a_line_a_cpu() {
+        let text = "cpu  30 0 30 60 0 0 0 0 0 0\ncpu0 10 1 2 3 4 5 6 7 8 9\ncpu3 20 0 28 57 0 0 0\nintr 5\n";
+        let parsed = parse(text);
+        assert_eq!(parsed.len(), 2);
+        assert_eq!(parsed[0].0, 0);
+        assert_eq!(parsed[0].1.total(), 38);
+        assert_eq!((parsed[1].0, parsed[1].1.steal), (3, 0));
+    }
+
+    #[test]
+    fn a_counter_that_steps_back_counts_nothing() {
+        let (old, new) = (
+            Ticks {
+                idle: 9,
+                ..Ticks::default()
+            },
+            Ticks {
+                idle: 8,
+                user: 3,
+                ..Ticks::default()
+            },
+        );
+        assert_eq!(new.since(&old).total(), 3);
+    }
+}

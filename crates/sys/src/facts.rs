@@ -1,0 +1,144 @@
+//! What a host is, as far as it bears on what it measures. What cannot be read is `None`.
+
+use std::fs;
+use std::net::IpAddr;
+
+/// `uname -sr` and `uname -m`.
+pub fn kernel() -> (String, String) {
+    let uname = rustix::system::uname();
+    (
+        format!(
+            "{} {}",
+            uname.sysname().to_string_lossy(),
+            uname.release().to_string_lossy()
+        ),
+        uname.machine().to_string_lossy().into_owned(),
+    )
+}
+
+/// The first CPU's model name, from /proc/cpuinfo.
+pub fn cpu_model() -> Option<String> {
+    fs::read_to_string("/proc/cpuinfo")
+        .ok()?
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("model name")?
+                .split_once(':')
+                .map(|(_, name)| name.trim().to_owned())
+        })
+}
+
+/// Whether the CPU says that a hypervisor runs this system; `None` where it has no such flag.
+pub fn virtual_guest() -> Option<bool> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags"))?;
+    Some(
+        flags
+            .split_ascii_whitespace()
+            .any(|flag| flag == "hypervisor"),
+    )
+}
+
+/// The identity of this boot of this system, 16 bytes; network namespaces share it.
+pub fn boot_id() -> Option<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let mut id = [0; 16];
+    for (byte, at) in id.iter_mut().zip((0..32).step_by(2)) {
+        *byte = u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(id)
+}
+
+/// The default congestion control of this network namespace.
+pub fn congestion_control() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// The MTU in bytes of the interface that has this address.
+pub fn mtu_of(address: IpAddr) -> Option<u32> {
+    let interface = interface_of(address)?;
+    fs::read_to_string(format!("/sys/class/net/{interface}/mtu"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Whether an address is one of this host.
+pub fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || interface_of(address).is_some()
+}
+
+fn interface_of(address: IpAddr) -> Option<String> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: getifaddrs(3) writes one pointer to a list that freeifaddrs frees below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return None;
+    }
+    let mut found = None;
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: `next` is an element of the list, which lives until it is freed.
+        let entry = unsafe { &*next };
+        // SAFETY: `ifa_addr` is null or a socket address of its family's length.
+        if unsafe { ip_of(entry.ifa_addr) } == Some(address) {
+            // SAFETY: `ifa_name` is a NUL-terminated string of the list.
+            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+            found = name.to_str().ok().map(str::to_owned);
+            break;
+        }
+        next = entry.ifa_next;
+    }
+    // SAFETY: `first` is what getifaddrs gave, freed once.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+/// The IP address in a socket address.
+///
+/// # Safety
+/// `address` is null or points to a socket address that is as long as its family says.
+unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: every socket address begins with its family; the casts follow it.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(IpAddr::from(v6.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// This process's resident memory in bytes.
+pub fn resident_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn loopback_has_an_mtu() {
+        assert!(super::mtu_of(Ipv4Addr::LOCALHOST.into()).is_some_and(|mtu| mtu >= 1280));
+        assert_eq!(super::mtu_of(Ipv4Addr::new(192, 0, 2, 77).into()), None);
+    }
+
+    #[test]
+    fn this_host_has_a_boot_id() {
+        assert!(super::boot_id().is_some_and(|id| id != [0; 16]));
+    }
+}

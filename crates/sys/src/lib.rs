@@ -1,0 +1,20 @@
+//! The operating system, one safe function a call: sockets and their options, the calls of the hot
+//! loops, CPU time, affinity, waking threads, detaching.
+//!
+//! The only crate with `unsafe`. `socket2` and `rustix` come first; `libc` fills what they lack.
+//! `rustix` makes system calls without the C library in between, which in a process with threads
+//! saves two atomic operations of cancellation bookkeeping a call.
+
+#![cfg(target_os = "linux")]
+#![expect(unsafe_code, reason = "this is the crate that the others have it in")]
+
+pub mod call;
+pub mod cpu;
+pub mod facts;
+pub mod option;
+pub mod process;
+pub mod resolve;
+pub mod vigil;
+pub mod wake;
+
+pub use socket2::{Domain, Protocol, Socket, Type};

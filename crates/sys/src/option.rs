@@ -1,0 +1,195 @@
+//! Socket options that `socket2` has no function for, and TCP's own report.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// SO_DONTROUTE: send only to directly connected hosts. socket(7).
+pub fn set_dont_route(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_DONTROUTE, 1)
+}
+
+/// SO_PRIORITY. socket(7); above 6 needs CAP_NET_ADMIN.
+pub fn set_priority(socket: BorrowedFd<'_>, priority: i32) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, priority)
+}
+
+/// SO_PRIORITY in force.
+pub fn priority(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY)
+}
+
+/// SO_DEBUG; needs CAP_NET_ADMIN. socket(7).
+pub fn set_debug(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_DEBUG, 1)
+}
+
+/// IP_TOS, or IPV6_TCLASS when `v6`. ip(7), ipv6(7).
+pub fn set_type_of_service(socket: BorrowedFd<'_>, v6: bool, tos: u8) -> io::Result<()> {
+    let (level, name) = tos_option(v6);
+    set_int(socket, level, name, tos.into())
+}
+
+/// IP_TOS or IPV6_TCLASS in force.
+pub fn type_of_service(socket: BorrowedFd<'_>, v6: bool) -> io::Result<i32> {
+    let (level, name) = tos_option(v6);
+    int(socket, level, name)
+}
+
+fn tos_option(v6: bool) -> (i32, i32) {
+    if v6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_TOS)
+    }
+}
+
+/// IP_MULTICAST_TTL, or IPV6_MULTICAST_HOPS when `v6`.
+pub fn set_multicast_ttl(socket: BorrowedFd<'_>, v6: bool, ttl: u8) -> io::Result<()> {
+    if v6 {
+        set_int(
+            socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MULTICAST_HOPS,
+            ttl.into(),
+        )
+    } else {
+        set_int(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl.into())
+    }
+}
+
+/// IP_RECVERR or IPV6_RECVERR: an overflow of the interface's queue is then ENOBUFS at the sender.
+pub fn set_receive_errors(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    if v6 {
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
+    } else {
+        set_int(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1)
+    }
+}
+
+/// TCP_DEFER_ACCEPT: a connection is accepted when its first data came. tcp(7).
+pub fn set_defer_accept(socket: BorrowedFd<'_>, seconds: u32) -> io::Result<()> {
+    set_int(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_DEFER_ACCEPT,
+        seconds as i32,
+    )
+}
+
+/// TCP_FASTOPEN on a listener, with room for this many unfinished connections. tcp(7).
+pub fn set_fast_open(socket: BorrowedFd<'_>, queue: u32) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue as i32)
+}
+
+/// TCP_FASTOPEN_CONNECT: connect(2) returns at once, and the first data leaves with the first
+/// segment. tcp(7), since Linux 4.11.
+pub fn set_fast_open_connect(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
+}
+
+/// TCP_MAXSEG in force, in bytes.
+pub fn max_segment(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    int(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG).map(|size| size as u32)
+}
+
+/// TCP_USER_TIMEOUT: a connection whose data stays unacknowledged this long is given up. tcp(7).
+pub fn set_user_timeout(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> io::Result<()> {
+    let millis = timeout.as_millis().min(i32::MAX as u128) as i32;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis)
+}
+
+/// What the kernel tells of a TCP connection: `struct tcp_info` of linux/tcp.h, whose layout is
+/// part of the kernel's interface and only ever grows at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// `tcpi_state`; 1 is ESTABLISHED.
+    pub state: u8,
+    /// `tcpi_rtt`, smoothed, in microseconds.
+    pub rtt_us: u32,
+    /// `tcpi_pmtu`, in bytes.
+    pub path_mtu: u32,
+    /// `tcpi_total_retrans`, in segments.
+    pub retransmits: u32,
+    /// `tcpi_bytes_acked`; `None` on kernels before 4.1.
+    pub bytes_acked: Option<u64>,
+    /// `tcpi_bytes_received`; `None` on kernels before 4.1.
+    pub bytes_received: Option<u64>,
+}
+
+/// Reads TCP_INFO. tcp(7).
+pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut raw = [0_u8; 256];
+    let mut length = raw.len() as libc::socklen_t;
+    // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            raw.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let known = &raw[..length as usize];
+    let word = |at: usize| {
+        known
+            .get(at..at + 4)
+            .map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    let long = |at: usize| {
+        known
+            .get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map(u64::from_ne_bytes)
+    };
+    Ok(TcpInfo {
+        state: known.first().copied().unwrap_or(0),
+        path_mtu: word(60),
+        rtt_us: word(68),
+        retransmits: word(100),
+        bytes_acked: long(120),
+        bytes_received: long(128),
+    })
+}
+
+fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the option value is a live int and its length is given as such.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn int(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut value: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into a live int.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
