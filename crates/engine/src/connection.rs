@@ -1,0 +1,120 @@
+//! A connection a transaction.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use sys::call::{self, Error};
+
+use crate::cell::Cell;
+use crate::channel::{Connected, Timer};
+use crate::connector::Connector;
+use crate::ring::Ring;
+use crate::run::{Budget, End};
+use crate::stop::Stop;
+use crate::transaction::{receive_all, send_all};
+
+/// A request and its response, if there are any.
+pub(crate) struct Exchange<'a> {
+    pub(crate) requests: &'a mut Ring,
+    pub(crate) responses: &'a mut Ring,
+}
+
+/// Connects, asks, and waits for the peer's close, over and over.
+pub(crate) fn connect(
+    connector: &mut Connector,
+    mut exchange: Option<Exchange<'_>>,
+    mut budget: Budget,
+    stop: &Stop,
+    cell: &Cell,
+    timer: &mut impl Timer,
+) -> End {
+    while !stop.is_set() {
+        timer.start();
+        // With fast open part of the request, usually all, leaves with the connection's opening.
+        let request: &[u8] = match &mut exchange {
+            Some(exchange) => exchange.requests.advance(),
+            None => &[],
+        };
+        let opened = match connector.open(request, stop) {
+            Ok(opened) => opened,
+            Err(end) => return end,
+        };
+        let channel = Connected(opened.socket.as_fd());
+        if opened.sent > 0 {
+            cell.sent(opened.sent);
+        }
+        let rest = &request[opened.sent..];
+        let asked = if rest.is_empty() {
+            Ok(())
+        } else {
+            send_all(&channel, rest, stop, cell)
+        };
+        let answered = asked.and_then(|()| match &mut exchange {
+            Some(exchange) => receive_all(&channel, exchange.responses.advance(), stop, cell),
+            None => Ok(()),
+        });
+        if let Err(end) = answered {
+            return end;
+        }
+        if let Err(end) = await_close(channel.0, stop) {
+            return end;
+        }
+        drop(opened);
+        timer.stop();
+        cell.transaction();
+        if budget.spend(1) {
+            return End::Count;
+        }
+    }
+    End::Stopped
+}
+
+/// Accepts, answers and closes, over and over.
+pub(crate) fn accept(
+    listener: BorrowedFd<'_>,
+    mut exchange: Option<Exchange<'_>>,
+    mut budget: Budget,
+    stop: &Stop,
+    cell: &Cell,
+) -> End {
+    while !stop.is_set() {
+        let socket = match call::accept(listener) {
+            Ok(socket) => socket,
+            // accept(2): errors of the one connection that is being accepted.
+            Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,
+            Err(error) => return End::from_call("accept", error),
+        };
+        if let Some(exchange) = &mut exchange {
+            let channel = Connected(socket.as_fd());
+            let answered = receive_all(&channel, exchange.requests.advance(), stop, cell)
+                .and_then(|()| send_all(&channel, exchange.responses.advance(), stop, cell));
+            match answered {
+                Ok(()) => {}
+                // The peer's time was up between its connect and its request, or it died with this
+                // connection: no transaction, and the next one may come.
+                Err(End::PeerClosed | End::TimedOut | End::Failed { .. }) => continue,
+                Err(end) => return end,
+            }
+        }
+        drop(socket);
+        cell.transaction();
+        if budget.spend(1) {
+            return End::Count;
+        }
+    }
+    End::Stopped
+}
+
+/// Waits for the peer's end of stream, throwing away what comes before it.
+fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> Result<(), End> {
+    let mut scrap = [0; 1];
+    loop {
+        match call::receive(socket, &mut scrap) {
+            // A peer that closes with data unread resets; it has closed all the same.
+            Ok(0) | Err(Error::CONNRESET) => return Ok(()),
+            Ok(_) => {}
+            Err(Error::INTR) if stop.is_set() => return Err(End::Stopped),
+            Err(Error::INTR) => {}
+            Err(error) => return Err(End::from_call("receive", error)),
+        }
+    }
+}

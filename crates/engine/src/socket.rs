@@ -1,0 +1,192 @@
+//! Data sockets: opened with what the plan asks for and no more, and asked what the kernel gave.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use model::{SocketFacts, SocketOptions, Transport};
+use sys::{Domain, Protocol, Socket, Type, option};
+
+/// Which end of a connection a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It connects, or sends first.
+    Initiator,
+    /// It listens, or receives first.
+    Listener,
+}
+
+/// A data socket with the facts of its start.
+#[derive(Debug)]
+pub struct DataSocket {
+    /// The socket, bound.
+    pub socket: Socket,
+    /// What the kernel gave it.
+    pub facts: SocketFacts,
+}
+
+impl DataSocket {
+    /// Opens a socket and reads back what it got.
+    pub fn open(
+        transport: Transport,
+        bind: SocketAddr,
+        options: &SocketOptions,
+        role: Role,
+    ) -> io::Result<Self> {
+        let socket = data_socket(transport, bind, options, role)?;
+        let (send, receive) = buffer_sizes(&socket);
+        let facts = SocketFacts {
+            send_buffer_bytes: send,
+            receive_buffer_bytes: receive,
+            no_delay: (transport == Transport::Tcp).then(|| socket.tcp_nodelay().unwrap_or(false)),
+            priority: options
+                .priority
+                .and_then(|_| option::priority(socket.as_fd()).ok()),
+            type_of_service: options
+                .type_of_service
+                .and_then(|_| option::type_of_service(socket.as_fd(), bind.is_ipv6()).ok()),
+            ..SocketFacts::default()
+        };
+        Ok(Self { socket, facts })
+    }
+}
+
+/// Opens and binds a socket. A port that is taken is replaced by one that the kernel picks; the
+/// caller sees which. An option that the kernel refuses is an error that names it.
+pub fn data_socket(
+    transport: Transport,
+    bind: SocketAddr,
+    options: &SocketOptions,
+    role: Role,
+) -> io::Result<Socket> {
+    let v6 = bind.is_ipv6();
+    let (kind, protocol) = match transport {
+        Transport::Tcp => (Type::STREAM, Protocol::TCP),
+        Transport::Udp => (Type::DGRAM, Protocol::UDP),
+    };
+    let socket = Socket::new(Domain::for_address(bind), kind, Some(protocol))?;
+    apply(&socket, transport, options, role, v6)?;
+    socket.set_reuse_address(true)?;
+    if !(bind.ip().is_unspecified()
+        && bind.port() == 0
+        && transport == Transport::Tcp
+        && role == Role::Initiator)
+    {
+        let bound = socket.bind(&bind.into());
+        if bound.is_err() && bind.port() != 0 && role == Role::Listener {
+            socket.bind(&SocketAddr::new(bind.ip(), 0).into())?;
+        } else {
+            bound?;
+        }
+    }
+    Ok(socket)
+}
+
+fn apply(
+    socket: &Socket,
+    transport: Transport,
+    options: &SocketOptions,
+    role: Role,
+    v6: bool,
+) -> io::Result<()> {
+    let tcp = transport == Transport::Tcp;
+    if let Some(bytes) = options.send_buffer_bytes {
+        named("SO_SNDBUF", socket.set_send_buffer_size(bytes as usize))?;
+    }
+    if let Some(bytes) = options.receive_buffer_bytes {
+        named("SO_RCVBUF", socket.set_recv_buffer_size(bytes as usize))?;
+    }
+    if options.no_delay && tcp {
+        named("TCP_NODELAY", socket.set_tcp_nodelay(true))?;
+    }
+    if let Some(bytes) = options.max_segment_bytes.filter(|_| tcp) {
+        named("TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
+    }
+    if options.cork && tcp {
+        named("TCP_CORK", socket.set_tcp_cork(true))?;
+    }
+    if options.keep_alive {
+        named("SO_KEEPALIVE", socket.set_keepalive(true))?;
+    }
+    if options.dont_route {
+        named("SO_DONTROUTE", option::set_dont_route(socket.as_fd()))?;
+    }
+    if let Some(priority) = options.priority {
+        named(
+            "SO_PRIORITY",
+            option::set_priority(socket.as_fd(), priority),
+        )?;
+    }
+    if let Some(tos) = options.type_of_service {
+        named(
+            "IP_TOS",
+            option::set_type_of_service(socket.as_fd(), v6, tos),
+        )?;
+    }
+    if let Some(algorithm) = options.congestion_control.as_deref().filter(|_| tcp) {
+        // What is in force is read back at the end; an unknown name is told by that.
+        let _ = socket.set_tcp_congestion(algorithm.as_bytes());
+    }
+    if let Some(timeout) = options.receive_timeout.filter(|_| !tcp) {
+        named("SO_RCVTIMEO", socket.set_read_timeout(Some(timeout)))?;
+    }
+    if options.debug {
+        named("SO_DEBUG", option::set_debug(socket.as_fd()))?;
+    }
+    if let Some(ttl) = options.multicast_ttl.filter(|_| !tcp) {
+        named(
+            "IP_MULTICAST_TTL",
+            option::set_multicast_ttl(socket.as_fd(), v6, ttl),
+        )?;
+    }
+    if !tcp && role == Role::Initiator {
+        // Else an overflow of the interface's queue is silent, and loss would look like the path's.
+        let _ = option::set_receive_errors(socket.as_fd(), v6);
+    }
+    if let Some(seconds) = options
+        .defer_accept_seconds
+        .filter(|_| tcp && role == Role::Listener)
+    {
+        named(
+            "TCP_DEFER_ACCEPT",
+            option::set_defer_accept(socket.as_fd(), seconds),
+        )?;
+    }
+    if options.fast_open && tcp {
+        let set = match role {
+            Role::Listener => option::set_fast_open(socket.as_fd(), 128),
+            Role::Initiator => option::set_fast_open_connect(socket.as_fd()),
+        };
+        named("TCP_FASTOPEN", set)?;
+    }
+    Ok(())
+}
+
+fn named(option: &str, result: io::Result<()>) -> io::Result<()> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("could not set {option}: {error}")))
+}
+
+/// SO_SNDBUF and SO_RCVBUF as the kernel has them.
+pub fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
+    (
+        socket.send_buffer_size().ok().map(|bytes| bytes as u32),
+        socket.recv_buffer_size().ok().map(|bytes| bytes as u32),
+    )
+}
+
+/// Fills in what a socket's facts are at the end of a run: buffers as they have grown, and for TCP
+/// its segment size, retransmissions and congestion control.
+pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFacts) {
+    (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
+    if transport != Transport::Tcp {
+        return;
+    }
+    facts.max_segment_bytes = option::max_segment(socket.as_fd()).ok();
+    facts.retransmits = option::tcp_info(socket.as_fd())
+        .ok()
+        .map(|info| info.retransmits);
+    facts.congestion_control = socket.tcp_congestion().ok().map(|name| {
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    });
+}

@@ -1,0 +1,199 @@
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::Ended;
+use sys::wake::Sleeper;
+
+/// One flag with a reason, and the threads that must see it.
+///
+/// A loop reads the flag once a pass. A thread that blocks in a system call is woken by a signal,
+/// which the [`Keeper`](crate::Keeper) repeats until the thread has left its loop: one signal can
+/// come between the loop's look at the flag and its next call, and would be lost.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// 0 while running, else a [`Reason`].
+    flag: AtomicU8,
+    sleepers: Mutex<Vec<Sleeper>>,
+    /// Stops that end with this one.
+    followers: Mutex<Vec<Stop>>,
+}
+
+/// Why a run is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// Its time is up.
+    Deadline = 1,
+    /// The peer is gone.
+    PeerClosed = 2,
+    /// Somebody here wants it to end.
+    Cancelled = 3,
+}
+
+impl From<Reason> for Ended {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Deadline => Self::Deadline,
+            Reason::PeerClosed => Self::PeerClosed,
+            Reason::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl Stop {
+    /// A stop that nobody has pulled yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A stop that this one's end also ends, but not the other way round.
+    #[must_use]
+    pub fn follower(&self) -> Self {
+        let follower = Self::new();
+        lock(&self.0.followers).push(follower.clone());
+        // Taken only now: whoever pulled this stop before saw no follower yet.
+        if let Some(reason) = self.reason() {
+            follower.pull(reason);
+        }
+        follower
+    }
+
+    /// Whether the run is to end.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.flag.load(Relaxed) != 0
+    }
+
+    /// Why, if it is.
+    pub fn reason(&self) -> Option<Reason> {
+        match self.0.flag.load(Relaxed) {
+            0 => None,
+            1 => Some(Reason::Deadline),
+            2 => Some(Reason::PeerClosed),
+            _ => Some(Reason::Cancelled),
+        }
+    }
+
+    /// Ends the run; the first reason counts. The keeper goes on waking the threads.
+    pub fn pull(&self, reason: Reason) {
+        if self
+            .0
+            .flag
+            .compare_exchange(0, reason as u8, Relaxed, Relaxed)
+            .is_err()
+        {
+            return;
+        }
+        // A follower that ended before this one needs no further word.
+        let followers = std::mem::take(&mut *lock(&self.0.followers));
+        for follower in &followers {
+            follower.pull(reason);
+        }
+        if self.wake() {
+            crate::keeper().keep_waking(self);
+        }
+    }
+
+    /// Wakes the threads that have not yet left their loops; whether there are any.
+    pub(crate) fn wake(&self) -> bool {
+        let sleepers = lock(&self.0.sleepers);
+        sleepers.iter().for_each(|sleeper| sleeper.wake());
+        !sleepers.is_empty()
+    }
+
+    /// Registers the calling thread as one to wake, until the guard is dropped.
+    #[must_use]
+    pub fn attend(&self) -> Attending<'_> {
+        let sleeper = Sleeper::this_thread();
+        lock(&self.0.sleepers).push(sleeper);
+        if self.is_set() {
+            // Pulled before we were on the list, so nobody wakes us yet.
+            crate::keeper().keep_waking(self);
+        }
+        Attending {
+            stop: self,
+            sleeper,
+        }
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A thread's place on a [`Stop`]'s list.
+#[derive(Debug)]
+pub struct Attending<'a> {
+    stop: &'a Stop,
+    sleeper: Sleeper,
+}
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        lock(&self.stop.0.sleepers).retain(|sleeper| *sleeper != self.sleeper);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A list of plain values is whole after any panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_blocked_thread_is_woken_even_when_the_signal_comes_too_early() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _far = listener.accept().unwrap();
+        let stop = Stop::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _attending = stop.attend();
+                while !stop.is_set() {
+                    // The pull falls into this sleep, before the thread blocks.
+                    std::thread::sleep(Duration::from_millis(20));
+                    let _ = near.read(&mut [0; 1]);
+                }
+            });
+            std::thread::sleep(Duration::from_millis(5));
+            stop.pull(Reason::Cancelled);
+        });
+        assert_eq!(stop.reason(), Some(Reason::Cancelled));
+    }
+
+    #[test]
+    fn followers_end_with_their_leader_and_not_the_other_way() {
+        let leader = Stop::new();
+        let (first, second) = (leader.follower(), leader.follower());
+        first.pull(Reason::Deadline);
+        assert!(!leader.is_set() && !second.is_set());
+        leader.pull(Reason::Cancelled);
+        assert_eq!(first.reason(), Some(Reason::Deadline));
+        assert_eq!(second.reason(), Some(Reason::Cancelled));
+        assert_eq!(leader.follower().reason(), Some(Reason::Cancelled));
+    }
+
+    #[test]
+    fn a_deadline_pulls_at_its_time() {
+        let stop = Stop::new();
+        let start = Instant::now();
+        let _promise = crate::keeper().at(start + Duration::from_millis(30), &stop);
+        let cancelled = Stop::new();
+        drop(crate::keeper().at(start + Duration::from_millis(10), &cancelled));
+        while !stop.is_set() {
+            std::thread::yield_now();
+        }
+        assert!(start.elapsed() >= Duration::from_millis(30));
+        assert!(!cancelled.is_set());
+    }
+}
