@@ -1,0 +1,123 @@
+//! The control connection.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use sys::{Domain, Protocol, Socket, Type};
+
+use super::endpoints::{admits, look_up, port, wildcard, with_port};
+use super::error::ClientError;
+use crate::options::{Control, Family};
+use crate::wire::{Frame, MESSAGE_LEN, Request};
+
+/// How long one address has to answer; the kernel's own patience is over two minutes.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long an answer may take beyond the test: the stock tool's patience.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long the server has to close its side at the end.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A control connection that stands.
+#[derive(Debug)]
+pub struct Established {
+    pub(super) stream: TcpStream,
+    /// The server's address; the port is the control port.
+    pub remote: SocketAddr,
+    /// The resolver's canonical name of the server.
+    pub remote_name: String,
+}
+
+impl Established {
+    /// Connects to the first of the server's addresses that answers, from the first local address of
+    /// its family, and offers the passphrase if there is one.
+    pub fn connect(control: &Control) -> Result<Self, ClientError> {
+        let remote = look_up(&control.host, control.family)?;
+        let local = match &control.local_host {
+            Some(host) => look_up(host, control.local_family)?,
+            None => {
+                let mut any = wildcard(Family::V4);
+                any.addresses.extend(wildcard(Family::V6).addresses);
+                any.addresses.retain(|address| admits(control.local_family, *address));
+                any
+            }
+        };
+        let (remote_port, local_port) = (port(&control.port)?, port(&control.local_port)?);
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for to in &remote.addresses {
+            for from in local.addresses.iter().filter(|from| from.is_ipv4() == to.is_ipv4()) {
+                let to = with_port(*to, remote_port);
+                match connect(to, with_port(*from, local_port)) {
+                    Ok(stream) => {
+                        let mut established = Self { stream, remote: to, remote_name: remote.name };
+                        if let Some(passphrase) = &control.passphrase {
+                            let text = passphrase.clone().into_bytes();
+                            established.send(&Request::Passphrase(text).encode(None))?;
+                        }
+                        return Ok(established);
+                    }
+                    Err(error) => last = error,
+                }
+            }
+        }
+        Err(ClientError::NotEstablished {
+            local_host: control.local_host.clone().unwrap_or_else(|| wildcard(control.local_family).name),
+            local_port: control.local_port.clone(),
+            local_family: control.local_family,
+            remote_host: control.host.clone(),
+            remote_port: control.port.clone(),
+            remote_family: control.family,
+            error: last,
+        })
+    }
+
+    pub(super) fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {
+        self.stream.write_all(frame).map_err(ClientError::Control)
+    }
+
+    /// The next answer, within the stock tool's patience.
+    pub(super) fn receive(&mut self) -> Result<Frame, ClientError> {
+        let mut frame = [0; MESSAGE_LEN];
+        self.receive_exact(&mut frame)?;
+        Ok(frame)
+    }
+
+    pub(super) fn receive_exact(&mut self, buffer: &mut [u8]) -> Result<(), ClientError> {
+        self.stream.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(ClientError::Control)?;
+        let mut received = 0;
+        while received < buffer.len() {
+            match self.stream.read(&mut buffer[received..]) {
+                Ok(0) => return Err(ClientError::Truncated { received }),
+                Ok(taken) => received += taken,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(ClientError::NoAnswer { seconds: ANSWER_PATIENCE.as_secs() });
+                }
+                Err(error) => return Err(ClientError::Control(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection as the stock tool does: closes this side and waits for the other's.
+    pub fn close(mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        let _ = self.stream.set_read_timeout(Some(CLOSE_PATIENCE));
+        let _ = self.stream.read(&mut [0; 1]);
+    }
+}
+
+fn connect(to: SocketAddr, from: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    if from.port() != 0 || !from.ip().is_unspecified() {
+        socket.set_reuse_address(true)?;
+        socket.bind(&from.into())?;
+    }
+    socket.connect_timeout(&to.into(), CONNECT_PATIENCE)?;
+    let stream = TcpStream::from(socket);
+    // Each message is one write; nothing is gained by waiting for more.
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

@@ -1,0 +1,134 @@
+//! The data connection's two ends: from names to addresses.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rand::Rng;
+use sys::resolve::{Resolved, Wanted, resolve};
+
+use super::control::Established;
+use super::error::ClientError;
+use crate::options::{Family, Settings};
+
+/// Names and addresses for the banner and the selectors SOURCE_* and DEST_*.
+#[derive(Clone, Debug)]
+pub struct Endpoints {
+    /// The resolver's canonical name of the local data address ("0.0.0.0" for the wildcard).
+    pub source_name: String,
+    /// The local data address and requested port (0 when none was).
+    pub source: SocketAddr,
+    /// The resolver's canonical name of the destination.
+    pub dest_name: String,
+    /// The destination's address and requested port (0 when none was).
+    pub dest: SocketAddr,
+}
+
+
+impl Endpoints {
+    /// The ends that the settings ask for: what they leave open is the control connection's.
+    pub(super) fn of(settings: &Settings, control: &Established) -> Result<Self, ClientError> {
+        let data = &settings.data;
+        let inherited = Resolved { name: control.remote_name.clone(), addresses: vec![control.remote] };
+        let mut dest = match (&data.host, data.family) {
+            (None, family) if admits(family, control.remote) => inherited,
+            (None, family) => look_up(&settings.control.host, family)?,
+            (Some(host), family) => look_up(host, family)?,
+        };
+        let dest_ip = &mut dest.addresses[0];
+        if let Some(bits) = data.host_bits {
+            dest_ip.set_ip(with_random_host(dest_ip.ip(), bits));
+        }
+        let dest_addr = with_port(*dest_ip, port(&data.port)?);
+        let family = if dest_addr.is_ipv4() { Family::V4 } else { Family::V6 };
+
+        let local_host = data.local_host.as_ref().or(settings.control.local_host.as_ref());
+        let mut source = match local_host {
+            Some(host) => look_up(host, if data.local_family == Family::Unspecified { family } else { data.local_family })?,
+            None => wildcard(family),
+        };
+        let source_ip = &mut source.addresses[0];
+        if let Some(bits) = data.local_bits {
+            source_ip.set_ip(with_random_host(source_ip.ip(), bits));
+        }
+        Ok(Self {
+            source: with_port(*source_ip, port(&data.local_port)?),
+            source_name: source.name,
+            dest: dest_addr,
+            dest_name: dest.name,
+        })
+    }
+
+    /// Whether a source address was asked for.
+    pub(super) fn source_is_given(&self) -> bool {
+        !self.source.ip().is_unspecified()
+    }
+}
+
+/// Looks a name up; a failure has the stock tool's words.
+pub(super) fn look_up(host: &str, family: Family) -> Result<Resolved, ClientError> {
+    let wanted = match family {
+        Family::Unspecified => Wanted::Any,
+        Family::V4 => Wanted::V4,
+        Family::V6 => Wanted::V6,
+    };
+    resolve(host, wanted)
+        .map_err(|cause| ClientError::Unresolved { host: host.to_owned(), family, cause })
+}
+
+/// The wildcard of a family, under the names that the stock tool has for it.
+pub(super) fn wildcard(family: Family) -> Resolved {
+    let (name, ip): (_, IpAddr) = match family {
+        Family::V6 => ("::0", Ipv6Addr::UNSPECIFIED.into()),
+        _ => ("0.0.0.0", Ipv4Addr::UNSPECIFIED.into()),
+    };
+    Resolved { name: name.to_owned(), addresses: vec![SocketAddr::new(ip, 0)] }
+}
+
+pub(super) fn admits(family: Family, address: SocketAddr) -> bool {
+    match family {
+        Family::Unspecified => true,
+        Family::V4 => address.is_ipv4(),
+        Family::V6 => address.is_ipv6(),
+    }
+}
+
+/// A port as typed; the stock tool passes it to the resolver.
+pub(super) fn port(text: &str) -> Result<u16, ClientError> {
+    text.parse().map_err(|_| ClientError::BadPort(text.to_owned()))
+}
+
+/// A socket address keeps its scope when it gets a port.
+pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+/// Draws the bits behind the first `bits` of an address anew.
+fn with_random_host(ip: IpAddr, bits: u8) -> IpAddr {
+    let mut random = rand::rng();
+    match ip {
+        IpAddr::V4(ip) => {
+            let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !host | random.random::<u32>() & host))
+        }
+        IpAddr::V6(ip) => {
+            let host = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !host | random.random::<u128>() & host))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_part_stays() {
+        for _ in 0..100 {
+            let v4 = with_random_host("10.1.2.3".parse().unwrap(), 24);
+            assert!(v4.to_string().starts_with("10.1.2."));
+            let v6 = with_random_host("fd00:1::5".parse().unwrap(), 64);
+            assert!(v6.to_string().starts_with("fd00:1:"), "{v6}");
+            assert_eq!(with_random_host("10.1.2.3".parse().unwrap(), 32).to_string(), "10.1.2.3");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What can go wrong, in the stock tool's words, on its streams, with its exit codes.
+
+use std::io;
+use std::net::SocketAddr;
+
+use sys::resolve::Unresolved;
+
+use crate::options::{Exit, Family, Settings};
+use crate::wire::RemoteError;
+
+/// Why a test has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// A name that stands for no address.
+    #[error("could not resolve {host}: {}", cause.text)]
+    Unresolved {
+        /// The name.
+        host: String,
+        /// The family that was wanted.
+        family: Family,
+        /// The resolver's word.
+        cause: Unresolved,
+    },
+    /// A port that is none.
+    #[error("'{0}' is not a port number")]
+    BadPort(String),
+    /// Nobody answers at the control port.
+    #[error("no netserver answers at {remote_host} port {remote_port}: {error}")]
+    NotEstablished {
+        /// The local name.
+        local_host: String,
+        /// The local port, as typed.
+        local_port: String,
+        /// The local family.
+        local_family: Family,
+        /// The server's name.
+        remote_host: String,
+        /// The server's port, as typed.
+        remote_port: String,
+        /// The server's family.
+        remote_family: Family,
+        /// The last attempt's error.
+        error: io::Error,
+    },
+    /// The control connection ended within a message.
+    #[error("the server ended the control connection after {received} bytes of its answer")]
+    Truncated {
+        /// How much of the message had come.
+        received: usize,
+    },
+    /// The server did not answer in time.
+    #[error("the server did not answer within {seconds} s")]
+    NoAnswer {
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The control connection failed.
+    #[error("the control connection failed: {0}")]
+    Control(io::Error),
+    /// The server said no.
+    #[error("the server refused or failed: {}", io::Error::from_raw_os_error(.0.0))]
+    Remote(#[from] RemoteError),
+    /// A data socket that could not be had.
+    #[error("data socket for {address}: {error}")]
+    DataSocket {
+        /// Where it was to be bound.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The data connection did not come about.
+    #[error("data connection to {address}: {error}")]
+    DataConnect {
+        /// The peer's data address.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A call on the data connection failed.
+    #[error("{call} on the data connection: {error}")]
+    Data {
+        /// send, receive, connect.
+        call: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+    /// Buffers that cannot be had.
+    #[error(transparent)]
+    Buffers(#[from] engine::RingError),
+    /// The engine could not go on.
+    #[error("{0}")]
+    Ended(String),
+}
+
+impl ClientError {
+    /// What the stock tool would print, and its exit code.
+    pub(super) fn exit(&self, settings: &Settings) -> Exit {
+        // The stock tool's omni tests leave with −1 where its classic ones leave with 1.
+        let remote_code = if settings.test.is_classic() { 1 } else { 255 };
+        match self {
+            Self::Unresolved { host, family, cause } => Exit {
+                stdout: format!(
+                    "resolve_host: could not resolve host '{host}' port '(null)' af {}\n\
+                     \tgetaddrinfo returned {} {}\nNetperf could not resolve {host} as a host name\n",
+                    family_name(*family),
+                    cause.code,
+                    cause.text
+                ),
+                stderr: String::new(),
+                code: 255,
+            },
+            Self::NotEstablished {
+                local_host,
+                local_port,
+                local_family,
+                remote_host,
+                remote_port,
+                remote_family,
+                ..
+            } => Exit {
+                stdout: format!(
+                    "establish control: are you sure there is a netserver listening on {remote_host} at port \
+                     {remote_port}?\nestablish_control could not establish the control connection from \
+                     {local_host} port {local_port} address family {} to {remote_host} port {remote_port} \
+                     address family {}\n",
+                    family_name(*local_family),
+                    family_name(*remote_family),
+                ),
+                stderr: String::new(),
+                code: 255,
+            },
+            Self::Truncated { received } => {
+                on_stderr(format!("recv_response: partial response received: {received} bytes\n"), 1)
+            }
+            Self::Control(error) => on_stderr(format!("recv_response: {}\n", reason(error)), 1),
+            Self::NoAnswer { seconds } => Exit {
+                stdout: format!(
+                    "recv_response_timed_n: no response received. errno {} counter 0\n",
+                    sys::call::Error::TIMEDOUT.raw_os_error()
+                ),
+                stderr: format!("netperf: no answer within {seconds} s\n"),
+                code: 1,
+            },
+            Self::Remote(RemoteError(number)) => Exit {
+                stdout: format!("netperf: remote error {number}"),
+                stderr: format!("{}\n", reason(&io::Error::from_raw_os_error(*number))),
+                code: remote_code,
+            },
+            Self::DataConnect { error, .. } => on_stderr(
+                format!("netperf: send_omni: connect_data_socket failed: {}\n", reason(error)),
+                1,
+            ),
+            Self::Data { call: "send", error } => Exit {
+                stdout: format!(
+                    "send_data: data send error: {} (errno {})\n",
+                    reason(error),
+                    error.raw_os_error().unwrap_or(0)
+                ),
+                stderr: format!("netperf: send_omni: send_data failed: {}\n", reason(error)),
+                code: 1,
+            },
+            other => on_stderr(format!("netperf: {other}\n"), 1),
+        }
+    }
+}
+
+fn on_stderr(stderr: String, code: u8) -> Exit {
+    Exit { stdout: String::new(), stderr, code }
+}
+
+/// The system's text alone, without the number that Rust adds.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::Unspecified => "AF_UNSPEC",
+        Family::V4 => "AF_INET",
+        Family::V6 => "AF_INET6",
+    }
+}

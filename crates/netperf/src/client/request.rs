@@ -1,0 +1,169 @@
+//! Settings → the request: what the peer is asked to do, in its family's words.
+
+use model::{BufferPlan, Limit, SizeRule, SocketOptions, Transport};
+
+use super::Endpoints;
+use crate::options::{Settings, Test};
+use crate::wire::{
+    FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest, Text, TransactionRequest, UNSET,
+};
+
+/// What this end has settled before it asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Own {
+    /// The port of the bound data socket; 0 when the kernel is still to pick one.
+    pub(super) port: u16,
+    /// Buffers in this end's send ring, 0 without one.
+    pub(super) send_width: u32,
+    /// Buffers in this end's receive ring, 0 without one.
+    pub(super) receive_width: u32,
+}
+
+/// The request for the settings' test.
+pub(super) fn request(settings: &Settings, ends: &Endpoints, own: Own) -> Request {
+    match settings.test {
+        Test::TcpSendfile | Test::TcpMss => Request::TcpStream(stream(settings, ends)),
+        Test::TcpCc => Request::TcpCc(transaction(settings, ends)),
+        _ => Request::Omni(omni(settings, ends, own)),
+    }
+}
+
+fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
+    let plan = &settings.plan;
+    let there = &plan.there;
+    let direction = settings.print.direction;
+    let transactional = direction.transmit && direction.receive;
+    let size = |buffer: &BufferPlan, of_transaction| match buffer.size {
+        SizeRule::Bytes(bytes) if of_transaction == transactional => bytes as i32,
+        _ => UNSET,
+    };
+    let mut server_direction = 0;
+    if direction.transmit {
+        server_direction |= OmniRequest::RECEIVE;
+    }
+    if direction.receive {
+        server_direction |= OmniRequest::TRANSMIT;
+    }
+    let source = ends.source_is_given().then(|| ends.source.ip().into());
+    OmniRequest {
+        send_buffer: optional(there.socket.send_buffer_bytes),
+        send_size: size(&there.send, false),
+        send_alignment: there.send.alignment,
+        send_offset: there.send.offset,
+        // The stock client tells its own widths; the server uses those of its direction.
+        send_width: own.send_width,
+        request_size: size(&there.receive, true),
+        receive_buffer: optional(there.socket.receive_buffer_bytes),
+        receive_size: size(&there.receive, false),
+        receive_alignment: there.receive.alignment,
+        receive_offset: there.receive.offset,
+        receive_width: own.receive_width,
+        response_size: size(&there.send, true),
+        flags: flags(&there.socket, there.measure_cpu, direction.connection),
+        cpu_rate: 0.0,
+        test_length: test_length(plan.limit),
+        receive_copy_avoidance: there.discard_in_kernel.into(),
+        send_copy_avoidance: there.discard_in_kernel.into(),
+        send_dirty: settings.dirty.remote_dirty,
+        receive_dirty: settings.dirty.remote_dirty,
+        receive_clean: settings.dirty.remote_clean,
+        data_port: ends.dest.port().into(),
+        family: family(ends),
+        socket_type: match plan.transport {
+            Transport::Tcp => OmniRequest::STREAM,
+            Transport::Udp => OmniRequest::DATAGRAM,
+        },
+        protocol: match plan.transport {
+            Transport::Tcp => OmniRequest::TCP,
+            Transport::Udp => OmniRequest::UDP,
+        },
+        direction: server_direction,
+        client_port: own.port.into(),
+        interval_burst: settings.remote_pacing.burst,
+        interval_us: settings.remote_pacing.interval_us,
+        client_address: source.unwrap_or_default(),
+        // Only an address that the user named: a server behind a NAT cannot bind what we see of it.
+        server_address: match &settings.data.host {
+            Some(_) => ends.dest.ip().into(),
+            None => crate::wire::Address::default(),
+        },
+        priority: there.socket.priority.unwrap_or(UNSET),
+        type_of_service: there.socket.type_of_service.map_or(UNSET, i32::from),
+        congestion_control: there.socket.congestion_control.as_ref().map(Text::new).unwrap_or_default(),
+        fill_file: there.fill.as_ref().map(|path| Text::new(path.as_os_str().as_encoded_bytes())).unwrap_or_default(),
+    }
+}
+
+fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool) -> Flags {
+    [
+        (socket.no_delay, Flags::NO_DELAY),
+        (connection, Flags::CONNECTION_TEST),
+        (measure_cpu, Flags::MEASURE_CPU),
+        (!socket.dont_route, Flags::ROUTING_ALLOWED),
+        (socket.fast_open, Flags::FAST_OPEN),
+        (socket.answer_from_destination, Flags::PACKET_INFO),
+        (socket.defer_accept_seconds.is_some(), Flags::DEFER_ACCEPT),
+        (socket.keep_alive, Flags::KEEP_ALIVE),
+    ]
+    .into_iter()
+    .filter(|(wanted, _)| *wanted)
+    .fold(Flags::default(), |flags, (_, flag)| flags | flag)
+}
+
+fn stream(settings: &Settings, ends: &Endpoints) -> StreamRequest {
+    let there = &settings.plan.there;
+    StreamRequest {
+        send_buffer: optional(there.socket.send_buffer_bytes),
+        receive_buffer: optional(there.socket.receive_buffer_bytes),
+        // Here 0 is the default.
+        size: match there.receive.size {
+            SizeRule::Bytes(bytes) => bytes as i32,
+            SizeRule::SocketBuffer => 0,
+        },
+        alignment: there.receive.alignment as i32,
+        offset: there.receive.offset as i32,
+        no_delay: there.socket.no_delay,
+        measure_cpu: there.measure_cpu,
+        // A byte limit goes as its positive number, as the stock client sends it.
+        test_length: test_length(settings.plan.limit).saturating_abs(),
+        data_port: ends.dest.port().into(),
+        family: family(ends),
+        ..StreamRequest::default()
+    }
+}
+
+fn transaction(settings: &Settings, ends: &Endpoints) -> TransactionRequest {
+    let there = &settings.plan.there;
+    TransactionRequest {
+        receive_buffer: optional(there.socket.receive_buffer_bytes),
+        send_buffer: optional(there.socket.send_buffer_bytes),
+        receive_alignment: there.receive.alignment as i32,
+        receive_offset: there.receive.offset as i32,
+        send_alignment: there.send.alignment as i32,
+        send_offset: there.send.offset as i32,
+        no_delay: there.socket.no_delay,
+        measure_cpu: there.measure_cpu,
+        test_length: test_length(settings.plan.limit),
+        data_port: ends.dest.port().into(),
+        family: family(ends),
+        ..TransactionRequest::default()
+    }
+}
+
+/// Positive seconds, or minus what is counted. The options room lets no other numbers through.
+fn test_length(limit: Limit) -> i32 {
+    let word = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
+    match limit {
+        Limit::Time(length) => word(length.as_secs()),
+        Limit::Bytes(count) | Limit::Transactions(count) => -word(count),
+        Limit::Unlimited => 0,
+    }
+}
+
+fn family(ends: &Endpoints) -> u32 {
+    if ends.dest.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 }
+}
+
+fn optional(bytes: Option<u32>) -> i32 {
+    bytes.map_or(UNSET, |bytes| bytes as i32)
+}

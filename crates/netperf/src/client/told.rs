@@ -1,0 +1,230 @@
+//! What the peer said, brought from any family's messages into one form.
+
+use std::time::Duration;
+
+use model::{BuffersUsed, Counts, CpuMethod, CpuUse, Side, SocketFacts};
+use units::Bytes;
+
+use crate::wire::{
+    Flags, OmniResponse, OmniResults, StreamResponse, StreamResults, TransactionResponse, TransactionResults,
+    finite,
+};
+
+/// What the peer said in its response and its results, as the words of the protocol's sections 3.2
+/// and 3.3 (classic messages are brought into the same form; what they lack has the value that the
+/// stock client prints for it). Sizes are bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// Initial SO_RCVBUF.
+    pub receive_buffer: i32,
+    /// Bytes a receive call, or the echo of what was asked (−1).
+    pub receive_size: i32,
+    /// Buffers in the receive ring, or the echo.
+    pub receive_width: i32,
+    /// Initial SO_SNDBUF.
+    pub send_buffer: i32,
+    /// Bytes a send call, or the echo (−1).
+    pub send_size: i32,
+    /// Buffers in the send ring, or the echo.
+    pub send_width: i32,
+    /// TCP_NODELAY is on.
+    pub no_delay: bool,
+    /// Whether the peer measures CPU.
+    pub measures_cpu: bool,
+    /// SO_PRIORITY in force, −1 if none was asked for.
+    pub priority: i32,
+    /// Type of service in force, −1 if none was asked for.
+    pub type_of_service: i32,
+    /// Final SO_RCVBUF.
+    pub receive_buffer_end: i32,
+    /// Final SO_SNDBUF.
+    pub send_buffer_end: i32,
+    /// Payload received.
+    pub bytes_received: u64,
+    /// Receive calls.
+    pub receive_calls: u64,
+    /// Payload sent.
+    pub bytes_sent: u64,
+    /// Send calls.
+    pub send_calls: u64,
+    /// CPU figures, when measured.
+    pub cpu: Option<model::CpuUse>,
+    /// Seconds that the peer measured; `None` when it did not say.
+    pub elapsed: Option<Duration>,
+    /// Transactions that the peer counted.
+    pub transactions: u64,
+    /// TCP retransmissions; −1 not TCP, −2 never asked.
+    pub retransmits: i32,
+    /// The congestion control algorithm ("TCP Only" on connected non-TCP).
+    pub congestion_control: String,
+}
+
+impl From<&OmniResponse> for Told {
+    fn from(response: &OmniResponse) -> Self {
+        Self {
+            receive_buffer: response.receive_buffer,
+            receive_size: response.receive_size,
+            receive_width: response.receive_width,
+            send_buffer: response.send_buffer,
+            send_size: response.send_size,
+            send_width: response.send_width,
+            no_delay: response.flags.has(Flags::NO_DELAY),
+            measures_cpu: response.flags.has(Flags::MEASURE_CPU),
+            priority: response.priority,
+            type_of_service: response.type_of_service,
+            receive_buffer_end: response.receive_buffer,
+            send_buffer_end: response.send_buffer,
+            retransmits: -2,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&StreamResponse> for Told {
+    fn from(response: &StreamResponse) -> Self {
+        Self {
+            receive_buffer: response.receive_buffer,
+            receive_size: response.size,
+            send_buffer: response.send_buffer,
+            send_size: -1,
+            no_delay: response.no_delay,
+            measures_cpu: response.measure_cpu,
+            priority: -1,
+            type_of_service: -1,
+            receive_buffer_end: response.receive_buffer,
+            send_buffer_end: response.send_buffer,
+            retransmits: -2,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&TransactionResponse> for Told {
+    fn from(response: &TransactionResponse) -> Self {
+        Self {
+            receive_buffer: response.receive_buffer,
+            send_buffer: response.send_buffer,
+            no_delay: response.no_delay,
+            measures_cpu: response.measure_cpu,
+            priority: -1,
+            type_of_service: -1,
+            receive_buffer_end: response.receive_buffer,
+            send_buffer_end: response.send_buffer,
+            retransmits: -2,
+            ..Self::default()
+        }
+    }
+}
+
+impl Told {
+    /// Adds the results of an omni test.
+    pub(super) fn add_omni(&mut self, results: &OmniResults) {
+        self.bytes_received = results.bytes_received;
+        self.receive_calls = results.receive_calls.into();
+        self.bytes_sent = results.bytes_sent;
+        self.send_calls = results.send_calls.into();
+        self.receive_buffer_end = results.receive_buffer;
+        self.send_buffer_end = results.send_buffer;
+        self.retransmits = results.retransmits;
+        self.congestion_control = results.congestion_control.to_string_lossy().into_owned();
+        self.elapsed = seconds(results.elapsed);
+        self.transactions = results.transactions.into();
+        self.cpu = self.measures_cpu.then(|| CpuUse {
+            busy_percent: percent(results.cpu_utilisation),
+            user_percent: percent(results.cpu_user),
+            system_percent: percent(results.cpu_system),
+            iowait_percent: percent(results.cpu_iowait),
+            irq_percent: percent(results.cpu_irq),
+            softirq_percent: percent(results.cpu_softirq),
+            steal_percent: None,
+            cpus: results.cpus,
+            peak: u32::try_from(results.peak_cpu)
+                .ok()
+                .map(|cpu| (cpu, percent(results.peak_cpu_utilisation))),
+            method: method(results.cpu_method),
+        });
+    }
+
+    /// Adds the results of a classic stream that the peer received.
+    pub(super) fn add_stream(&mut self, results: &StreamResults) {
+        // A hostile NaN or a negative count is no bytes; a huge one saturates.
+        self.bytes_received = results.bytes as u64;
+        self.receive_calls = results.calls.into();
+        self.elapsed = seconds(results.elapsed);
+        self.add_classic_cpu(results.cpu_utilisation, results.cpu_method as u32, results.cpus);
+    }
+
+    /// Adds the results of a classic transactional test.
+    pub(super) fn add_transactions(&mut self, results: &TransactionResults) {
+        self.transactions = results.transactions.into();
+        self.elapsed = seconds(results.elapsed);
+        // The connection tests' results have no word for the method; there is only one on Linux.
+        let method = if results.cpu_method == 0 { PROC_STAT } else { results.cpu_method as u32 };
+        self.add_classic_cpu(results.cpu_utilisation, method, results.cpus);
+    }
+
+    fn add_classic_cpu(&mut self, busy: f32, code: u32, cpus: i32) {
+        self.cpu = self.measures_cpu.then(|| CpuUse {
+            busy_percent: percent(busy),
+            user_percent: 0.0,
+            system_percent: 0.0,
+            iowait_percent: 0.0,
+            irq_percent: 0.0,
+            softirq_percent: 0.0,
+            steal_percent: None,
+            cpus: cpus.max(0) as u32,
+            peak: None,
+            method: method(code),
+        });
+    }
+
+    /// The peer's side as far as netperf's words go.
+    pub(super) fn side(&self) -> Side {
+        let size = |word: i32| u32::try_from(word).ok().filter(|bytes| *bytes > 0);
+        Side {
+            counts: Counts {
+                sent: Bytes(self.bytes_sent),
+                received: Bytes(self.bytes_received),
+                send_calls: self.send_calls,
+                receive_calls: self.receive_calls,
+                transactions: self.transactions,
+                ..Counts::default()
+            },
+            elapsed: self.elapsed,
+            socket: SocketFacts {
+                send_buffer_bytes: size(self.send_buffer),
+                send_buffer_end_bytes: size(self.send_buffer_end),
+                receive_buffer_bytes: size(self.receive_buffer),
+                receive_buffer_end_bytes: size(self.receive_buffer_end),
+                retransmits: u32::try_from(self.retransmits).ok(),
+                congestion_control: Some(self.congestion_control.clone()).filter(|name| !name.is_empty()),
+                no_delay: Some(self.no_delay),
+                ..SocketFacts::default()
+            },
+            buffers: BuffersUsed {
+                send_bytes: size(self.send_size),
+                send_width: size(self.send_width),
+                receive_bytes: size(self.receive_size),
+                receive_width: size(self.receive_width),
+            },
+            cpu: self.cpu,
+            ..Side::default()
+        }
+    }
+}
+
+/// The peer's code for /proc/stat.
+const PROC_STAT: u32 = 8;
+
+fn method(code: u32) -> CpuMethod {
+    if code == PROC_STAT { CpuMethod::ProcStat } else { CpuMethod::Peer(code) }
+}
+
+/// A leftover that is no number is 0.
+fn percent(value: f32) -> f64 {
+    finite(value).map_or(0.0, f64::from)
+}
+
+fn seconds(value: f32) -> Option<Duration> {
+    Duration::try_from_secs_f32(value).ok().filter(|elapsed| !elapsed.is_zero())
+}

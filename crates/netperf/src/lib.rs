@@ -1,0 +1,17 @@
+//! The netperf dialect: `netperf` and `netserver` of version 2.7.0 as Debian builds them.
+//!
+//! Five rooms: [`options`] (argv → Plan), [`wire`] (bytes ↔ messages), [`client`] and [`server`]
+//! (who says what when), [`output`] (Outcome → text).
+
+#![forbid(unsafe_code)]
+
+/// What buffers hold, over and over, when no fill file is given: what the stock programs send.
+pub(crate) const PATTERN: &[u8] = b"netperf\0";
+
+pub mod client;
+mod details;
+pub mod options;
+pub mod output;
+pub mod server;
+mod warnings;
+pub mod wire;

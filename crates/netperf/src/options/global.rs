@@ -1,0 +1,425 @@
+//! The options before `--`: what they are, and what was typed.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "what an option does may fail, and one that does not still goes into the table"
+)]
+
+use super::getopt::Argument::{MaybeRate, Nothing, Value};
+use super::getopt::{Flag, Section, Stop, flag, refuse};
+use super::value::{
+    Pair, alignment, count, count_or_default, family, number, port, type_of_service, word,
+};
+use super::{Exit, Family, RemotePacing, Unit};
+
+/// The options before `--`, as typed.
+pub(super) struct Global {
+    /// `-a`: send, receive.
+    pub(super) local_alignment: Pair<u32>,
+    /// `-A`: send, receive.
+    pub(super) remote_alignment: Pair<u32>,
+    /// `-o`: send, receive.
+    pub(super) local_offset: Pair<u32>,
+    /// `-O`: send, receive.
+    pub(super) remote_offset: Pair<u32>,
+    /// `-W`: send, receive; 0 is the default.
+    pub(super) width: Pair<u32>,
+    /// `-B`.
+    pub(super) brand: Option<String>,
+    /// `-c`, `-C`: local, remote.
+    pub(super) measure_cpu: Pair<bool>,
+    /// `-d`.
+    pub(super) debug: u32,
+    /// `-f`.
+    pub(super) unit: Option<Unit>,
+    /// `-F`: local, remote.
+    pub(super) fill: Pair<Option<String>>,
+    /// `-H`.
+    pub(super) host: Option<String>,
+    /// `-H`, `-4`, `-6`.
+    pub(super) family: Family,
+    /// `-j`.
+    pub(super) keep_latency: bool,
+    /// `-l`.
+    pub(super) length: Length,
+    /// `-L`.
+    pub(super) local_host: Option<String>,
+    /// `-L`, `-4`, `-6`.
+    pub(super) local_family: Family,
+    /// `-p`: the server's, the local one.
+    pub(super) port: Pair<String>,
+    /// `-P`.
+    pub(super) headers: bool,
+    /// `-s`, in seconds.
+    pub(super) wait: u32,
+    /// `-S`.
+    pub(super) keep_alive: bool,
+    /// `-t`, in upper case.
+    pub(super) test: String,
+    /// `-T`: local, remote.
+    pub(super) cpu: Pair<Option<u32>>,
+    /// `-v`.
+    pub(super) verbosity: i32,
+    /// `-b`, `-w`: the remote halves.
+    pub(super) remote_pacing: RemotePacing,
+    /// `-y`: local, remote.
+    pub(super) priority: Pair<Option<u32>>,
+    /// `-Y`: local, remote.
+    pub(super) type_of_service: Pair<Option<u8>>,
+    /// `-Z`.
+    pub(super) passphrase: Option<String>,
+    /// Lines for stdout.
+    pub(super) notices: Vec<String>,
+}
+
+/// `-l`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    Seconds(u32),
+    /// Bytes or transactions, by the test.
+    Amount(u32),
+    Unlimited,
+}
+
+impl Default for Global {
+    fn default() -> Self {
+        Self {
+            local_alignment: Pair::of(8),
+            remote_alignment: Pair::of(8),
+            local_offset: Pair::of(0),
+            remote_offset: Pair::of(0),
+            width: Pair::of(0),
+            brand: None,
+            measure_cpu: Pair::of(false),
+            debug: 0,
+            unit: None,
+            fill: Pair::of(None),
+            host: None,
+            family: Family::Unspecified,
+            keep_latency: false,
+            length: Length::Seconds(10),
+            local_host: None,
+            local_family: Family::Unspecified,
+            port: Pair {
+                first: "12865".to_owned(),
+                second: "0".to_owned(),
+            },
+            headers: true,
+            wait: 0,
+            keep_alive: false,
+            test: "TCP_STREAM".to_owned(),
+            cpu: Pair::of(None),
+            verbosity: 1,
+            remote_pacing: RemotePacing::default(),
+            priority: Pair::of(None),
+            type_of_service: Pair::of(None),
+            passphrase: None,
+            notices: Vec::new(),
+        }
+    }
+}
+
+pub(super) static SECTION: Section<Global> = Section {
+    flags: FLAGS,
+    scope: "",
+};
+
+/// In the order of the stock tool's usage text.
+#[rustfmt::skip]
+const FLAGS: &[Flag<Global>] = &[
+    flag('a', Value, &["-a send,recv      Set the local send,recv buffer alignment"],
+        |g, v| g.local_alignment.set(v, alignment)),
+    flag('A', Value, &["-A send,recv      Set the remote send,recv buffer alignment"],
+        |g, v| g.remote_alignment.set(v, alignment)),
+    flag('B', Value, &["-B brandstr       Specify a string to be emitted with brief output"],
+        |g, v| { g.brand = Some(v.to_owned()); Ok(()) }),
+    flag('c', MaybeRate, &["-c [cpu_rate]     Report local CPU usage"],
+        |g, v| measure(&mut g.measure_cpu.first, v)),
+    flag('C', MaybeRate, &["-C [cpu_rate]     Report remote CPU usage"],
+        |g, v| measure(&mut g.measure_cpu.second, v)),
+    flag('d', Nothing, &["-d                Increase debugging output"],
+        |g, _| { g.debug = g.debug.saturating_add(1); Ok(()) }),
+    flag('D', Value, &[
+        "-D time,[units] * Display interim results at least every time interval",
+        "                  using units as the initial guess for units per second",
+        "                  A negative value for time will make heavy use of the",
+        "                  system's timestamping functionality",
+    ], not_yet),
+    flag('f', Value, &["-f G|M|K|g|m|k    Set the output units"], unit),
+    flag('F', Value, &["-F lfill[,rfill]* Pre-fill buffers with data from specified file"], fill),
+    flag('h', Nothing, &["-h                Display this text"], |_, _| Err(Stop::Help)),
+    flag('H', Value, &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
+        |g, v| { endpoint(&mut g.host, &mut g.family, &mut g.notices, v); Ok(()) }),
+    flag('i', Value, &["-i max,min        Specify the max and min number of iterations (15,1)"], not_yet),
+    flag('I', Value, &[
+        "-I lvl[,intvl]    Specify confidence level (95 or 99) (99) ",
+        "                  and confidence interval in percentage (10)",
+    ], not_yet),
+    flag('j', Nothing, &["-j                Keep additional timing statistics"],
+        |g, _| { g.keep_latency = true; Ok(()) }),
+    flag('l', Value, &["-l testlen        Specify test duration (>0 secs) (<0 bytes|trans)"],
+        |g, v| { g.length = length(v)?; Ok(()) }),
+    flag('L', Value, &["-L name|ip,fam *  Specify the local ip|name and address family"],
+        |g, v| { endpoint(&mut g.local_host, &mut g.local_family, &mut g.notices, v); Ok(()) }),
+    flag('o', Value, &["-o send,recv      Set the local send,recv buffer offsets"],
+        |g, v| g.local_offset.set(v, count)),
+    flag('O', Value, &["-O send,recv      Set the remote send,recv buffer offset"],
+        |g, v| g.remote_offset.set(v, count)),
+    // Linux tells how many there are, so that the stock tool has no use for the number either.
+    flag('n', Value, &["-n numcpu         Set the number of processors for CPU util"],
+        |_, v| count(v).map(drop)),
+    flag('N', Nothing, &["-N                Establish no control connection, do 'send' side only"], not_yet),
+    flag('p', Value, &["-p port,lport*    Specify netserver port number and/or local port"],
+        |g, v| g.port.set_first(v, port)),
+    flag('P', Value, &["-P 0|1            Don't/Do display test headers"],
+        |g, v| { g.headers = word(v)? != 0; Ok(()) }),
+    flag('r', Nothing, &["-r                Allow confidence to be hit on result only"], not_yet),
+    flag('s', Value, &["-s seconds        Wait seconds between test setup and test start"],
+        |g, v| { g.wait = count(v)?; Ok(()) }),
+    flag('S', Nothing, &["-S                Set SO_KEEPALIVE on the data connection"],
+        |g, _| { g.keep_alive = true; Ok(()) }),
+    flag('t', Value, &["-t testname       Specify test to perform"],
+        |g, v| { g.test = v.to_ascii_uppercase(); Ok(()) }),
+    flag('T', Value, &["-T lcpu,rcpu      Request netperf/netserver be bound to local/remote cpu"],
+        |g, v| g.cpu.set(v, count_or_default)),
+    flag('v', Value, &["-v verbosity      Specify the verbosity level"],
+        |g, v| { g.verbosity = word(v)?; Ok(()) }),
+    flag('W', Value, &["-W send,recv      Set the number of send,recv buffers"],
+        |g, v| g.width.set(v, count)),
+    // The stock text has it twice; the row above is in force.
+    flag('v', Value, &["-v level          Set the verbosity level (default 1, min 0)"], |_, _| Ok(())),
+    flag('V', Nothing, &["-V                Display the netperf version and exit"], |_, _| Err(Stop::Version)),
+    flag('y', Value, &["-y local,remote   Set the socket priority"],
+        |g, v| g.priority.set(v, count_or_default)),
+    flag('Y', Value, &["-Y local,remote   Set the IP_TOS. Use hexadecimal."],
+        |g, v| g.type_of_service.set(v, type_of_service)),
+    flag('Z', Value, &["-Z passphrase     Set and pass to netserver a passphrase"], passphrase),
+    flag('4', Nothing, &[], |g, _| { both_families(g, Family::V4); Ok(()) }),
+    flag('6', Nothing, &[], |g, _| { both_families(g, Family::V6); Ok(()) }),
+    flag('b', Value, &[], remote_burst),
+    flag('w', Value, &[], remote_interval),
+    flag('k', Value, &[], dirty),
+    flag('K', Value, &[], dirty),
+];
+
+/// `name,family`, where either may be missing; a lone word is the name.
+pub(super) fn endpoint(
+    host: &mut Option<String>,
+    family_in_force: &mut Family,
+    notices: &mut Vec<String>,
+    text: &str,
+) {
+    let (name, word) = text.split_once(',').unwrap_or((text, ""));
+    if !name.is_empty() {
+        *host = Some(name.to_owned());
+    }
+    if !word.is_empty() {
+        let (family, warning) = family(word);
+        *family_in_force = family;
+        notices.extend(warning);
+    }
+}
+
+fn both_families(global: &mut Global, family: Family) {
+    global.family = family;
+    global.local_family = family;
+}
+
+fn not_yet(_: &mut Global, _: &str) -> Result<(), Stop> {
+    refuse("not supported yet by this version")
+}
+
+fn measure(on: &mut bool, rate: &str) -> Result<(), Stop> {
+    if !rate.is_empty() {
+        return refuse("calibrated -c/-C are not supported yet by this version");
+    }
+    *on = true;
+    Ok(())
+}
+
+fn unit(global: &mut Global, text: &str) -> Result<(), Stop> {
+    let Some(letter) = text.chars().next() else {
+        return refuse("no unit given");
+    };
+    global.unit = Some(Unit(letter));
+    Ok(())
+}
+
+fn fill(global: &mut Global, text: &str) -> Result<(), Stop> {
+    let mut fill = global.fill.clone();
+    fill.set_first(text, |path| {
+        Ok(Some(path.to_owned()).filter(|path| !path.is_empty()))
+    })?;
+    // The protocol's field is 32 bytes with the closing NUL.
+    if fill.second.as_ref().is_some_and(|path| path.len() > 31) {
+        return Err(Stop::Exit(Exit {
+            stderr: "Remote fill file name must be less than 32 characters\n".to_owned(),
+            code: 255,
+            ..Exit::default()
+        }));
+    }
+    global.fill = fill;
+    Ok(())
+}
+
+fn length(text: &str) -> Result<Length, Stop> {
+    if let Some(duration) = units::go_duration(text) {
+        if duration.as_secs() == 0 {
+            return refuse("a test takes at least one second");
+        }
+        return match u32::try_from(duration.as_secs()) {
+            _ if duration.subsec_nanos() != 0 => refuse("the protocol carries whole seconds only"),
+            Ok(seconds) if i32::try_from(seconds).is_ok() => Ok(Length::Seconds(seconds)),
+            _ => refuse("more seconds than the protocol can carry"),
+        };
+    }
+    // i32::MIN has no positive counterpart for the classic messages, which drop the sign.
+    let length: i32 = number(text, i64::from(-i32::MAX)..=i64::from(i32::MAX))?;
+    Ok(match length {
+        0 => Length::Unlimited,
+        1.. => Length::Seconds(length.unsigned_abs()),
+        _ => Length::Amount(length.unsigned_abs()),
+    })
+}
+
+fn passphrase(global: &mut Global, text: &str) -> Result<(), Stop> {
+    if text.len() > MAX_PASSPHRASE {
+        return refuse(format!("a passphrase has at most {MAX_PASSPHRASE} bytes"));
+    }
+    global.passphrase = Some(text.to_owned());
+    Ok(())
+}
+
+/// What fits into the protocol's message with its closing NUL.
+const MAX_PASSPHRASE: usize = 647;
+
+/// The local half has no effect in Debian's build, which says so, and the remote half is sent.
+fn remote_burst(global: &mut Global, text: &str) -> Result<(), Stop> {
+    let mut burst = Pair::of(0);
+    burst.set_first(text, |half| number::<i64>(half, 0..=i64::MAX))?;
+    if !text.starts_with(',') {
+        global
+            .notices
+            .push("Packet burst size is not compiled in. ".to_owned());
+    }
+    if let Some((_, remote)) = text.split_once(',')
+        && !remote.is_empty()
+    {
+        global.remote_pacing.burst = count(remote)?;
+        // A burst without an interval is one a millisecond.
+        if global.remote_pacing.interval_us == 0 {
+            global.remote_pacing.interval_us = 1_000;
+        }
+    }
+    Ok(())
+}
+
+fn remote_interval(global: &mut Global, text: &str) -> Result<(), Stop> {
+    let mut interval = Pair::of(0);
+    interval.set_first(text, microseconds)?;
+    if !text.starts_with(',') {
+        global
+            .notices
+            .push("Packet rate control is not compiled in.".to_owned());
+    }
+    if text.contains(',') && !text.ends_with(',') {
+        global.remote_pacing.interval_us = interval.second;
+    }
+    Ok(())
+}
+
+/// An interval: milliseconds, or by suffix `s`, `m` (milliseconds), `u` (microseconds).
+fn microseconds(text: &str) -> Result<u32, Stop> {
+    let (digits, factor) = match text.chars().last() {
+        Some('s') => (&text[..text.len() - 1], 1_000_000),
+        Some('m') => (&text[..text.len() - 1], 1_000),
+        Some('u') => (&text[..text.len() - 1], 1),
+        _ => (text, 1_000),
+    };
+    match digits
+        .parse::<u32>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+    {
+        Some(microseconds) if i32::try_from(microseconds).is_ok() => Ok(microseconds),
+        _ => refuse(format!("'{text}' is not an interval")),
+    }
+}
+
+/// Debian's build cannot dirty buffers, and sends −1 whatever was asked for.
+fn dirty(global: &mut Global, _: &str) -> Result<(), Stop> {
+    global
+        .notices
+        .push("I don't know how to get dirty.".to_owned());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths() {
+        for (text, expected) in [
+            ("10", Some(Length::Seconds(10))),
+            ("10s", Some(Length::Seconds(10))),
+            ("1m0s", Some(Length::Seconds(60))),
+            ("1h0m0s", Some(Length::Seconds(3600))),
+            ("10m", Some(Length::Seconds(600))),
+            ("1000ms", Some(Length::Seconds(1))),
+            ("2k", Some(Length::Seconds(2000))),
+            ("0", Some(Length::Unlimited)),
+            ("-5", Some(Length::Amount(5))),
+            ("-1G", Some(Length::Amount(1 << 30))),
+            ("1.5s", None),
+            ("500ms", None),
+            ("0.5", None),
+            ("999999h", None),
+            ("3g", None),
+            ("-3g", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(length(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn intervals() {
+        for (text, expected) in [
+            ("6", Some(6_000)),
+            ("6m", Some(6_000)),
+            ("7u", Some(7)),
+            ("1s", Some(1_000_000)),
+            ("9999s", None),
+            ("s", None),
+            ("é", None),
+            ("-1", None),
+        ] {
+            assert_eq!(microseconds(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn remote_pacing_is_parsed_and_the_local_half_answered() {
+        for (line, burst, interval_us, notices) in [
+            ("-b ,6", 6, 1_000, 0),
+            ("-w ,6", 0, 6_000, 0),
+            ("-b ,6 -w ,7u", 6, 7, 0),
+            ("-w ,7u -b ,6", 6, 7, 0),
+            ("-b 5,6 -w 5,6", 6, 6_000, 2),
+            ("-b 10G", 0, 0, 1),
+            ("-k 1,2 -K 3", 0, 0, 2),
+        ] {
+            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let mut global = Global::default();
+            crate::options::getopt::scan("p", &SECTION, &words, &mut global).unwrap();
+            assert_eq!(
+                global.remote_pacing,
+                RemotePacing { burst, interval_us },
+                "{line}"
+            );
+            assert_eq!(global.notices.len(), notices, "{line}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What each end does: sockets, buffers, CPU.
+
+use std::path::PathBuf;
+
+use model::{BufferPlan, Half, SizeRule, SocketOptions, Transport, WidthRule};
+
+use super::global::Global;
+use super::test::TestOptions;
+use super::value::Pair;
+use super::{Direction, Test};
+
+/// This end's half and the peer's.
+pub(super) fn halves(
+    test: Test,
+    transport: Transport,
+    direction: Direction,
+    global: &Global,
+    options: &TestOptions,
+) -> (Half, Half) {
+    let routing = options
+        .routing
+        .unwrap_or(transport != Transport::Udp || direction.is_transactional());
+    let messages = messages(test, direction, options);
+    let here = here(test, routing, &messages, global, options);
+    let there = there(test, routing, &messages, global, options);
+    (here, there)
+}
+
+/// Bytes of a request and of a response, where sizes are those. As in the stock tool, `-r` outranks
+/// `-m` and `-M` on a stream, too, and TCP_CC carries the sizes though it moves no data.
+fn messages(test: Test, direction: Direction, options: &TestOptions) -> Pair<Option<u32>> {
+    let typed = options.sizes.clone();
+    if (direction.transmit && direction.receive) || test == Test::TcpCc {
+        return Pair {
+            first: typed.first.or(Some(1)),
+            second: typed.second.or(Some(1)),
+        };
+    }
+    match test {
+        Test::TcpSendfile | Test::TcpMss => Pair::of(None),
+        _ => typed,
+    }
+}
+
+fn here(
+    test: Test,
+    routing: bool,
+    messages: &Pair<Option<u32>>,
+    global: &Global,
+    options: &TestOptions,
+) -> Half {
+    Half {
+        socket: SocketOptions {
+            send_buffer_bytes: options.local_buffers.first,
+            receive_buffer_bytes: options.local_buffers.second,
+            no_delay: options.no_delay,
+            cork: options.cork,
+            max_segment_bytes: options.max_segment,
+            defer_accept_seconds: None,
+            fast_open: options.fast_open,
+            keep_alive: global.keep_alive,
+            dont_route: !routing,
+            priority: global.priority.first.map(u32::cast_signed),
+            type_of_service: global.type_of_service.first,
+            congestion_control: options.congestion_control.first.clone(),
+            connect_datagrams: options.connect_datagrams,
+            answer_from_destination: false,
+            receive_timeout: options.receive_timeout,
+            debug: options.debug,
+            multicast_ttl: options.multicast_ttl,
+        },
+        send: BufferPlan {
+            size: size(messages.first, options.send_size.first),
+            width: width(messages.first, send_width(global, options)),
+            alignment: global.local_alignment.first,
+            offset: global.local_offset.first,
+        },
+        receive: BufferPlan {
+            size: size(messages.second, options.receive_size.second),
+            width: width(messages.second, global.width.second),
+            alignment: global.local_alignment.second,
+            offset: global.local_offset.second,
+        },
+        fill: global.fill.first.as_ref().map(PathBuf::from),
+        send_from_file: test == Test::TcpSendfile,
+        discard_in_kernel: options.copy_avoidance,
+        write_instead_of_send: options.write_instead_of_send,
+        cpu: global.cpu.first,
+        measure_cpu: global.measure_cpu.first,
+    }
+}
+
+fn there(
+    test: Test,
+    routing: bool,
+    messages: &Pair<Option<u32>>,
+    global: &Global,
+    options: &TestOptions,
+) -> Half {
+    // The protocol has one bit for "may route" and "tell the congestion control algorithm".
+    let routing = routing
+        || options
+            .output
+            .as_ref()
+            .is_some_and(|(_, selected)| selected.wants_congestion_control);
+    Half {
+        socket: SocketOptions {
+            send_buffer_bytes: options.remote_buffers.first,
+            receive_buffer_bytes: options.remote_buffers.second,
+            no_delay: options.no_delay,
+            defer_accept_seconds: options.defer_accept.then_some(DEFER_ACCEPT_SECONDS),
+            fast_open: options.fast_open,
+            // The classic requests have no word for it.
+            keep_alive: global.keep_alive && !test.is_classic(),
+            dont_route: !routing,
+            priority: global.priority.second.map(u32::cast_signed),
+            type_of_service: global.type_of_service.second,
+            congestion_control: options.congestion_control.second.clone(),
+            answer_from_destination: options.answer_from_destination,
+            ..SocketOptions::default()
+        },
+        send: BufferPlan {
+            size: size(messages.second, options.send_size.second),
+            width: width(messages.second, send_width(global, options)),
+            alignment: global.remote_alignment.first,
+            offset: global.remote_offset.first,
+        },
+        receive: BufferPlan {
+            size: size(messages.first, options.receive_size.first),
+            width: width(messages.first, global.width.second),
+            alignment: global.remote_alignment.second,
+            offset: global.remote_offset.second,
+        },
+        fill: global.fill.second.as_ref().map(PathBuf::from),
+        send_from_file: false,
+        discard_in_kernel: options.copy_avoidance,
+        write_instead_of_send: false,
+        cpu: global.cpu.second,
+        measure_cpu: global.measure_cpu.second,
+    }
+}
+
+/// What the stock server sets for test option `-a`.
+const DEFER_ACCEPT_SECONDS: u32 = 5;
+
+/// A message's size, or else the one of `-m` or `-M`, where 0 is the default.
+fn size(message: Option<u32>, bulk: Option<u32>) -> SizeRule {
+    match message.or(bulk) {
+        None | Some(0) => SizeRule::SocketBuffer,
+        Some(bytes) => SizeRule::Bytes(bytes),
+    }
+}
+
+/// The width asked for; where that is 0, one buffer holds a message.
+fn width(message: Option<u32>, asked: u32) -> WidthRule {
+    match (asked, message) {
+        (0, None) => WidthRule::CoverSocketBuffer,
+        (0, Some(_)) => WidthRule::Buffers(1),
+        (width, _) => WidthRule::Buffers(width),
+    }
+}
+
+/// Test option `-W`, or else global `-W`. The client tells its own widths to the peer.
+fn send_width(global: &Global, options: &TestOptions) -> u32 {
+    if options.width > 0 {
+        options.width
+    } else {
+        global.width.first
+    }
+}

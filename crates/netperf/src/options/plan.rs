@@ -1,0 +1,606 @@
+//! What was typed → [`Settings`]: every default filled in, contradictions refused.
+
+use std::time::Duration;
+
+use model::{Half, Limit, Phases, Plan, SizeRule, Timing, Transport, WidthRule, Workload};
+
+use super::getopt::{Stop, refuse};
+use super::global::{Global, Length};
+use super::selection::Selected;
+use super::test::{DataEnd, Printed, Socket, TestOptions};
+use super::value::Pair;
+use super::{
+    ConnectionPorts, Control, Data, Direction, DirtyCounts, Family, Form, Print, Selection,
+    Settings, Test, Unit, halves, uuid,
+};
+
+/// The first and the last local port of a connection test, unless test option `-p` says otherwise.
+pub(super) const DEFAULT_PORTS: (u16, u16) = (5000, 65535);
+
+/// What `global` and `options` come to for `test`. A refusal is one line without the program's name.
+pub(super) fn settings(
+    test: Test,
+    global: Global,
+    options: TestOptions,
+    command_line: String,
+) -> Result<Settings, Stop> {
+    let transport = transport(test, &options)?;
+    let direction = direction(test, transport, &options)?;
+    let plan = plan(test, transport, direction, &global, &options)?;
+    let print = print(test, direction, &global, &options, command_line);
+    let control = control(&global);
+    Ok(Settings {
+        test,
+        data: data(test, &control, options.local, options.remote, options.port),
+        control,
+        plan,
+        ports: connection_ports(options.ports, options.retry_all),
+        remote_pacing: global.remote_pacing,
+        print,
+        dirty: DirtyCounts::default(),
+        debug: global.debug,
+        notices: [global.notices, options.notices].concat(),
+        warnings: options.warnings,
+    })
+}
+
+fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
+    let preset = match test {
+        Test::UdpStream | Test::UdpRr => Transport::Udp,
+        _ => Transport::Tcp,
+    };
+    let transport = options.transport.unwrap_or(preset);
+    // The stock tool spins for ever on these two.
+    match (transport, options.socket) {
+        (Transport::Tcp, Some(Socket::Datagram)) => refuse("test option -t dgram contradicts TCP"),
+        (Transport::Udp, Some(Socket::Stream)) => refuse("test option -t stream contradicts UDP"),
+        _ => Ok(transport),
+    }
+}
+
+/// The test's own direction, or for OMNI what `-d` says, or else what other options suggest.
+fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<Direction, Stop> {
+    let (transmit, receive) = match test {
+        Test::TcpRr | Test::TcpCrr | Test::UdpRr => (true, true),
+        Test::TcpMaerts => (false, true),
+        Test::TcpCc => (false, false),
+        Test::Omni => options.direction.unwrap_or_else(|| suggested(options)),
+        _ => (true, false),
+    };
+    let connection = options.connection || matches!(test, Test::TcpCrr | Test::TcpCc);
+    let direction = Direction {
+        transmit: transmit || (!receive && !connection),
+        receive,
+        connection,
+    };
+    if connection && transport == Transport::Udp {
+        return refuse(if options.connection {
+            "test option -c contradicts UDP, which has no connections"
+        } else {
+            "test option -T udp contradicts a test of connections"
+        });
+    }
+    // The stock tool opens a connection for each buffer and reports a stream's throughput.
+    if connection && !direction.is_transactional() {
+        let way = if transmit { "sends" } else { "receives" };
+        return refuse(format!(
+            "test option -c contradicts a test that only {way}: {}",
+            test.name()
+        ));
+    }
+    Ok(direction)
+}
+
+/// What OMNI's other options say about its direction.
+fn suggested(options: &TestOptions) -> (bool, bool) {
+    let both = options.sizes.first.is_some() || options.sizes.second.is_some();
+    // `-M` has its remote half first: what the peer receives, this end transmits.
+    let transmit = options.send_size.first.is_some() || options.receive_size.first.is_some();
+    let receive = options.send_size.second.is_some() || options.receive_size.second.is_some();
+    (both || transmit, both || receive)
+}
+
+fn plan(
+    test: Test,
+    transport: Transport,
+    direction: Direction,
+    global: &Global,
+    options: &TestOptions,
+) -> Result<Plan, Stop> {
+    let workload = workload(direction);
+    let timed = wants_latency(global, options) || global.verbosity >= 2;
+    let (here, there) = halves::halves(test, transport, direction, global, options);
+    within_memory(&here)?;
+    within_memory(&there)?;
+    Ok(Plan {
+        name: test.name().to_owned(),
+        transport,
+        limit: limit(global.length, direction),
+        phases: Phases {
+            wait: Duration::from_secs(global.wait.into()),
+            warm_up: Duration::ZERO,
+        },
+        // Requests ahead of the answers: not on a stream, not where each has a connection.
+        burst: if workload == Workload::ask() {
+            options.burst
+        } else {
+            0
+        },
+        timing: Timing {
+            passes: timed && direction.is_transactional(),
+            calls: timed && !direction.is_transactional(),
+        },
+        workload,
+        flows: 1,
+        here,
+        there,
+    })
+}
+
+fn workload(direction: Direction) -> Workload {
+    match (direction.transmit, direction.receive, direction.connection) {
+        (true, true, true) => Workload::connect_and_ask(),
+        (true, true, false) => Workload::ask(),
+        (false, true, _) => Workload::receive(),
+        (true, false, _) => Workload::send(),
+        (false, false, _) => Workload::connect_and_close(),
+    }
+}
+
+fn limit(length: Length, direction: Direction) -> Limit {
+    match length {
+        Length::Seconds(seconds) => Limit::Time(Duration::from_secs(seconds.into())),
+        Length::Amount(n) if direction.is_transactional() => Limit::Transactions(n.into()),
+        Length::Amount(n) => Limit::Bytes(n.into()),
+        Length::Unlimited => Limit::Unlimited,
+    }
+}
+
+/// Refuses buffers that no host will want to give. What goes by the socket's buffer is counted as
+/// TCP's initial one, as nobody knows it yet.
+fn within_memory(half: &Half) -> Result<(), Stop> {
+    const ASSUMED_SOCKET_BUFFER: u32 = 16 << 10;
+    for (ring, options) in [(&half.send, "-m or -r"), (&half.receive, "-M or -r")] {
+        let size = match ring.size {
+            SizeRule::Bytes(bytes) => bytes,
+            SizeRule::SocketBuffer => ASSUMED_SOCKET_BUFFER,
+        };
+        let width = match ring.width {
+            WidthRule::Buffers(buffers) => buffers,
+            WidthRule::CoverSocketBuffer => 2,
+        };
+        let buffer = u64::from(size) + u64::from(ring.alignment) + u64::from(ring.offset);
+        if buffer * u64::from(width) > MAX_RING {
+            return refuse(format!(
+                "test option {options} ({size} bytes), with {width} buffers (-W) of alignment {} and \
+                 offset {}, needs more than 2 GiB",
+                ring.alignment, ring.offset
+            ));
+        }
+    }
+    Ok(())
+}
+
+const MAX_RING: u64 = 2 << 30;
+
+fn control(global: &Global) -> Control {
+    let default_host = match global.family {
+        Family::V6 => "::1",
+        Family::V4 | Family::Unspecified => "localhost",
+    };
+    Control {
+        host: global
+            .host
+            .clone()
+            .unwrap_or_else(|| default_host.to_owned()),
+        family: global.family,
+        port: global.port.first.clone(),
+        local_host: global.local_host.clone(),
+        local_family: global.local_family,
+        local_port: global.port.second.clone(),
+        passphrase: global.passphrase.clone(),
+    }
+}
+
+fn data(
+    test: Test,
+    control: &Control,
+    local: DataEnd,
+    remote: DataEnd,
+    port: Pair<Option<String>>,
+) -> Data {
+    let or = |family, inherited| match family {
+        Family::Unspecified => inherited,
+        family => family,
+    };
+    let any = || "0".to_owned();
+    Data {
+        host: remote.host,
+        host_bits: remote.bits,
+        family: or(remote.family, control.family),
+        port: port.second.unwrap_or_else(any),
+        local_host: local.host,
+        local_bits: local.bits,
+        local_family: or(local.family, control.local_family),
+        // TCP_CC draws its local ports from a range, whatever was asked for.
+        local_port: port
+            .first
+            .filter(|_| test != Test::TcpCc)
+            .unwrap_or_else(any),
+    }
+}
+
+fn connection_ports(range: Option<Pair<u16>>, retry_all: bool) -> ConnectionPorts {
+    let (min, max) = range.map_or(DEFAULT_PORTS, |range| (range.first, range.second));
+    ConnectionPorts {
+        min,
+        // A lone port is both ends of its range and shall be used.
+        max: max.max(min.saturating_add(1)),
+        retry_all,
+    }
+}
+
+fn print(
+    test: Test,
+    direction: Direction,
+    global: &Global,
+    options: &TestOptions,
+    command_line: String,
+) -> Print {
+    Print {
+        headers: global.headers,
+        verbosity: global.verbosity,
+        unit: unit(test, direction, global.unit),
+        brand: global.brand.clone(),
+        latency: wants_latency(global, options),
+        form: form(test, options.output.as_ref()),
+        uuid: options.uuid.clone().unwrap_or_else(uuid::generate),
+        command_line,
+        direction,
+    }
+}
+
+fn wants_latency(global: &Global, options: &TestOptions) -> bool {
+    global.keep_latency
+        || options
+            .output
+            .as_ref()
+            .is_some_and(|(_, selected)| selected.wants_latency)
+}
+
+/// Transactions where those are counted, as the stock tool tells from the test's name.
+fn unit(test: Test, direction: Direction, asked: Option<Unit>) -> Unit {
+    let transactions =
+        test.name().contains("RR") || (test == Test::Omni && direction.is_transactional());
+    match asked {
+        None if transactions => Unit('x'),
+        None => Unit('m'),
+        Some(Unit('x')) if !transactions => Unit('m'),
+        Some(unit) => unit,
+    }
+}
+
+fn form(test: Test, output: Option<&(Printed, Selected)>) -> Form {
+    match output {
+        None if test == Test::Omni => Form::Human(Selection::Default),
+        None => Form::Table,
+        Some((printed, Selected { selection, .. })) => match printed {
+            Printed::Human => Form::Human(selection.clone()),
+            Printed::Csv => Form::Csv(selection.clone()),
+            Printed::KeyVal => Form::KeyVal(selection.clone()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use model::SocketOptions;
+
+    use super::*;
+    use crate::options::netperf;
+
+    #[rustfmt::skip]
+    #[test]
+    fn tests_have_their_presets() {
+        for (line, workload, transport, letter, routing) in [
+            ("", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t tcp_maerts", Workload::receive(), Transport::Tcp, 'm', true),
+            ("-t TCP_SENDFILE", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t TCP_MSS", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t TCP_RR", Workload::ask(), Transport::Tcp, 'x', true),
+            ("-t TCP_CRR", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
+            ("-t TCP_RR -- -c", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
+            ("-t TCP_CC", Workload::connect_and_close(), Transport::Tcp, 'm', true),
+            ("-t UDP_STREAM", Workload::send(), Transport::Udp, 'm', false),
+            ("-t UDP_STREAM -- -R 1", Workload::send(), Transport::Udp, 'm', true),
+            ("-t UDP_RR", Workload::ask(), Transport::Udp, 'x', true),
+            ("-t UDP_RR -- -R 0", Workload::ask(), Transport::Udp, 'x', false),
+            ("-t TCP_STREAM -- -T udp", Workload::send(), Transport::Udp, 'm', false),
+            ("-t UDP_STREAM -- -T tcp", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t UDP_RR -- -t dgram", Workload::ask(), Transport::Udp, 'x', true),
+            ("-- -t dgram -T tcp", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t UDP_RR -t TCP_MAERTS", Workload::receive(), Transport::Tcp, 'm', true),
+            // OMNI goes where its options say.
+            ("-t OMNI", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t OMNI -- -m 5", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t OMNI -- -m ,5", Workload::receive(), Transport::Tcp, 'm', true),
+            ("-t OMNI -- -M 5", Workload::send(), Transport::Tcp, 'm', true),
+            ("-t OMNI -- -M ,5", Workload::receive(), Transport::Tcp, 'm', true),
+            ("-t OMNI -- -m 5,5", Workload::ask(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -r 5", Workload::ask(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -d maerts -r 5", Workload::receive(), Transport::Tcp, 'm', true),
+            ("-t OMNI -- -d 6", Workload::ask(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -d crr", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -d rr -c", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -c", Workload::connect_and_close(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -T udp", Workload::send(), Transport::Udp, 'm', false),
+            ("-t OMNI -- -T udp -d rr", Workload::ask(), Transport::Udp, 'x', true),
+            // -f x is for transactions only.
+            ("-f x", Workload::send(), Transport::Tcp, 'm', true),
+            ("-f K", Workload::send(), Transport::Tcp, 'K', true),
+            ("-f m -t TCP_RR", Workload::ask(), Transport::Tcp, 'm', true),
+        ] {
+            let settings = run(line);
+            assert_eq!(settings.plan.workload, workload, "{line}");
+            assert_eq!(settings.plan.transport, transport, "{line}");
+            assert_eq!(settings.print.unit, Unit(letter), "{line}");
+            assert_eq!(settings.plan.here.socket.dont_route, !routing, "{line}");
+            assert_eq!(settings.plan.there.socket.dont_route, !routing, "{line}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_widths() {
+        use SizeRule::{Bytes, SocketBuffer};
+        use WidthRule::{Buffers, CoverSocketBuffer};
+        const DEFAULT: (SizeRule, WidthRule) = (SocketBuffer, CoverSocketBuffer);
+        let bulk = |bytes| (Bytes(bytes), CoverSocketBuffer);
+        let message = |bytes| (Bytes(bytes), Buffers(1));
+        // Here: send, receive; there: send, receive.
+        for (line, expected) in [
+            ("", [DEFAULT, DEFAULT, DEFAULT, DEFAULT]),
+            ("-- -m 1K", [bulk(1024), DEFAULT, DEFAULT, DEFAULT]),
+            (
+                "-- -m 1K,2K -M 3K,4K",
+                [bulk(1024), bulk(4096), bulk(2048), bulk(3072)],
+            ),
+            ("-- -m ,2K", [DEFAULT, DEFAULT, bulk(2048), DEFAULT]),
+            ("-- -M 3K", [DEFAULT, DEFAULT, DEFAULT, bulk(3072)]),
+            ("-- -m 0 -M 0", [DEFAULT, DEFAULT, DEFAULT, DEFAULT]),
+            (
+                "-t TCP_RR",
+                [message(1), message(1), message(1), message(1)],
+            ),
+            (
+                "-t TCP_RR -- -r 5,6",
+                [message(5), message(6), message(6), message(5)],
+            ),
+            (
+                "-t TCP_RR -- -r 5,",
+                [message(5), message(1), message(1), message(5)],
+            ),
+            (
+                "-t TCP_RR -- -m 9,9 -M 9,9",
+                [message(1), message(1), message(1), message(1)],
+            ),
+            (
+                "-- -r 5 -m 9",
+                [message(5), message(5), message(5), message(5)],
+            ),
+            (
+                "-t TCP_SENDFILE -- -r 5 -m 9",
+                [bulk(9), DEFAULT, DEFAULT, DEFAULT],
+            ),
+            (
+                "-t TCP_CC -- -r 5,6",
+                [message(5), message(6), message(6), message(5)],
+            ),
+            (
+                "-W 3,4",
+                [
+                    (SocketBuffer, Buffers(3)),
+                    (SocketBuffer, Buffers(4)),
+                    (SocketBuffer, Buffers(3)),
+                    (SocketBuffer, Buffers(4)),
+                ],
+            ),
+            (
+                "-t TCP_RR -- -W 5",
+                [
+                    (Bytes(1), Buffers(5)),
+                    message(1),
+                    (Bytes(1), Buffers(5)),
+                    message(1),
+                ],
+            ),
+        ] {
+            let Plan { here, there, .. } = run(line).plan;
+            let rings = [here.send, here.receive, there.send, there.receive];
+            assert_eq!(
+                rings.map(|ring| (ring.size, ring.width)),
+                expected,
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn alignments_and_offsets_by_end_and_direction() {
+        let Plan { here, there, .. } = run("-a 16,32 -A 64 -o 1,2 -O ,3").plan;
+        let rings = [here.send, here.receive, there.send, there.receive];
+        assert_eq!(
+            rings.map(|ring| (ring.alignment, ring.offset)),
+            [(16, 1), (32, 2), (64, 0), (64, 3)]
+        );
+    }
+
+    #[test]
+    fn limits_and_bursts_count_what_the_test_counts() {
+        for (line, limit, burst) in [
+            ("", Limit::Time(Duration::from_secs(10)), 0),
+            ("-l 1m0s", Limit::Time(Duration::from_secs(60)), 0),
+            ("-l 0", Limit::Unlimited, 0),
+            ("-l -1K -- -b 5", Limit::Bytes(1024), 0),
+            ("-l -1K -t TCP_RR -- -b 5", Limit::Transactions(1024), 5),
+            ("-l -9 -t TCP_CRR -- -b 5", Limit::Transactions(9), 0),
+            ("-l -9 -t TCP_CC -- -b 5", Limit::Transactions(9), 0),
+            ("-l -9 -t TCP_SENDFILE -- -b 5", Limit::Bytes(9), 0),
+            ("-l -9 -t OMNI -- -c", Limit::Transactions(9), 0),
+        ] {
+            let plan = run(line).plan;
+            assert_eq!((plan.limit, plan.burst), (limit, burst), "{line}");
+        }
+    }
+
+    #[test]
+    fn times_are_recorded_where_somebody_asks() {
+        for (line, latency, passes, calls) in [
+            ("", false, false, false),
+            ("-j", true, false, true),
+            ("-v 2", false, false, true),
+            ("-v 2 -t TCP_CC", false, true, false),
+            ("-t TCP_RR -j", true, true, false),
+            ("-t TCP_RR -- -k P99_LATENCY", true, true, false),
+            ("-t TCP_RR -- -o all", true, true, false),
+            ("-t TCP_RR -- -k RT_LATENCY", false, false, false),
+            // The last selection counts.
+            ("-t TCP_RR -- -k P99_LATENCY -o", false, false, false),
+        ] {
+            let settings = run(line);
+            assert_eq!(settings.print.latency, latency, "{line}");
+            assert_eq!(settings.plan.timing, Timing { passes, calls }, "{line}");
+        }
+    }
+
+    #[test]
+    fn asking_for_the_peers_congestion_control_allows_it_to_route() {
+        let plan = run("-t UDP_STREAM -- -k REMOTE_CONG_CONTROL").plan;
+        assert!(plan.here.socket.dont_route);
+        assert!(!plan.there.socket.dont_route);
+    }
+
+    #[test]
+    fn addresses() {
+        let host = |line| run(line).control.host;
+        assert_eq!(host(""), "localhost");
+        assert_eq!(host("-6"), "::1");
+        assert_eq!(host("-H ,6"), "::1");
+        assert_eq!(host("-L ,6"), "localhost");
+        assert_eq!(host("-6 -H fe80::1%eth0"), "fe80::1%eth0");
+
+        let Settings { control, data, .. } =
+            run("-4 -H a -p 1,2 -L b,6 -- -H c/24 -L ,unspec -P 3,4");
+        assert_eq!(
+            (control.family, control.local_family),
+            (Family::V4, Family::V6)
+        );
+        assert_eq!(
+            (control.port.as_str(), control.local_port.as_str()),
+            ("1", "2")
+        );
+        assert_eq!(control.local_host.as_deref(), Some("b"));
+        assert_eq!(
+            (data.host.as_deref(), data.host_bits),
+            (Some("c"), Some(24))
+        );
+        assert_eq!((data.family, data.local_family), (Family::V4, Family::V6));
+        assert_eq!((data.port.as_str(), data.local_port.as_str()), ("4", "3"));
+
+        let data = run("-- -6").data;
+        assert_eq!((data.family, data.local_family), (Family::V6, Family::V6));
+    }
+
+    #[test]
+    fn every_socket_option_reaches_its_end() {
+        let plan = run(
+            "-S -y 5,6 -Y cs1,0x20 -T 0,1 -c -C -F /a,/b -s 3 -- -a -B -C -D -e 2 -F -g -G 500 -I \
+             -K cubic,reno -l 4 -n -s 1K,2K -S 3K,-1 -V",
+        )
+        .plan;
+        assert_eq!(
+            plan.here.socket,
+            SocketOptions {
+                send_buffer_bytes: Some(1024),
+                receive_buffer_bytes: Some(2048),
+                no_delay: true,
+                cork: true,
+                max_segment_bytes: Some(500),
+                fast_open: true,
+                keep_alive: true,
+                priority: Some(5),
+                type_of_service: Some(0x20),
+                congestion_control: Some("cubic".to_owned()),
+                connect_datagrams: true,
+                receive_timeout: Some(Duration::from_secs(2)),
+                debug: true,
+                multicast_ttl: Some(4),
+                ..SocketOptions::default()
+            }
+        );
+        assert_eq!(
+            plan.there.socket,
+            SocketOptions {
+                send_buffer_bytes: Some(3072),
+                no_delay: true,
+                defer_accept_seconds: Some(5),
+                fast_open: true,
+                keep_alive: true,
+                priority: Some(6),
+                type_of_service: Some(0x20),
+                congestion_control: Some("reno".to_owned()),
+                answer_from_destination: true,
+                ..SocketOptions::default()
+            }
+        );
+        assert_eq!((plan.here.cpu, plan.there.cpu), (Some(0), Some(1)));
+        assert!(plan.here.measure_cpu && plan.there.measure_cpu);
+        assert!(plan.here.discard_in_kernel && plan.there.discard_in_kernel);
+        assert!(plan.here.write_instead_of_send && !plan.there.write_instead_of_send);
+        assert_eq!(plan.here.fill, Some(PathBuf::from("/a")));
+        assert_eq!(plan.there.fill, Some(PathBuf::from("/b")));
+        assert_eq!(plan.phases.wait, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_lone_port_is_a_range_of_one() {
+        for (line, min, max) in [
+            ("", 5000, 65535),
+            ("-t TCP_CRR -- -p 6000", 6000, 6001),
+            ("-t TCP_CRR -- -p 6000,", 6000, 65535),
+            ("-t TCP_CRR -- -p 6000,7000", 6000, 7000),
+        ] {
+            let ports = run(line).ports;
+            assert_eq!((ports.min, ports.max), (min, max), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_last_form_wins() {
+        let throughput = Selection::Blocks(vec![vec![5]]);
+        for (line, form) in [
+            ("", Form::Table),
+            ("-t OMNI", Form::Human(Selection::Default)),
+            ("-- -k", Form::KeyVal(Selection::Default)),
+            ("-- -o ?", Form::Csv(Selection::List)),
+            ("-- -O throughput", Form::Human(throughput.clone())),
+            ("-- -O throughput -k", Form::KeyVal(Selection::Default)),
+        ] {
+            assert_eq!(run(line).print.form, form, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_kept_with_its_blanks() {
+        let args = ["-B", "a b", "--", "-k"].map(Into::into);
+        let settings = netperf("./netperf", args).unwrap();
+        assert_eq!(settings.print.command_line, "./netperf -B a b -- -k");
+        assert_eq!(settings.print.brand.as_deref(), Some("a b"));
+    }
+
+    fn run(line: &str) -> Settings {
+        netperf("netperf", line.split_whitespace().map(Into::into))
+            .unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
+    }
+}

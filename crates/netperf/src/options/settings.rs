@@ -1,0 +1,247 @@
+//! The settings in force for one invocation of the client, every default filled in.
+
+use model::Plan;
+
+/// Everything that one command line asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The test, from `-t`.
+    pub test: Test,
+    /// What to run, at both ends.
+    pub plan: Plan,
+    /// The control connection.
+    pub control: Control,
+    /// The data connection's addresses and ports.
+    pub data: Data,
+    /// What a connection test does with ports.
+    pub ports: ConnectionPorts,
+    /// Words of the request that only a peer's pacing understands.
+    pub remote_pacing: RemotePacing,
+    /// How the result is printed.
+    pub print: Print,
+    /// What becomes of the peer's socket that a [`model::Half`] has no word for: the words of
+    /// `-k` and `-K`, as typed, −1 when not.
+    pub dirty: DirtyCounts,
+    /// `-d`, how often.
+    pub debug: u32,
+    /// Lines for stdout before anything else happens, as the stock tool prints them for what its
+    /// build has not got ("Packet burst size is not compiled in. ").
+    pub notices: Vec<String>,
+    /// Lines for stderr before anything else happens, as the stock tool prints them for an option
+    /// that it has given up.
+    pub warnings: Vec<String>,
+}
+
+/// A test by its name on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are the field's names")]
+pub enum Test {
+    TcpStream,
+    TcpMaerts,
+    TcpSendfile,
+    TcpMss,
+    TcpRr,
+    TcpCrr,
+    TcpCc,
+    UdpStream,
+    UdpRr,
+    Omni,
+    Uuid,
+    LocCpu,
+    RemCpu,
+}
+
+impl Test {
+    /// Every test, with its name.
+    pub const ALL: [(Self, &'static str); 13] = [
+        (Self::TcpStream, "TCP_STREAM"),
+        (Self::TcpMaerts, "TCP_MAERTS"),
+        (Self::TcpSendfile, "TCP_SENDFILE"),
+        (Self::TcpMss, "TCP_MSS"),
+        (Self::TcpRr, "TCP_RR"),
+        (Self::TcpCrr, "TCP_CRR"),
+        (Self::TcpCc, "TCP_CC"),
+        (Self::UdpStream, "UDP_STREAM"),
+        (Self::UdpRr, "UDP_RR"),
+        (Self::Omni, "OMNI"),
+        (Self::Uuid, "UUID"),
+        (Self::LocCpu, "LOC_CPU"),
+        (Self::RemCpu, "REM_CPU"),
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(test, _)| *test == self)
+            .map_or("", |(_, name)| name)
+    }
+
+    /// Whether it uses the classic messages of the protocol's section 4 rather than the omni ones.
+    pub fn is_classic(self) -> bool {
+        matches!(self, Self::TcpSendfile | Self::TcpMss | Self::TcpCc)
+    }
+}
+
+/// An address family, as `-4`, `-6` and `host,family` give it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// Whatever the name resolves to.
+    #[default]
+    Unspecified,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// The control connection: `-H`, `-L`, `-p`, `-4`, `-6`, `-Z`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The server's name or address.
+    pub host: String,
+    /// The server's family.
+    pub family: Family,
+    /// The server's port, as typed.
+    pub port: String,
+    /// The local name or address; `None` is the wildcard.
+    pub local_host: Option<String>,
+    /// The local family.
+    pub local_family: Family,
+    /// The local port, as typed ("0" by default).
+    pub local_port: String,
+    /// `-Z`.
+    pub passphrase: Option<String>,
+}
+
+/// The data connection: test options `-H`, `-L`, `-P`, `-4`, `-6`, or what the control has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Test option `-H`, without its `/bits`; `None` inherits the control's.
+    pub host: Option<String>,
+    /// `/bits` of `-H`: the host part is drawn anew for each run.
+    pub host_bits: Option<u8>,
+    /// The destination's family.
+    pub family: Family,
+    /// The destination's port, as typed ("0" by default).
+    pub port: String,
+    /// Test option `-L`, without its `/bits`; `None` inherits the control's.
+    pub local_host: Option<String>,
+    /// `/bits` of `-L`.
+    pub local_bits: Option<u8>,
+    /// The source's family.
+    pub local_family: Family,
+    /// The source's port, as typed ("0" by default).
+    pub local_port: String,
+}
+
+/// Local ports of a connection test: test options `-p` and `-U`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionPorts {
+    /// The first port.
+    pub min: u16,
+    /// One past the last port.
+    pub max: u16,
+    /// Retry any failed connect, not only one for want of a port.
+    pub retry_all: bool,
+}
+
+/// Remote halves of `-b` and `-w`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemotePacing {
+    /// Sends an interval; 0 is no pacing.
+    pub burst: u32,
+    /// Microseconds.
+    pub interval_us: u32,
+}
+
+/// `-k` and `-K`: bytes to dirty and to read, −1 when not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is one word of the request")]
+pub struct DirtyCounts {
+    pub local_dirty: i32,
+    pub local_clean: i32,
+    pub remote_dirty: i32,
+    pub remote_clean: i32,
+}
+
+impl Default for DirtyCounts {
+    fn default() -> Self {
+        Self {
+            local_dirty: -1,
+            local_clean: -1,
+            remote_dirty: -1,
+            remote_clean: -1,
+        }
+    }
+}
+
+/// How the result is printed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Print {
+    /// `-P`: banner and column headers.
+    pub headers: bool,
+    /// `-v`.
+    pub verbosity: i32,
+    /// `-f`, or the test's default.
+    pub unit: Unit,
+    /// `-B`.
+    pub brand: Option<String>,
+    /// `-j`, or a selector that needs them: keep latency statistics.
+    pub latency: bool,
+    /// Table, or test options `-o`, `-O`, `-k`.
+    pub form: Form,
+    /// Test option `-u`, or a generated one.
+    pub uuid: String,
+    /// All arguments joined by blanks (selector COMMAND_LINE), the program's name first.
+    pub command_line: String,
+    /// The direction as the selector DIRECTION and the banner of OMNI have it: local transmit,
+    /// local receive, connection test.
+    pub direction: Direction,
+}
+
+/// Which way the data goes, as this end sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direction {
+    /// This end sends.
+    pub transmit: bool,
+    /// This end receives.
+    pub receive: bool,
+    /// Every transaction has a connection of its own.
+    pub connection: bool,
+}
+
+impl Direction {
+    /// Both ways, or neither: what is counted is transactions.
+    pub fn is_transactional(self) -> bool {
+        self.transmit == self.receive
+    }
+}
+
+/// `-f`: the unit of throughput, by its letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit(pub char);
+
+/// The output form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The test's own table (migrated and classic tests).
+    Table,
+    /// `-O`, and OMNI by default.
+    Human(Selection),
+    /// `-o`.
+    Csv(Selection),
+    /// `-k`.
+    KeyVal(Selection),
+}
+
+/// Which selectors are printed: at most four blocks of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// The test's default columns.
+    Default,
+    /// `?`: print the names and end.
+    List,
+    /// Blocks of selectors, each an index into [`crate::output::SELECTORS`].
+    Blocks(Vec<Vec<usize>>),
+}

@@ -1,0 +1,303 @@
+//! The values that options take: numbers, pairs, families, types of service.
+
+use std::ops::RangeInclusive;
+
+use super::Family;
+use super::getopt::{Stop, refuse};
+
+/// The two halves of a pair value; each option says what its halves are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pair<T> {
+    pub(super) first: T,
+    pub(super) second: T,
+}
+
+impl<T: Clone> Pair<T> {
+    /// The same in both halves.
+    pub(super) fn of(value: T) -> Self {
+        Self {
+            first: value.clone(),
+            second: value,
+        }
+    }
+
+    /// `a` sets both halves, `a,` the first, `,b` the second, `a,b` both.
+    pub(super) fn set(
+        &mut self,
+        text: &str,
+        parse: impl Fn(&str) -> Result<T, Stop>,
+    ) -> Result<(), Stop> {
+        if text.contains(',') {
+            return self.set_first(text, parse);
+        }
+        *self = Self::of(parse(text)?);
+        Ok(())
+    }
+
+    /// Like [`Pair::set`], but a lone `a` sets the first half only.
+    pub(super) fn set_first(
+        &mut self,
+        text: &str,
+        parse: impl Fn(&str) -> Result<T, Stop>,
+    ) -> Result<(), Stop> {
+        let Some((first, second)) = text.split_once(',') else {
+            self.first = parse(text)?;
+            return Ok(());
+        };
+        if !first.is_empty() {
+            self.first = parse(first)?;
+        }
+        if !second.is_empty() {
+            self.second = parse(second)?;
+        }
+        Ok(())
+    }
+}
+
+/// A number with netperf's suffixes, within `range`.
+pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Stop> {
+    let Some(number) = units::netperf_size(text) else {
+        return refuse(format!("'{text}' is not a number"));
+    };
+    match T::try_from(number) {
+        Ok(value) if range.contains(&number) => Ok(value),
+        _ => refuse(format!(
+            "{number} is not from {} to {}",
+            range.start(),
+            range.end()
+        )),
+    }
+}
+
+/// Any number that a word of the protocol holds.
+pub(super) fn word(text: &str) -> Result<i32, Stop> {
+    number(text, i64::from(i32::MIN)..=i64::from(i32::MAX))
+}
+
+/// A number of bytes or of things, from 0.
+pub(super) fn count(text: &str) -> Result<u32, Stop> {
+    number(text, 0..=i64::from(i32::MAX))
+}
+
+/// A number, where a negative one leaves the default in force.
+pub(super) fn count_or_default(text: &str) -> Result<Option<u32>, Stop> {
+    Ok(u32::try_from(word(text)?).ok())
+}
+
+/// An alignment in bytes. The stock tool crashes on 0 and misaligns on what is no power of two.
+pub(super) fn alignment(text: &str) -> Result<u32, Stop> {
+    let bytes = count(text)?;
+    if !bytes.is_power_of_two() {
+        return refuse(format!("an alignment of {bytes} is not a power of two"));
+    }
+    Ok(bytes)
+}
+
+/// A port as text: a number, or a service's name for the resolver, in at most nine characters.
+pub(super) fn port(text: &str) -> Result<String, Stop> {
+    let is_number = text.starts_with(|c: char| c.is_ascii_digit());
+    if text.len() > 9 || (is_number && text.parse::<u16>().is_err()) {
+        return refuse(format!("'{text}' is not a port"));
+    }
+    Ok(text.to_owned())
+}
+
+/// An address family by one of its words. The second part is what the stock tool says about a word
+/// that it does not know; it then goes on with any family.
+pub(super) fn family(word: &str) -> (Family, Option<String>) {
+    let lower = word.to_ascii_lowercase();
+    if lower.contains('6') {
+        (Family::V6, None)
+    } else if lower.contains("inet") || lower.contains('4') {
+        (Family::V4, None)
+    } else if lower.contains("unspec") || lower.contains('0') {
+        (Family::Unspecified, None)
+    } else {
+        let warning = format!(
+            "WARNING! {word} not recognized as an address family, using AF_UNPSEC\n\
+             Are you sure netperf was configured for that address family?"
+        );
+        (Family::Unspecified, Some(warning))
+    }
+}
+
+/// A type of service by name (RFC 2474, 2597, 3246; RFC 1349's three) or number, −1 for none.
+pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, Stop> {
+    let lower = text.to_ascii_lowercase();
+    if let Some((_, value)) = TYPES_OF_SERVICE.iter().find(|(name, _)| *name == lower) {
+        return Ok(Some(*value));
+    }
+    match c_integer(text) {
+        Some(-1) => Ok(None),
+        Some(value) if (0..=255).contains(&value) => Ok(Some(value as u8)),
+        _ => refuse(format!(
+            "'{text}' is neither a type of service by name nor a number from 0 to 255"
+        )),
+    }
+}
+
+/// An integer in C notation: decimal, `0x` hexadecimal, `0` octal.
+pub(super) fn c_integer(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let (radix, digits) = if let Some(hex) = digits.strip_prefix("0x").or(digits.strip_prefix("0X"))
+    {
+        (16, hex)
+    } else if digits.len() > 1 && digits.starts_with('0') {
+        (8, &digits[1..])
+    } else {
+        (10, digits)
+    };
+    // `from_str_radix` would take a second sign.
+    if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some(sign * i64::from(u32::from_str_radix(digits, radix).ok()?))
+}
+
+const TYPES_OF_SERVICE: [(&str, u8); 24] = [
+    ("af11", 0x28),
+    ("af12", 0x30),
+    ("af13", 0x38),
+    ("af21", 0x48),
+    ("af22", 0x50),
+    ("af23", 0x58),
+    ("af31", 0x68),
+    ("af32", 0x70),
+    ("af33", 0x78),
+    ("af41", 0x88),
+    ("af42", 0x90),
+    ("af43", 0x98),
+    ("cs0", 0x00),
+    ("cs1", 0x20),
+    ("cs2", 0x40),
+    ("cs3", 0x60),
+    ("cs4", 0x80),
+    ("cs5", 0xa0),
+    ("cs6", 0xc0),
+    ("cs7", 0xe0),
+    ("ef", 0xb8),
+    ("lowdelay", 0x10),
+    ("throughput", 0x08),
+    ("reliability", 0x04),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_come_in_two_kinds() {
+        for (text, both, first_only) in [
+            ("5", (5, 5), (5, 0)),
+            ("5,", (5, 0), (5, 0)),
+            (",5", (0, 5), (0, 5)),
+            ("5,6", (5, 6), (5, 6)),
+            ("1K,1k", (1024, 1000), (1024, 1000)),
+            (",", (0, 0), (0, 0)),
+        ] {
+            let mut pair = Pair::of(0);
+            pair.set(text, count).unwrap();
+            assert_eq!((pair.first, pair.second), both, "{text}");
+            let mut pair = Pair::of(0);
+            pair.set_first(text, count).unwrap();
+            assert_eq!((pair.first, pair.second), first_only, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_refused_with_the_reason() {
+        for (text, why) in [
+            ("", "'' is not a number"),
+            ("x", "'x' is not a number"),
+            ("1.5", "'1.5' is not a number"),
+            ("-1", "-1 is not from 0 to 2147483647"),
+            ("2G", "2147483648 is not from 0 to 2147483647"),
+            ("1,2", "'1,2' is not a number"),
+        ] {
+            match count(text) {
+                Err(Stop::Refused(said)) => assert_eq!(said, why),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn alignments_are_powers_of_two() {
+        for (text, bytes) in [("8", Some(8)), ("4K", Some(4096)), ("1", Some(1))] {
+            assert_eq!(alignment(text).ok(), bytes);
+        }
+        for text in ["0", "3", "-8", "x"] {
+            assert!(alignment(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_are_numbers_or_names() {
+        for (text, fits) in [
+            ("0", true),
+            ("65535", true),
+            ("discard", true),
+            ("65536", false),
+            ("12x", false),
+            ("1234567890", false),
+            ("abcdefghij", false),
+        ] {
+            assert_eq!(port(text).is_ok(), fits, "{text}");
+        }
+    }
+
+    #[test]
+    fn families_have_many_words() {
+        for (word, expected) in [
+            ("4", Family::V4),
+            ("inet", Family::V4),
+            ("AF_INET", Family::V4),
+            ("ipv4", Family::V4),
+            ("6", Family::V6),
+            ("inet6", Family::V6),
+            ("af_inet6", Family::V6),
+            ("46", Family::V6),
+            ("unspec", Family::Unspecified),
+            ("0", Family::Unspecified),
+        ] {
+            assert_eq!(family(word), (expected, None), "{word}");
+        }
+        assert_eq!(
+            family("foo"),
+            (
+                Family::Unspecified,
+                Some(
+                    "WARNING! foo not recognized as an address family, using AF_UNPSEC\n\
+                     Are you sure netperf was configured for that address family?"
+                        .to_owned()
+                )
+            )
+        );
+    }
+
+    #[test]
+    fn types_of_service_are_names_or_c_numbers() {
+        for (text, value) in [
+            ("0x20", Some(Some(0x20))),
+            ("0X20", Some(Some(0x20))),
+            ("32", Some(Some(32))),
+            ("040", Some(Some(32))),
+            ("0", Some(Some(0))),
+            ("EF", Some(Some(0xb8))),
+            ("cs7", Some(Some(0xe0))),
+            ("-1", Some(None)),
+            ("256", None),
+            ("garbage", None),
+            ("", None),
+            ("0x", None),
+            ("--1", None),
+            ("09", None),
+            ("+-1", None),
+        ] {
+            assert_eq!(type_of_service(text).ok(), value, "{text}");
+        }
+    }
+}

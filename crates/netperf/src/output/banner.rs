@@ -1,0 +1,80 @@
+//! The line before the results: what is about to run, from where to where.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use crate::client::Endpoints;
+use crate::options::{Settings, Test};
+
+/// The stock tool's room for the title of an OMNI test.
+const OMNI_TITLE_MAX: usize = 31;
+
+/// The banner with its line end; `None` when headers are not wanted.
+pub fn banner(settings: &Settings, endpoints: &Endpoints) -> Option<String> {
+    if !settings.print.headers {
+        return None;
+    }
+    let title = title(settings);
+    Some(format!(
+        "{title} from {} to {}{}\n",
+        end(&endpoints.source_name, endpoints.source),
+        end(&endpoints.dest_name, endpoints.dest),
+        extras(settings, &title),
+    ))
+}
+
+fn title(settings: &Settings) -> String {
+    let title = match settings.test {
+        Test::TcpStream => "MIGRATED TCP STREAM TEST",
+        Test::TcpMaerts => "MIGRATED TCP MAERTS TEST",
+        Test::TcpRr => "MIGRATED TCP REQUEST/RESPONSE TEST",
+        Test::TcpCrr => "MIGRATED TCP Connect/Request/Response TEST",
+        Test::UdpStream => "MIGRATED UDP STREAM TEST",
+        Test::UdpRr => "MIGRATED UDP REQUEST/RESPONSE TEST",
+        Test::TcpSendfile => "TCP SENDFILE TEST",
+        Test::TcpMss => "TCP MSS TEST",
+        Test::TcpCc => "TCP Connect/Close TEST",
+        Test::Omni => {
+            let mut title = format!("OMNI {} TEST", settings.print.direction.name());
+            title.truncate(OMNI_TITLE_MAX);
+            return title;
+        }
+        Test::Uuid | Test::LocCpu | Test::RemCpu => "",
+    };
+    title.to_owned()
+}
+
+/// "NAME (ADDRESS) port PORT FAMILY".
+fn end(name: &str, address: SocketAddr) -> String {
+    let mut ip = address.ip().to_string();
+    // The stock tool's measure of the room for it is the size of a pointer: in practice the
+    // wildcards and ::1 show.
+    if ip.len() > 7 {
+        ip.clear();
+    }
+    let family = if address.is_ipv6() {
+        "AF_INET6"
+    } else {
+        "AF_INET"
+    };
+    format!("{name} ({ip}) port {} {family}", address.port())
+}
+
+fn extras(settings: &Settings, title: &str) -> String {
+    let plan = &settings.plan;
+    let mut extras = String::new();
+    if plan.here.socket.no_delay || plan.there.socket.no_delay {
+        extras += " : nodelay";
+    }
+    if plan.here.discard_in_kernel || plan.there.discard_in_kernel {
+        extras += " : copy avoidance";
+    }
+    extras += " : demo";
+    if title.contains("REQUEST/RESPONSE") {
+        let _ = write!(extras, " : first burst {}", plan.burst);
+    }
+    if plan.here.cpu.is_some() || plan.there.cpu.is_some() {
+        extras += " : cpu bind";
+    }
+    extras
+}

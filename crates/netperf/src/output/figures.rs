@@ -1,0 +1,463 @@
+//! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
+
+use model::WidthRule;
+use model::{BufferPlan, Counts, CpuMethod, CpuUse, Half, Plan, SizeRule, SocketFacts, Transport};
+use stats::Summary;
+
+use crate::client::{TestRun, Told};
+use crate::options::{Direction, Family, Settings, Test, Unit};
+
+/// What is printed for a figure that was not measured.
+pub(super) const NONE: f64 = -1.0;
+
+/// The figures of one run, as they are printed.
+pub(crate) struct Figures<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) run: &'a TestRun,
+    /// The unit in force: transactions are no unit of a bulk transfer.
+    pub(super) unit: Unit,
+    /// Seconds by this end's clock.
+    pub(super) elapsed: f64,
+    /// In `unit`.
+    pub(super) throughput: f64,
+    /// Transactions a second; 1 in bulk tests.
+    pub(super) transaction_rate: f64,
+    /// Microseconds from request to response; −1 in bulk tests.
+    pub(super) round_trip_us: f64,
+    pub(super) local: Processor,
+    pub(super) remote: Processor,
+    /// Latencies of transactions, or in bulk tests times of single calls.
+    pub(super) times: Option<Summary>,
+}
+
+/// One end's CPU time, in percent of all its CPUs' time.
+pub(super) struct Processor {
+    pub(super) measured: bool,
+    pub(super) busy: f64,
+    pub(super) user: f64,
+    pub(super) system: f64,
+    pub(super) iowait: f64,
+    pub(super) irq: f64,
+    pub(super) softirq: f64,
+    /// The letter of the method.
+    pub(super) method: char,
+    pub(super) cpus: u32,
+    pub(super) peak_id: i64,
+    pub(super) peak_busy: f64,
+    /// Service demand: microseconds of CPU time a transaction or a KB.
+    pub(super) demand: f64,
+}
+
+impl<'a> Figures<'a> {
+    pub(super) fn new(settings: &'a Settings, run: &'a TestRun) -> Self {
+        let here = &run.outcome.here;
+        let mut figures = Self {
+            settings,
+            run,
+            unit: unit_in_force(settings),
+            elapsed: here.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f64()),
+            throughput: 0.0,
+            transaction_rate: 1.0,
+            round_trip_us: NONE,
+            // The shares of CPU time that were not measured here are 0 in the stock tool; those of
+            // the peer are whatever its message happened to hold.
+            local: here
+                .cpu
+                .as_ref()
+                .map_or(Processor::unmeasured(0.0), Processor::new),
+            remote: run
+                .told
+                .cpu
+                .as_ref()
+                .map_or(Processor::unmeasured(NONE), Processor::new),
+            times: here
+                .latency
+                .as_ref()
+                .or(here.send_times.as_ref())
+                .or(here.receive_times.as_ref())
+                .and_then(stats::Histogram::summary),
+        };
+        if figures.is_transactional() {
+            figures.transaction_rate = ratio(figures.transactions(), figures.elapsed);
+            figures.round_trip_us = figures.round_trip();
+        }
+        figures.throughput = if figures.unit == Unit::TRANSACTIONS {
+            figures.transaction_rate
+        } else {
+            figures
+                .unit
+                .of(ratio(figures.bytes_that_arrived(), figures.elapsed))
+        };
+        figures.local.demand = figures.demand(&figures.local);
+        figures.remote.demand = figures.demand(&figures.remote);
+        figures
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.settings.plan
+    }
+
+    pub(super) fn here(&self) -> &Half {
+        &self.plan().here
+    }
+
+    pub(super) fn there(&self) -> &Half {
+        &self.plan().there
+    }
+
+    pub(super) fn told(&self) -> &Told {
+        &self.run.told
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.run.outcome.here.counts
+    }
+
+    fn socket(&self) -> &SocketFacts {
+        &self.run.outcome.here.socket
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.settings.print.direction.is_transactional()
+    }
+
+    fn transactions(&self) -> f64 {
+        self.counts().transactions as f64
+    }
+
+    /// What counts is what arrived: here when this end only receives, else at the peer, which in
+    /// request/response tests in units of bytes means both directions.
+    fn bytes_that_arrived(&self) -> f64 {
+        match self.settings.print.direction {
+            Direction {
+                transmit: false,
+                receive: true,
+                ..
+            } => self.bytes_moved(),
+            _ => self.remote_bytes_moved(),
+        }
+    }
+
+    /// A burst keeps several requests in flight, each of which takes that many times as long as
+    /// the time between two responses.
+    fn round_trip(&self) -> f64 {
+        let in_flight = if self.settings.print.direction.connection {
+            1.0
+        } else {
+            1.0 + f64::from(self.plan().burst)
+        };
+        ratio(1e6 * self.elapsed * in_flight, self.transactions())
+    }
+
+    /// Service demand after the protocol's section 5.4. Both ends are charged for the same work; an
+    /// end whose use or count of CPUs is 0 has the other one's, as in the stock tool.
+    fn demand(&self, end: &Processor) -> f64 {
+        if !end.measured {
+            return NONE;
+        }
+        let per_second = match self.settings.test {
+            Test::TcpSendfile => ratio(self.told().bytes_received as f64 / 1024.0, self.elapsed),
+            Test::TcpCc => self.transaction_rate,
+            _ if self.unit == Unit::TRANSACTIONS => self.transaction_rate,
+            _ => ratio(self.bytes_moved() / 1024.0, self.elapsed),
+        };
+        let busy = if end.busy == 0.0 {
+            self.local.busy.max(0.0)
+        } else {
+            end.busy
+        };
+        let cpus = if end.cpus == 0 {
+            self.local.cpus
+        } else {
+            end.cpus
+        };
+        ratio(busy * 10_000.0 * f64::from(cpus), per_second)
+    }
+
+    pub(super) fn demand_unit(&self) -> &'static str {
+        if self.unit == Unit::TRANSACTIONS {
+            "usec/Tran"
+        } else {
+            "usec/KB"
+        }
+    }
+
+    /// So many bytes over the test's time, in the unit of throughput.
+    pub(super) fn rate_of(&self, bytes: u64) -> f64 {
+        self.rate_unit().of(ratio(bytes as f64, self.elapsed))
+    }
+
+    /// The unit that [`Figures::rate_of`] has.
+    pub(super) fn rate_unit(&self) -> Unit {
+        if self.unit == Unit::TRANSACTIONS {
+            Unit::MEGABITS
+        } else {
+            self.unit
+        }
+    }
+
+    pub(super) fn bytes_moved(&self) -> f64 {
+        self.counts().sent.0 as f64 + self.counts().received.0 as f64
+    }
+
+    pub(super) fn remote_bytes_moved(&self) -> f64 {
+        self.told().bytes_sent as f64 + self.told().bytes_received as f64
+    }
+
+    pub(super) fn bytes_a_send(&self) -> f64 {
+        ratio(self.counts().sent.0 as f64, self.counts().send_calls as f64)
+    }
+
+    pub(super) fn bytes_a_receive(&self) -> f64 {
+        ratio(
+            self.counts().received.0 as f64,
+            self.counts().receive_calls as f64,
+        )
+    }
+
+    pub(super) fn bytes_a_remote_send(&self) -> f64 {
+        ratio(self.told().bytes_sent as f64, self.told().send_calls as f64)
+    }
+
+    pub(super) fn bytes_a_remote_receive(&self) -> f64 {
+        ratio(
+            self.told().bytes_received as f64,
+            self.told().receive_calls as f64,
+        )
+    }
+
+    /// What was sent here over the peer's receive calls, which is what the stream tables print.
+    pub(super) fn sent_a_remote_receive(&self) -> f64 {
+        ratio(
+            self.counts().sent.0 as f64,
+            self.told().receive_calls as f64,
+        )
+    }
+
+    pub(super) fn send_buffer(&self) -> i64 {
+        known(self.socket().send_buffer_bytes)
+    }
+
+    pub(super) fn send_buffer_end(&self) -> i64 {
+        known(
+            self.socket()
+                .send_buffer_end_bytes
+                .or(self.socket().send_buffer_bytes),
+        )
+    }
+
+    pub(super) fn receive_buffer(&self) -> i64 {
+        known(self.socket().receive_buffer_bytes)
+    }
+
+    pub(super) fn receive_buffer_end(&self) -> i64 {
+        known(
+            self.socket()
+                .receive_buffer_end_bytes
+                .or(self.socket().receive_buffer_bytes),
+        )
+    }
+
+    pub(super) fn send_size(&self) -> i64 {
+        self.call_size(self.run.outcome.here.buffers.send_bytes, &self.here().send)
+    }
+
+    pub(super) fn receive_size(&self) -> i64 {
+        self.call_size(
+            self.run.outcome.here.buffers.receive_bytes,
+            &self.here().receive,
+        )
+    }
+
+    /// Requests and responses have selectors of their own; their tests have no other sizes.
+    fn call_size(&self, used: Option<u32>, plan: &BufferPlan) -> i64 {
+        match (used, plan.size) {
+            _ if self.is_transactional() => 0,
+            (Some(bytes), _) | (None, SizeRule::Bytes(bytes)) => bytes.into(),
+            (None, SizeRule::SocketBuffer) => 0,
+        }
+    }
+
+    pub(super) fn send_width(&self) -> i64 {
+        width(self.run.outcome.here.buffers.send_width, &self.here().send)
+    }
+
+    pub(super) fn receive_width(&self) -> i64 {
+        width(
+            self.run.outcome.here.buffers.receive_width,
+            &self.here().receive,
+        )
+    }
+
+    /// Bytes; −1 in tests without requests. Connect/close has one for show.
+    pub(super) fn request_size(&self) -> i64 {
+        self.transaction_size(&self.here().send)
+    }
+
+    /// Bytes; −1 in tests without responses. Connect/close has one for show.
+    pub(super) fn response_size(&self) -> i64 {
+        self.transaction_size(&self.here().receive)
+    }
+
+    fn transaction_size(&self, plan: &BufferPlan) -> i64 {
+        match plan.size {
+            SizeRule::Bytes(bytes) if self.is_transactional() => bytes.into(),
+            _ if self.settings.test == Test::TcpCc => 1,
+            _ => -1,
+        }
+    }
+
+    pub(super) fn max_segment(&self) -> i64 {
+        known(self.socket().max_segment_bytes)
+    }
+
+    /// −1 where there is no TCP or no single connection, −2 where nobody asked.
+    pub(super) fn retransmits(&self) -> i64 {
+        let is_countable =
+            self.plan().transport == Transport::Tcp && !self.settings.print.direction.connection;
+        let unknown = if is_countable { -2 } else { -1 };
+        self.socket().retransmits.map_or(unknown, i64::from)
+    }
+
+    pub(super) fn priority(&self) -> i32 {
+        self.socket().priority.unwrap_or(-1)
+    }
+
+    pub(super) fn type_of_service(&self) -> i32 {
+        self.socket().type_of_service.unwrap_or(-1)
+    }
+
+    pub(super) fn congestion_control(&self) -> &str {
+        match (&self.socket().congestion_control, self.plan().transport) {
+            (Some(name), _) => name,
+            (None, Transport::Udp) if self.here().socket.connect_datagrams => "TCP Only",
+            (None, _) => "",
+        }
+    }
+
+    /// By the test's name: an OMNI test over UDP is a "Stream" to the stock tool.
+    pub(super) fn socket_type(&self) -> &'static str {
+        match self.settings.test {
+            Test::UdpStream | Test::UdpRr => "Datagram",
+            _ => "Stream",
+        }
+    }
+
+    pub(super) fn protocol(&self) -> &'static str {
+        match self.plan().transport {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+        }
+    }
+
+    pub(super) fn direction(&self) -> &'static str {
+        self.settings.print.direction.name()
+    }
+
+    /// AF_UNSPEC, AF_INET or AF_INET6 as this system numbers them: the one that was asked for.
+    pub(super) fn source_family(&self) -> i32 {
+        match self.settings.data.local_family {
+            Family::Unspecified => 0,
+            Family::V4 => 2,
+            Family::V6 => 10,
+        }
+    }
+
+    /// Likewise, the one that the destination has.
+    pub(super) fn dest_family(&self) -> i32 {
+        if self.run.endpoints.dest.is_ipv6() {
+            10
+        } else {
+            2
+        }
+    }
+}
+
+impl Direction {
+    /// What the stock tool calls it.
+    pub(super) fn name(self) -> &'static str {
+        match (self.transmit, self.receive, self.connection) {
+            (true, true, true) => "Connect|Send|Recv",
+            (true, true, false) => "Send|Recv",
+            (true, false, _) => "Send",
+            (false, true, _) => "Receive",
+            (false, false, _) => "Connection",
+        }
+    }
+}
+
+impl Processor {
+    fn new(cpu: &CpuUse) -> Self {
+        Self {
+            measured: true,
+            busy: finite(cpu.busy_percent),
+            user: finite(cpu.user_percent),
+            system: finite(cpu.system_percent),
+            iowait: finite(cpu.iowait_percent),
+            irq: finite(cpu.irq_percent),
+            softirq: finite(cpu.softirq_percent),
+            method: method_letter(cpu.method),
+            cpus: cpu.cpus,
+            peak_id: cpu.peak.map_or(-1, |(id, _)| id.into()),
+            peak_busy: cpu.peak.map_or(NONE, |(_, busy)| finite(busy)),
+            demand: NONE,
+        }
+    }
+
+    fn unmeasured(share: f64) -> Self {
+        Self {
+            measured: false,
+            busy: NONE,
+            user: share,
+            system: share,
+            iowait: share,
+            irq: share,
+            softirq: share,
+            method: 'U',
+            cpus: 0,
+            peak_id: -1,
+            peak_busy: NONE,
+            demand: NONE,
+        }
+    }
+}
+
+fn unit_in_force(settings: &Settings) -> Unit {
+    match settings.print.unit {
+        Unit::TRANSACTIONS if !settings.print.direction.is_transactional() => Unit::MEGABITS,
+        unit => unit,
+    }
+}
+
+/// The protocol's section 5.3.
+fn method_letter(method: CpuMethod) -> char {
+    const LETTERS: [char; 13] = [
+        'U', 'I', 'P', 'T', 'L', 'R', 'N', 'K', 'S', 'C', 'E', 'M', 'O',
+    ];
+    match method {
+        CpuMethod::ProcStat => 'S',
+        CpuMethod::Peer(code) => LETTERS.get(code as usize).copied().unwrap_or('?'),
+    }
+}
+
+fn width(used: Option<u32>, plan: &BufferPlan) -> i64 {
+    match (used, plan.width) {
+        (Some(buffers), _) | (None, WidthRule::Buffers(buffers)) => buffers.into(),
+        (None, WidthRule::CoverSocketBuffer) => 0,
+    }
+}
+
+fn known(value: Option<u32>) -> i64 {
+    value.map_or(-1, i64::from)
+}
+
+/// A peer's figure, unless it is none.
+fn finite(value: f64) -> f64 {
+    if value.is_finite() { value } else { NONE }
+}
+
+/// A quotient to print: 0 where there is none.
+fn ratio(amount: f64, per: f64) -> f64 {
+    let quotient = amount / per;
+    if quotient.is_finite() { quotient } else { 0.0 }
+}

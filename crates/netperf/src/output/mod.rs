@@ -1,0 +1,56 @@
+//! Outcome → the stock tool's text, to the character.
+
+mod banner;
+mod figures;
+mod histogram;
+mod selection;
+mod selectors;
+mod table;
+mod unit;
+
+pub use banner::banner;
+pub use selection::selector_list;
+pub use selectors::{SELECTORS, Selector};
+
+use crate::client::TestRun;
+use crate::options::{Form, Settings};
+use figures::Figures;
+use table::Table;
+
+/// What is printed of a finished test, after the banner.
+pub fn result(settings: &Settings, run: &TestRun) -> String {
+    let figures = Figures::new(settings, run);
+    let mut text = match &settings.print.form {
+        Form::Table => Table(&figures).to_string(),
+        Form::Human(selection) => selection::human(&figures, selection),
+        Form::Csv(selection) => selection::csv(&figures, selection),
+        Form::KeyVal(selection) => selection::key_value(&figures, selection),
+    };
+    if settings.print.verbosity > 1 {
+        text += &histogram::blocks(settings, run);
+    }
+    text
+}
+
+/// The result of UUID, which has no line end.
+pub fn uuid(settings: &Settings) -> String {
+    settings.print.uuid.clone()
+}
+
+/// The result of LOC_CPU: this host's ticks a second and how many CPUs it has.
+pub fn local_cpu(settings: &Settings, ticks: f32, cpus: u32) -> String {
+    calibration(settings, "local", ticks, cpus)
+}
+
+/// The result of REM_CPU: the same of the peer.
+pub fn remote_cpu(settings: &Settings, ticks: f32, cpus: u32) -> String {
+    calibration(settings, "remote", ticks, cpus)
+}
+
+fn calibration(settings: &Settings, end: &str, ticks: f32, cpus: u32) -> String {
+    if settings.print.verbosity < 2 {
+        return ticks.to_string();
+    }
+    let (verb, plural) = if cpus == 1 { ("is", "") } else { ("are", "s") };
+    format!("{ticks}\nThere {verb} {cpus} {end} cpu{plural}\n")
+}

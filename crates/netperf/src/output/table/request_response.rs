@@ -1,0 +1,203 @@
+//! TCP_RR, UDP_RR, TCP_CRR and TCP_CC.
+
+use std::fmt::{self, Formatter};
+
+use super::{Part, brand, charged, has_extra};
+use crate::options::{Test, Unit};
+use crate::output::figures::Figures;
+
+pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    match Part::of(figures.settings) {
+        Part::Throughput => {
+            write!(out, "{:>7.2}", rate(figures))?;
+            if !connects(figures) {
+                write!(out, " {}", brand(figures.settings))?;
+            }
+            writeln!(out)?;
+        }
+        Part::Demand => {
+            let end = charged(figures);
+            write!(out, "{:>6.3}", end.demand)?;
+            if !connects(figures) {
+                write!(out, " {} {}", end.method, brand(figures.settings))?;
+            }
+            writeln!(out)?;
+        }
+        Part::Plain => plain(out, figures)?,
+        Part::Cpu => cpu(out, figures)?,
+        Part::Nothing => {}
+    }
+    match figures.settings.test {
+        _ if !has_extra(figures.settings) => Ok(()),
+        Test::UdpRr => Ok(()),
+        Test::TcpRr => latency_extra(out, figures),
+        _ => connection_extra(out, figures),
+    }
+}
+
+fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    if figures.settings.print.headers {
+        plain_headers(out, figures)?;
+    }
+    writeln!(
+        out,
+        "{:<6} {:<6} {:<6}   {:<6}  {:<6.2}   {:>7.2}   {}",
+        figures.send_buffer(),
+        figures.receive_buffer(),
+        figures.request_size(),
+        figures.response_size(),
+        figures.elapsed,
+        rate(figures),
+        if connects(figures) {
+            ""
+        } else {
+            brand(figures.settings)
+        },
+    )?;
+    remote_buffers(out, figures)
+}
+
+fn plain_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    writeln!(out, "Local /Remote")?;
+    if in_transactions(figures) {
+        writeln!(out, "Socket Size   Request  Resp.   Elapsed  Trans.")?;
+        writeln!(out, "Send   Recv   Size     Size    Time     Rate         ")?;
+        writeln!(out, "bytes  Bytes  bytes    bytes   secs.    per sec   \n")
+    } else {
+        let unit = figures.unit.name();
+        writeln!(out, "Socket Size   Request  Resp.   Elapsed  ")?;
+        writeln!(out, "Send   Recv   Size     Size    Time     Throughput ")?;
+        writeln!(
+            out,
+            "bytes  Bytes  bytes    bytes   secs.    {unit}/sec   \n"
+        )
+    }
+}
+
+fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    if figures.settings.print.headers {
+        cpu_headers(out, figures)?;
+    }
+    write!(
+        out,
+        "{:<6} {:<6} {:<6}  {:<6} {:<6.2}  {:<6.2}  {}{:<6.2} {:<6.2} {:<6.3}  {:<6.3}",
+        figures.send_buffer(),
+        figures.receive_buffer(),
+        figures.request_size(),
+        figures.response_size(),
+        figures.elapsed,
+        rate(figures),
+        if figures.settings.test == Test::TcpRr {
+            ""
+        } else {
+            " "
+        },
+        figures.local.busy,
+        figures.remote.busy,
+        figures.local.demand,
+        figures.remote.demand,
+    )?;
+    if !connects(figures) {
+        write!(out, " {}", brand(figures.settings))?;
+    }
+    writeln!(out)?;
+    remote_buffers(out, figures)
+}
+
+#[rustfmt::skip]
+fn cpu_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    let (local, remote) = (figures.local.method, figures.remote.method);
+    writeln!(out, "Local /Remote")?;
+    if in_transactions(figures) {
+        writeln!(out, "Socket Size   Request Resp.  Elapsed Trans.   CPU    CPU    S.dem   S.dem")?;
+        writeln!(out, "Send   Recv   Size    Size   Time    Rate     local  remote local   remote")?;
+        if connects(figures) {
+            writeln!(out, "bytes  bytes  bytes   bytes  secs.   per sec  %      %      us/Tr   us/Tr\n")
+        } else {
+            writeln!(out, "bytes  bytes  bytes   bytes  secs.   per sec  % {local}    % {remote}    us/Tr   us/Tr\n")
+        }
+    } else {
+        let unit = figures.unit.name();
+        writeln!(out, "Socket Size   Request Resp.  Elapsed Tput     CPU    CPU    S.dem   S.dem")?;
+        writeln!(out, "Send   Recv   Size    Size   Time    {unit:<8.8} local  remote local   remote")?;
+        writeln!(out, "bytes  bytes  bytes   bytes  secs.   per sec  % {local}    % {remote}    us/KB   us/KB\n")
+    }
+}
+
+fn remote_buffers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    let told = figures.told();
+    writeln!(out, "{:<6} {:<6}", told.send_buffer, told.receive_buffer)
+}
+
+/// TCP_RR's: the only one without an empty line before it.
+fn latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    let unit = figures.rate_unit().name();
+    writeln!(
+        out,
+        "Alignment      Offset         RoundTrip  Trans    Throughput"
+    )?;
+    writeln!(
+        out,
+        "Local  Remote  Local  Remote  Latency    Rate     {unit:<8.8}/s"
+    )?;
+    writeln!(
+        out,
+        "Send   Recv    Send   Recv    usec/Tran  per sec  Outbound   Inbound"
+    )?;
+    writeln!(
+        out,
+        "{:>5}  {:>5}   {:>5}  {:>5}   {:<6.3}   {:<6.3} {:<6.3}    {:<6.3}",
+        figures.here().send.alignment,
+        // An offset under "Alignment", as in the stock tool.
+        figures.there().receive.offset,
+        figures.here().send.offset,
+        figures.there().receive.offset,
+        figures.round_trip_us,
+        figures.transaction_rate,
+        figures.rate_of(figures.counts().sent.0),
+        figures.rate_of(figures.counts().received.0),
+    )
+}
+
+fn connection_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    let there = &figures.there().receive;
+    writeln!(out)?;
+    writeln!(out, "Alignment      Offset")?;
+    writeln!(out, "Local  Remote  Local  Remote")?;
+    writeln!(out, "Send   Recv    Send   Recv")?;
+    writeln!(
+        out,
+        "{:>5}  {:>5}   {:>5}  {:>5}",
+        figures.here().send.alignment,
+        // TCP_CC, like TCP_RR, shows the offset twice.
+        if is_connect_close(figures) {
+            there.offset
+        } else {
+            there.alignment
+        },
+        figures.here().send.offset,
+        there.offset,
+    )
+}
+
+fn is_connect_close(figures: &Figures<'_>) -> bool {
+    figures.settings.test == Test::TcpCc
+}
+
+fn connects(figures: &Figures<'_>) -> bool {
+    is_connect_close(figures) || figures.settings.test == Test::TcpCrr
+}
+
+/// Whether the headers speak of transactions, which those of connection tests do in any unit.
+fn in_transactions(figures: &Figures<'_>) -> bool {
+    figures.unit == Unit::TRANSACTIONS || connects(figures)
+}
+
+/// Connect/close has no unit but connections a second.
+fn rate(figures: &Figures<'_>) -> f64 {
+    if is_connect_close(figures) {
+        figures.transaction_rate
+    } else {
+        figures.throughput
+    }
+}

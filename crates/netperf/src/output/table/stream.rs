@@ -1,0 +1,195 @@
+//! TCP_STREAM, TCP_MAERTS and TCP_SENDFILE.
+
+use std::fmt::{self, Formatter};
+
+use super::{Part, brand, charged, has_extra};
+use crate::options::Test;
+use crate::output::figures::Figures;
+
+pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    let brand = brand(figures.settings);
+    match Part::of(figures.settings) {
+        Part::Throughput => writeln!(out, "{:>7.2} {brand}", figures.throughput)?,
+        Part::Demand => {
+            let end = charged(figures);
+            writeln!(out, "{:>6.3} {} {brand}", end.demand, end.method)?;
+        }
+        Part::Plain => plain(out, figures)?,
+        Part::Cpu => cpu(out, figures)?,
+        Part::Nothing => {}
+    }
+    if !has_extra(figures.settings) {
+        return Ok(());
+    }
+    if is_maerts(figures) {
+        maerts_extra(out, figures)?;
+    } else {
+        extra(out, figures)?;
+    }
+    writeln!(
+        out,
+        "\nMaximum\nSegment\nSize (bytes)\n{:>6}",
+        figures.max_segment()
+    )
+}
+
+fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    if figures.settings.print.headers {
+        writeln!(out, "Recv   Send    Send                          ")?;
+        writeln!(out, "Socket Socket  Message  Elapsed              ")?;
+        writeln!(out, "Size   Size    Size     Time     Throughput  ")?;
+        writeln!(
+            out,
+            "bytes  bytes   bytes    secs.    {}/sec  \n",
+            figures.unit.name()
+        )?;
+    }
+    let (receive_buffer, send_buffer) = if is_maerts(figures) {
+        (figures.receive_buffer(), figures.told().send_buffer.into())
+    } else {
+        (figures.told().receive_buffer.into(), figures.send_buffer())
+    };
+    writeln!(
+        out,
+        "{receive_buffer:>6} {send_buffer:>6} {:>6}    {:<6.2}   {:>7.2}   {}",
+        send_size(figures),
+        figures.elapsed,
+        figures.throughput,
+        brand(figures.settings),
+    )
+}
+
+#[rustfmt::skip]
+fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    if figures.settings.print.headers {
+        let (unit, local, remote) =
+            (figures.unit.name(), figures.local.method, figures.remote.method);
+        let (here, there) = if is_maerts(figures) { ("Recv", "Send") } else { ("Send", "Recv") };
+        writeln!(out, "Recv   Send    Send                          Utilization       Service Demand")?;
+        writeln!(out, "Socket Socket  Message  Elapsed              {here}     {there}     {here}    {there}")?;
+        writeln!(out, "Size   Size    Size     Time     Throughput  local    remote   local   remote")?;
+        writeln!(out, "bytes  bytes   bytes    secs.    {unit:<8.8}/s  % {local}      % {remote}      us/KB   us/KB\n")?;
+    }
+    writeln!(
+        out,
+        "{:>6} {:>6} {:>6}    {:<6.2}     {:>7.2}   {:<6.2}   {:<6.2}   {:<6.3}  {:<6.3} {}",
+        // In TCP_MAERTS, too, which the stock tool's plain table turns round.
+        figures.told().receive_buffer,
+        figures.send_buffer(),
+        send_size(figures),
+        figures.elapsed,
+        figures.throughput,
+        figures.local.busy,
+        figures.remote.busy,
+        figures.local.demand,
+        figures.remote.demand,
+        brand(figures.settings),
+    )
+}
+
+fn extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    let sent = figures.counts().sent.0;
+    let sent = match figures.settings.test {
+        Test::TcpSendfile => significant(sent),
+        _ => sent.to_string(),
+    };
+    writeln!(out)?;
+    writeln!(
+        out,
+        "Alignment      Offset         Bytes    Bytes       Sends   Bytes    Recvs"
+    )?;
+    writeln!(
+        out,
+        "Local  Remote  Local  Remote  Xfered   Per                 Per"
+    )?;
+    writeln!(
+        out,
+        "Send   Recv    Send   Recv             Send (avg)          Recv (avg)"
+    )?;
+    writeln!(
+        out,
+        "{:>5}   {:>5}  {:>5}   {:>5} {sent:>6}  {:>6.2}    {:>6}   {:>6.2} {:>6}",
+        figures.here().send.alignment,
+        figures.there().receive.alignment,
+        figures.here().send.offset,
+        figures.there().receive.offset,
+        figures.bytes_a_send(),
+        figures.counts().send_calls,
+        figures.sent_a_remote_receive(),
+        figures.told().receive_calls,
+    )
+}
+
+fn maerts_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    writeln!(out)?;
+    writeln!(
+        out,
+        "Alignment      Offset         Bytes    Bytes       Recvs   Bytes    Sends"
+    )?;
+    writeln!(
+        out,
+        "Local  Remote  Local  Remote  Xfered   Per                 Per"
+    )?;
+    writeln!(
+        out,
+        "Recv   Send    Recv   Send             Recv (avg)          Send (avg)"
+    )?;
+    writeln!(
+        out,
+        "{:>5}   {:>5}  {:>5}   {:>5} {:>6}  {:>6.2}    {:>6}   {:>6.2} {:>6}",
+        figures.here().receive.alignment,
+        // Under "Send", as in the stock tool.
+        figures.there().receive.alignment,
+        figures.here().receive.offset,
+        figures.there().receive.offset,
+        figures.counts().received.0,
+        figures.bytes_a_receive(),
+        figures.counts().receive_calls,
+        figures.bytes_a_remote_send(),
+        figures.told().send_calls,
+    )
+}
+
+fn is_maerts(figures: &Figures<'_>) -> bool {
+    figures.settings.test == Test::TcpMaerts
+}
+
+/// The sender's.
+fn send_size(figures: &Figures<'_>) -> i64 {
+    if is_maerts(figures) {
+        figures.told().send_size.into()
+    } else {
+        figures.send_size()
+    }
+}
+
+/// printf's "%.4g" of a count.
+fn significant(count: u64) -> String {
+    if count < 10_000 {
+        return count.to_string();
+    }
+    let text = format!("{:.3e}", count as f64);
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, ""));
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}e+{exponent:0>2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::significant;
+
+    #[test]
+    fn four_significant_digits() {
+        for (count, text) in [
+            (0, "0"),
+            (9_999, "9999"),
+            (10_000, "1e+04"),
+            (1_500_000, "1.5e+06"),
+            (881_750_656, "8.818e+08"),
+            (999_960_000, "1e+09"),
+            (1_250_000_000_000, "1.25e+12"),
+        ] {
+            assert_eq!(significant(count), text);
+        }
+    }
+}

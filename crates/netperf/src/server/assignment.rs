@@ -1,0 +1,409 @@
+//! A request of any family, brought into one form and checked: what this end is to do.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::{BufferPlan, Half, Limit, SizeRule, SocketOptions, Transport, WidthRule, Workload};
+use sys::call::Error;
+
+use super::Limits;
+use crate::wire::{
+    DatagramRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest, TransactionRequest,
+};
+
+/// What this end is to do.
+#[derive(Clone, Debug)]
+pub(super) struct Assignment {
+    pub(super) transport: Transport,
+    pub(super) workload: Workload,
+    pub(super) limit: Limit,
+    pub(super) half: Half,
+    /// Where the data socket is bound; the wildcard and port 0 when the client leaves it open.
+    pub(super) bind: SocketAddr,
+    /// Where the client's data socket is, as far as it said.
+    pub(super) client: Option<SocketAddr>,
+    /// Whether the results carry the congestion control's name.
+    pub(super) tells_congestion: bool,
+    /// A datagram of another size than this ends the data (the classic UDP_STREAM); its bytes
+    /// count, the datagram does not.
+    pub(super) end_mark: EndMark,
+}
+
+/// What ends the data of a stream of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndMark {
+    /// An empty datagram, or the end of a byte stream.
+    Empty,
+    /// A datagram of any other size than this many bytes.
+    OtherSizeThan(u32),
+}
+
+/// A request that is not served, with the error number that says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal(pub(super) i32);
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self(error.raw_os_error())
+    }
+}
+
+impl Assignment {
+    /// The assignment in a request, `None` if it is no request for a test.
+    pub(super) fn of(
+        request: &Request,
+        peer: SocketAddr,
+        limits: &Limits,
+    ) -> Option<Result<Self, Refusal>> {
+        let assignment = match request {
+            Request::Omni(request) => omni(request, peer, limits),
+            Request::TcpStream(request) => stream(request, Workload::receive()),
+            Request::TcpMaerts(request) => stream(request, Workload::send()),
+            Request::TcpRr(request) => transaction(request, Transport::Tcp, Workload::answer()),
+            Request::UdpRr(request) => transaction(request, Transport::Udp, Workload::answer()),
+            Request::TcpCrr(request) => transaction(request, Transport::Tcp, Workload::accept_and_answer()),
+            Request::TcpCc(request) => transaction(request, Transport::Tcp, Workload::accept_and_close()),
+            Request::UdpStream(request) => datagrams(request),
+            _ => return None,
+        };
+        Some(assignment.and_then(|assignment| assignment.within(limits)))
+    }
+
+    fn within(self, limits: &Limits) -> Result<Self, Refusal> {
+        match self.limit {
+            Limit::Time(length) if length > limits.max_length => Err(Error::DQUOT.into()),
+            _ => Ok(self),
+        }
+    }
+}
+
+fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assignment, Refusal> {
+    let flags = request.flags;
+    let transport = match (request.protocol, request.socket_type) {
+        (OmniRequest::TCP, OmniRequest::STREAM) => Transport::Tcp,
+        (OmniRequest::UDP, OmniRequest::DATAGRAM) => Transport::Udp,
+        _ => return Err(Error::PROTONOSUPPORT.into()),
+    };
+    let connection = flags.has(Flags::CONNECTION_TEST);
+    let workload = match (request.receives(), request.transmits(), connection) {
+        (true, true, true) => Workload::accept_and_answer(),
+        (true, true, false) => Workload::answer(),
+        (false, false, true) => Workload::accept_and_close(),
+        (true, false, false) => Workload::receive(),
+        (false, true, false) => Workload::send(),
+        _ => return Err(Error::INVAL.into()),
+    };
+    if connection && transport != Transport::Tcp {
+        return Err(Error::INVAL.into());
+    }
+    let transactional = workload.receives() && workload.sends();
+    let family = match request.family {
+        0 if peer.is_ipv4() => FAMILY_IPV4,
+        0 => FAMILY_IPV6,
+        family => family,
+    };
+    let port = u16::try_from(request.data_port).map_err(|_| Error::INVAL)?;
+    let fill = match request.fill_file.to_string_lossy() {
+        name if name.is_empty() => None,
+        name => Some(limits.allowed_file(&PathBuf::from(name.as_ref())).ok_or(Error::ACCESS)?),
+    };
+    let size = |bulk, whole| if transactional { exactly(whole) } else { at_most(bulk) };
+    let named = request.congestion_control.to_string_lossy().into_owned();
+    Ok(Assignment {
+        transport,
+        limit: limit(request.test_length, workload.is_transactional())?,
+        half: Half {
+            socket: SocketOptions {
+                send_buffer_bytes: optional(request.send_buffer),
+                receive_buffer_bytes: optional(request.receive_buffer),
+                no_delay: flags.has(Flags::NO_DELAY),
+                keep_alive: flags.has(Flags::KEEP_ALIVE),
+                dont_route: !flags.has(Flags::ROUTING_ALLOWED),
+                fast_open: flags.has(Flags::FAST_OPEN),
+                defer_accept_seconds: flags.has(Flags::DEFER_ACCEPT).then_some(5),
+                answer_from_destination: flags.has(Flags::PACKET_INFO),
+                priority: optional(request.priority).map(|priority| priority as i32),
+                type_of_service: optional(request.type_of_service).and_then(|tos| u8::try_from(tos).ok()),
+                congestion_control: (!named.is_empty()).then_some(named),
+                ..SocketOptions::default()
+            },
+            send: BufferPlan {
+                size: size(request.send_size, request.response_size)?,
+                width: width(request.send_width),
+                alignment: alignment(request.send_alignment)?,
+                offset: request.send_offset,
+            },
+            receive: BufferPlan {
+                size: size(request.receive_size, request.request_size)?,
+                width: width(request.receive_width),
+                alignment: alignment(request.receive_alignment)?,
+                offset: request.receive_offset,
+            },
+            fill,
+            discard_in_kernel: request.receive_copy_avoidance != 0 && transport == Transport::Tcp,
+            measure_cpu: flags.has(Flags::MEASURE_CPU),
+            ..Half::default()
+        },
+        bind: bind(family, request.server_address.ip(family), port)?,
+        client: client(request, family, peer),
+        tells_congestion: flags.has(Flags::ROUTING_ALLOWED),
+        workload,
+        end_mark: EndMark::Empty,
+    })
+}
+
+/// Where the client's data socket is: the address that it named, or else the one it comes from.
+fn client(request: &OmniRequest, family: u32, peer: SocketAddr) -> Option<SocketAddr> {
+    let port = u16::try_from(request.client_port).ok().filter(|port| *port != 0)?;
+    let mut address = match request.client_address.ip(family) {
+        Some(ip) => SocketAddr::new(ip, port),
+        None => SocketAddr::new(peer.ip().to_canonical(), port),
+    };
+    if let (SocketAddr::V6(address), SocketAddr::V6(peer)) = (&mut address, peer) {
+        // A link-local address is one only with its link, which the request has no word for.
+        address.set_scope_id(peer.scope_id());
+    }
+    Some(address)
+}
+
+fn stream(request: &StreamRequest, workload: Workload) -> Result<Assignment, Refusal> {
+    let buffer = BufferPlan {
+        // In classic messages 0 is the default.
+        size: at_most(if request.size == 0 { -1 } else { request.size })?,
+        width: WidthRule::CoverSocketBuffer,
+        alignment: alignment(request.alignment as u32)?,
+        offset: request.offset as u32,
+    };
+    Ok(Assignment {
+        transport: Transport::Tcp,
+        workload,
+        // A byte limit comes as a positive number too, so only the end of the stream, or the
+        // sender's own time, tells the end; see `Limits::data_idle`.
+        limit: limit(request.test_length, false)?,
+        half: Half {
+            socket: SocketOptions {
+                send_buffer_bytes: optional(request.send_buffer),
+                receive_buffer_bytes: optional(request.receive_buffer),
+                no_delay: request.no_delay,
+                ..SocketOptions::default()
+            },
+            send: buffer,
+            receive: buffer,
+            discard_in_kernel: false,
+            measure_cpu: request.measure_cpu,
+            ..Half::default()
+        },
+        bind: bind(request.family, None, port(request.data_port)?)?,
+        client: None,
+        tells_congestion: false,
+        end_mark: EndMark::Empty,
+    })
+}
+
+fn transaction(
+    request: &TransactionRequest,
+    transport: Transport,
+    workload: Workload,
+) -> Result<Assignment, Refusal> {
+    // Connect/close moves no data; old clients send sizes of 0 with it.
+    let size = |bytes: i32| if workload.receives() { exactly(bytes) } else { Ok(SizeRule::Bytes(1)) };
+    Ok(Assignment {
+        transport,
+        limit: limit(request.test_length, true)?,
+        half: Half {
+            socket: SocketOptions {
+                send_buffer_bytes: optional(request.send_buffer),
+                receive_buffer_bytes: optional(request.receive_buffer),
+                no_delay: request.no_delay && transport == Transport::Tcp,
+                ..SocketOptions::default()
+            },
+            send: BufferPlan {
+                size: size(request.response_size)?,
+                width: WidthRule::Buffers(1),
+                alignment: alignment(request.send_alignment as u32)?,
+                offset: request.send_offset as u32,
+            },
+            receive: BufferPlan {
+                size: size(request.request_size)?,
+                width: WidthRule::Buffers(1),
+                alignment: alignment(request.receive_alignment as u32)?,
+                offset: request.receive_offset as u32,
+            },
+            measure_cpu: request.measure_cpu,
+            ..Half::default()
+        },
+        bind: bind(request.family, None, port(request.data_port)?)?,
+        client: None,
+        tells_congestion: false,
+        workload,
+        end_mark: EndMark::Empty,
+    })
+}
+
+fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
+    let size = u32::try_from(request.message_size).ok().filter(|size| *size > 0).ok_or(Error::INVAL)?;
+    Ok(Assignment {
+        transport: Transport::Udp,
+        workload: Workload::receive(),
+        limit: limit(request.test_length, false)?,
+        half: Half {
+            socket: SocketOptions {
+                receive_buffer_bytes: optional(request.receive_buffer),
+                connect_datagrams: request.connect,
+                ..SocketOptions::default()
+            },
+            receive: BufferPlan {
+                size: SizeRule::Bytes(size),
+                width: WidthRule::CoverSocketBuffer,
+                alignment: alignment(request.receive_alignment as u32)?,
+                offset: request.receive_offset as u32,
+            },
+            measure_cpu: request.measure_cpu,
+            ..Half::default()
+        },
+        bind: bind(request.family, None, port(request.data_port)?)?,
+        client: None,
+        tells_congestion: false,
+        end_mark: EndMark::OtherSizeThan(size),
+    })
+}
+
+fn limit(test_length: i32, transactional: bool) -> Result<Limit, Refusal> {
+    Ok(match test_length {
+        0 => Limit::Unlimited,
+        seconds @ 1.. => Limit::Time(Duration::from_secs(seconds as u64)),
+        count if transactional => Limit::Transactions(count.unsigned_abs().into()),
+        count => Limit::Bytes(count.unsigned_abs().into()),
+    })
+}
+
+fn bind(family: u32, address: Option<IpAddr>, port: u16) -> Result<SocketAddr, Refusal> {
+    let wildcard: IpAddr = match family {
+        FAMILY_IPV4 => Ipv4Addr::UNSPECIFIED.into(),
+        FAMILY_IPV6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return Err(Error::AFNOSUPPORT.into()),
+    };
+    Ok(SocketAddr::new(address.unwrap_or(wildcard), port))
+}
+
+fn port(port: i32) -> Result<u16, Refusal> {
+    u16::try_from(port).map_err(|_| Error::INVAL.into())
+}
+
+/// A word whose negative values mean "leave it".
+fn optional(word: i32) -> Option<u32> {
+    u32::try_from(word).ok()
+}
+
+/// A bulk size: −1 is the default, 0 would never end.
+fn at_most(bytes: i32) -> Result<SizeRule, Refusal> {
+    match bytes {
+        -1 => Ok(SizeRule::SocketBuffer),
+        1.. => Ok(SizeRule::Bytes(bytes as u32)),
+        _ => Err(Error::INVAL.into()),
+    }
+}
+
+/// The size of a request or a response.
+fn exactly(bytes: i32) -> Result<SizeRule, Refusal> {
+    match bytes {
+        1.. => Ok(SizeRule::Bytes(bytes as u32)),
+        _ => Err(Error::INVAL.into()),
+    }
+}
+
+fn width(buffers: u32) -> WidthRule {
+    match buffers {
+        0 => WidthRule::CoverSocketBuffer,
+        buffers => WidthRule::Buffers(buffers),
+    }
+}
+
+fn alignment(bytes: u32) -> Result<u32, Refusal> {
+    if bytes.is_power_of_two() { Ok(bytes) } else { Err(Error::INVAL.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
+
+    fn assign(request: OmniRequest) -> Result<Assignment, Refusal> {
+        Assignment::of(&Request::Omni(request), PEER, &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn direction_words_are_the_servers() {
+        for (direction, flags, sizes, expected) in [
+            (OmniRequest::RECEIVE, 0, -1, Workload::receive()),
+            (OmniRequest::TRANSMIT, 0, -1, Workload::send()),
+            (6, 0, 1, Workload::answer()),
+            (6, 4, 1, Workload::accept_and_answer()),
+            (0, 4, -1, Workload::accept_and_close()),
+        ] {
+            let request = OmniRequest {
+                direction,
+                flags: Flags(flags),
+                request_size: sizes,
+                response_size: sizes,
+                test_length: 1,
+                ..OmniRequest::default()
+            };
+            assert_eq!(assign(request).unwrap().workload, expected);
+        }
+    }
+
+    #[test]
+    fn what_makes_a_stock_server_spin_or_die_is_refused() {
+        let good = OmniRequest { direction: OmniRequest::RECEIVE, test_length: 1, ..OmniRequest::default() };
+        assert!(assign(good.clone()).is_ok());
+        for (bad, errno) in [
+            (OmniRequest { receive_size: 0, ..good.clone() }, Error::INVAL),
+            (OmniRequest { receive_size: -7, ..good.clone() }, Error::INVAL),
+            (OmniRequest { receive_alignment: 0, ..good.clone() }, Error::INVAL),
+            (OmniRequest { receive_alignment: 3, ..good.clone() }, Error::INVAL),
+            (OmniRequest { family: 77, ..good.clone() }, Error::AFNOSUPPORT),
+            (OmniRequest { protocol: 999, ..good.clone() }, Error::PROTONOSUPPORT),
+            (OmniRequest { socket_type: 2, ..good.clone() }, Error::PROTONOSUPPORT),
+            (OmniRequest { direction: 0, ..good.clone() }, Error::INVAL),
+            (OmniRequest { direction: 6, ..good.clone() }, Error::INVAL),
+            (OmniRequest { data_port: 70_000, ..good.clone() }, Error::INVAL),
+            (OmniRequest { test_length: i32::MAX, ..good.clone() }, Error::DQUOT),
+            (OmniRequest { fill_file: crate::wire::Text::new("/etc/passwd"), ..good.clone() }, Error::ACCESS),
+        ] {
+            assert_eq!(assign(bad.clone()).unwrap_err(), Refusal::from(errno), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_negative_length_counts_what_the_test_counts() {
+        let bulk = OmniRequest { direction: OmniRequest::RECEIVE, test_length: i32::MIN, ..OmniRequest::default() };
+        assert_eq!(assign(bulk).unwrap().limit, Limit::Bytes(1 << 31));
+        let rr = OmniRequest {
+            direction: 6,
+            request_size: 1,
+            response_size: 1,
+            test_length: -5,
+            ..OmniRequest::default()
+        };
+        assert_eq!(assign(rr).unwrap().limit, Limit::Transactions(5));
+    }
+
+    #[test]
+    fn the_client_is_where_it_says_or_where_it_comes_from() {
+        let request = OmniRequest {
+            direction: OmniRequest::TRANSMIT,
+            protocol: 17,
+            socket_type: 2,
+            client_port: 9,
+            test_length: 1,
+            ..OmniRequest::default()
+        };
+        assert_eq!(assign(request.clone()).unwrap().client, Some("127.0.0.1:9".parse().unwrap()));
+        let named: IpAddr = "192.0.2.1".parse().unwrap();
+        let request = OmniRequest { client_address: named.into(), ..request };
+        assert_eq!(assign(request).unwrap().client, Some("192.0.2.1:9".parse().unwrap()));
+    }
+}

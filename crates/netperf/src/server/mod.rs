@@ -1,0 +1,262 @@
+//! The server: `netserver`.
+//!
+//! A thread a control connection; what one client sends, or does not send, ends its own thread at
+//! most. Every wait has a deadline and every allocation a bound: [`Limits`].
+
+mod assignment;
+mod limits;
+mod listen;
+mod registry;
+mod reply;
+mod session;
+mod test;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{Reason, Stop};
+
+pub use self::limits::Limits;
+use self::registry::Registry;
+use self::session::Surroundings;
+use crate::options::{Family, ServerSettings};
+
+/// A session's stack: its buffers are on the heap.
+const STACK: usize = 256 * 1024;
+
+/// How often the accepting thread looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long running tests have to tell their clients when the server is told to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Whether [`log`] writes.
+static LOGGING: AtomicBool = AtomicBool::new(false);
+
+/// Why a server did not start, for stderr.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The stock text; two blanks after "with" are the stock tool's.
+    #[error("Unable to start netserver with  '{host}' port '{port}' and family {family}: {error}")]
+    Listen {
+        /// The host to listen on, or the wildcard.
+        host: String,
+        /// The port, as typed.
+        port: String,
+        /// The family's name.
+        family: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The system refused something that a server needs.
+    #[error("could not {what}: {error}")]
+    System {
+        /// What it was needed for.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// A server that runs in this process, for `linerate run` on one host and for tests; it ends when
+/// it is dropped.
+#[derive(Debug)]
+pub struct Embedded {
+    port: u16,
+    stop: Stop,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Embedded {
+    /// Starts a server on a free port of the loopback interface.
+    pub fn start(limits: Limits) -> io::Result<Self> {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let server = Arc::new(Server::new(limits, None));
+        let stop = server.stop.clone();
+        let thread = std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || server.accept_until_stopped(&[listener], false))?;
+        Ok(Self { port, stop, thread: Some(thread) })
+    }
+
+    /// The control port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.stop.pull(Reason::Cancelled);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs `netserver` to its end: in the foreground, as a daemon, or under a super-server.
+///
+/// Must be called before the process has a second thread, because it may fork. `stop_on_signals`
+/// arranges that SIGTERM and SIGINT pull the stop that it is given; it is called in the process that
+/// serves.
+pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
+    sys::process::raise_descriptor_limit();
+    LOGGING.store(settings.debug > 0 && !settings.suppress_debug, Relaxed);
+    let server = Arc::new(Server::new(Limits::from(settings), settings.passphrase.clone()));
+
+    if let Some(control) = settings.may_be_inetd.then(sys::process::socket_on_stdin).flatten() {
+        // inetd waits for this process, and its connection is also our standard output.
+        sys::process::silence().map_err(|error| system("close the standard streams", error))?;
+        stop_on_signals(&server.stop);
+        server.serve(control);
+        return Ok(());
+    }
+    let handed_over = handed_over_listeners().map_err(|error| system("take the socket that was handed over", error))?;
+    let supervised = !handed_over.is_empty();
+    let listeners = if supervised { handed_over } else { listen_as(settings)? };
+    if !settings.foreground && !supervised {
+        let side = sys::process::detach().map_err(|error| system("go to the background", error))?;
+        if side == sys::process::Side::Parent {
+            return Ok(());
+        }
+        sys::process::silence().map_err(|error| system("close the standard streams", error))?;
+    }
+    stop_on_signals(&server.stop);
+    server.accept_until_stopped(&listeners, settings.serial);
+    Ok(())
+}
+
+fn listen_as(settings: &ServerSettings) -> Result<Vec<TcpListener>, StartError> {
+    let host = settings.listen_host.as_deref();
+    let shown = host.unwrap_or("IN(6)ADDR_ANY");
+    let family = match settings.family {
+        Family::Unspecified => "AF_UNSPEC",
+        Family::V4 => "AF_INET",
+        Family::V6 => "AF_INET6",
+    };
+    let refused = |error| StartError::Listen {
+        host: shown.to_owned(),
+        port: settings.port.clone(),
+        family,
+        error,
+    };
+    let port = settings.port.parse().map_err(|_| refused(io::ErrorKind::InvalidInput.into()))?;
+    let listeners = listen::bind(host, settings.family, port).map_err(refused)?;
+    let mut stdout = io::stdout();
+    let _ = writeln!(
+        stdout,
+        "Starting netserver with host '{shown}' port '{}' and family {family}",
+        settings.port
+    );
+    let _ = stdout.flush();
+    Ok(listeners)
+}
+
+/// Listening sockets from systemd: LISTEN_FDS, sd_listen_fds(3).
+fn handed_over_listeners() -> io::Result<Vec<TcpListener>> {
+    let mut handed = listenfd::ListenFd::from_env();
+    (0..handed.len()).filter_map(|at| handed.take_tcp_listener(at).transpose()).collect()
+}
+
+fn system(what: &'static str, error: io::Error) -> StartError {
+    StartError::System { what, error }
+}
+
+/// What all sessions share.
+#[derive(Debug)]
+struct Server {
+    limits: Limits,
+    passphrase: Option<String>,
+    registry: Registry,
+    clients: AtomicUsize,
+    stop: Stop,
+}
+
+impl Server {
+    fn new(limits: Limits, passphrase: Option<String>) -> Self {
+        Self {
+            limits,
+            passphrase,
+            registry: Registry::default(),
+            clients: AtomicUsize::new(0),
+            stop: Stop::new(),
+        }
+    }
+
+    fn accept_until_stopped(self: &Arc<Self>, listeners: &[TcpListener], serial: bool) {
+        let _attending = self.stop.attend();
+        while !self.stop.is_set() {
+            match listen::accept(listeners, LOOK) {
+                Ok(Some(control)) if serial => self.serve(control),
+                Ok(Some(control)) => self.serve_in_thread(control),
+                Ok(None) => {}
+                // No descriptor or no memory is left: the clients that have them will give them back.
+                Err(error) => {
+                    log(format_args!("accept: {error}"));
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        }
+        let until = Instant::now() + LAST_WORDS;
+        while self.registry.len() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for left in self.registry.describe() {
+            log(format_args!("still running at the end: {left}"));
+        }
+    }
+
+    fn serve_in_thread(self: &Arc<Self>, control: OwnedFd) {
+        if self.clients.load(Relaxed) >= self.limits.max_clients {
+            log(format_args!("refused a client: {} are being served", self.limits.max_clients));
+            return;
+        }
+        let server = Arc::clone(self);
+        let started = std::thread::Builder::new().stack_size(STACK).spawn(move || server.serve(control));
+        if let Err(error) = started {
+            log(format_args!("refused a client: {error}"));
+        }
+    }
+
+    fn serve(&self, control: OwnedFd) {
+        let _client = Counted::one_more(&self.clients);
+        let around = Surroundings {
+            limits: &self.limits,
+            passphrase: self.passphrase.as_deref(),
+            registry: &self.registry,
+            stop: &self.stop,
+        };
+        if let Err(error) = session::serve(control.into(), around) {
+            log(format_args!("control connection: {error}"));
+        }
+    }
+}
+
+/// One of a number, until it is dropped, however that comes.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn one_more(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A line on stderr when debug output is wanted (`-d`); never from within a measured loop.
+fn log(line: fmt::Arguments<'_>) {
+    if LOGGING.load(Relaxed) {
+        eprintln!("netserver: {line}");
+    }
+}

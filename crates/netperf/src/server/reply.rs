@@ -1,0 +1,228 @@
+//! What the client is told, in the layout of the messages that it asked with.
+
+use model::{CpuMethod, Side, Transport};
+
+use super::test::{Prepared, Ran};
+use crate::wire::{
+    CalibrateResponse, DatagramResponse, DatagramResults, Flags, Frame, OmniRequest, OmniResponse, OmniResults,
+    Request, StreamResponse, StreamResults, Text, TransactionResponse, TransactionResults,
+};
+
+/// Clock ticks a second: what a "calibration" gives where CPU time is counted, not measured.
+pub(super) const CALIBRATION: f32 = 100.0;
+
+/// The peer's code for /proc/stat.
+const PROC_STAT: u32 = 8;
+
+/// The answer to CPU_CALIBRATE.
+pub(super) fn calibration() -> CalibrateResponse {
+    CalibrateResponse { rate: CALIBRATION, cpus: sys::cpu::online() as i32 }
+}
+
+/// The response: the test is ready.
+pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
+    let facts = &test.data.facts;
+    let half = &test.assignment.half;
+    let receive_buffer = word(facts.receive_buffer_bytes);
+    let send_buffer = word(facts.send_buffer_bytes);
+    let no_delay = facts.no_delay.unwrap_or(false);
+    let measure_cpu = half.measure_cpu;
+    let cpu_rate = if measure_cpu { CALIBRATION } else { 0.0 };
+    let data_port = i32::from(test.port);
+    match request {
+        Request::Omni(asked) => omni_response(asked, test).encode(),
+        Request::TcpStream(asked) | Request::TcpMaerts(asked) => StreamResponse {
+            receive_buffer,
+            size: word(test.used.receive_bytes.or(test.used.send_bytes)),
+            no_delay,
+            measure_cpu,
+            send_buffer,
+            data_port,
+            cpu_rate,
+            receive_copy_avoidance: asked.receive_copy_avoidance,
+            send_copy_avoidance: asked.send_copy_avoidance,
+        }
+        .encode(request.kind()),
+        Request::TcpRr(asked) | Request::TcpCrr(asked) | Request::TcpCc(asked) | Request::UdpRr(asked) => {
+            TransactionResponse {
+                receive_buffer,
+                no_delay,
+                measure_cpu,
+                test_length: asked.test_length,
+                send_buffer,
+                data_port,
+                cpu_rate,
+                receive_copy_avoidance: asked.receive_copy_avoidance,
+                send_copy_avoidance: asked.send_copy_avoidance,
+            }
+            .encode(request.kind())
+        }
+        Request::UdpStream(asked) => DatagramResponse {
+            receive_buffer,
+            send_buffer,
+            measure_cpu,
+            test_length: asked.test_length,
+            data_port,
+            cpu_rate,
+            receive_copy_avoidance: asked.receive_copy_avoidance,
+            send_copy_avoidance: asked.send_copy_avoidance,
+        }
+        .encode(),
+        _ => crate::wire::error_response(crate::wire::UNKNOWN_REQUEST),
+    }
+}
+
+fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
+    let facts = &test.data.facts;
+    let mut flags = Flags::default();
+    if facts.no_delay.unwrap_or(false) {
+        flags |= Flags::NO_DELAY;
+    }
+    if test.assignment.half.measure_cpu {
+        flags |= Flags::MEASURE_CPU;
+    }
+    // A direction that is not used echoes what was asked.
+    let used = &test.used;
+    let or_echo = |used: Option<u32>, asked: i32| used.map_or(asked, |value| value as i32);
+    OmniResponse {
+        receive_buffer: word(facts.receive_buffer_bytes),
+        receive_size: or_echo(used.receive_bytes, asked.receive_size),
+        receive_width: or_echo(used.receive_width, asked.receive_width as i32),
+        send_buffer: word(facts.send_buffer_bytes),
+        send_size: or_echo(used.send_bytes, asked.send_size),
+        send_width: or_echo(used.send_width, asked.send_width as i32),
+        flags,
+        cpu_rate: if test.assignment.half.measure_cpu { CALIBRATION } else { 0.0 },
+        receive_copy_avoidance: asked.receive_copy_avoidance,
+        send_copy_avoidance: asked.send_copy_avoidance,
+        data_port: test.port.into(),
+        interval_burst: 0,
+        interval_us: 0,
+        priority: facts.priority.unwrap_or(-1),
+        type_of_service: facts.type_of_service.unwrap_or(-1),
+    }
+}
+
+/// The results.
+pub(super) fn results(request: &Request, transport: Transport, tells_congestion: bool, ran: &Ran) -> Frame {
+    let side = &ran.side;
+    let counts = &side.counts;
+    let elapsed = side.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f32());
+    let cpu = Cpu::of(side);
+    match request {
+        Request::TcpStream(_) => StreamResults {
+            bytes: counts.received.0 as f64,
+            calls: counts.receive_calls as u32,
+            elapsed,
+            cpu_utilisation: cpu.busy,
+            cpu_method: cpu.method as i32,
+            cpus: cpu.cpus as i32,
+        }
+        .encode(request.kind()),
+        Request::TcpMaerts(_) => StreamResults {
+            bytes: counts.sent.0 as f64,
+            calls: counts.send_calls as u32,
+            elapsed,
+            cpu_utilisation: cpu.busy,
+            cpu_method: cpu.method as i32,
+            cpus: cpu.cpus as i32,
+        }
+        .encode(request.kind()),
+        Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_) => TransactionResults {
+            bytes: (counts.sent + counts.received).0 as u32,
+            transactions: counts.transactions as u32,
+            elapsed,
+            cpu_utilisation: cpu.busy,
+            cpu_method: cpu.method as i32,
+            cpus: cpu.cpus as i32,
+        }
+        .encode(request.kind()),
+        Request::UdpStream(_) => DatagramResults {
+            messages: counts.receive_calls as u32,
+            bytes: counts.received.0 as u32,
+            elapsed,
+            cpu_utilisation: if side.cpu.is_some() { cpu.busy } else { -1.0 },
+            cpu_method: cpu.method as i32,
+            cpus: cpu.cpus as i32,
+        }
+        .encode(),
+        _ => omni_results(transport, tells_congestion, side, elapsed, &cpu).encode(),
+    }
+}
+
+fn omni_results(
+    transport: Transport,
+    tells_congestion: bool,
+    side: &Side,
+    elapsed: f32,
+    cpu: &Cpu,
+) -> OmniResults {
+    let counts = &side.counts;
+    let congestion = side.socket.congestion_control.as_deref().filter(|_| tells_congestion);
+    OmniResults {
+        bytes_received: counts.received.0,
+        receive_calls: counts.receive_calls as u32,
+        receive_buffer: word(side.socket.receive_buffer_end_bytes),
+        bytes_sent: counts.sent.0,
+        send_calls: counts.send_calls as u32,
+        send_buffer: word(side.socket.send_buffer_end_bytes),
+        transactions: counts.transactions as u32,
+        elapsed,
+        cpu_utilisation: cpu.busy,
+        cpu_user: cpu.user,
+        cpu_system: cpu.system,
+        cpu_iowait: cpu.iowait,
+        cpu_irq: cpu.irq,
+        cpu_softirq: cpu.softirq,
+        cpu_method: cpu.method,
+        cpus: cpu.cpus,
+        peak_cpu: cpu.peak.0,
+        peak_cpu_utilisation: cpu.peak.1,
+        retransmits: match side.socket.retransmits {
+            Some(count) if transport == Transport::Tcp => count as i32,
+            _ => -1,
+        },
+        congestion_control: congestion.map(Text::new).unwrap_or_default(),
+    }
+}
+
+/// CPU figures as the words have them; all zero when nothing was measured.
+#[derive(Default)]
+struct Cpu {
+    busy: f32,
+    user: f32,
+    system: f32,
+    iowait: f32,
+    irq: f32,
+    softirq: f32,
+    method: u32,
+    cpus: u32,
+    peak: (i32, f32),
+}
+
+impl Cpu {
+    fn of(side: &Side) -> Self {
+        let Some(cpu) = &side.cpu else {
+            return Self::default();
+        };
+        Self {
+            busy: cpu.busy_percent as f32,
+            user: cpu.user_percent as f32,
+            system: cpu.system_percent as f32,
+            iowait: cpu.iowait_percent as f32,
+            irq: cpu.irq_percent as f32,
+            softirq: cpu.softirq_percent as f32,
+            method: match cpu.method {
+                CpuMethod::ProcStat => PROC_STAT,
+                CpuMethod::Peer(code) => code,
+            },
+            cpus: cpu.cpus,
+            peak: cpu.peak.map_or((-1, -1.0), |(id, share)| (id as i32, share as f32)),
+        }
+    }
+}
+
+/// A figure that the kernel did not tell is 0 on the wire.
+fn word(value: Option<u32>) -> i32 {
+    value.map_or(0, |value| value as i32)
+}

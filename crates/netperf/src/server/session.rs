@@ -1,0 +1,184 @@
+//! One control connection, from its first message to its end.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use engine::Stop;
+use model::{Ended, Side};
+
+use super::assignment::{Assignment, Refusal};
+use super::registry::Registry;
+use super::reply;
+use super::test::{Prepared, Ran};
+use super::{Limits, log};
+use crate::details::Details;
+use crate::wire::{
+    Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received, Request, UNKNOWN_REQUEST,
+    debug_response, error_response, sysinfo_response,
+};
+
+/// What a session has of the server around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) passphrase: Option<&'a str>,
+    pub(super) registry: &'a Registry,
+    /// Ends all tests.
+    pub(super) stop: &'a Stop,
+}
+
+/// Serves a control connection to its end.
+pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<()> {
+    // The peer may vanish without a word; the kernel then finds out.
+    socket2::SockRef::from(&control).set_keepalive(true)?;
+    control.set_nodelay(true)?;
+    control.set_write_timeout(Some(around.limits.control_idle))?;
+    let peer = control.peer_addr()?;
+    Session { control, peer, around, last: None }.run()
+}
+
+struct Session<'a> {
+    control: TcpStream,
+    peer: SocketAddr,
+    around: Surroundings<'a>,
+    /// The last test, for a client that asks for more than the results had room for.
+    last: Option<(Side, u32)>,
+}
+
+impl Session<'_> {
+    fn run(mut self) -> io::Result<()> {
+        if let Some(passphrase) = self.around.passphrase {
+            let Some(frame) = self.read_request(self.around.limits.passphrase_wait)? else {
+                return Ok(());
+            };
+            // A wrong one gets no answer: the stock client finds out by the end of the connection.
+            match Request::decode(&frame).request {
+                Request::Passphrase(offered) if offered == passphrase.as_bytes() => {}
+                _ => {
+                    log(format_args!("{}: refused, wrong or missing passphrase", self.peer));
+                    return Ok(());
+                }
+            }
+        }
+        while let Some(frame) = self.read_request(self.around.limits.control_idle)? {
+            let Received { cpu, request } = Request::decode(&frame);
+            if let Some(cpu) = cpu
+                && let Err(error) = sys::cpu::bind_thread(cpu)
+            {
+                log(format_args!("{}: could not bind to CPU {cpu}: {error}", self.peer));
+            }
+            match request {
+                Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
+                Request::CpuCalibrate => self.write(&reply::calibration().encode())?,
+                Request::SysInfo => self.write(&sysinfo_response())?,
+                // No answer, whether it was needed or not.
+                Request::Passphrase(_) => {}
+                Request::Details => self.tell_details()?,
+                ref request => match Assignment::of(request, self.peer, self.around.limits) {
+                    Some(assignment) => {
+                        if !self.test(request, Capability::find(&frame), assignment)? {
+                            return Ok(());
+                        }
+                    }
+                    None => self.write(&error_response(UNKNOWN_REQUEST))?,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// One test; whether the connection goes on afterwards.
+    fn test(
+        &mut self,
+        request: &Request,
+        asker: Option<Capability>,
+        assignment: Result<Assignment, Refusal>,
+    ) -> io::Result<bool> {
+        let prepared = assignment.and_then(|assignment| Prepared::new(assignment, self.around.limits));
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(Refusal(errno)) => {
+                log(format_args!("{}: refused: {}", self.peer, io::Error::from_raw_os_error(errno)));
+                self.write(&error_response(errno))?;
+                return Ok(true);
+            }
+        };
+        let mut response = reply::response(request, &prepared);
+        if asker.is_some() {
+            own_capability().put(&mut response);
+        }
+        let transport = prepared.assignment.transport;
+        let tells_congestion = prepared.assignment.tells_congestion;
+        let running = self.around.registry.enter(self.peer);
+        self.write(&response)?;
+
+        let stop = self.around.stop.follower();
+        let ran = prepared.run(self.control.as_fd(), self.peer, &stop, self.around.limits);
+        let others = running.leave();
+
+        if let Some(errno) = ran.failure {
+            log(format_args!("{}: test failed: {}", self.peer, io::Error::from_raw_os_error(errno)));
+            self.write(&error_response(errno))?;
+            return Ok(false);
+        }
+        self.write(&reply::results(request, transport, tells_congestion, &ran))?;
+        let Ran { side, ended, .. } = ran;
+        if ended == Ended::Cancelled {
+            return Ok(false);
+        }
+        self.last = Some((side, others));
+        Ok(true)
+    }
+
+    fn tell_details(&mut self) -> io::Result<()> {
+        let Some((side, others)) = self.last.take() else {
+            return self.write(&error_response(UNKNOWN_REQUEST));
+        };
+        let local = self.control.local_addr()?.ip().to_canonical();
+        let document = Details::of(side, others, local).to_json();
+        if document.len() > DETAILS_MAX as usize {
+            return self.write(&error_response(sys::call::Error::TOOBIG.raw_os_error()));
+        }
+        self.write(&DetailsResponse { len: document.len() as u32 }.encode())?;
+        self.control.write_all(&document)
+    }
+
+    /// The next message, or `None` at the end of the connection. A message must be whole within
+    /// `patience`, however slowly its bytes come.
+    fn read_request(&mut self, patience: Duration) -> io::Result<Option<Frame>> {
+        let until = Instant::now() + patience;
+        let mut frame = [0; MESSAGE_LEN];
+        let mut filled = 0;
+        while filled < MESSAGE_LEN {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.control.set_read_timeout(Some(left))?;
+            match self.control.read(&mut frame[filled..]) {
+                Ok(0) if filled == 0 => return Ok(None),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(taken) => filled += taken,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(frame))
+    }
+
+    fn write(&mut self, frame: &Frame) -> io::Result<()> {
+        self.control.write_all(frame)
+    }
+}
+
+fn own_capability() -> Capability {
+    Capability {
+        features: Capability::DETAILS,
+        host: sys::facts::boot_id().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,197 @@
+//! How two linerates know each other: a block in the zero tail of the first request and response.
+//!
+//! It lies behind all that netperf 2.7.0 defines in an omni or classic request or response (the
+//! longest, an omni response, ends at byte 209), where stock programs look at nothing. All numbers
+//! are big-endian:
+//!
+//! | message bytes | |
+//! |---|---|
+//! | 216–223 | `linerate` |
+//! | 224–225 | version of the block, 1 |
+//! | 226–227 | length of the block in bytes, from its first to its last, 36 |
+//! | 228–231 | features |
+//! | 232–247 | identity of the running host |
+//! | 248–251 | CRC-32 (IEEE) over the message's type and the block up to here |
+//!
+//! A later block may be longer: what it adds stands before the checksum, which is always last. A
+//! change that is no addition takes another version, which this code does not find.
+//!
+//! Stock programs leave old bytes in their buffers, rightly ordered or reversed, so a block might
+//! come back in a later message of another type: hence the checksum, and the type in it.
+
+use super::Frame;
+use super::frame::bytes;
+
+/// What a linerate says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capability {
+    /// What it can do beyond netperf's protocol: [`Capability::DETAILS`].
+    pub features: u32,
+    /// A random number that the kernel chose when it booted (random(4), `boot_id`); zero is
+    /// unknown.
+    pub host: [u8; 16],
+}
+
+impl Capability {
+    /// Answers [`DETAILS_REQUEST`](super::DETAILS_REQUEST).
+    pub const DETAILS: u32 = 1;
+
+    /// The block in a message, if there is one.
+    pub fn find(frame: &Frame) -> Option<Self> {
+        let block = &frame[START..];
+        if !block.starts_with(MAGIC) || bytes(frame, VERSION_AT) != VERSION.to_be_bytes() {
+            return None;
+        }
+        let len = usize::from(u16::from_be_bytes(bytes(frame, LENGTH_AT)));
+        if !(LEN..=block.len()).contains(&len) {
+            return None;
+        }
+        let checksum_at = START + len - CHECKSUM_LEN;
+        if bytes(frame, checksum_at) != checksum(frame, checksum_at) {
+            return None;
+        }
+        Some(Self {
+            features: u32::from_be_bytes(bytes(frame, FEATURES_AT)),
+            host: bytes(frame, HOST_AT),
+        })
+    }
+
+    /// Puts the block into a message that is otherwise complete: its type is part of the checksum.
+    pub fn put(&self, frame: &mut Frame) {
+        let mut put = |at: usize, value: &[u8]| frame[at..at + value.len()].copy_from_slice(value);
+        put(START, MAGIC);
+        put(VERSION_AT, &VERSION.to_be_bytes());
+        put(LENGTH_AT, &(LEN as u16).to_be_bytes());
+        put(FEATURES_AT, &self.features.to_be_bytes());
+        put(HOST_AT, &self.host);
+        let checksum = checksum(frame, CHECKSUM_AT);
+        frame[CHECKSUM_AT..][..CHECKSUM_LEN].copy_from_slice(&checksum);
+    }
+
+    /// Whether all of these features are there.
+    pub fn has(&self, features: u32) -> bool {
+        self.features & features == features
+    }
+
+    /// Whether both run under the same kernel; not if one of them does not know its own.
+    pub fn shares_host_with(&self, other: &Self) -> bool {
+        self.host != [0; 16] && self.host == other.host
+    }
+}
+
+/// Over the type and over the block up to `end`.
+fn checksum(frame: &Frame, end: usize) -> [u8; CHECKSUM_LEN] {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&frame[..4]);
+    crc.update(&frame[START..end]);
+    crc.finalize().to_be_bytes()
+}
+
+const MAGIC: &[u8] = b"linerate";
+const VERSION: u16 = 1;
+
+const START: usize = 216;
+const VERSION_AT: usize = START + MAGIC.len();
+const LENGTH_AT: usize = VERSION_AT + 2;
+const FEATURES_AT: usize = LENGTH_AT + 2;
+const HOST_AT: usize = FEATURES_AT + 4;
+const CHECKSUM_AT: usize = HOST_AT + 16;
+const CHECKSUM_LEN: usize = 4;
+const LEN: usize = CHECKSUM_AT + CHECKSUM_LEN - START;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{
+        MESSAGE_LEN, OmniRequest, OmniResponse, Received, Request, StreamRequest, StreamResponse,
+    };
+
+    const US: Capability = Capability {
+        features: Capability::DETAILS,
+        host: *b"0123456789abcdef",
+    };
+
+    #[test]
+    fn found_where_it_was_put_and_out_of_the_way() {
+        let omni = Request::Omni(OmniRequest::default());
+        let stream = Request::TcpStream(StreamRequest::default());
+        for request in [omni, stream] {
+            let mut frame = request.encode(None);
+            assert_eq!(Capability::find(&frame), None);
+            US.put(&mut frame);
+            assert_eq!(Capability::find(&frame), Some(US));
+            assert_eq!(Request::decode(&frame), Received { cpu: None, request });
+        }
+        let mut frame = OmniResponse::default().encode();
+        US.put(&mut frame);
+        assert_eq!(OmniResponse::decode(&frame), Ok(OmniResponse::default()));
+        let mut frame = StreamResponse::default().encode(10);
+        US.put(&mut frame);
+        assert_eq!(
+            StreamResponse::decode(&frame),
+            Ok(StreamResponse::default())
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_counts() {
+        let mut frame = [0; MESSAGE_LEN];
+        US.put(&mut frame);
+        for byte in (0..4).chain(START..START + LEN) {
+            for bit in 0..8 {
+                frame[byte] ^= 1 << bit;
+                assert_eq!(Capability::find(&frame), None, "byte {byte}, bit {bit}");
+                frame[byte] ^= 1 << bit;
+            }
+        }
+        assert_eq!(Capability::find(&frame), Some(US));
+    }
+
+    #[test]
+    fn a_later_block_is_longer() {
+        for (len, found) in [
+            (LEN - 1, None),
+            (LEN, Some(US)),
+            (LEN + 8, Some(US)),
+            (MESSAGE_LEN - START, Some(US)),
+        ] {
+            let mut frame = [0; MESSAGE_LEN];
+            US.put(&mut frame);
+            frame[LENGTH_AT..][..2].copy_from_slice(&(len as u16).to_be_bytes());
+            frame[CHECKSUM_AT..START + len.max(LEN)].fill(7);
+            let end = START + len - CHECKSUM_LEN;
+            let checksum = checksum(&frame, end);
+            frame[end..][..CHECKSUM_LEN].copy_from_slice(&checksum);
+            assert_eq!(Capability::find(&frame), found, "{len} bytes");
+        }
+
+        let mut frame = [0; MESSAGE_LEN];
+        US.put(&mut frame);
+        frame[LENGTH_AT..][..2].copy_from_slice(&u16::MAX.to_be_bytes());
+        assert_eq!(Capability::find(&frame), None);
+    }
+
+    #[test]
+    fn known_bytes() {
+        let mut frame = [0; MESSAGE_LEN];
+        frame[3] = 97;
+        US.put(&mut frame);
+        let block = b"linerate\0\x01\0\x24\0\0\0\x010123456789abcdef";
+        assert_eq!(frame[START..CHECKSUM_AT], block[..]);
+        // Computed with Python's zlib.crc32.
+        assert_eq!(frame[CHECKSUM_AT..][..4], 0x2528_272c_u32.to_be_bytes());
+    }
+
+    #[test]
+    fn hosts() {
+        let other = Capability {
+            host: [1; 16],
+            ..US
+        };
+        assert!(US.shares_host_with(&US));
+        assert!(!US.shares_host_with(&other));
+        let unknown = Capability::default();
+        assert!(!unknown.shares_host_with(&unknown));
+        assert!(US.has(Capability::DETAILS) && !unknown.has(Capability::DETAILS));
+    }
+}

@@ -1,0 +1,394 @@
+//! Command lines of existing harnesses, and what a wrong one gets: text, stream and exit code.
+
+use netperf::options::{Exit, Form, Selection, Settings, Test, netperf, netserver};
+
+/// What flent, k8s-netperf, LKP, Phoronix, LISA, avocado, OpenWrt, Cilium, perf-tests and the OS
+/// contests type (as of 2025), but for the options that are not supported yet.
+#[test]
+fn harnesses_are_understood() {
+    const FLENT: &str = "THROUGHPUT,LOCAL_CONG_CONTROL,REMOTE_CONG_CONTROL,TRANSPORT_MSS,\
+        LOCAL_TRANSPORT_RETRANS,REMOTE_TRANSPORT_RETRANS,LOCAL_SOCKET_TOS,REMOTE_SOCKET_TOS,\
+        DIRECTION,ELAPSED_TIME,PROTOCOL,LOCAL_SEND_SIZE,LOCAL_RECV_SIZE,REMOTE_SEND_SIZE,\
+        REMOTE_RECV_SIZE,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT,REMOTE_BYTES_RECVD";
+    const CILIUM: &str = "-R 1 -o MIN_LATENCY,MEAN_LATENCY,MAX_LATENCY,P50_LATENCY,P90_LATENCY,\
+        P99_LATENCY,TRANSACTION_RATE,THROUGHPUT,THROUGHPUT_UNITS";
+    const K8S: &str = "-s 2 -H 10.0.0.1 -l 10";
+    const K8S_KEYS: &str = "-P 42424 -k rt_latency,p99_latency,throughput,throughput_units,\
+        remote_recv_calls,local_send_calls,local_transport_retrans";
+    let flent = |test, tail| {
+        format!(
+            "-P 0 -v 0 -4 -Y 0x20,0x20 -H ctrl -p 12865 -t {test} -l 60 -F /dev/urandom -f m \
+             -L 10.0.0.1,4 -- {tail} -H host -k {FLENT}"
+        )
+    };
+    for (line, test) in [
+        (flent("TCP_MAERTS", ""), Test::TcpMaerts),
+        (
+            flent(
+                "TCP_STREAM",
+                "-e 1 -m 16384 -M 16384 -L 10.0.0.1,4 -K cubic",
+            ),
+            Test::TcpStream,
+        ),
+        (flent("UDP_RR", "-e 1 -L 10.0.0.1,4"), Test::UdpRr),
+        ("-l 1 -- -e 1".to_owned(), Test::TcpStream),
+        ("-l -1000000 -t TCP_STREAM".to_owned(), Test::TcpStream),
+        (
+            format!("{K8S} -t TCP_STREAM -- {K8S_KEYS} -m 1024"),
+            Test::TcpStream,
+        ),
+        (
+            format!("{K8S} -t UDP_STREAM -- {K8S_KEYS} -m 1024 -R 1"),
+            Test::UdpStream,
+        ),
+        (
+            format!("{K8S} -t TCP_RR -- {K8S_KEYS} -r 1024,1024 -b 16"),
+            Test::TcpRr,
+        ),
+        (
+            format!("{K8S} -t TCP_CRR -- {K8S_KEYS} -r 1024,1024"),
+            Test::TcpCrr,
+        ),
+        ("-H 10.0.0.1 -l 1 -- 42424".to_owned(), Test::TcpStream),
+        (
+            "-4 -H s -t TCP_SENDFILE -c -C -l 60".to_owned(),
+            Test::TcpSendfile,
+        ),
+        (
+            "-4 -H s -t UDP_STREAM -c -C -l 60 -- -m 1K -s 2M -S 2M".to_owned(),
+            Test::UdpStream,
+        ),
+        ("-4 -H s -t TCP_CRR -c -C -l 60".to_owned(), Test::TcpCrr),
+        (
+            "-P 0 -v 0 -H s -t UDP_STREAM -b 10G -l 10".to_owned(),
+            Test::UdpStream,
+        ),
+        (
+            "-P 0 -v 0 -H s -t TCP_SENDFILE -l 10".to_owned(),
+            Test::TcpSendfile,
+        ),
+        (
+            "-4 -H h -t TCP_MAERTS -l 60 -v 0 -P 0".to_owned(),
+            Test::TcpMaerts,
+        ),
+        (
+            "-t UDP_STREAM -l 1 -- -s 16k -S 16k -m 1k -M 1k".to_owned(),
+            Test::UdpStream,
+        ),
+        (
+            "-t TCP_RR -l 1 -- -s 16k -S 16k -m 1k -M 1k -r 64,64 -R 1".to_owned(),
+            Test::TcpRr,
+        ),
+        (
+            format!("-H 10.0.0.1 -l 10s -t TCP_RR -- {CILIUM} -r 1"),
+            Test::TcpRr,
+        ),
+        (
+            format!("-H 10.0.0.1 -l 1m0s -t TCP_STREAM -- {CILIUM} -m 1024"),
+            Test::TcpStream,
+        ),
+        (
+            format!("-H 10.0.0.1 -l 1h0m0s -t UDP_STREAM -- {CILIUM}"),
+            Test::UdpStream,
+        ),
+        ("-H 10.0.0.1".to_owned(), Test::TcpStream),
+    ] {
+        let settings = client(&line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"));
+        assert_eq!(settings.test, test, "{line}");
+    }
+}
+
+/// LISA separates selectors by a comma and a blank, in one word.
+#[test]
+fn a_selection_may_have_blanks() {
+    let line = "-H s -p 30000 -t TCP_RR -n 4 -l 150 -- -O";
+    let words = line
+        .split(' ')
+        .chain(["THROUGHPUT, THROUGHPUT_UNITS, MIN_LATENCY"]);
+    let settings = netperf("netperf", words.map(Into::into)).unwrap();
+    let Form::Human(Selection::Blocks(blocks)) = settings.print.form else {
+        panic!("{:?}", settings.print.form);
+    };
+    assert_eq!(blocks.iter().map(Vec::len).collect::<Vec<_>>(), [3]);
+    assert!(settings.print.latency);
+}
+
+#[test]
+fn servers_of_harnesses_are_understood() {
+    for line in ["", "-D", "-4", "-p 30000", "-D -4 -p 30000 -L 127.0.0.1"] {
+        let words = line.split_whitespace().map(Into::into);
+        assert!(netserver("netserver", words).is_ok(), "{line}");
+    }
+}
+
+/// flent's probe looks for two texts that must not appear, and for one that would tell it not to
+/// use `-e`.
+#[test]
+fn flents_probe_finds_nothing_missing() {
+    let exit = client("-l 1 -D -0.2 -- -e 1").unwrap_err();
+    assert!(!exit.stdout.contains("Demo Mode not configured"));
+    assert!(!exit.stderr.contains("invalid option"));
+}
+
+/// The texts are what the stock tools of Debian's package 2.7.0-0.1 print:
+/// `netperf -h`, `netserver -h`, `netperf -- -h`, `netperf -t TCP_CC -- -h`.
+#[test]
+fn usage_texts_are_the_stock_tools() {
+    let netperf_usage = include_str!("options-usage/netperf.txt");
+    let netserver_usage = include_str!("options-usage/netserver.txt");
+    let omni = include_str!("options-usage/omni.txt");
+    let classic = include_str!("options-usage/classic.txt");
+    for (line, stdout, stderr) in [
+        ("-h", "", netperf_usage.to_owned()),
+        (
+            "-x",
+            "",
+            format!("netperf: invalid option -- 'x'\n{netperf_usage}"),
+        ),
+        (
+            "--foo",
+            "",
+            format!("netperf: invalid option -- '-'\n{netperf_usage}"),
+        ),
+        (
+            "-c1",
+            "",
+            format!("netperf: invalid option -- '1'\n{netperf_usage}"),
+        ),
+        (
+            "-l",
+            "",
+            format!("netperf: option requires an argument -- 'l'\n{netperf_usage}"),
+        ),
+        ("-- -h", omni, String::new()),
+        ("-t OMNI -- -h", omni, String::new()),
+        ("-t UUID -- -h", omni, String::new()),
+        ("-t TCP_SENDFILE -- -h", classic, String::new()),
+        ("-t TCP_MSS -- -h", classic, String::new()),
+        ("-t TCP_CC -- -h", classic, String::new()),
+    ] {
+        let exit = client(line).unwrap_err();
+        assert_eq!(
+            (exit.stdout.as_str(), exit.stderr, exit.code),
+            (stdout, stderr, 1),
+            "{line}"
+        );
+    }
+
+    for (line, first) in [("-h", ""), ("-x", "netserver: invalid option -- 'x'\n")] {
+        let exit = netserver("netserver", [line.into()]).unwrap_err();
+        let stock = format!("{first}{netserver_usage}");
+        let own = exit
+            .stderr
+            .strip_prefix(&stock)
+            .expect("the stock text comes first");
+        assert!(
+            own.starts_with("linerate's own options:\n    --allow-fill-dir DIR"),
+            "{own}"
+        );
+        assert_eq!((exit.stdout.as_str(), exit.code), ("", 1));
+    }
+}
+
+#[test]
+fn versions_are_stocks_line_and_ours() {
+    let expected = Exit {
+        stdout: format!(
+            "Netperf version 2.7.0\nlinerate {}\n",
+            env!("CARGO_PKG_VERSION")
+        ),
+        stderr: String::new(),
+        code: 0,
+    };
+    assert_eq!(client("-V").unwrap_err(), expected);
+    assert_eq!(netserver("netserver", ["-V".into()]).unwrap_err(), expected);
+}
+
+#[test]
+fn wrong_global_options_get_one_line_that_names_them() {
+    refused(&[
+        ("-D 1", "netperf: -D 1: not supported yet by this version\n"),
+        ("-N", "netperf: -N: not supported yet by this version\n"),
+        (
+            "-I 99,5",
+            "netperf: -I 99,5: not supported yet by this version\n",
+        ),
+        ("-i 3", "netperf: -i 3: not supported yet by this version\n"),
+        ("-r", "netperf: -r: not supported yet by this version\n"),
+        (
+            "-c 100",
+            "netperf: -c 100: calibrated -c/-C are not supported yet by this version\n",
+        ),
+        (
+            "-cC 5",
+            "netperf: -C 5: calibrated -c/-C are not supported yet by this version\n",
+        ),
+        (
+            "-l 1.5s",
+            "netperf: -l 1.5s: the protocol carries whole seconds only\n",
+        ),
+        (
+            "-l 500ms",
+            "netperf: -l 500ms: a test takes at least one second\n",
+        ),
+        ("-l x", "netperf: -l x: 'x' is not a number\n"),
+        (
+            "-a 3",
+            "netperf: -a 3: an alignment of 3 is not a power of two\n",
+        ),
+        (
+            "-A 0",
+            "netperf: -A 0: an alignment of 0 is not a power of two\n",
+        ),
+        ("-p 70000", "netperf: -p 70000: '70000' is not a port\n"),
+        ("-v x", "netperf: -v x: 'x' is not a number\n"),
+        ("-s -1", "netperf: -s -1: -1 is not from 0 to 2147483647\n"),
+    ]);
+}
+
+#[test]
+fn wrong_test_options_get_one_line_that_names_them() {
+    refused(&[
+        ("-- -x", "netperf: invalid option -- 'x'\n"),
+        ("-- -m", "netperf: option requires an argument -- 'm'\n"),
+        ("-t TCP_CC -- -o", "netperf: invalid option -- 'o'\n"),
+        (
+            "-- -m x",
+            "netperf: test option -m x: 'x' is not a number\n",
+        ),
+        (
+            "-- -m -5",
+            "netperf: test option -m -5: -5 is not from 0 to 2147483647\n",
+        ),
+        (
+            "-- -r 0,5",
+            "netperf: test option -r 0,5: 0 is not from 1 to 2147483647\n",
+        ),
+        (
+            "-- -T sctp",
+            "netperf: test option -T sctp: not supported yet by this version: tcp or udp\n",
+        ),
+        (
+            "-- -T foo",
+            "netperf: test option -T foo: not a protocol: tcp or udp\n",
+        ),
+        (
+            "-- -t dgram",
+            "netperf: test option -t dgram contradicts TCP\n",
+        ),
+        (
+            "-- -T udp -t stream",
+            "netperf: test option -t stream contradicts UDP\n",
+        ),
+        (
+            "-t UDP_RR -- -c",
+            "netperf: test option -c contradicts UDP, which has no connections\n",
+        ),
+        (
+            "-t TCP_CRR -- -T udp",
+            "netperf: test option -T udp contradicts a test of connections\n",
+        ),
+        (
+            "-- -c",
+            "netperf: test option -c contradicts a test that only sends: TCP_STREAM\n",
+        ),
+        (
+            "-W 4K -- -m 1M",
+            "netperf: test option -m or -r (1048576 bytes), with 4096 buffers (-W) of alignment 8 and \
+             offset 0, needs more than 2 GiB\n",
+        ),
+        (
+            "-- -p 7000,6000",
+            "netperf: test option -p 7000,6000: port 7000 is above port 6000\n",
+        ),
+        (
+            "-- -k NOSUCH,UUID",
+            "netperf: test option -k NOSUCH,UUID: no selector is called 'NOSUCH' ('?' lists them)\n",
+        ),
+    ]);
+}
+
+#[test]
+fn stock_words_where_the_stock_tool_has_them() {
+    for (line, stdout, stderr, code) in [
+        (
+            "-t foo -- -h",
+            "The test you requested (FOO) is unknown to this netperf.\n\
+             Please verify that you have the correct test name, \n\
+             and that test family has been compiled into this netperf.\n",
+            "",
+            1,
+        ),
+        (
+            "-F ,12345678901234567890123456789012",
+            "",
+            "Remote fill file name must be less than 32 characters\n",
+            255,
+        ),
+        (
+            "-- -k /nonexistent",
+            "Could not open output selection file '/nonexistent' errno 2\n",
+            "",
+            255,
+        ),
+        // What would have been said by then has been said.
+        (
+            "-b 5 -N",
+            "Packet burst size is not compiled in. \n",
+            "netperf: -N: not supported yet by this version\n",
+            1,
+        ),
+    ] {
+        let exit = client(line).unwrap_err();
+        assert_eq!(
+            (exit.stdout.as_str(), exit.stderr.as_str(), exit.code),
+            (stdout, stderr, code),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn what_the_stock_tool_says_and_runs_on_is_kept_for_later() {
+    for (line, notices, warnings) in [
+        ("-b 5 -w 6 -k 1 -K 2", 4, 0),
+        ("-H 127.0.0.1,foo", 1, 0),
+        ("-t TCP_SENDFILE -- -V -H 127.0.0.1,foo", 3, 0),
+        ("-- -i 5", 0, 1),
+        ("-- -w text -j 4 -N", 0, 0),
+        ("-t TCP_CC -- -T 5 -w 5 -z", 0, 0),
+        ("-t LOC_CPU -- -x", 0, 0),
+        ("stray -l 1 stray -- stray -m 5 stray -- -x", 0, 0),
+    ] {
+        let settings = client(line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"));
+        assert_eq!(settings.notices.len(), notices, "{line}");
+        assert_eq!(settings.warnings.len(), warnings, "{line}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    use std::os::unix::ffi::OsStringExt;
+
+    let arg = std::ffi::OsString::from_vec(vec![b'-', b'H', 0xff]);
+    let exit = netperf("netperf", [arg]).unwrap_err();
+    assert_eq!(
+        (exit.stderr.as_str(), exit.code),
+        ("netperf: argument '-H�' is not valid UTF-8\n", 1)
+    );
+}
+
+fn client(line: &str) -> Result<Settings, Exit> {
+    netperf("netperf", line.split_whitespace().map(Into::into))
+}
+
+fn refused(table: &[(&str, &str)]) {
+    for (line, stderr) in table {
+        let expected = Exit {
+            stdout: String::new(),
+            stderr: (*stderr).to_owned(),
+            code: 1,
+        };
+        assert_eq!(client(line), Err(expected), "{line}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Every message of the recorded control connections is decoded, encoded again and compared with
+//! what the stock programs sent, byte for byte.
+
+#![expect(
+    clippy::single_range_in_vec_init,
+    reason = "these are lists of ranges, some of them short"
+)]
+
+mod data;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use data::Sender;
+use netperf::wire::{
+    CalibrateResponse, Capability, DatagramResponse, DatagramResults, FAMILY_IPV6, Flags, Frame,
+    MESSAGE_LEN, OmniRequest, OmniResponse, OmniResults, RemoteError, Request, StreamResponse,
+    StreamResults, TransactionResponse, TransactionResults, UNKNOWN_REQUEST, check, debug_response,
+    error_response, finite, sysinfo_response,
+};
+
+/// Message bytes that the stock sender does not set. It has whatever was there before, we have
+/// zeros, or in place of a type the right one.
+type Unset = &'static [Range<usize>];
+
+const NOTHING: Unset = &[];
+/// The dirty and the clean count of builds that dirty their buffers.
+const STREAM_REQUEST: Unset = &[52..60];
+/// Test length; CPU frequency and security; texts about the host, and what lies behind.
+const OMNI_RESPONSE: Unset = &[40..44, 64..72, 80..MESSAGE_LEN];
+/// Type; failed sends; service demand; PCI numbers; texts about the interface; what lies behind.
+const OMNI_RESULTS: Unset = &[0..4, 40..44, 76..80, 96..112, 116..276, 292..MESSAGE_LEN];
+/// Test length; what lies behind.
+const STREAM_RESPONSE: Unset = &[24..28, 48..MESSAGE_LEN];
+/// Type; service demand; final buffer sizes, and what lies behind.
+const STREAM_RESULTS: Unset = &[0..4, 28..32, 40..MESSAGE_LEN];
+/// What lies behind.
+const TRANSACTION_RESPONSE: Unset = &[44..MESSAGE_LEN];
+/// Type; receive calls; service demand; what lies behind.
+const TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 40..MESSAGE_LEN];
+/// What lies behind.
+const DATAGRAM_RESPONSE: Unset = &[40..MESSAGE_LEN];
+/// What lies behind; the type is set here alone.
+const DATAGRAM_RESULTS: Unset = &[32..MESSAGE_LEN];
+/// All but the error number of a test that could not be set up.
+const FAILURE: Unset = &[0..4, 8..MESSAGE_LEN];
+
+#[test]
+fn every_message_comes_back_as_it_was_sent() {
+    let mut seen = BTreeMap::<i32, usize>::new();
+    for connection in data::connections() {
+        let mut request = None;
+        let mut replies = 0;
+        for (number, message) in connection.messages.iter().enumerate() {
+            let (ours, unset) = match (message.sender, &request) {
+                (Sender::Client, _) => {
+                    let received = Request::decode(&message.frame);
+                    let ours = received.request.encode(received.cpu);
+                    let unset = match received.request {
+                        Request::TcpStream(_) | Request::TcpMaerts(_) => STREAM_REQUEST,
+                        _ => NOTHING,
+                    };
+                    *seen.entry(received.request.kind()).or_default() += 1;
+                    request = Some(received.request);
+                    replies = 0;
+                    (ours, unset)
+                }
+                (Sender::Server, Some(request)) => {
+                    replies += 1;
+                    again(request, replies, &message.frame)
+                }
+                (Sender::Server, None) => panic!("{}: a reply to nothing", connection.name),
+            };
+            compare(
+                &message.frame,
+                &ours,
+                unset,
+                &format!("{}, message {number}", connection.name),
+            );
+            assert_eq!(Capability::find(&message.frame), None);
+        }
+    }
+
+    // That the file has every type that it should have, and none is taken for another.
+    let kinds: Vec<i32> = seen.into_keys().collect();
+    let known = [
+        1, 2, 4, 5, 6, 10, 13, 16, 19, 22, 34, 37, 55, 70, 73, 94, 97,
+    ];
+    let high = [300, 500, 540, 600, 9999];
+    assert_eq!(kinds, [&known[..], &high[..]].concat());
+}
+
+/// The `number`th reply to `request`, decoded and encoded again.
+fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
+    match check(reply) {
+        Err(RemoteError(UNKNOWN_REQUEST)) => return (error_response(UNKNOWN_REQUEST), NOTHING),
+        Err(RemoteError(errno)) => return (error_response(errno), FAILURE),
+        Ok(()) => {}
+    }
+    let again = match (request, number) {
+        (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NOTHING)),
+        (Request::SysInfo, 1) => Ok((sysinfo_response(), NOTHING)),
+        (Request::CpuCalibrate, 1) => {
+            CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
+        }
+        (Request::Omni(_), 1) => {
+            OmniResponse::decode(reply).map(|response| (response.encode(), OMNI_RESPONSE))
+        }
+        (Request::Omni(_), 2) => {
+            OmniResults::decode(reply).map(|results| (results.encode(), OMNI_RESULTS))
+        }
+        (Request::TcpStream(_) | Request::TcpMaerts(_), 1) => StreamResponse::decode(reply)
+            .map(|response| (response.encode(request.kind()), STREAM_RESPONSE)),
+        (Request::TcpStream(_) | Request::TcpMaerts(_), 2) => StreamResults::decode(reply)
+            .map(|results| (results.encode(request.kind()), STREAM_RESULTS)),
+        (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 1) => {
+            TransactionResponse::decode(reply)
+                .map(|response| (response.encode(request.kind()), TRANSACTION_RESPONSE))
+        }
+        (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 2) => {
+            TransactionResults::decode(reply)
+                .map(|results| (results.encode(request.kind()), TRANSACTION_RESULTS))
+        }
+        (Request::UdpStream(_), 1) => {
+            DatagramResponse::decode(reply).map(|response| (response.encode(), DATAGRAM_RESPONSE))
+        }
+        (Request::UdpStream(_), 2) => {
+            DatagramResults::decode(reply).map(|results| (results.encode(), DATAGRAM_RESULTS))
+        }
+        (request, number) => panic!("reply {number} to {request:?}"),
+    };
+    again.expect("checked above")
+}
+
+fn compare(stock: &Frame, ours: &Frame, unset: Unset, what: &str) {
+    for at in 0..MESSAGE_LEN {
+        if !unset.iter().any(|range| range.contains(&at)) {
+            assert_eq!(ours[at], stock[at], "{what}: byte {at}");
+        } else if at >= 4 {
+            assert_eq!(ours[at], 0, "{what}: byte {at} has no meaning");
+        }
+    }
+}
+
+/// Replies of the recorded connection `name`, and its last request.
+fn recorded(name: &str) -> (Request, Vec<Frame>) {
+    let connection = data::connections()
+        .into_iter()
+        .find(|connection| connection.name == name)
+        .expect("a recorded connection");
+    let (sent, replies): (Vec<_>, Vec<_>) = connection
+        .messages
+        .into_iter()
+        .partition(|message| message.sender == Sender::Client);
+    let request = Request::decode(&sent.last().expect("a request").frame).request;
+    (
+        request,
+        replies.into_iter().map(|reply| reply.frame).collect(),
+    )
+}
+
+fn omni(name: &str) -> (OmniRequest, OmniResponse, OmniResults) {
+    let (request, replies) = recorded(name);
+    let Request::Omni(request) = request else {
+        panic!("{name}: {request:?}");
+    };
+    let response = OmniResponse::decode(&replies[0]).expect("no error");
+    let results = OmniResults::decode(&replies[1]).expect("no error");
+    (request, response, results)
+}
+
+/// The figures that the stock client printed for these connections.
+#[test]
+fn figures_are_those_that_stock_printed() {
+    let (request, response, results) = omni("tcp_stream");
+    assert_eq!(
+        request,
+        OmniRequest {
+            send_width: 2,
+            test_length: 1,
+            direction: OmniRequest::RECEIVE,
+            client_port: 37_803,
+            ..OmniRequest::default()
+        }
+    );
+    assert_eq!(response.receive_buffer, 131_072);
+    assert_eq!(response.data_port, 40_175);
+    let rate = results.bytes_received as f64 * 8e-6 / f64::from(results.elapsed);
+    assert!((25_400.0..25_500.0).contains(&rate), "{rate} Mbit/s");
+    assert_eq!(results.congestion_control.to_string_lossy(), "bbr");
+    // CPU was not measured: what stands there is left over.
+    assert!(!response.flags.has(Flags::MEASURE_CPU));
+    assert_eq!(results.cpu_method, 0);
+    assert_eq!(finite(results.cpu_softirq), None);
+
+    let (request, replies) = recorded("raw_classic_udp_stream");
+    assert!(matches!(request, Request::UdpStream(request) if request.message_size == 1000));
+    let results = DatagramResults::decode(&replies[1]).expect("no error");
+    assert_eq!((results.messages, results.bytes), (10, 10_004));
+
+    let (request, replies) = recorded("tcp_cc_cpu");
+    assert!(matches!(request, Request::TcpCc(request) if request.measure_cpu));
+    let results = TransactionResults::decode(&replies[1]).expect("no error");
+    assert_eq!(results.transactions, 9623);
+    assert_eq!(format!("{:.2}", results.cpu_utilisation), "48.86");
+
+    let (_, replies) = recorded("rem_cpu");
+    let response = CalibrateResponse::decode(&replies[0]);
+    assert_eq!(
+        response,
+        Ok(CalibrateResponse {
+            rate: 100.0,
+            cpus: 2
+        })
+    );
+}
+
+#[test]
+fn texts_and_addresses_are_those_of_the_command_line() {
+    let (request, ..) = omni("ipv6_udp_rr_explicit_addresses");
+    let loopback = std::net::IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
+    assert_eq!(request.family, FAMILY_IPV6);
+    assert_eq!(request.client_address.ip(request.family), Some(loopback));
+    assert_eq!(request.server_address.ip(request.family), Some(loopback));
+
+    let (request, ..) = omni("omni_data_addresses");
+    assert!(request.server_address.ip(request.family).is_some());
+    let (request, ..) = omni("omni_fill_file");
+    assert_eq!(request.fill_file.as_bytes(), b"/etc/hostname");
+
+    let (request, replies) = recorded("fail_omni_udplite");
+    assert!(matches!(request, Request::Omni(request) if request.protocol == 136));
+    assert_eq!(OmniResponse::decode(&replies[0]), Err(RemoteError(95)));
+
+    let connections = data::connections();
+    let passphrase = connections
+        .iter()
+        .find(|connection| connection.name == "passphrase_wrong")
+        .map(|connection| Request::decode(&connection.messages[0].frame).request);
+    assert_eq!(passphrase, Some(Request::Passphrase(b"nope".to_vec())));
+}
