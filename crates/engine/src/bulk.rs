@@ -15,17 +15,23 @@ pub(crate) fn send(
     cell: &Cell,
     timer: &mut impl Timer,
 ) -> End {
+    let whole = source.size() as usize;
+    cell.expect(source.size(), 0, false);
+    timer.start();
     while !stop.is_set() {
-        timer.start();
         match source.send() {
             Ok(sent) => {
-                timer.stop();
-                cell.sent(sent);
+                timer.lap();
+                if sent == whole {
+                    cell.pass();
+                } else {
+                    cell.sent(sent);
+                }
                 if budget.spend(sent as u64) {
                     return End::Count;
                 }
             }
-            Err(Error::INTR) => {}
+            Err(Error::INTR) => timer.start(),
             // The interface's queue is full; the datagram was dropped here, the test goes on.
             Err(Error::NOBUFS) => cell.send_failed(),
             Err(error) => return End::from_call("send", error),
@@ -42,18 +48,18 @@ pub(crate) fn receive(
     cell: &Cell,
     timer: &mut impl Timer,
 ) -> End {
+    timer.start();
     while !stop.is_set() {
-        timer.start();
         match sink.receive() {
             Ok(0) => return End::PeerClosed,
             Ok(received) => {
-                timer.stop();
+                timer.lap();
                 cell.received(received);
                 if budget.spend(received as u64) {
                     return End::Count;
                 }
             }
-            Err(Error::INTR) => {}
+            Err(Error::INTR) => timer.start(),
             Err(error) => return End::from_call("receive", error),
         }
     }

@@ -2,10 +2,10 @@
 //! nothing is decided inside.
 
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
 
 use stats::Histogram;
 use sys::call::{self, Address, Drain, Error};
+use sys::clock::monotonic_ns;
 
 use crate::ring::{Ring, SendFile};
 
@@ -87,6 +87,8 @@ impl Channel for Addressed<'_> {
 
 /// Where a bulk transfer's data comes from.
 pub(crate) trait Source {
+    /// Bytes a call, when it takes all.
+    fn size(&self) -> u32;
     fn send(&mut self) -> Result<usize, Error>;
 }
 
@@ -94,6 +96,10 @@ pub(crate) trait Source {
 pub(crate) struct FromRing<'a, C>(pub(crate) &'a C, pub(crate) &'a mut Ring);
 
 impl<C: Channel> Source for FromRing<'_, C> {
+    fn size(&self) -> u32 {
+        self.1.size()
+    }
+
     #[inline]
     fn send(&mut self) -> Result<usize, Error> {
         self.0.send(self.1.advance())
@@ -104,6 +110,10 @@ impl<C: Channel> Source for FromRing<'_, C> {
 pub(crate) struct FromFile<'a>(pub(crate) BorrowedFd<'a>, pub(crate) &'a mut SendFile);
 
 impl Source for FromFile<'_> {
+    fn size(&self) -> u32 {
+        self.1.size()
+    }
+
     #[inline]
     fn send(&mut self) -> Result<usize, Error> {
         let (file, mut offset, count) = self.1.advance();
@@ -142,28 +152,31 @@ impl Sink for IntoNothing<'_> {
 
 /// Times that a loop keeps, or not: `()` is nothing, and costs nothing.
 pub(crate) trait Timer {
+    /// A time begins, before the first pass or after one that does not count.
     fn start(&mut self);
-    fn stop(&mut self);
+    /// It ends, and the next one begins: a loop's next pass starts where the last one ended, so that
+    /// one clock read does for both.
+    fn lap(&mut self);
 }
 
 impl Timer for () {
     #[inline]
     fn start(&mut self) {}
     #[inline]
-    fn stop(&mut self) {}
+    fn lap(&mut self) {}
 }
 
-/// Two clock reads a time, into a histogram.
+/// One clock read a time, into a histogram.
 pub(crate) struct Clocked {
     pub(crate) times: Histogram,
-    started: Instant,
+    started_ns: u64,
 }
 
 impl Clocked {
     pub(crate) fn new() -> Self {
         Self {
             times: Histogram::default(),
-            started: Instant::now(),
+            started_ns: 0,
         }
     }
 }
@@ -171,11 +184,13 @@ impl Clocked {
 impl Timer for Clocked {
     #[inline]
     fn start(&mut self) {
-        self.started = Instant::now();
+        self.started_ns = monotonic_ns();
     }
 
     #[inline]
-    fn stop(&mut self) {
-        self.times.record(self.started.elapsed().as_nanos() as u64);
+    fn lap(&mut self) {
+        let now_ns = monotonic_ns();
+        self.times.record(now_ns - self.started_ns);
+        self.started_ns = now_ns;
     }
 }

@@ -27,8 +27,9 @@ pub(crate) fn connect(
     cell: &Cell,
     timer: &mut impl Timer,
 ) -> End {
+    expect(&exchange, cell, true);
+    timer.start();
     while !stop.is_set() {
-        timer.start();
         // With fast open part of the request, usually all, leaves with the connection's opening.
         let request: &[u8] = match &mut exchange {
             Some(exchange) => exchange.requests.advance(),
@@ -39,9 +40,6 @@ pub(crate) fn connect(
             Err(end) => return end,
         };
         let channel = Connected(opened.socket.as_fd());
-        if opened.sent > 0 {
-            cell.sent(opened.sent);
-        }
         let rest = &request[opened.sent..];
         let asked = if rest.is_empty() {
             Ok(())
@@ -59,8 +57,8 @@ pub(crate) fn connect(
             return end;
         }
         drop(opened);
-        timer.stop();
-        cell.transaction();
+        timer.lap();
+        cell.pass();
         if budget.spend(1) {
             return End::Count;
         }
@@ -76,6 +74,7 @@ pub(crate) fn accept(
     stop: &Stop,
     cell: &Cell,
 ) -> End {
+    expect(&exchange, cell, false);
     while !stop.is_set() {
         let socket = match call::accept(listener) {
             Ok(socket) => socket,
@@ -96,12 +95,25 @@ pub(crate) fn accept(
             }
         }
         drop(socket);
-        cell.transaction();
+        cell.pass();
         if budget.spend(1) {
             return End::Count;
         }
     }
     End::Stopped
+}
+
+/// What a pass moves; `asks` is the end that sends the requests.
+fn expect(exchange: &Option<Exchange<'_>>, cell: &Cell, asks: bool) {
+    let (requests, responses) = match exchange {
+        Some(exchange) => (exchange.requests.size(), exchange.responses.size()),
+        None => (0, 0),
+    };
+    if asks {
+        cell.expect(requests, responses, true);
+    } else {
+        cell.expect(responses, requests, true);
+    }
 }
 
 /// Waits for the peer's end of stream, throwing away what comes before it.

@@ -72,7 +72,9 @@ impl Connector {
             from.set_port(self.next_port());
             let socket = match data_socket(Transport::Tcp, from, &self.options, Role::Initiator) {
                 Ok(socket) => socket,
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && !stop.is_set() => continue,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && !stop.is_set() => {
+                    continue;
+                }
                 Err(error) => return Err(End::from_io("socket", &error)),
             };
             let opened = if self.options.fast_open && !first.is_empty() {

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use model::{BufferPlan, SizeRule, WidthRule};
+use sys::buffer::BufferRing;
 
 /// The largest payload of a UDP datagram over IPv4: the most that a send of one may have.
 pub const MAX_DATAGRAM: u32 = 65_507;
@@ -52,16 +53,7 @@ pub enum Contents<'a> {
 /// The buffers.
 #[derive(Debug)]
 pub struct Ring {
-    buffers: Box<[Buffer]>,
-    next: usize,
-    size: u32,
-}
-
-#[derive(Debug)]
-struct Buffer {
-    storage: Box<[u8]>,
-    start: usize,
-    end: usize,
+    buffers: BufferRing,
 }
 
 impl Ring {
@@ -93,58 +85,29 @@ impl Ring {
             });
         }
         let mut filler = Filler::open(contents)?;
-        let buffers = (0..width)
-            .map(|_| {
-                let mut buffer =
-                    Buffer::new(size as usize, plan.alignment as usize, plan.offset as usize);
-                filler.fill(buffer.bytes_mut())?;
-                Ok(buffer)
-            })
-            .collect::<Result<_, RingError>>()?;
-        Ok(Self {
-            buffers,
-            next: 0,
-            size,
-        })
+        let (alignment, offset) = (plan.alignment as usize, plan.offset as usize);
+        let mut buffers = BufferRing::new(width as usize, size as usize, alignment, offset)
+            .ok_or(RingError::Senseless("no buffers to be had of that size"))?;
+        for _ in 0..width {
+            filler.fill(buffers.advance())?;
+        }
+        Ok(Self { buffers })
     }
 
     /// Bytes a call.
     pub fn size(&self) -> u32 {
-        self.size
+        self.buffers.size() as u32
     }
 
     /// How many buffers.
     pub fn width(&self) -> u32 {
-        self.buffers.len() as u32
+        self.buffers.width() as u32
     }
 
     /// The buffer of the next call.
     #[inline]
     pub(crate) fn advance(&mut self) -> &mut [u8] {
-        let at = self.next;
-        self.next = if at + 1 == self.buffers.len() {
-            0
-        } else {
-            at + 1
-        };
-        self.buffers[at].bytes_mut()
-    }
-}
-
-impl Buffer {
-    fn new(size: usize, alignment: usize, offset: usize) -> Self {
-        let storage = vec![0_u8; size + alignment + offset].into_boxed_slice();
-        let start = storage.as_ptr().align_offset(alignment) + offset;
-        Self {
-            storage,
-            start,
-            end: start + size,
-        }
-    }
-
-    #[inline]
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.start..self.end]
+        self.buffers.advance()
     }
 }
 

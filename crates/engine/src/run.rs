@@ -85,9 +85,7 @@ pub fn run(job: &mut Job<'_>, path: Path<'_>) -> Times {
     let _attending = job.stop.attend();
     let _attending_drain = job.drain.map(Stop::attend);
     match path {
-        Path::Connected(socket) if job.write_instead_of_send => {
-            on_channel(job, &Written(socket))
-        }
+        Path::Connected(socket) if job.write_instead_of_send => on_channel(job, &Written(socket)),
         Path::Connected(socket) => on_channel(job, &Connected(socket)),
         Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }),
         Path::Connector(connector) => on_connector(job, connector),
@@ -379,7 +377,9 @@ impl Budget {
 /// Opens a flow's connection within its time; `Some` says how that ended instead.
 pub fn connect(socket: &sys::Socket, to: std::net::SocketAddr, stop: &Stop) -> Option<Times> {
     let _attending = stop.attend();
-    crate::connector::connect(socket, to, stop).err().map(|end| Times::of(end, stop))
+    crate::connector::connect(socket, to, stop)
+        .err()
+        .map(|end| Times::of(end, stop))
 }
 
 /// A measured phase: its beginning, and the host's CPU time since.
@@ -394,7 +394,10 @@ impl Clock {
     /// Begins.
     pub fn start(measure_cpu: bool) -> Self {
         let cpu = measure_cpu.then(CpuMeter::start).flatten();
-        Self { started: Instant::now(), cpu }
+        Self {
+            started: Instant::now(),
+            cpu,
+        }
     }
 
     /// Ends: how long it was, and what the CPUs did.

@@ -22,23 +22,36 @@ pub(crate) fn ask<C: Channel>(
     cell: &Cell,
     timer: &mut impl Timer,
 ) -> End {
+    cell.expect(requests.size(), responses.size(), true);
+    timer.start();
     while !stop.is_set() {
-        timer.start();
-        match send_all(channel, requests.advance(), stop, cell) {
-            Ok(()) => {}
-            // Nobody waits for a request that did not leave: the next one is tried.
-            Err(End::TimedOut) => continue,
-            Err(end) => return end,
+        let request = requests.advance();
+        let sent = channel.send(request);
+        let mut missed = None;
+        if sent != Ok(request.len()) {
+            missed = send_rest(channel, request, sent, stop, cell).err();
         }
-        match receive_all(channel, responses.advance(), stop, cell) {
-            Ok(()) => {}
-            Err(End::TimedOut) => continue,
-            Err(end) => return end,
+        if missed.is_none() {
+            let response = responses.advance();
+            let received = channel.receive(response);
+            if received != Ok(response.len()) {
+                missed = receive_rest(channel, response, received, stop, cell).err();
+                if missed.is_some() {
+                    cell.sent(request.len());
+                }
+            }
         }
-        timer.stop();
-        cell.transaction();
-        if budget.spend(1) {
-            return End::Count;
+        match missed {
+            None => {
+                timer.lap();
+                cell.pass();
+                if budget.spend(1) {
+                    return End::Count;
+                }
+            }
+            // Nobody waits any more for what did not come in time: the next request is tried.
+            Some(End::TimedOut) => timer.start(),
+            Some(end) => return end,
         }
     }
     End::Stopped
@@ -53,13 +66,16 @@ pub(crate) fn answer<C: Channel>(
     stop: &Stop,
     cell: &Cell,
 ) -> End {
+    cell.expect(responses.size(), requests.size(), true);
     while !stop.is_set() {
-        let exchange = receive_all(channel, requests.advance(), stop, cell)
-            .and_then(|()| send_all(channel, responses.advance(), stop, cell));
-        if let Err(end) = exchange {
+        if let Err(end) = receive_all(channel, requests.advance(), stop, cell) {
             return end;
         }
-        cell.transaction();
+        if let Err(end) = send_all(channel, responses.advance(), stop, cell) {
+            cell.received(requests.size() as usize);
+            return end;
+        }
+        cell.pass();
         if budget.spend(1) {
             return End::Count;
         }
@@ -87,6 +103,8 @@ pub(crate) fn ask_ahead<C: Channel>(
     cell: &Cell,
     mut times: Option<&mut Histogram>,
 ) -> End {
+    // Calls are counted singly: which request a send belonged to is no longer clear at the end.
+    cell.expect(0, 0, true);
     let mut may_send = budget;
     let mut sent_at = VecDeque::with_capacity(if times.is_some() { window } else { 0 });
     let mut in_flight = 0;
@@ -159,7 +177,7 @@ pub(crate) fn ask_ahead<C: Channel>(
         if let (Some(times), Some(sent_at)) = (times.as_deref_mut(), sent_at.pop_front()) {
             times.record(sent_at.elapsed().as_nanos() as u64);
         }
-        cell.transaction();
+        cell.pass();
         if budget.spend(1) {
             return End::Count;
         }
@@ -167,61 +185,99 @@ pub(crate) fn ask_ahead<C: Channel>(
     End::Stopped
 }
 
-/// Sends a whole buffer; a stop ends it in the middle.
+/// Sends a whole buffer, which the pass counts as one call; a stop ends it in the middle.
 #[inline]
 pub(crate) fn send_all<C: Channel>(
     channel: &C,
-    mut data: &[u8],
+    data: &[u8],
     stop: &Stop,
     cell: &Cell,
 ) -> Result<(), End> {
-    loop {
-        match channel.send(data) {
-            Ok(sent) => {
-                cell.sent(sent);
-                if sent == data.len() {
-                    return Ok(());
-                }
-                data = &data[sent..];
+    match channel.send(data) {
+        Ok(sent) if sent == data.len() => Ok(()),
+        other => send_rest(channel, data, other, stop, cell),
+    }
+}
+
+/// What seldom happens: a call that did not take all, an interruption, an error.
+#[cold]
+fn send_rest<C: Channel>(
+    channel: &C,
+    data: &[u8],
+    mut last: Result<usize, Error>,
+    stop: &Stop,
+    cell: &Cell,
+) -> Result<(), End> {
+    let (mut sent, mut calls) = (0, 0);
+    let end = loop {
+        match last {
+            Ok(more) => {
+                sent += more;
+                calls += 1;
             }
             Err(Error::INTR) => {}
             Err(Error::NOBUFS) => {
                 cell.send_failed();
-                return Err(End::TimedOut);
+                break End::TimedOut;
             }
-            Err(error) => return Err(End::from_call("send", error)),
+            Err(error) => break End::from_call("send", error),
+        }
+        if sent == data.len() {
+            cell.more_send_calls(calls - 1);
+            return Ok(());
         }
         if stop.is_set() {
-            return Err(End::Stopped);
+            break End::Stopped;
         }
-    }
+        last = channel.send(&data[sent..]);
+    };
+    // Not a pass, but it left all the same.
+    cell.count_sent(sent, calls);
+    Err(end)
 }
 
-/// Receives a whole buffer; a stop ends it in the middle.
+/// Receives a whole buffer, which the pass counts as one call; a stop ends it in the middle.
 #[inline]
 pub(crate) fn receive_all<C: Channel>(
     channel: &C,
-    mut buffer: &mut [u8],
+    buffer: &mut [u8],
     stop: &Stop,
     cell: &Cell,
 ) -> Result<(), End> {
-    loop {
-        match channel.receive(buffer) {
-            Ok(0) => return Err(End::PeerClosed),
-            Ok(received) => {
-                cell.received(received);
-                if received == buffer.len() {
-                    return Ok(());
-                }
-                buffer = &mut buffer[received..];
+    match channel.receive(buffer) {
+        Ok(received) if received == buffer.len() => Ok(()),
+        other => receive_rest(channel, buffer, other, stop, cell),
+    }
+}
+
+#[cold]
+fn receive_rest<C: Channel>(
+    channel: &C,
+    buffer: &mut [u8],
+    mut last: Result<usize, Error>,
+    stop: &Stop,
+    cell: &Cell,
+) -> Result<(), End> {
+    let (mut received, mut calls) = (0, 0);
+    let end = loop {
+        match last {
+            Ok(0) => break End::PeerClosed,
+            Ok(more) => {
+                received += more;
+                calls += 1;
             }
             Err(Error::INTR) => {}
-            // SO_RCVTIMEO: tcp(7), socket(7).
-            Err(Error::AGAIN) => return Err(End::TimedOut),
-            Err(error) => return Err(End::from_call("receive", error)),
+            Err(error) => break End::from_call("receive", error),
+        }
+        if received == buffer.len() {
+            cell.more_receive_calls(calls - 1);
+            return Ok(());
         }
         if stop.is_set() {
-            return Err(End::Stopped);
+            break End::Stopped;
         }
-    }
+        last = channel.receive(&mut buffer[received..]);
+    };
+    cell.count_received(received, calls);
+    Err(end)
 }

@@ -212,8 +212,10 @@ pub fn wait_any_readable(
     timeout: std::time::Duration,
 ) -> Result<Option<usize>, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
-    let mut set: Vec<_> =
-        sockets.iter().map(|socket| PollFd::from_borrowed_fd(*socket, PollFlags::IN)).collect();
+    let mut set: Vec<_> = sockets
+        .iter()
+        .map(|socket| PollFd::from_borrowed_fd(*socket, PollFlags::IN))
+        .collect();
     poll(&mut set, Some(&timespec(timeout)))?;
     Ok(set.iter().position(|socket| !socket.revents().is_empty()))
 }

@@ -8,7 +8,9 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "this is the crate that the others have it in")]
 
+pub mod buffer;
 pub mod call;
+pub mod clock;
 pub mod cpu;
 pub mod facts;
 pub mod option;

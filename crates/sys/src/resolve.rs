@@ -50,12 +50,20 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
     let mut first = std::ptr::null_mut();
     // SAFETY: the name is NUL-terminated, the hints live, and the list goes where we free it.
     let code = unsafe {
-        libc::getaddrinfo(c_name.as_ptr(), std::ptr::null(), &raw const hints, &raw mut first)
+        libc::getaddrinfo(
+            c_name.as_ptr(),
+            std::ptr::null(),
+            &raw const hints,
+            &raw mut first,
+        )
     };
     if code != 0 {
         return Err(unresolved(code));
     }
-    let mut resolved = Resolved { name: name.to_owned(), addresses: Vec::new() };
+    let mut resolved = Resolved {
+        name: name.to_owned(),
+        addresses: Vec::new(),
+    };
     let mut next = first;
     while !next.is_null() {
         // SAFETY: `next` is an element of the list, which lives until it is freed below.
@@ -71,7 +79,11 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
     }
     // SAFETY: `first` is what getaddrinfo gave, freed once.
     unsafe { libc::freeaddrinfo(first) };
-    if resolved.addresses.is_empty() { Err(unresolved(libc::EAI_NONAME)) } else { Ok(resolved) }
+    if resolved.addresses.is_empty() {
+        Err(unresolved(libc::EAI_NONAME))
+    } else {
+        Ok(resolved)
+    }
 }
 
 /// # Safety
@@ -98,7 +110,10 @@ unsafe fn address(entry: &libc::addrinfo) -> Option<SocketAddr> {
 fn unresolved(code: i32) -> Unresolved {
     // SAFETY: gai_strerror(3) gives a static NUL-terminated string for every number.
     let text = unsafe { CStr::from_ptr(libc::gai_strerror(code)) };
-    Unresolved { code, text: text.to_string_lossy().into_owned() }
+    Unresolved {
+        code,
+        text: text.to_string_lossy().into_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -110,8 +125,12 @@ mod tests {
         let resolved = resolve("127.0.0.3", Wanted::Any).unwrap();
         assert_eq!(resolved.name, "127.0.0.3");
         assert_eq!(resolved.addresses, ["127.0.0.3:0".parse().unwrap()]);
-        assert_eq!(resolve("::1", Wanted::V6).unwrap().addresses, ["[::1]:0".parse().unwrap()]);
-        let SocketAddr::V6(scoped) = resolve("fe80::1%lo", Wanted::Any).unwrap().addresses[0] else {
+        assert_eq!(
+            resolve("::1", Wanted::V6).unwrap().addresses,
+            ["[::1]:0".parse().unwrap()]
+        );
+        let SocketAddr::V6(scoped) = resolve("fe80::1%lo", Wanted::Any).unwrap().addresses[0]
+        else {
             panic!("an IPv6 address");
         };
         assert_ne!(scoped.scope_id(), 0);

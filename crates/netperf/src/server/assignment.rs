@@ -58,8 +58,8 @@ impl Assignment {
     ) -> Option<Result<Self, Refusal>> {
         let assignment = match request {
             Request::Omni(request) => omni(request, peer, limits),
-            Request::TcpStream(request) => stream(request, Workload::receive()),
-            Request::TcpMaerts(request) => stream(request, Workload::send()),
+            Request::TcpStream(request) => stream(request, Workload::receive(), limits),
+            Request::TcpMaerts(request) => stream(request, Workload::send(), limits),
             Request::TcpRr(request) => transaction(request, Transport::Tcp, Workload::answer()),
             Request::UdpRr(request) => transaction(request, Transport::Udp, Workload::answer()),
             Request::TcpCrr(request) => transaction(request, Transport::Tcp, Workload::accept_and_answer()),
@@ -167,7 +167,11 @@ fn client(request: &OmniRequest, family: u32, peer: SocketAddr) -> Option<Socket
     Some(address)
 }
 
-fn stream(request: &StreamRequest, workload: Workload) -> Result<Assignment, Refusal> {
+fn stream(
+    request: &StreamRequest,
+    workload: Workload,
+    limits: &Limits,
+) -> Result<Assignment, Refusal> {
     let buffer = BufferPlan {
         // In classic messages 0 is the default.
         size: at_most(if request.size == 0 { -1 } else { request.size })?,
@@ -178,9 +182,11 @@ fn stream(request: &StreamRequest, workload: Workload) -> Result<Assignment, Ref
     Ok(Assignment {
         transport: Transport::Tcp,
         workload,
-        // A byte limit comes as a positive number too, so only the end of the stream, or the
-        // sender's own time, tells the end; see `Limits::data_idle`.
-        limit: limit(request.test_length, false)?,
+        // A byte limit comes as a positive number too, and may read as centuries.
+        limit: match limit(request.test_length, false)? {
+            Limit::Time(length) => Limit::Time(length.min(limits.max_length)),
+            other => other,
+        },
         half: Half {
             socket: SocketOptions {
                 send_buffer_bytes: optional(request.send_buffer),
