@@ -27,7 +27,7 @@ pub(crate) fn connect(
     cell: &Cell,
     timer: &mut impl Timer,
 ) -> End {
-    expect(&exchange, cell, true);
+    expect(exchange.as_ref(), cell, true);
     timer.start();
     while !stop.is_set() {
         // With fast open part of the request, usually all, leaves with the connection's opening.
@@ -74,7 +74,7 @@ pub(crate) fn accept(
     stop: &Stop,
     cell: &Cell,
 ) -> End {
-    expect(&exchange, cell, false);
+    expect(exchange.as_ref(), cell, false);
     while !stop.is_set() {
         let socket = match call::accept(listener) {
             Ok(socket) => socket,
@@ -104,7 +104,7 @@ pub(crate) fn accept(
 }
 
 /// What a pass moves; `asks` is the end that sends the requests.
-fn expect(exchange: &Option<Exchange<'_>>, cell: &Cell, asks: bool) {
+fn expect(exchange: Option<&Exchange<'_>>, cell: &Cell, asks: bool) {
     let (requests, responses) = match exchange {
         Some(exchange) => (exchange.requests.size(), exchange.responses.size()),
         None => (0, 0),
@@ -123,9 +123,8 @@ fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> Result<(), End> {
         match call::receive(socket, &mut scrap) {
             // A peer that closes with data unread resets; it has closed all the same.
             Ok(0) | Err(Error::CONNRESET) => return Ok(()),
-            Ok(_) => {}
             Err(Error::INTR) if stop.is_set() => return Err(End::Stopped),
-            Err(Error::INTR) => {}
+            Ok(_) | Err(Error::INTR) => {}
             Err(error) => return Err(End::from_call("receive", error)),
         }
     }

@@ -2,12 +2,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use model::{SocketOptions, Transport};
+use model::{SocketFacts, SocketOptions, Transport};
 use sys::Socket;
 use sys::call::{self, Address, Error};
 
 use crate::run::End;
-use crate::socket::{Role, data_socket};
+use crate::socket::{Role, connected_facts, data_socket};
 use crate::stop::Stop;
 
 /// Opens a new connection each time, from the next local port of a range.
@@ -24,6 +24,8 @@ pub struct Connector {
     next: u16,
     options: SocketOptions,
     retry_all: bool,
+    /// What the kernel gave the first connection.
+    first: Option<SocketFacts>,
 }
 
 /// Local ports: `min` and on, below `max`.
@@ -62,7 +64,13 @@ impl Connector {
             next: ports.min + first % width,
             options,
             retry_all,
+            first: None,
         }
+    }
+
+    /// What the kernel gave the first connection, at its start.
+    pub fn first_facts(&self) -> Option<&SocketFacts> {
+        self.first.as_ref()
     }
 
     /// The next connection. `first` is sent with its opening where fast open is asked for.
@@ -83,7 +91,10 @@ impl Connector {
                 call::connect(socket.as_fd(), &self.to_kernel).map(|()| 0)
             };
             match opened {
-                Ok(sent) => return Ok(Opened { socket, sent }),
+                Ok(sent) => {
+                    self.first.get_or_insert_with(|| connected_facts(&socket));
+                    return Ok(Opened { socket, sent });
+                }
                 Err(Error::INTR) if stop.is_set() => return Err(End::Stopped),
                 // Interrupted for nothing: connect(2) goes on by itself.
                 Err(Error::INTR) => {

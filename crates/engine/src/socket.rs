@@ -190,3 +190,14 @@ pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFac
         String::from_utf8_lossy(name).into_owned()
     });
 }
+
+/// What is known of a connection that will be gone by the end of its test.
+pub(crate) fn connected_facts(socket: &Socket) -> SocketFacts {
+    let (send, receive) = buffer_sizes(socket);
+    SocketFacts {
+        send_buffer_end_bytes: send,
+        receive_buffer_end_bytes: receive,
+        max_segment_bytes: option::max_segment(socket.as_fd()).ok(),
+        ..SocketFacts::default()
+    }
+}

@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::Ended;
 use sys::wake::Sleeper;
@@ -17,8 +17,8 @@ struct Inner {
     /// 0 while running, else a [`Reason`].
     flag: AtomicU8,
     sleepers: Mutex<Vec<Sleeper>>,
-    /// Stops that end with this one.
-    followers: Mutex<Vec<Stop>>,
+    /// Stops that end with this one, as long as anybody has them.
+    followers: Mutex<Vec<Weak<Inner>>>,
 }
 
 /// Why a run is to end.
@@ -53,7 +53,10 @@ impl Stop {
     #[must_use]
     pub fn follower(&self) -> Self {
         let follower = Self::new();
-        lock(&self.0.followers).push(follower.clone());
+        let mut followers = lock(&self.0.followers);
+        followers.retain(|other| other.strong_count() > 0);
+        followers.push(Arc::downgrade(&follower.0));
+        drop(followers);
         // Taken only now: whoever pulled this stop before saw no follower yet.
         if let Some(reason) = self.reason() {
             follower.pull(reason);
@@ -89,8 +92,8 @@ impl Stop {
         }
         // A follower that ended before this one needs no further word.
         let followers = std::mem::take(&mut *lock(&self.0.followers));
-        for follower in &followers {
-            follower.pull(reason);
+        for follower in followers.iter().filter_map(Weak::upgrade) {
+            Self(follower).pull(reason);
         }
         if self.wake() {
             crate::keeper().keep_waking(self);

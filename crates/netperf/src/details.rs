@@ -20,7 +20,12 @@ impl Details {
     /// The details of a finished test, with the facts of this host.
     pub(crate) fn of(mut side: Side, overlapping_tests: u32, local: IpAddr) -> Self {
         side.host = Some(engine::facts(Some(local)));
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), side, overlapping_tests }
+        side.program = Some(crate::PROGRAM.to_owned());
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            side,
+            overlapping_tests,
+        }
     }
 
     /// The document's bytes.

@@ -8,6 +8,9 @@
 /// What buffers hold, over and over, when no fill file is given: what the stock programs send.
 pub(crate) const PATTERN: &[u8] = b"netperf\0";
 
+/// Who measures, in what one linerate tells another.
+pub(crate) const PROGRAM: &str = concat!("linerate ", env!("CARGO_PKG_VERSION"));
+
 pub mod client;
 mod details;
 pub mod options;

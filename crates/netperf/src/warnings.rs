@@ -19,24 +19,39 @@ pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: O
     match details {
         Some(details) => {
             if details.overlapping_tests > 0 {
-                outcome.warnings.push(Warning::PeerShared { tests: details.overlapping_tests });
+                outcome.warnings.push(Warning::PeerShared {
+                    tests: details.overlapping_tests,
+                });
             }
             outcome.there = Some(details.side);
         }
         None => outcome.warnings.extend(unknown_of_a_stock_peer(outcome)),
     }
-    let ends = [(End::Here, Some(&outcome.here)), (End::There, outcome.there.as_ref())];
-    let doubts: Vec<Warning> =
-        ends.into_iter().filter_map(|(end, side)| Some((end, side?))).flat_map(|(end, side)| of_cpu(end, side)).collect();
+    let ends = [
+        (End::Here, Some(&outcome.here)),
+        (End::There, outcome.there.as_ref()),
+    ];
+    let doubts: Vec<Warning> = ends
+        .into_iter()
+        .filter_map(|(end, side)| Some((end, side?)))
+        .flat_map(|(end, side)| of_cpu(end, side))
+        .collect();
     outcome.warnings.extend(doubts);
 
-    let late = outcome.there.as_ref().map_or(0, |there| there.counts.receive_calls_late);
+    let late = outcome
+        .there
+        .as_ref()
+        .map_or(0, |there| there.counts.receive_calls_late);
     if late > 0 {
-        outcome.warnings.push(Warning::LateDatagrams { datagrams: late });
+        outcome
+            .warnings
+            .push(Warning::LateDatagrams { datagrams: late });
     }
     let failed_sends = outcome.here.counts.failed_sends;
     if failed_sends > 0 {
-        outcome.warnings.push(Warning::SenderOverflow { failed_sends });
+        outcome
+            .warnings
+            .push(Warning::SenderOverflow { failed_sends });
     }
     if let (Ended::Cancelled, Some(after)) = (&outcome.ended, outcome.here.elapsed) {
         outcome.warnings.push(Warning::EndedEarly { after });

@@ -35,23 +35,32 @@ impl Established {
     /// its family, and offers the passphrase if there is one.
     pub fn connect(control: &Control) -> Result<Self, ClientError> {
         let remote = look_up(&control.host, control.family)?;
-        let local = match &control.local_host {
-            Some(host) => look_up(host, control.local_family)?,
-            None => {
-                let mut any = wildcard(Family::V4);
-                any.addresses.extend(wildcard(Family::V6).addresses);
-                any.addresses.retain(|address| admits(control.local_family, *address));
-                any
-            }
+        let local = if let Some(host) = &control.local_host {
+            look_up(host, control.local_family)?.addresses
+        } else {
+            // The stock tool's default is the IPv4 wildcard, so that a name with both kinds of
+            // addresses is reached by IPv4.
+            let mut any = wildcard(Family::V4).addresses;
+            any.extend(wildcard(Family::V6).addresses);
+            any.retain(|address| admits(control.local_family, *address));
+            any
         };
         let (remote_port, local_port) = (port(&control.port)?, port(&control.local_port)?);
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for to in &remote.addresses {
-            for from in local.addresses.iter().filter(|from| from.is_ipv4() == to.is_ipv4()) {
+        for from in &local {
+            for to in remote
+                .addresses
+                .iter()
+                .filter(|to| to.is_ipv4() == from.is_ipv4())
+            {
                 let to = with_port(*to, remote_port);
                 match connect(to, with_port(*from, local_port)) {
                     Ok(stream) => {
-                        let mut established = Self { stream, remote: to, remote_name: remote.name };
+                        let mut established = Self {
+                            stream,
+                            remote: to,
+                            remote_name: remote.name,
+                        };
                         if let Some(passphrase) = &control.passphrase {
                             let text = passphrase.clone().into_bytes();
                             established.send(&Request::Passphrase(text).encode(None))?;
@@ -63,7 +72,10 @@ impl Established {
             }
         }
         Err(ClientError::NotEstablished {
-            local_host: control.local_host.clone().unwrap_or_else(|| wildcard(control.local_family).name),
+            local_host: control
+                .local_host
+                .clone()
+                .unwrap_or_else(|| wildcard(control.local_family).name),
             local_port: control.local_port.clone(),
             local_family: control.local_family,
             remote_host: control.host.clone(),
@@ -85,7 +97,9 @@ impl Established {
     }
 
     pub(super) fn receive_exact(&mut self, buffer: &mut [u8]) -> Result<(), ClientError> {
-        self.stream.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(ClientError::Control)?;
+        self.stream
+            .set_read_timeout(Some(ANSWER_PATIENCE))
+            .map_err(ClientError::Control)?;
         let mut received = 0;
         while received < buffer.len() {
             match self.stream.read(&mut buffer[received..]) {
@@ -93,7 +107,9 @@ impl Established {
                 Ok(taken) => received += taken,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(ClientError::NoAnswer { seconds: ANSWER_PATIENCE.as_secs() });
+                    return Err(ClientError::NoAnswer {
+                        seconds: ANSWER_PATIENCE.as_secs(),
+                    });
                 }
                 Err(error) => return Err(ClientError::Control(error)),
             }

@@ -22,12 +22,14 @@ pub struct Endpoints {
     pub dest: SocketAddr,
 }
 
-
 impl Endpoints {
     /// The ends that the settings ask for: what they leave open is the control connection's.
     pub(super) fn of(settings: &Settings, control: &Established) -> Result<Self, ClientError> {
         let data = &settings.data;
-        let inherited = Resolved { name: control.remote_name.clone(), addresses: vec![control.remote] };
+        let inherited = Resolved {
+            name: control.remote_name.clone(),
+            addresses: vec![control.remote],
+        };
         let mut dest = match (&data.host, data.family) {
             (None, family) if admits(family, control.remote) => inherited,
             (None, family) => look_up(&settings.control.host, family)?,
@@ -38,11 +40,25 @@ impl Endpoints {
             dest_ip.set_ip(with_random_host(dest_ip.ip(), bits));
         }
         let dest_addr = with_port(*dest_ip, port(&data.port)?);
-        let family = if dest_addr.is_ipv4() { Family::V4 } else { Family::V6 };
+        let family = if dest_addr.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        };
 
-        let local_host = data.local_host.as_ref().or(settings.control.local_host.as_ref());
+        let local_host = data
+            .local_host
+            .as_ref()
+            .or(settings.control.local_host.as_ref());
         let mut source = match local_host {
-            Some(host) => look_up(host, if data.local_family == Family::Unspecified { family } else { data.local_family })?,
+            Some(host) => look_up(
+                host,
+                if data.local_family == Family::Unspecified {
+                    family
+                } else {
+                    data.local_family
+                },
+            )?,
             None => wildcard(family),
         };
         let source_ip = &mut source.addresses[0];
@@ -70,8 +86,11 @@ pub(super) fn look_up(host: &str, family: Family) -> Result<Resolved, ClientErro
         Family::V4 => Wanted::V4,
         Family::V6 => Wanted::V6,
     };
-    resolve(host, wanted)
-        .map_err(|cause| ClientError::Unresolved { host: host.to_owned(), family, cause })
+    resolve(host, wanted).map_err(|cause| ClientError::Unresolved {
+        host: host.to_owned(),
+        family,
+        cause,
+    })
 }
 
 /// The wildcard of a family, under the names that the stock tool has for it.
@@ -80,7 +99,10 @@ pub(super) fn wildcard(family: Family) -> Resolved {
         Family::V6 => ("::0", Ipv6Addr::UNSPECIFIED.into()),
         _ => ("0.0.0.0", Ipv4Addr::UNSPECIFIED.into()),
     };
-    Resolved { name: name.to_owned(), addresses: vec![SocketAddr::new(ip, 0)] }
+    Resolved {
+        name: name.to_owned(),
+        addresses: vec![SocketAddr::new(ip, 0)],
+    }
 }
 
 pub(super) fn admits(family: Family, address: SocketAddr) -> bool {
@@ -93,7 +115,8 @@ pub(super) fn admits(family: Family, address: SocketAddr) -> bool {
 
 /// A port as typed; the stock tool passes it to the resolver.
 pub(super) fn port(text: &str) -> Result<u16, ClientError> {
-    text.parse().map_err(|_| ClientError::BadPort(text.to_owned()))
+    text.parse()
+        .map_err(|_| ClientError::BadPort(text.to_owned()))
 }
 
 /// A socket address keeps its scope when it gets a port.
@@ -108,11 +131,15 @@ fn with_random_host(ip: IpAddr, bits: u8) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => {
             let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
-            IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !host | random.random::<u32>() & host))
+            IpAddr::V4(Ipv4Addr::from_bits(
+                ip.to_bits() & !host | random.random::<u32>() & host,
+            ))
         }
         IpAddr::V6(ip) => {
             let host = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !host | random.random::<u128>() & host))
+            IpAddr::V6(Ipv6Addr::from_bits(
+                ip.to_bits() & !host | random.random::<u128>() & host,
+            ))
         }
     }
 }
@@ -128,7 +155,10 @@ mod tests {
             assert!(v4.to_string().starts_with("10.1.2."));
             let v6 = with_random_host("fd00:1::5".parse().unwrap(), 64);
             assert!(v6.to_string().starts_with("fd00:1:"), "{v6}");
-            assert_eq!(with_random_host("10.1.2.3".parse().unwrap(), 32).to_string(), "10.1.2.3");
+            assert_eq!(
+                with_random_host("10.1.2.3".parse().unwrap(), 32).to_string(),
+                "10.1.2.3"
+            );
         }
     }
 }

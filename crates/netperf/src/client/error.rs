@@ -98,7 +98,11 @@ impl ClientError {
         // The stock tool's omni tests leave with −1 where its classic ones leave with 1.
         let remote_code = if settings.test.is_classic() { 1 } else { 255 };
         match self {
-            Self::Unresolved { host, family, cause } => Exit {
+            Self::Unresolved {
+                host,
+                family,
+                cause,
+            } => Exit {
                 stdout: format!(
                     "resolve_host: could not resolve host '{host}' port '(null)' af {}\n\
                      \tgetaddrinfo returned {} {}\nNetperf could not resolve {host} as a host name\n",
@@ -129,9 +133,10 @@ impl ClientError {
                 stderr: String::new(),
                 code: 255,
             },
-            Self::Truncated { received } => {
-                on_stderr(format!("recv_response: partial response received: {received} bytes\n"), 1)
-            }
+            Self::Truncated { received } => on_stderr(
+                format!("recv_response: partial response received: {received} bytes\n"),
+                1,
+            ),
             Self::Control(error) => on_stderr(format!("recv_response: {}\n", reason(error)), 1),
             Self::NoAnswer { seconds } => Exit {
                 stdout: format!(
@@ -147,10 +152,16 @@ impl ClientError {
                 code: remote_code,
             },
             Self::DataConnect { error, .. } => on_stderr(
-                format!("netperf: send_omni: connect_data_socket failed: {}\n", reason(error)),
+                format!(
+                    "netperf: send_omni: connect_data_socket failed: {}\n",
+                    reason(error)
+                ),
                 1,
             ),
-            Self::Data { call: "send", error } => Exit {
+            Self::Data {
+                call: "send",
+                error,
+            } => Exit {
                 stdout: format!(
                     "send_data: data send error: {} (errno {})\n",
                     reason(error),
@@ -165,7 +176,11 @@ impl ClientError {
 }
 
 fn on_stderr(stderr: String, code: u8) -> Exit {
-    Exit { stdout: String::new(), stderr, code }
+    Exit {
+        stdout: String::new(),
+        stderr,
+        code,
+    }
 }
 
 /// The system's text alone, without the number that Rust adds.

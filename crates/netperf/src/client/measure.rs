@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use engine::{
-    Cell, Clock, Connector, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Path, PortRange, Ring, Role,
-    SendFile, Stop, Times, connect, facts_at_end, keeper, run,
+    Cell, Clock, Connector, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Path, PortRange, Ring,
+    Role, SendFile, Stop, Times, connect, facts_at_end, keeper, run,
 };
-use model::{BuffersUsed, Ended, Limit, Outcome, Plan, Side, Transport};
+use model::{BuffersUsed, CpuUse, Ended, Limit, Outcome, Plan, Side, SocketFacts, Transport};
 use rand::Rng;
 use sys::call;
 
@@ -23,8 +23,8 @@ use crate::details::Details;
 use crate::options::{ConnectionPorts, Settings, Test};
 use crate::warnings;
 use crate::wire::{
-    Capability, DETAILS_MAX, DetailsResponse, Frame, OmniResponse, OmniResults, Request, StreamResponse,
-    StreamResults, TransactionResponse, TransactionResults,
+    Capability, DETAILS_MAX, DetailsResponse, Frame, OmniResponse, OmniResults, Request,
+    StreamResponse, StreamResults, TransactionResponse, TransactionResults,
 };
 
 /// How long the peer may take to read what is on its way when the time is up.
@@ -72,10 +72,13 @@ pub(super) fn test(
         }
     }
     let details = match peer {
-        Some(peer) if peer.has(Capability::DETAILS) && settings.test != Test::TcpMss => details(control),
+        Some(peer) if peer.has(Capability::DETAILS) && settings.test != Test::TcpMss => {
+            details(control)
+        }
         _ => None,
     };
     here.host = Some(engine::facts(Some(local_ip(control))));
+    here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
         plan: plan.clone(),
         started,
@@ -84,8 +87,16 @@ pub(super) fn test(
         ended,
         warnings: Vec::new(),
     };
-    warnings::of_peer(&mut outcome, peer.map(|peer| peer.shares_host_with(&own_capability())), details);
-    Ok(TestRun { outcome, told, endpoints })
+    warnings::of_peer(
+        &mut outcome,
+        peer.map(|peer| peer.shares_host_with(&own_capability())),
+        details,
+    );
+    Ok(TestRun {
+        outcome,
+        told,
+        endpoints,
+    })
 }
 
 /// This end of the data connection: socket, buffers.
@@ -100,6 +111,9 @@ struct End<'a> {
     receive: Option<Ring>,
 }
 
+/// What a flow left: why it ended, its socket's facts, how long it took and what the CPUs did.
+type Moved = (Times, SocketFacts, (Duration, Option<CpuUse>));
+
 /// What this end measured.
 struct Measured {
     here: Side,
@@ -109,15 +123,33 @@ struct Measured {
 impl<'a> End<'a> {
     fn prepare(plan: &'a Plan, endpoints: &Endpoints) -> Result<Self, ClientError> {
         let half = &plan.here;
-        let bind = if plan.workload.connects() { with_port(endpoints.source, 0) } else { endpoints.source };
-        let data = DataSocket::open(plan.transport, bind, &half.socket, Role::Initiator)
-            .map_err(|error| ClientError::DataSocket { address: bind, error })?;
-        let contents = half.fill.as_deref().map_or(Contents::Pattern(PATTERN), Contents::File);
+        let bind = if plan.workload.connects() {
+            with_port(endpoints.source, 0)
+        } else {
+            endpoints.source
+        };
+        let data = DataSocket::open(plan.transport, bind, &half.socket, Role::Initiator).map_err(
+            |error| ClientError::DataSocket {
+                address: bind,
+                error,
+            },
+        )?;
+        let contents = half
+            .fill
+            .as_deref()
+            .map_or(Contents::Pattern(PATTERN), Contents::File);
         let largest = (plan.transport == Transport::Udp).then_some(MAX_DATAGRAM);
         let send_buffer = data.facts.send_buffer_bytes;
         let send_file = half
             .send_from_file
-            .then(|| SendFile::new(&half.send, send_buffer, half.fill.as_deref(), MAX_BUFFER_BYTES))
+            .then(|| {
+                SendFile::new(
+                    &half.send,
+                    send_buffer,
+                    half.fill.as_deref(),
+                    MAX_BUFFER_BYTES,
+                )
+            })
             .transpose()?;
         let send = (plan.workload.sends() && send_file.is_none())
             .then(|| Ring::new(&half.send, largest, send_buffer, contents, MAX_BUFFER_BYTES))
@@ -125,19 +157,46 @@ impl<'a> End<'a> {
         let receive = plan
             .workload
             .receives()
-            .then(|| Ring::new(&half.receive, None, data.facts.receive_buffer_bytes, contents, MAX_BUFFER_BYTES))
+            .then(|| {
+                Ring::new(
+                    &half.receive,
+                    None,
+                    data.facts.receive_buffer_bytes,
+                    contents,
+                    MAX_BUFFER_BYTES,
+                )
+            })
             .transpose()?;
         let used = BuffersUsed {
-            send_bytes: send.as_ref().map(Ring::size).or(send_file.as_ref().map(SendFile::size)),
-            send_width: send.as_ref().map(Ring::width).or(send_file.as_ref().map(SendFile::width)),
+            send_bytes: send
+                .as_ref()
+                .map(Ring::size)
+                .or(send_file.as_ref().map(SendFile::size)),
+            send_width: send
+                .as_ref()
+                .map(Ring::width)
+                .or(send_file.as_ref().map(SendFile::width)),
             receive_bytes: receive.as_ref().map(Ring::size),
             receive_width: receive.as_ref().map(Ring::width),
         };
-        Ok(Self { plan, source: endpoints.source, data, used, send, send_file, receive })
+        Ok(Self {
+            plan,
+            source: endpoints.source,
+            data,
+            used,
+            send,
+            send_file,
+            receive,
+        })
     }
 
     fn own(&self) -> Own {
-        let bound = self.data.socket.local_addr().ok().and_then(|address| address.as_socket());
+        let bound = self
+            .data
+            .socket
+            .local_addr()
+            .ok()
+            .and_then(|address| address.as_socket());
         Own {
             port: bound.map_or(0, |address| address.port()),
             send_width: self.used.send_width.unwrap_or(0),
@@ -167,7 +226,13 @@ impl<'a> End<'a> {
         } else if self.plan.workload.connects() {
             let mut connector = self.connector(dest, settings.ports);
             let times = run(&mut self.job(&stop, cell), Path::Connector(&mut connector));
-            (times, self.data.facts.clone(), clock.stop())
+            let mut facts = self.data.facts.clone();
+            if let Some(first) = connector.first_facts() {
+                facts.send_buffer_end_bytes = first.send_buffer_end_bytes;
+                facts.receive_buffer_end_bytes = first.receive_buffer_end_bytes;
+                facts.max_segment_bytes = first.max_segment_bytes;
+            }
+            (times, facts, clock.stop())
         } else {
             self.run_on_one(dest, &stop, cell, &clock)?
         };
@@ -185,7 +250,10 @@ impl<'a> End<'a> {
             cpu,
             ..Side::default()
         };
-        Ok(Measured { here, ended: times.ended })
+        Ok(Measured {
+            here,
+            ended: times.ended,
+        })
     }
 
     /// Runs on the one connection, or datagram socket, of a flow, and finishes it.
@@ -195,13 +263,17 @@ impl<'a> End<'a> {
         stop: &Stop,
         cell: &Arc<Cell>,
         clock: &Clock,
-    ) -> Result<(Times, model::SocketFacts, (Duration, Option<model::CpuUse>)), ClientError> {
+    ) -> Result<Moved, ClientError> {
         let datagrams = self.plan.transport == Transport::Udp;
         let connects = !datagrams || self.plan.here.socket.connect_datagrams;
         if connects && let Some(ended) = self.open(dest, stop)? {
             return Ok((ended, self.facts(), clock.stop()));
         }
-        let socket = self.data.socket.try_clone().map_err(|error| data_socket(self.source, error))?;
+        let socket = self
+            .data
+            .socket
+            .try_clone()
+            .map_err(|error| data_socket(self.source, error))?;
         let path = || {
             if connects {
                 Path::Connected(socket.as_fd())
@@ -235,7 +307,10 @@ impl<'a> End<'a> {
             return match times.failure {
                 Some((_, errno)) => {
                     let error = io::Error::from_raw_os_error(errno);
-                    Err(ClientError::DataConnect { address: dest, error })
+                    Err(ClientError::DataConnect {
+                        address: dest,
+                        error,
+                    })
                 }
                 None => Ok(Some(times)),
             };
@@ -246,22 +321,33 @@ impl<'a> End<'a> {
         {
             // One explicit port for both ends on one host: TCP lets a socket connect to itself.
             let free = with_port(self.source, 0);
-            eprintln!("netperf: port {} is the peer's on this host; using another one here", dest.port());
-            self.data = DataSocket::open(self.plan.transport, free, &self.plan.here.socket, Role::Initiator)
-                .map_err(|error| data_socket(free, error))?;
+            eprintln!(
+                "netperf: port {} is the peer's on this host; using another one here",
+                dest.port()
+            );
+            self.data = DataSocket::open(
+                self.plan.transport,
+                free,
+                &self.plan.here.socket,
+                Role::Initiator,
+            )
+            .map_err(|error| data_socket(free, error))?;
             return self.open(dest, stop);
         }
         Ok(None)
     }
 
     fn connector(&self, dest: SocketAddr, ports: ConnectionPorts) -> Connector {
-        let range = PortRange { min: ports.min, max: ports.max };
+        let range = PortRange {
+            min: ports.min,
+            max: ports.max,
+        };
         let first = rand::rng().random();
         let options = self.plan.here.socket.clone();
         Connector::new(dest, self.source, range, first, options, ports.retry_all)
     }
 
-    fn facts(&self) -> model::SocketFacts {
+    fn facts(&self) -> SocketFacts {
         let mut facts = self.data.facts.clone();
         facts_at_end(&self.data.socket, self.plan.transport, &mut facts);
         facts
@@ -276,7 +362,8 @@ impl<'a> End<'a> {
             send: self.send.take(),
             send_file: self.send_file.take(),
             receive: self.receive.take(),
-            discard_in_kernel: self.plan.here.discard_in_kernel && self.plan.transport == Transport::Tcp,
+            discard_in_kernel: self.plan.here.discard_in_kernel
+                && self.plan.transport == Transport::Tcp,
             write_instead_of_send: self.plan.here.write_instead_of_send,
             stop,
             drain: None,
@@ -295,7 +382,10 @@ fn failure(times: &Times, plan: &Plan, dest: SocketAddr) -> Option<ClientError> 
     }
     let error = io::Error::from_raw_os_error(errno);
     Some(match call {
-        "connect" => ClientError::DataConnect { address: dest, error },
+        "connect" => ClientError::DataConnect {
+            address: dest,
+            error,
+        },
         call => ClientError::Data { call, error },
     })
 }
@@ -347,12 +437,18 @@ fn details(control: &mut Established) -> Option<Details> {
 }
 
 fn own_capability() -> Capability {
-    Capability { features: Capability::DETAILS, host: sys::facts::boot_id().unwrap_or_default() }
+    Capability {
+        features: Capability::DETAILS,
+        host: sys::facts::boot_id().unwrap_or_default(),
+    }
 }
 
 fn local_ip(control: &Established) -> std::net::IpAddr {
     let wildcard = std::net::Ipv4Addr::UNSPECIFIED.into();
-    control.stream.local_addr().map_or(wildcard, |address| address.ip().to_canonical())
+    control
+        .stream
+        .local_addr()
+        .map_or(wildcard, |address| address.ip().to_canonical())
 }
 
 fn data_socket(address: SocketAddr, error: io::Error) -> ClientError {

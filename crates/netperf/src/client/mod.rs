@@ -33,7 +33,6 @@ pub struct TestRun {
     pub endpoints: Endpoints,
 }
 
-
 /// Runs `netperf` to its end. What the stock tool prints before the test goes to `out` at its time;
 /// the rest is in the exit.
 pub fn run(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Exit {
@@ -44,10 +43,15 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Exit {
     for warning in &settings.warnings {
         eprintln!("{warning}");
     }
-    if let Form::Human(Selection::List) | Form::Csv(Selection::List) | Form::KeyVal(Selection::List) =
-        &settings.print.form
+    if let Form::Human(Selection::List)
+    | Form::Csv(Selection::List)
+    | Form::KeyVal(Selection::List) = &settings.print.form
     {
-        return Exit { stdout: output::selector_list(&settings.print.form), code: 1, ..Exit::default() };
+        return Exit {
+            stdout: output::selector_list(&settings.print.form),
+            code: 1,
+            ..Exit::default()
+        };
     }
     match print_test(settings, cancel, out) {
         Ok(exit) => exit,
@@ -55,7 +59,11 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Exit {
     }
 }
 
-fn print_test(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Result<Exit, ClientError> {
+fn print_test(
+    settings: &Settings,
+    cancel: &Stop,
+    out: &mut impl Write,
+) -> Result<Exit, ClientError> {
     let mut control = Established::connect(&settings.control)?;
     let stdout = match settings.test {
         Test::Uuid => output::uuid(settings),
@@ -78,7 +86,10 @@ fn print_test(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Resul
         }
     };
     control.close();
-    Ok(Exit { stdout, ..Exit::default() })
+    Ok(Exit {
+        stdout,
+        ..Exit::default()
+    })
 }
 
 /// What a calibration gives where the kernel counts ticks: spec of the stock tool on Linux.

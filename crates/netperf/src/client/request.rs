@@ -5,7 +5,8 @@ use model::{BufferPlan, Limit, SizeRule, SocketOptions, Transport};
 use super::Endpoints;
 use crate::options::{Settings, Test};
 use crate::wire::{
-    FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest, Text, TransactionRequest, UNSET,
+    FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest, Text, TransactionRequest,
+    UNSET,
 };
 
 /// What this end has settled before it asks.
@@ -89,8 +90,17 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
         },
         priority: there.socket.priority.unwrap_or(UNSET),
         type_of_service: there.socket.type_of_service.map_or(UNSET, i32::from),
-        congestion_control: there.socket.congestion_control.as_ref().map(Text::new).unwrap_or_default(),
-        fill_file: there.fill.as_ref().map(|path| Text::new(path.as_os_str().as_encoded_bytes())).unwrap_or_default(),
+        congestion_control: there
+            .socket
+            .congestion_control
+            .as_ref()
+            .map(Text::new)
+            .unwrap_or_default(),
+        fill_file: there
+            .fill
+            .as_ref()
+            .map(|path| Text::new(path.as_os_str().as_encoded_bytes()))
+            .unwrap_or_default(),
     }
 }
 
@@ -161,7 +171,11 @@ fn test_length(limit: Limit) -> i32 {
 }
 
 fn family(ends: &Endpoints) -> u32 {
-    if ends.dest.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 }
+    if ends.dest.is_ipv4() {
+        FAMILY_IPV4
+    } else {
+        FAMILY_IPV6
+    }
 }
 
 fn optional(bytes: Option<u32>) -> i32 {

@@ -6,8 +6,8 @@ use model::{BuffersUsed, Counts, CpuMethod, CpuUse, Side, SocketFacts};
 use units::Bytes;
 
 use crate::wire::{
-    Flags, OmniResponse, OmniResults, StreamResponse, StreamResults, TransactionResponse, TransactionResults,
-    finite,
+    Flags, OmniResponse, OmniResults, StreamResponse, StreamResults, TransactionResponse,
+    TransactionResults, finite,
 };
 
 /// What the peer said in its response and its results, as the words of the protocol's sections 3.2
@@ -151,7 +151,11 @@ impl Told {
         self.bytes_received = results.bytes as u64;
         self.receive_calls = results.calls.into();
         self.elapsed = seconds(results.elapsed);
-        self.add_classic_cpu(results.cpu_utilisation, results.cpu_method as u32, results.cpus);
+        self.add_classic_cpu(
+            results.cpu_utilisation,
+            results.cpu_method as u32,
+            results.cpus,
+        );
     }
 
     /// Adds the results of a classic transactional test.
@@ -159,7 +163,11 @@ impl Told {
         self.transactions = results.transactions.into();
         self.elapsed = seconds(results.elapsed);
         // The connection tests' results have no word for the method; there is only one on Linux.
-        let method = if results.cpu_method == 0 { PROC_STAT } else { results.cpu_method as u32 };
+        let method = if results.cpu_method == 0 {
+            PROC_STAT
+        } else {
+            results.cpu_method as u32
+        };
         self.add_classic_cpu(results.cpu_utilisation, method, results.cpus);
     }
 
@@ -197,7 +205,8 @@ impl Told {
                 receive_buffer_bytes: size(self.receive_buffer),
                 receive_buffer_end_bytes: size(self.receive_buffer_end),
                 retransmits: u32::try_from(self.retransmits).ok(),
-                congestion_control: Some(self.congestion_control.clone()).filter(|name| !name.is_empty()),
+                congestion_control: Some(self.congestion_control.clone())
+                    .filter(|name| !name.is_empty()),
                 no_delay: Some(self.no_delay),
                 ..SocketFacts::default()
             },
@@ -217,7 +226,11 @@ impl Told {
 const PROC_STAT: u32 = 8;
 
 fn method(code: u32) -> CpuMethod {
-    if code == PROC_STAT { CpuMethod::ProcStat } else { CpuMethod::Peer(code) }
+    if code == PROC_STAT {
+        CpuMethod::ProcStat
+    } else {
+        CpuMethod::Peer(code)
+    }
 }
 
 /// A leftover that is no number is 0.
@@ -226,5 +239,7 @@ fn percent(value: f32) -> f64 {
 }
 
 fn seconds(value: f32) -> Option<Duration> {
-    Duration::try_from_secs_f32(value).ok().filter(|elapsed| !elapsed.is_zero())
+    Duration::try_from_secs_f32(value)
+        .ok()
+        .filter(|elapsed| !elapsed.is_zero())
 }

@@ -40,32 +40,38 @@ pub struct ServerSettings {
     pub passphrase: Option<String>,
     /// None of `-D`, `-f`, `-L` and `-p` was given, so that a socket on descriptor 0 is inetd's.
     pub may_be_inetd: bool,
-    /// `--allow-fill-dir`: directories below which a client may name a fill file.
-    pub fill_directories: Vec<PathBuf>,
-    /// `--allow-third-party`: send datagrams to addresses other than the client's.
-    pub allow_third_party: bool,
     /// What a client may take.
     pub limits: Limits,
     /// Lines for stdout before anything else happens.
     pub notices: Vec<String>,
 }
 
-/// What a client may take of the server; none is less than a valid test of the stock client needs.
+/// What a netserver does for whoever connects, and no more. It is open to the network: one object
+/// with every bound, handed to all that waits, allocates, reads or sends for a peer. No deadline is
+/// shorter than a valid test of the stock client needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `--control-idle`: a control connection that has nothing to wait for but the client.
+    /// `--control-idle`: a control connection without a request, or with results that nobody fetches.
     pub control_idle: Duration,
-    /// `--data-wait`: from the response to the first data connection or datagram.
+    /// `--data-wait`: a request that no data follows. The stock client can wait before it sends
+    /// (`-s`), and does not say how long.
     pub data_wait: Duration,
-    /// `--data-idle`: beyond the test's length, until a test whose data neither came nor ended is
-    /// given up.
+    /// `--data-idle`: data that stopped; without a byte for this long it will not go on.
     pub data_idle: Duration,
+    /// `--drain`: how long after its time a test may still drain what is on its way.
+    pub drain: Duration,
+    /// `--passphrase-wait`: the first message of a client that must have a passphrase.
+    pub passphrase_wait: Duration,
     /// `--max-clients`: control connections at a time.
-    pub max_clients: u32,
+    pub max_clients: usize,
     /// `--max-buffer`: bytes of one test's buffers.
     pub max_buffer_bytes: u64,
     /// `--max-length`: the longest test.
     pub max_length: Duration,
+    /// `--allow-fill-dir`: directories below which a client may name a fill file (`-F ,FILE`).
+    pub fill_directories: Vec<PathBuf>,
+    /// `--allow-third-party`: send datagrams to addresses other than the client's.
+    pub third_party: bool,
 }
 
 impl Default for Limits {
@@ -73,10 +79,14 @@ impl Default for Limits {
         Self {
             control_idle: Duration::from_secs(120),
             data_wait: Duration::from_secs(60),
-            data_idle: Duration::from_secs(15),
+            data_idle: Duration::from_secs(60),
+            drain: Duration::from_secs(15),
+            passphrase_wait: Duration::from_secs(20),
             max_clients: 1024,
             max_buffer_bytes: 256 << 20,
             max_length: Duration::from_secs(7 * 86_400),
+            fill_directories: Vec::new(),
+            third_party: false,
         }
     }
 }
@@ -94,8 +104,6 @@ impl Default for ServerSettings {
             verbosity: 1,
             passphrase: None,
             may_be_inetd: true,
-            fill_directories: Vec::new(),
-            allow_third_party: false,
             limits: Limits::default(),
             notices: Vec::new(),
         }
@@ -131,17 +139,21 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.passphrase = Some(v.to_owned()); Ok(()) }),
     flag('n', Value, &[], cpus),
     long("allow-fill-dir", Value, &["--allow-fill-dir DIR      Let clients fill buffers from files below DIR (repeatable)"],
-        |s, v| { s.fill_directories.push(PathBuf::from(v)); Ok(()) }),
+        |s, v| { s.limits.fill_directories.push(PathBuf::from(v)); Ok(()) }),
     long("allow-third-party", Nothing, &["--allow-third-party       Let clients have datagrams sent to other hosts"],
-        |s, _| { s.allow_third_party = true; Ok(()) }),
+        |s, _| { s.limits.third_party = true; Ok(()) }),
     long("control-idle", Value, &["--control-idle SECONDS    Wait so long for a client's next request (120)"],
         |s, v| { s.limits.control_idle = seconds(v)?; Ok(()) }),
     long("data-wait", Value, &["--data-wait SECONDS       Wait so long for a test's data to begin (60)"],
         |s, v| { s.limits.data_wait = seconds(v)?; Ok(()) }),
-    long("data-idle", Value, &["--data-idle SECONDS       Wait so long beyond a test's length for its end (15)"],
+    long("data-idle", Value, &["--data-idle SECONDS       Give data up that stopped for so long (60)"],
         |s, v| { s.limits.data_idle = seconds(v)?; Ok(()) }),
+    long("drain", Value, &["--drain SECONDS           Wait so long beyond a test's length for its end (15)"],
+        |s, v| { s.limits.drain = seconds(v)?; Ok(()) }),
+    long("passphrase-wait", Value, &["--passphrase-wait SECONDS Wait so long for a passphrase (20)"],
+        |s, v| { s.limits.passphrase_wait = seconds(v)?; Ok(()) }),
     long("max-clients", Value, &["--max-clients N           Serve so many clients at a time (1024)"],
-        |s, v| { s.limits.max_clients = number(v, 1..=1 << 20)?; Ok(()) }),
+        |s, v| { s.limits.max_clients = number::<u32>(v, 1..=1 << 20)? as usize; Ok(()) }),
     long("max-buffer", Value, &["--max-buffer BYTES        Give a test's buffers so much memory (256M)"],
         |s, v| { s.limits.max_buffer_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
     long("max-length", Value, &["--max-length SECONDS      Run a test for so long (604800, seven days)"],
@@ -223,21 +235,24 @@ mod tests {
             (
                 "--allow-fill-dir /a --allow-fill-dir=/b --allow-third-party",
                 with(|s| {
-                    s.fill_directories = vec!["/a".into(), "/b".into()];
-                    s.allow_third_party = true;
+                    s.limits.fill_directories = vec!["/a".into(), "/b".into()];
+                    s.limits.third_party = true;
                 }),
             ),
             (
-                "--control-idle 5 --data-wait 1m0s --data-idle 7 --max-clients 8 --max-buffer 1M \
-                 --max-length 9",
+                "--control-idle 5 --data-wait 1m0s --data-idle 7 --drain 3 --passphrase-wait 4 \
+                 --max-clients 8 --max-buffer 1M --max-length 9",
                 with(|s| {
                     s.limits = Limits {
                         control_idle: Duration::from_secs(5),
                         data_wait: Duration::from_secs(60),
                         data_idle: Duration::from_secs(7),
+                        drain: Duration::from_secs(3),
+                        passphrase_wait: Duration::from_secs(4),
                         max_clients: 8,
                         max_buffer_bytes: 1 << 20,
                         max_length: Duration::from_secs(9),
+                        ..Limits::default()
                     }
                 }),
             ),

@@ -1,7 +1,8 @@
 //! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
 
-use model::WidthRule;
-use model::{BufferPlan, Counts, CpuMethod, CpuUse, Half, Plan, SizeRule, SocketFacts, Transport};
+use model::{
+    BufferPlan, Counts, CpuMethod, CpuUse, Half, Plan, SizeRule, SocketFacts, Transport, WidthRule,
+};
 use stats::Summary;
 
 use crate::client::{TestRun, Told};

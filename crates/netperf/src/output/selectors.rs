@@ -23,7 +23,8 @@ pub struct Selector {
 
 /// Every selector in the stock tool's order, which is also the order of `all`.
 ///
-/// What the stock tool has given up to measure prints its word for that, "Deprecated".
+/// What the stock tool has given up to find out prints its word for that, "Deprecated". REMOTE_CORK
+/// is this end's: one option is for both, and the protocol has no word for it.
 #[rustfmt::skip]
 pub static SELECTORS: [Selector; 175] = [
     selector("OUTPUT_NONE", [" ", "", "", ""], |_| text(" ")),
@@ -137,7 +138,7 @@ pub static SELECTORS: [Selector; 175] = [
     selector("REMOTE_RECV_DIRTY_COUNT", ["Remote", "Recv", "Dirty", "Count"], |f| int(f.settings.dirty.remote_dirty)),
     selector("REMOTE_RECV_CLEAN_COUNT", ["Remote", "Recv", "Clean", "Count"], |f| int(f.settings.dirty.remote_clean)),
     selector("REMOTE_NODELAY", ["Remote", "NODELAY", "", ""], |f| flag(f.told().no_delay)),
-    selector("REMOTE_CORK", ["Remote", "Cork", "", ""], |f| flag(f.there().socket.cork)),
+    selector("REMOTE_CORK", ["Remote", "Cork", "", ""], |f| flag(f.here().socket.cork)),
     selector("LOCAL_SYSNAME", ["Local", "Sysname", "", ""], |_| deprecated()),
     selector("LOCAL_SYSTEM_MODEL", ["Local", "System", "Model", ""], |_| deprecated()),
     selector("LOCAL_RELEASE", ["Local", "Release", "", ""], |_| deprecated()),

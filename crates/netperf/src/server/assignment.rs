@@ -7,9 +7,10 @@ use std::time::Duration;
 use model::{BufferPlan, Half, Limit, SizeRule, SocketOptions, Transport, WidthRule, Workload};
 use sys::call::Error;
 
-use super::Limits;
+use crate::options::Limits;
 use crate::wire::{
-    DatagramRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest, TransactionRequest,
+    DatagramRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest,
+    TransactionRequest,
 };
 
 /// What this end is to do.
@@ -62,8 +63,12 @@ impl Assignment {
             Request::TcpMaerts(request) => stream(request, Workload::send(), limits),
             Request::TcpRr(request) => transaction(request, Transport::Tcp, Workload::answer()),
             Request::UdpRr(request) => transaction(request, Transport::Udp, Workload::answer()),
-            Request::TcpCrr(request) => transaction(request, Transport::Tcp, Workload::accept_and_answer()),
-            Request::TcpCc(request) => transaction(request, Transport::Tcp, Workload::accept_and_close()),
+            Request::TcpCrr(request) => {
+                transaction(request, Transport::Tcp, Workload::accept_and_answer())
+            }
+            Request::TcpCc(request) => {
+                transaction(request, Transport::Tcp, Workload::accept_and_close())
+            }
             Request::UdpStream(request) => datagrams(request),
             _ => return None,
         };
@@ -106,13 +111,23 @@ fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assi
     let port = u16::try_from(request.data_port).map_err(|_| Error::INVAL)?;
     let fill = match request.fill_file.to_string_lossy() {
         name if name.is_empty() => None,
-        name => Some(limits.allowed_file(&PathBuf::from(name.as_ref())).ok_or(Error::ACCESS)?),
+        name => Some(
+            limits
+                .allowed_file(&PathBuf::from(name.as_ref()))
+                .ok_or(Error::ACCESS)?,
+        ),
     };
-    let size = |bulk, whole| if transactional { exactly(whole) } else { at_most(bulk) };
+    let size = |bulk, whole| {
+        if transactional {
+            exactly(whole)
+        } else {
+            at_most(bulk)
+        }
+    };
     let named = request.congestion_control.to_string_lossy().into_owned();
     Ok(Assignment {
         transport,
-        limit: limit(request.test_length, workload.is_transactional())?,
+        limit: limit(request.test_length, workload.is_transactional()),
         half: Half {
             socket: SocketOptions {
                 send_buffer_bytes: optional(request.send_buffer),
@@ -124,7 +139,8 @@ fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assi
                 defer_accept_seconds: flags.has(Flags::DEFER_ACCEPT).then_some(5),
                 answer_from_destination: flags.has(Flags::PACKET_INFO),
                 priority: optional(request.priority).map(|priority| priority as i32),
-                type_of_service: optional(request.type_of_service).and_then(|tos| u8::try_from(tos).ok()),
+                type_of_service: optional(request.type_of_service)
+                    .and_then(|tos| u8::try_from(tos).ok()),
                 congestion_control: (!named.is_empty()).then_some(named),
                 ..SocketOptions::default()
             },
@@ -155,7 +171,9 @@ fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assi
 
 /// Where the client's data socket is: the address that it named, or else the one it comes from.
 fn client(request: &OmniRequest, family: u32, peer: SocketAddr) -> Option<SocketAddr> {
-    let port = u16::try_from(request.client_port).ok().filter(|port| *port != 0)?;
+    let port = u16::try_from(request.client_port)
+        .ok()
+        .filter(|port| *port != 0)?;
     let mut address = match request.client_address.ip(family) {
         Some(ip) => SocketAddr::new(ip, port),
         None => SocketAddr::new(peer.ip().to_canonical(), port),
@@ -183,7 +201,7 @@ fn stream(
         transport: Transport::Tcp,
         workload,
         // A byte limit comes as a positive number too, and may read as centuries.
-        limit: match limit(request.test_length, false)? {
+        limit: match limit(request.test_length, false) {
             Limit::Time(length) => Limit::Time(length.min(limits.max_length)),
             other => other,
         },
@@ -213,10 +231,16 @@ fn transaction(
     workload: Workload,
 ) -> Result<Assignment, Refusal> {
     // Connect/close moves no data; old clients send sizes of 0 with it.
-    let size = |bytes: i32| if workload.receives() { exactly(bytes) } else { Ok(SizeRule::Bytes(1)) };
+    let size = |bytes: i32| {
+        if workload.receives() {
+            exactly(bytes)
+        } else {
+            Ok(SizeRule::Bytes(1))
+        }
+    };
     Ok(Assignment {
         transport,
-        limit: limit(request.test_length, true)?,
+        limit: limit(request.test_length, true),
         half: Half {
             socket: SocketOptions {
                 send_buffer_bytes: optional(request.send_buffer),
@@ -248,11 +272,14 @@ fn transaction(
 }
 
 fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
-    let size = u32::try_from(request.message_size).ok().filter(|size| *size > 0).ok_or(Error::INVAL)?;
+    let size = u32::try_from(request.message_size)
+        .ok()
+        .filter(|size| *size > 0)
+        .ok_or(Error::INVAL)?;
     Ok(Assignment {
         transport: Transport::Udp,
         workload: Workload::receive(),
-        limit: limit(request.test_length, false)?,
+        limit: limit(request.test_length, false),
         half: Half {
             socket: SocketOptions {
                 receive_buffer_bytes: optional(request.receive_buffer),
@@ -275,13 +302,13 @@ fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
     })
 }
 
-fn limit(test_length: i32, transactional: bool) -> Result<Limit, Refusal> {
-    Ok(match test_length {
+fn limit(test_length: i32, transactional: bool) -> Limit {
+    match test_length {
         0 => Limit::Unlimited,
         seconds @ 1.. => Limit::Time(Duration::from_secs(seconds as u64)),
         count if transactional => Limit::Transactions(count.unsigned_abs().into()),
         count => Limit::Bytes(count.unsigned_abs().into()),
-    })
+    }
 }
 
 fn bind(family: u32, address: Option<IpAddr>, port: u16) -> Result<SocketAddr, Refusal> {
@@ -327,7 +354,11 @@ fn width(buffers: u32) -> WidthRule {
 }
 
 fn alignment(bytes: u32) -> Result<u32, Refusal> {
-    if bytes.is_power_of_two() { Ok(bytes) } else { Err(Error::INVAL.into()) }
+    if bytes.is_power_of_two() {
+        Ok(bytes)
+    } else {
+        Err(Error::INVAL.into())
+    }
 }
 
 #[cfg(test)]
@@ -363,29 +394,113 @@ mod tests {
 
     #[test]
     fn what_makes_a_stock_server_spin_or_die_is_refused() {
-        let good = OmniRequest { direction: OmniRequest::RECEIVE, test_length: 1, ..OmniRequest::default() };
+        let good = OmniRequest {
+            direction: OmniRequest::RECEIVE,
+            test_length: 1,
+            ..OmniRequest::default()
+        };
         assert!(assign(good.clone()).is_ok());
         for (bad, errno) in [
-            (OmniRequest { receive_size: 0, ..good.clone() }, Error::INVAL),
-            (OmniRequest { receive_size: -7, ..good.clone() }, Error::INVAL),
-            (OmniRequest { receive_alignment: 0, ..good.clone() }, Error::INVAL),
-            (OmniRequest { receive_alignment: 3, ..good.clone() }, Error::INVAL),
-            (OmniRequest { family: 77, ..good.clone() }, Error::AFNOSUPPORT),
-            (OmniRequest { protocol: 999, ..good.clone() }, Error::PROTONOSUPPORT),
-            (OmniRequest { socket_type: 2, ..good.clone() }, Error::PROTONOSUPPORT),
-            (OmniRequest { direction: 0, ..good.clone() }, Error::INVAL),
-            (OmniRequest { direction: 6, ..good.clone() }, Error::INVAL),
-            (OmniRequest { data_port: 70_000, ..good.clone() }, Error::INVAL),
-            (OmniRequest { test_length: i32::MAX, ..good.clone() }, Error::DQUOT),
-            (OmniRequest { fill_file: crate::wire::Text::new("/etc/passwd"), ..good.clone() }, Error::ACCESS),
+            (
+                OmniRequest {
+                    receive_size: 0,
+                    ..good.clone()
+                },
+                Error::INVAL,
+            ),
+            (
+                OmniRequest {
+                    receive_size: -7,
+                    ..good.clone()
+                },
+                Error::INVAL,
+            ),
+            (
+                OmniRequest {
+                    receive_alignment: 0,
+                    ..good.clone()
+                },
+                Error::INVAL,
+            ),
+            (
+                OmniRequest {
+                    receive_alignment: 3,
+                    ..good.clone()
+                },
+                Error::INVAL,
+            ),
+            (
+                OmniRequest {
+                    family: 77,
+                    ..good.clone()
+                },
+                Error::AFNOSUPPORT,
+            ),
+            (
+                OmniRequest {
+                    protocol: 999,
+                    ..good.clone()
+                },
+                Error::PROTONOSUPPORT,
+            ),
+            (
+                OmniRequest {
+                    socket_type: 2,
+                    ..good.clone()
+                },
+                Error::PROTONOSUPPORT,
+            ),
+            (
+                OmniRequest {
+                    direction: 0,
+                    ..good.clone()
+                },
+                Error::INVAL,
+            ),
+            (
+                OmniRequest {
+                    direction: 6,
+                    ..good.clone()
+                },
+                Error::INVAL,
+            ),
+            (
+                OmniRequest {
+                    data_port: 70_000,
+                    ..good.clone()
+                },
+                Error::INVAL,
+            ),
+            (
+                OmniRequest {
+                    test_length: i32::MAX,
+                    ..good.clone()
+                },
+                Error::DQUOT,
+            ),
+            (
+                OmniRequest {
+                    fill_file: crate::wire::Text::new("/etc/passwd"),
+                    ..good.clone()
+                },
+                Error::ACCESS,
+            ),
         ] {
-            assert_eq!(assign(bad.clone()).unwrap_err(), Refusal::from(errno), "{bad:?}");
+            assert_eq!(
+                assign(bad.clone()).unwrap_err(),
+                Refusal::from(errno),
+                "{bad:?}"
+            );
         }
     }
 
     #[test]
     fn a_negative_length_counts_what_the_test_counts() {
-        let bulk = OmniRequest { direction: OmniRequest::RECEIVE, test_length: i32::MIN, ..OmniRequest::default() };
+        let bulk = OmniRequest {
+            direction: OmniRequest::RECEIVE,
+            test_length: i32::MIN,
+            ..OmniRequest::default()
+        };
         assert_eq!(assign(bulk).unwrap().limit, Limit::Bytes(1 << 31));
         let rr = OmniRequest {
             direction: 6,
@@ -407,9 +522,18 @@ mod tests {
             test_length: 1,
             ..OmniRequest::default()
         };
-        assert_eq!(assign(request.clone()).unwrap().client, Some("127.0.0.1:9".parse().unwrap()));
+        assert_eq!(
+            assign(request.clone()).unwrap().client,
+            Some("127.0.0.1:9".parse().unwrap())
+        );
         let named: IpAddr = "192.0.2.1".parse().unwrap();
-        let request = OmniRequest { client_address: named.into(), ..request };
-        assert_eq!(assign(request).unwrap().client, Some("192.0.2.1:9".parse().unwrap()));
+        let request = OmniRequest {
+            client_address: named.into(),
+            ..request
+        };
+        assert_eq!(
+            assign(request).unwrap().client,
+            Some("192.0.2.1:9".parse().unwrap())
+        );
     }
 }

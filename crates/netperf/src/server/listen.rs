@@ -17,7 +17,10 @@ const BACKLOG: i32 = 1024;
 /// so that the second bind may find the port taken.
 pub(super) fn bind(host: Option<&str>, family: Family, port: u16) -> io::Result<Vec<TcpListener>> {
     let addresses: Vec<SocketAddr> = match host {
-        Some(host) => (host, port).to_socket_addrs()?.filter(|address| admits(family, *address)).collect(),
+        Some(host) => (host, port)
+            .to_socket_addrs()?
+            .filter(|address| admits(family, *address))
+            .collect(),
         None => [
             SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
             SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
@@ -30,7 +33,10 @@ pub(super) fn bind(host: Option<&str>, family: Family, port: u16) -> io::Result<
     let mut refused = None;
     for address in addresses {
         // A port that the kernel picked is the same for both families.
-        let port = listeners.first().and_then(|first| first.local_addr().ok()).map(|first| first.port());
+        let port = listeners
+            .first()
+            .and_then(|first| first.local_addr().ok())
+            .map(|first| first.port());
         let address = SocketAddr::new(address.ip(), port.unwrap_or(address.port()));
         match listener(address, family == Family::V6) {
             Ok(listener) => listeners.push(listener),
@@ -53,7 +59,11 @@ fn admits(family: Family, address: SocketAddr) -> bool {
 }
 
 fn listener(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     if address.is_ipv6() {
         socket.set_only_v6(only_v6)?;
     }
@@ -64,7 +74,10 @@ fn listener(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
 }
 
 /// Waits at most `patience` for a connection on any of the listeners.
-pub(super) fn accept(listeners: &[TcpListener], patience: Duration) -> Result<Option<OwnedFd>, Error> {
+pub(super) fn accept(
+    listeners: &[TcpListener],
+    patience: Duration,
+) -> Result<Option<OwnedFd>, Error> {
     let fds: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
     match call::wait_any_readable(&fds, patience)? {
         Some(ready) => call::accept(fds[ready]).map(Some),

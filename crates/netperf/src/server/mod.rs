@@ -15,22 +15,21 @@ use std::fmt;
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use engine::{Reason, Stop};
 
-pub use self::limits::Limits;
 use self::registry::Registry;
 use self::session::Surroundings;
-use crate::options::{Family, ServerSettings};
+use crate::options::{Family, Limits, ServerSettings};
 
 /// A session's stack: its buffers are on the heap.
 const STACK: usize = 256 * 1024;
 
-/// How often the accepting thread looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(500);
+/// How long the accepting thread sleeps when nobody comes; a stop wakes it.
+const LOOK: Duration = Duration::from_secs(3600);
 
 /// How long running tests have to tell their clients when the server is told to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -82,7 +81,11 @@ impl Embedded {
         let thread = std::thread::Builder::new()
             .stack_size(STACK)
             .spawn(move || server.accept_until_stopped(&[listener], false))?;
-        Ok(Self { port, stop, thread: Some(thread) })
+        Ok(Self {
+            port,
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// The control port.
@@ -108,18 +111,30 @@ impl Drop for Embedded {
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
     sys::process::raise_descriptor_limit();
     LOGGING.store(settings.debug > 0 && !settings.suppress_debug, Relaxed);
-    let server = Arc::new(Server::new(Limits::from(settings), settings.passphrase.clone()));
+    let server = Arc::new(Server::new(
+        settings.limits.clone(),
+        settings.passphrase.clone(),
+    ));
 
-    if let Some(control) = settings.may_be_inetd.then(sys::process::socket_on_stdin).flatten() {
+    if let Some(control) = settings
+        .may_be_inetd
+        .then(sys::process::socket_on_stdin)
+        .flatten()
+    {
         // inetd waits for this process, and its connection is also our standard output.
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
         stop_on_signals(&server.stop);
         server.serve(control);
         return Ok(());
     }
-    let handed_over = handed_over_listeners().map_err(|error| system("take the socket that was handed over", error))?;
+    let handed_over = handed_over_listeners()
+        .map_err(|error| system("take the socket that was handed over", error))?;
     let supervised = !handed_over.is_empty();
-    let listeners = if supervised { handed_over } else { listen_as(settings)? };
+    let listeners = if supervised {
+        handed_over
+    } else {
+        listen_as(settings)?
+    };
     if !settings.foreground && !supervised {
         let side = sys::process::detach().map_err(|error| system("go to the background", error))?;
         if side == sys::process::Side::Parent {
@@ -146,7 +161,10 @@ fn listen_as(settings: &ServerSettings) -> Result<Vec<TcpListener>, StartError> 
         family,
         error,
     };
-    let port = settings.port.parse().map_err(|_| refused(io::ErrorKind::InvalidInput.into()))?;
+    let port = settings
+        .port
+        .parse()
+        .map_err(|_| refused(io::ErrorKind::InvalidInput.into()))?;
     let listeners = listen::bind(host, settings.family, port).map_err(refused)?;
     let mut stdout = io::stdout();
     let _ = writeln!(
@@ -161,7 +179,9 @@ fn listen_as(settings: &ServerSettings) -> Result<Vec<TcpListener>, StartError> 
 /// Listening sockets from systemd: LISTEN_FDS, sd_listen_fds(3).
 fn handed_over_listeners() -> io::Result<Vec<TcpListener>> {
     let mut handed = listenfd::ListenFd::from_env();
-    (0..handed.len()).filter_map(|at| handed.take_tcp_listener(at).transpose()).collect()
+    (0..handed.len())
+        .filter_map(|at| handed.take_tcp_listener(at).transpose())
+        .collect()
 }
 
 fn system(what: &'static str, error: io::Error) -> StartError {
@@ -174,7 +194,8 @@ struct Server {
     limits: Limits,
     passphrase: Option<String>,
     registry: Registry,
-    clients: AtomicUsize,
+    /// Shared by the threads that serve a client, and so their count.
+    clients: Arc<()>,
     stop: Stop,
 }
 
@@ -184,7 +205,7 @@ impl Server {
             limits,
             passphrase,
             registry: Registry::default(),
-            clients: AtomicUsize::new(0),
+            clients: Arc::new(()),
             stop: Stop::new(),
         }
     }
@@ -195,7 +216,7 @@ impl Server {
             match listen::accept(listeners, LOOK) {
                 Ok(Some(control)) if serial => self.serve(control),
                 Ok(Some(control)) => self.serve_in_thread(control),
-                Ok(None) => {}
+                Ok(None) | Err(sys::call::Error::INTR) => {}
                 // No descriptor or no memory is left: the clients that have them will give them back.
                 Err(error) => {
                     log(format_args!("accept: {error}"));
@@ -213,19 +234,25 @@ impl Server {
     }
 
     fn serve_in_thread(self: &Arc<Self>, control: OwnedFd) {
-        if self.clients.load(Relaxed) >= self.limits.max_clients {
-            log(format_args!("refused a client: {} are being served", self.limits.max_clients));
+        // This server's own share is not a client.
+        if Arc::strong_count(&self.clients) > self.limits.max_clients {
+            let most = self.limits.max_clients;
+            log(format_args!("refused a client: {most} are being served"));
             return;
         }
-        let server = Arc::clone(self);
-        let started = std::thread::Builder::new().stack_size(STACK).spawn(move || server.serve(control));
+        let (server, client) = (Arc::clone(self), Arc::clone(&self.clients));
+        let started = std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || {
+                server.serve(control);
+                drop(client);
+            });
         if let Err(error) = started {
             log(format_args!("refused a client: {error}"));
         }
     }
 
     fn serve(&self, control: OwnedFd) {
-        let _client = Counted::one_more(&self.clients);
         let around = Surroundings {
             limits: &self.limits,
             passphrase: self.passphrase.as_deref(),
@@ -235,22 +262,6 @@ impl Server {
         if let Err(error) = session::serve(control.into(), around) {
             log(format_args!("control connection: {error}"));
         }
-    }
-}
-
-/// One of a number, until it is dropped, however that comes.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    fn one_more(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }
 

@@ -33,8 +33,16 @@ impl Registry {
             entry.others += 1;
         }
         let others = state.running.len() as u32;
-        state.running.push(Entry { number, peer, since: Instant::now(), others });
-        Running { registry: self, number }
+        state.running.push(Entry {
+            number,
+            peer,
+            since: Instant::now(),
+            others,
+        });
+        Running {
+            registry: self,
+            number,
+        }
     }
 
     /// How many run now.
@@ -44,13 +52,22 @@ impl Registry {
 
     /// One line a running test, for the log.
     pub(super) fn describe(&self) -> Vec<String> {
-        let describe = |entry: &Entry| format!("{} for {:.1} s", entry.peer, entry.since.elapsed().as_secs_f64());
+        let describe = |entry: &Entry| {
+            format!(
+                "{} for {:.1} s",
+                entry.peer,
+                entry.since.elapsed().as_secs_f64()
+            )
+        };
         self.state().running.iter().map(describe).collect()
     }
 
     fn remove(&self, number: u64) -> u32 {
         let mut state = self.state();
-        let at = state.running.iter().position(|entry| entry.number == number);
+        let at = state
+            .running
+            .iter()
+            .position(|entry| entry.number == number);
         at.map_or(0, |at| state.running.swap_remove(at).others)
     }
 

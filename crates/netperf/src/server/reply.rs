@@ -4,8 +4,9 @@ use model::{CpuMethod, Side, Transport};
 
 use super::test::{Prepared, Ran};
 use crate::wire::{
-    CalibrateResponse, DatagramResponse, DatagramResults, Flags, Frame, OmniRequest, OmniResponse, OmniResults,
-    Request, StreamResponse, StreamResults, Text, TransactionResponse, TransactionResults,
+    CalibrateResponse, DatagramResponse, DatagramResults, Flags, Frame, OmniRequest, OmniResponse,
+    OmniResults, Request, StreamResponse, StreamResults, Text, TransactionResponse,
+    TransactionResults,
 };
 
 /// Clock ticks a second: what a "calibration" gives where CPU time is counted, not measured.
@@ -16,7 +17,10 @@ const PROC_STAT: u32 = 8;
 
 /// The answer to CPU_CALIBRATE.
 pub(super) fn calibration() -> CalibrateResponse {
-    CalibrateResponse { rate: CALIBRATION, cpus: sys::cpu::online() as i32 }
+    CalibrateResponse {
+        rate: CALIBRATION,
+        cpus: sys::cpu::online() as i32,
+    }
 }
 
 /// The response: the test is ready.
@@ -43,20 +47,21 @@ pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
             send_copy_avoidance: asked.send_copy_avoidance,
         }
         .encode(request.kind()),
-        Request::TcpRr(asked) | Request::TcpCrr(asked) | Request::TcpCc(asked) | Request::UdpRr(asked) => {
-            TransactionResponse {
-                receive_buffer,
-                no_delay,
-                measure_cpu,
-                test_length: asked.test_length,
-                send_buffer,
-                data_port,
-                cpu_rate,
-                receive_copy_avoidance: asked.receive_copy_avoidance,
-                send_copy_avoidance: asked.send_copy_avoidance,
-            }
-            .encode(request.kind())
+        Request::TcpRr(asked)
+        | Request::TcpCrr(asked)
+        | Request::TcpCc(asked)
+        | Request::UdpRr(asked) => TransactionResponse {
+            receive_buffer,
+            no_delay,
+            measure_cpu,
+            test_length: asked.test_length,
+            send_buffer,
+            data_port,
+            cpu_rate,
+            receive_copy_avoidance: asked.receive_copy_avoidance,
+            send_copy_avoidance: asked.send_copy_avoidance,
         }
+        .encode(request.kind()),
         Request::UdpStream(asked) => DatagramResponse {
             receive_buffer,
             send_buffer,
@@ -92,7 +97,11 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         send_size: or_echo(used.send_bytes, asked.send_size),
         send_width: or_echo(used.send_width, asked.send_width as i32),
         flags,
-        cpu_rate: if test.assignment.half.measure_cpu { CALIBRATION } else { 0.0 },
+        cpu_rate: if test.assignment.half.measure_cpu {
+            CALIBRATION
+        } else {
+            0.0
+        },
         receive_copy_avoidance: asked.receive_copy_avoidance,
         send_copy_avoidance: asked.send_copy_avoidance,
         data_port: test.port.into(),
@@ -104,7 +113,12 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
 }
 
 /// The results.
-pub(super) fn results(request: &Request, transport: Transport, tells_congestion: bool, ran: &Ran) -> Frame {
+pub(super) fn results(
+    request: &Request,
+    transport: Transport,
+    tells_congestion: bool,
+    ran: &Ran,
+) -> Frame {
     let side = &ran.side;
     let counts = &side.counts;
     let elapsed = side.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f32());
@@ -128,15 +142,17 @@ pub(super) fn results(request: &Request, transport: Transport, tells_congestion:
             cpus: cpu.cpus as i32,
         }
         .encode(request.kind()),
-        Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_) => TransactionResults {
-            bytes: (counts.sent + counts.received).0 as u32,
-            transactions: counts.transactions as u32,
-            elapsed,
-            cpu_utilisation: cpu.busy,
-            cpu_method: cpu.method as i32,
-            cpus: cpu.cpus as i32,
+        Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_) => {
+            TransactionResults {
+                bytes: (counts.sent + counts.received).0 as u32,
+                transactions: counts.transactions as u32,
+                elapsed,
+                cpu_utilisation: cpu.busy,
+                cpu_method: cpu.method as i32,
+                cpus: cpu.cpus as i32,
+            }
+            .encode(request.kind())
         }
-        .encode(request.kind()),
         Request::UdpStream(_) => DatagramResults {
             messages: counts.receive_calls as u32,
             bytes: counts.received.0 as u32,
@@ -158,7 +174,11 @@ fn omni_results(
     cpu: &Cpu,
 ) -> OmniResults {
     let counts = &side.counts;
-    let congestion = side.socket.congestion_control.as_deref().filter(|_| tells_congestion);
+    let congestion = side
+        .socket
+        .congestion_control
+        .as_deref()
+        .filter(|_| tells_congestion);
     OmniResults {
         bytes_received: counts.received.0,
         receive_calls: counts.receive_calls as u32,
@@ -217,7 +237,9 @@ impl Cpu {
                 CpuMethod::Peer(code) => code,
             },
             cpus: cpu.cpus,
-            peak: cpu.peak.map_or((-1, -1.0), |(id, share)| (id as i32, share as f32)),
+            peak: cpu
+                .peak
+                .map_or((-1, -1.0), |(id, share)| (id as i32, share as f32)),
         }
     }
 }

@@ -9,14 +9,15 @@ use engine::Stop;
 use model::{Ended, Side};
 
 use super::assignment::{Assignment, Refusal};
+use super::log;
 use super::registry::Registry;
 use super::reply;
 use super::test::{Prepared, Ran};
-use super::{Limits, log};
 use crate::details::Details;
+use crate::options::Limits;
 use crate::wire::{
-    Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received, Request, UNKNOWN_REQUEST,
-    debug_response, error_response, sysinfo_response,
+    Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received, Request,
+    UNKNOWN_REQUEST, debug_response, error_response, sysinfo_response,
 };
 
 /// What a session has of the server around it.
@@ -36,7 +37,13 @@ pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<
     control.set_nodelay(true)?;
     control.set_write_timeout(Some(around.limits.control_idle))?;
     let peer = control.peer_addr()?;
-    Session { control, peer, around, last: None }.run()
+    Session {
+        control,
+        peer,
+        around,
+        last: None,
+    }
+    .run()
 }
 
 struct Session<'a> {
@@ -57,7 +64,10 @@ impl Session<'_> {
             match Request::decode(&frame).request {
                 Request::Passphrase(offered) if offered == passphrase.as_bytes() => {}
                 _ => {
-                    log(format_args!("{}: refused, wrong or missing passphrase", self.peer));
+                    log(format_args!(
+                        "{}: refused, wrong or missing passphrase",
+                        self.peer
+                    ));
                     return Ok(());
                 }
             }
@@ -67,7 +77,10 @@ impl Session<'_> {
             if let Some(cpu) = cpu
                 && let Err(error) = sys::cpu::bind_thread(cpu)
             {
-                log(format_args!("{}: could not bind to CPU {cpu}: {error}", self.peer));
+                log(format_args!(
+                    "{}: could not bind to CPU {cpu}: {error}",
+                    self.peer
+                ));
             }
             match request {
                 Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
@@ -96,11 +109,16 @@ impl Session<'_> {
         asker: Option<Capability>,
         assignment: Result<Assignment, Refusal>,
     ) -> io::Result<bool> {
-        let prepared = assignment.and_then(|assignment| Prepared::new(assignment, self.around.limits));
+        let prepared =
+            assignment.and_then(|assignment| Prepared::new(assignment, self.around.limits));
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(Refusal(errno)) => {
-                log(format_args!("{}: refused: {}", self.peer, io::Error::from_raw_os_error(errno)));
+                log(format_args!(
+                    "{}: refused: {}",
+                    self.peer,
+                    io::Error::from_raw_os_error(errno)
+                ));
                 self.write(&error_response(errno))?;
                 return Ok(true);
             }
@@ -119,7 +137,11 @@ impl Session<'_> {
         let others = running.leave();
 
         if let Some(errno) = ran.failure {
-            log(format_args!("{}: test failed: {}", self.peer, io::Error::from_raw_os_error(errno)));
+            log(format_args!(
+                "{}: test failed: {}",
+                self.peer,
+                io::Error::from_raw_os_error(errno)
+            ));
             self.write(&error_response(errno))?;
             return Ok(false);
         }
@@ -141,7 +163,12 @@ impl Session<'_> {
         if document.len() > DETAILS_MAX as usize {
             return self.write(&error_response(sys::call::Error::TOOBIG.raw_os_error()));
         }
-        self.write(&DetailsResponse { len: document.len() as u32 }.encode())?;
+        self.write(
+            &DetailsResponse {
+                len: document.len() as u32,
+            }
+            .encode(),
+        )?;
         self.control.write_all(&document)
     }
 

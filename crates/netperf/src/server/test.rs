@@ -5,16 +5,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Cell, Clock, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Path, Ring, RingError, Role, Stop, Times,
-    facts_at_end, keeper, run,
+    Cell, Clock, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Path, Ring, RingError, Role,
+    Stop, Times, facts_at_end, keeper, run,
 };
 use model::{BuffersUsed, Ended, Limit, Side, Timing, Transport};
 use sys::Socket;
 use sys::call::{self, Error};
 
-use super::Limits;
 use super::assignment::{Assignment, EndMark, Refusal};
 use crate::PATTERN;
+use crate::options::Limits;
 
 /// Connections that wait for accept(2); a connection test over a long path has many.
 const BACKLOG: i32 = 128;
@@ -22,6 +22,9 @@ const BACKLOG: i32 = 128;
 /// A connection test's client sends no end signal. When its time is up and it has not connected
 /// again for this long it is done.
 const LAST_CONNECTION: Duration = Duration::from_millis(200);
+
+/// How much longer than its time datagrams are awaited when the end mark was lost.
+const LATE_DATAGRAMS: Duration = Duration::from_secs(4);
 
 /// How much longer than its time a connection test may go on connecting.
 const LATE_CONNECTIONS: Duration = Duration::from_secs(4);
@@ -55,29 +58,61 @@ impl Prepared {
         } else {
             Role::Initiator
         };
-        let data = DataSocket::open(assignment.transport, assignment.bind, &assignment.half.socket, role)
-            .map_err(|error| Refusal(error.raw_os_error().unwrap_or(Error::INVAL.raw_os_error())))?;
+        let data = DataSocket::open(
+            assignment.transport,
+            assignment.bind,
+            &assignment.half.socket,
+            role,
+        )
+        .map_err(|error| Refusal(error.raw_os_error().unwrap_or(Error::INVAL.raw_os_error())))?;
         if assignment.transport == Transport::Tcp {
-            let backlog = if assignment.workload.connects() { 8 * BACKLOG } else { BACKLOG };
+            let backlog = if assignment.workload.connects() {
+                8 * BACKLOG
+            } else {
+                BACKLOG
+            };
             data.socket.listen(backlog).map_err(|_| Error::ADDRINUSE)?;
         }
-        let port = data.socket.local_addr().ok().and_then(|address| address.as_socket());
+        let port = data
+            .socket
+            .local_addr()
+            .ok()
+            .and_then(|address| address.as_socket());
         let port = port.map_or(0, |address| address.port());
 
         let half = &assignment.half;
-        let contents = half.fill.as_deref().map_or(Contents::Pattern(PATTERN), Contents::File);
+        let contents = half
+            .fill
+            .as_deref()
+            .map_or(Contents::Pattern(PATTERN), Contents::File);
         let largest = (assignment.transport == Transport::Udp).then_some(MAX_DATAGRAM);
         let budget = limits.max_buffer_bytes;
         let send = assignment
             .workload
             .sends()
-            .then(|| Ring::new(&half.send, largest, data.facts.send_buffer_bytes, contents, budget))
+            .then(|| {
+                Ring::new(
+                    &half.send,
+                    largest,
+                    data.facts.send_buffer_bytes,
+                    contents,
+                    budget,
+                )
+            })
             .transpose()
             .map_err(|error| refusal(&error))?;
         let receive = assignment
             .workload
             .receives()
-            .then(|| Ring::new(&half.receive, None, data.facts.receive_buffer_bytes, contents, budget))
+            .then(|| {
+                Ring::new(
+                    &half.receive,
+                    None,
+                    data.facts.receive_buffer_bytes,
+                    contents,
+                    budget,
+                )
+            })
             .transpose()
             .map_err(|error| refusal(&error))?;
         let used = BuffersUsed {
@@ -86,15 +121,30 @@ impl Prepared {
             receive_bytes: receive.as_ref().map(Ring::size),
             receive_width: receive.as_ref().map(Ring::width),
         };
-        Ok(Self { assignment, data, port, used, send, receive })
+        Ok(Self {
+            assignment,
+            data,
+            port,
+            used,
+            send,
+            receive,
+        })
     }
 
     /// Runs it. `control` is watched: when the client hangs up there is nobody to measure for.
-    pub(super) fn run(mut self, control: BorrowedFd<'_>, peer: SocketAddr, stop: &Stop, limits: &Limits) -> Ran {
+    pub(super) fn run(
+        mut self,
+        control: BorrowedFd<'_>,
+        peer: SocketAddr,
+        stop: &Stop,
+        limits: &Limits,
+    ) -> Ran {
         let _watch = keeper().on_hang_up(control, stop);
         let cell = Cell::default();
         let outcome = match self.assignment.transport {
-            Transport::Tcp if self.assignment.workload.connects() => self.connections(stop, limits, &cell),
+            Transport::Tcp if self.assignment.workload.connects() => {
+                self.connections(stop, limits, &cell)
+            }
             Transport::Tcp => self.stream(stop, limits, &cell),
             Transport::Udp => self.datagrams(peer, stop, limits, &cell),
         };
@@ -108,7 +158,11 @@ impl Prepared {
         };
         side.counts = cell.counts();
         side.buffers = self.used;
-        Ran { side, ended, failure }
+        Ran {
+            side,
+            ended,
+            failure,
+        }
     }
 
     fn stream(&mut self, stop: &Stop, limits: &Limits, cell: &Cell) -> Result<Measured, i32> {
@@ -125,7 +179,10 @@ impl Prepared {
             _ => None,
         };
         let _deadline = ends.map(|length| keeper().at(clock.started + length, stop));
-        let times = run(&mut self.job(stop, None, cell), Path::Connected(connection.as_fd()));
+        let times = run(
+            &mut self.job(stop, None, cell),
+            Path::Connected(connection.as_fd()),
+        );
 
         let mut measured = measured(&clock, times);
         measured.side.socket = self.data.facts.clone();
@@ -145,7 +202,9 @@ impl Prepared {
         wait_readable(listener.as_fd(), stop, limits.data_wait)?;
         give_up_after(listener, limits.data_idle);
         let facts = self.data.facts.clone();
-        let listener = listener.try_clone().map_err(|error| error.raw_os_error().unwrap_or(0))?;
+        let listener = listener
+            .try_clone()
+            .map_err(|error| error.raw_os_error().unwrap_or(0))?;
 
         let clock = Clock::start(self.assignment.half.measure_cpu);
         let time_up = stop.follower();
@@ -171,18 +230,27 @@ impl Prepared {
         limits: &Limits,
         cell: &Cell,
     ) -> Result<Measured, i32> {
-        let socket = self.data.socket.try_clone().map_err(|error| error.raw_os_error().unwrap_or(0))?;
+        let socket = self
+            .data
+            .socket
+            .try_clone()
+            .map_err(|error| error.raw_os_error().unwrap_or(0))?;
         let path = if self.assignment.workload.receives() {
             wait_readable(socket.as_fd(), stop, limits.data_wait)?;
             if self.assignment.workload.sends() {
                 let source = await_own_client(&socket, peer, stop, limits)?;
                 // From here on only this client's datagrams are taken, and its address is looked up
                 // once instead of with each answer.
-                socket.connect(&source.into()).map_err(|error| error.raw_os_error().unwrap_or(0))?;
+                socket
+                    .connect(&source.into())
+                    .map_err(|error| error.raw_os_error().unwrap_or(0))?;
             }
             Path::Connected(socket.as_fd())
         } else {
-            let client = self.assignment.client.ok_or(Error::DESTADDRREQ.raw_os_error())?;
+            let client = self
+                .assignment
+                .client
+                .ok_or(Error::DESTADDRREQ.raw_os_error())?;
             if !may_send_to(client, peer, limits) {
                 return Err(Error::ACCESS.raw_os_error());
             }
@@ -195,14 +263,16 @@ impl Prepared {
         let _deadlines = match self.assignment.limit {
             Limit::Time(length) => {
                 // Request/response goes on until the client says that it has ended.
-                let grace = if self.assignment.workload.sends() && self.assignment.workload.receives() {
-                    limits.drain
-                } else {
-                    Duration::ZERO
-                };
+                let grace =
+                    if self.assignment.workload.sends() && self.assignment.workload.receives() {
+                        limits.drain
+                    } else {
+                        Duration::ZERO
+                    };
+                let late = limits.drain.min(LATE_DATAGRAMS);
                 Some((
                     keeper().at(clock.started + length + grace, &in_time),
-                    keeper().at(clock.started + length + limits.drain, &drained),
+                    keeper().at(clock.started + length + late, &drained),
                 ))
             }
             _ => None,
@@ -211,11 +281,17 @@ impl Prepared {
         let mut measured = if let EndMark::OtherSizeThan(size) = self.assignment.end_mark {
             measured(&clock, receive_sized(&socket, size, &in_time, cell))
         } else {
-            measured(&clock, run(&mut self.job(&in_time, Some(&drained), cell), path))
+            measured(
+                &clock,
+                run(&mut self.job(&in_time, Some(&drained), cell), path),
+            )
         };
         if let (true, Some(client)) = (sends_only, self.assignment.client) {
             // A client that counts would wait for ever for what was lost.
-            Finish::EmptyDatagrams(3).say(&Path::Addressed(socket.as_fd(), client.into()), Duration::ZERO);
+            Finish::EmptyDatagrams(3).say(
+                &Path::Addressed(socket.as_fd(), client.into()),
+                Duration::ZERO,
+            );
         }
         measured.side.socket = self.data.facts.clone();
         measured.side.socket.send_buffer_end_bytes = self.data.facts.send_buffer_bytes;
@@ -255,7 +331,15 @@ fn measured(clock: &Clock, times: Times) -> Measured {
         (Ended::Failed(_) | Ended::PeerClosed, Some((_, errno))) => Some(errno),
         _ => None,
     };
-    Measured { side: Side { elapsed: Some(elapsed), cpu, ..Side::default() }, ended: times.ended, failure }
+    Measured {
+        side: Side {
+            elapsed: Some(elapsed),
+            cpu,
+            ..Side::default()
+        },
+        ended: times.ended,
+        failure,
+    }
 }
 
 fn refusal(error: &RingError) -> Refusal {
@@ -268,7 +352,9 @@ fn refusal(error: &RingError) -> Refusal {
 
 fn await_connection(listener: &Socket, stop: &Stop, limits: &Limits) -> Result<Socket, i32> {
     wait_readable(listener.as_fd(), stop, limits.data_wait)?;
-    call::accept(listener.as_fd()).map(Socket::from).map_err(Error::raw_os_error)
+    call::accept(listener.as_fd())
+        .map(Socket::from)
+        .map_err(Error::raw_os_error)
 }
 
 /// Waits for the first data; the error number to tell the client when none comes.
@@ -311,7 +397,11 @@ fn await_own_client(
 ) -> Result<SocketAddr, i32> {
     let until = Instant::now() + limits.data_wait;
     loop {
-        wait_readable(socket.as_fd(), stop, until.saturating_duration_since(Instant::now()))?;
+        wait_readable(
+            socket.as_fd(),
+            stop,
+            until.saturating_duration_since(Instant::now()),
+        )?;
         match call::next_source(socket.as_fd()) {
             Ok(Some(source)) if may_send_to(source, peer, limits) => return Ok(source),
             Ok(_) => drop(call::receive(socket.as_fd(), &mut [0; 1])),
@@ -348,5 +438,11 @@ fn receive_sized(socket: &Socket, size: u32, stop: &Stop, cell: &Cell) -> Times 
             Err(error) => break Ended::Failed(format!("receive failed: {error}")),
         }
     };
-    Times { latency: None, send_times: None, receive_times: None, ended, failure: None }
+    Times {
+        latency: None,
+        send_times: None,
+        receive_times: None,
+        ended,
+        failure: None,
+    }
 }
