@@ -286,6 +286,11 @@ impl Prepared {
                 run(&mut self.job(&in_time, Some(&drained), cell), path),
             )
         };
+        if measured.failure == Some(Error::CONNREFUSED.raw_os_error()) {
+            // The client has closed its socket while something was on its way there: its end.
+            measured.ended = Ended::PeerClosed;
+            measured.failure = None;
+        }
         if let (true, Some(client)) = (sends_only, self.assignment.client) {
             // A client that counts would wait for ever for what was lost.
             Finish::EmptyDatagrams(3).say(
