@@ -94,6 +94,7 @@ impl Keeper {
     }
 
     fn keep(&self) {
+        self.vigil.move_in();
         loop {
             let next = self.serve_what_is_due();
             let pause = next.map(|when| when.saturating_duration_since(Instant::now()));

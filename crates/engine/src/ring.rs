@@ -15,6 +15,9 @@ pub const MAX_DATAGRAM: u32 = 65_507;
 /// The size that is used when the kernel does not tell a buffer's.
 const UNKNOWN_BUFFER: u32 = 4_096;
 
+/// What a buffer counts at least against a limit of memory, in bytes.
+const SMALLEST_COST: u64 = 512;
+
 /// A ring that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
@@ -76,7 +79,9 @@ impl Ring {
                 "an alignment that is not a power of two",
             ));
         }
-        let each = u64::from(size) + u64::from(plan.alignment) + u64::from(plan.offset);
+        // A great many tiny buffers cost more than their bytes.
+        let each = (u64::from(size) + u64::from(plan.alignment) + u64::from(plan.offset))
+            .max(SMALLEST_COST);
         if each.saturating_mul(width.into()) > limit {
             return Err(RingError::TooLarge {
                 size: each,

@@ -31,6 +31,12 @@ impl Vigil {
         Ok(Self { epoll, bell })
     }
 
+    /// Leaves the descriptors of the other threads to them: what this thread waits with is all that
+    /// it needs. [`Vigil::watch`] and [`Vigil::call`] go on working from anywhere.
+    pub fn move_in(&self) {
+        crate::process::own_descriptors(&[self.epoll.as_fd(), self.bell.as_fd()]);
+    }
+
     /// Reports `tag` (below `u64::MAX`) once when the peer of this connection hangs up or resets.
     pub fn watch(&self, connection: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;

@@ -15,7 +15,10 @@ use crate::wire::{Frame, MESSAGE_LEN, Request};
 const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long an answer may take beyond the test: the stock tool's patience.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long an answer may take when the user has ended the test.
+const HURRIED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the server has to close its side at the end.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
@@ -92,13 +95,25 @@ impl Established {
     /// The next answer, within the stock tool's patience.
     pub(super) fn receive(&mut self) -> Result<Frame, ClientError> {
         let mut frame = [0; MESSAGE_LEN];
-        self.receive_exact(&mut frame)?;
+        self.receive_exact(&mut frame, ANSWER_PATIENCE)?;
         Ok(frame)
     }
 
-    pub(super) fn receive_exact(&mut self, buffer: &mut [u8]) -> Result<(), ClientError> {
+    /// The next answer to a user who has ended the test and is waiting.
+    pub(super) fn receive_soon(&mut self) -> Result<Frame, ClientError> {
+        let mut frame = [0; MESSAGE_LEN];
+        self.receive_exact(&mut frame, HURRIED_PATIENCE)?;
+        Ok(frame)
+    }
+
+    /// As many bytes as there is room for; each piece of them may take `patience`.
+    pub(super) fn receive_exact(
+        &mut self,
+        buffer: &mut [u8],
+        patience: Duration,
+    ) -> Result<(), ClientError> {
         self.stream
-            .set_read_timeout(Some(ANSWER_PATIENCE))
+            .set_read_timeout(Some(patience))
             .map_err(ClientError::Control)?;
         let mut received = 0;
         while received < buffer.len() {
@@ -108,7 +123,7 @@ impl Established {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(ClientError::NoAnswer {
-                        seconds: ANSWER_PATIENCE.as_secs(),
+                        seconds: patience.as_secs(),
                     });
                 }
                 Err(error) => return Err(ClientError::Control(error)),

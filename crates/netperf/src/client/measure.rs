@@ -14,7 +14,7 @@ use model::{BuffersUsed, CpuUse, Ended, Limit, Outcome, Plan, Side, SocketFacts,
 use rand::Rng;
 use sys::call;
 
-use super::control::Established;
+use super::control::{ANSWER_PATIENCE, Established};
 use super::endpoints::with_port;
 use super::request::{Own, request};
 use super::{ClientError, Endpoints, TestRun, Told};
@@ -64,15 +64,20 @@ pub(super) fn test(
     here.buffers = end.used;
 
     if settings.test != Test::TcpMss {
-        // A test that was ended here while the peer was sending has broken the peer's connection, on
-        // purpose: it has no results then, and ours are what there is.
-        match results(&asked, &mut told, control) {
-            Err(_) if ended == Ended::Cancelled && plan.workload.receives() => {}
+        let cancelled = ended == Ended::Cancelled;
+        match results(&asked, &mut told, control, cancelled) {
+            // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
+            // results when a test is ended here, and ours are what there is.
+            Err(_) if cancelled && (plan.workload.receives() || plan.workload.connects()) => {}
             other => other?,
         }
     }
     let details = match peer {
-        Some(peer) if peer.has(Capability::DETAILS) && settings.test != Test::TcpMss => {
+        Some(peer)
+            if peer.has(Capability::DETAILS)
+                && settings.test != Test::TcpMss
+                && ended != Ended::Cancelled =>
+        {
             details(control)
         }
         _ => None,
@@ -417,8 +422,17 @@ fn response(asked: &Request, answer: &Frame) -> Result<(Told, u16), ClientError>
     Ok((told, port))
 }
 
-fn results(asked: &Request, told: &mut Told, control: &mut Established) -> Result<(), ClientError> {
-    let frame = control.receive()?;
+fn results(
+    asked: &Request,
+    told: &mut Told,
+    control: &mut Established,
+    in_a_hurry: bool,
+) -> Result<(), ClientError> {
+    let frame = if in_a_hurry {
+        control.receive_soon()?
+    } else {
+        control.receive()?
+    };
     match asked {
         Request::TcpStream(_) => told.add_stream(&StreamResults::decode(&frame)?),
         Request::TcpCc(_) => told.add_transactions(&TransactionResults::decode(&frame)?),
@@ -432,7 +446,7 @@ fn details(control: &mut Established) -> Option<Details> {
     control.send(&Request::Details.encode(None)).ok()?;
     let length = DetailsResponse::decode(&control.receive().ok()?).ok()?.len;
     let mut document = vec![0; length.min(DETAILS_MAX) as usize];
-    control.receive_exact(&mut document).ok()?;
+    control.receive_exact(&mut document, ANSWER_PATIENCE).ok()?;
     Details::from_json(&document)
 }
 

@@ -1,0 +1,282 @@
+"""What the bench scripts share: programs, servers, namespaces, statistics, tables."""
+
+import argparse
+import contextlib
+import dataclasses
+import itertools
+import os
+import pathlib
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+# Exit codes of every script here.
+GATE_FAILED = 1
+CANNOT_MEASURE = 2
+
+# Wall seconds after which a client is taken to hang; no run here is meant to last a tenth of it.
+CLIENT_DEADLINE = 60
+SERVER_DEADLINE = 10
+
+
+class Failed(Exception):
+    """A program did not do what the measurement needs; the text says which and how."""
+
+
+# ---------------------------------------------------------------------------------------------
+# Command line
+
+
+def arguments(description):
+    """The options that every script has; the caller adds its own and parses."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--ours",
+        default=TARGET / "release" / "linerate",
+        metavar="PATH",
+        help="the linerate binary, or a directory with netperf and netserver (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--stock",
+        default="/usr/bin",
+        metavar="PATH",
+        help="the same for the other side (default: %(default)s)",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a smoke test, not a result")
+    return parser
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """One side of a comparison: how to start its client and its server."""
+
+    name: str
+    netperf: list
+    netserver: list
+
+
+def programs(name, path):
+    path = pathlib.Path(path).absolute()
+    if path.is_dir():
+        commands = [[str(path / "netperf")], [str(path / "netserver")]]
+    else:
+        commands = [[str(path), "netperf"], [str(path), "netserver"]]
+    for command in commands:
+        if not os.access(command[0], os.X_OK):
+            cannot_measure(f"{command[0]} is missing (--{name} names another place)")
+    return Programs(name, *commands)
+
+
+def cannot_measure(why):
+    print(f"{os.path.basename(sys.argv[0])}: {why}", file=sys.stderr)
+    sys.exit(CANNOT_MEASURE)
+
+
+def need_root():
+    if os.geteuid() != 0:
+        cannot_measure("connection tests run in network namespaces of their own, which need root")
+
+
+# ---------------------------------------------------------------------------------------------
+# Namespaces, servers, clients
+
+serial = itertools.count(1)
+
+
+@contextlib.contextmanager
+def namespace():
+    """A fresh network namespace with `lo` up, so that no TIME_WAIT of an earlier run is in the way.
+
+    The second address is for stock's netperf: on a host with 127.0.0.1 alone it resolves nothing.
+    """
+    name = f"linerate-bench-{os.getpid()}-{next(serial)}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        subprocess.run(["ip", "-n", name, "address", "add", "192.0.2.1/32", "dev", "lo"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def inside(name):
+    return ["ip", "netns", "exec", name] if name else []
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    pid: int
+    port: int
+    namespace: str
+
+
+@contextlib.contextmanager
+def server(programs, namespace=None, tracer=()):
+    """A netserver in the foreground, listening when this yields and gone when it ends.
+
+    `tracer` is the command of a program that runs the server as its child (strace).
+    """
+    port = free_port()
+    command = [*programs.netserver, "-D", "-4", "-p", str(port)]
+    with running([*inside(namespace), *tracer, *command], port, traced=bool(tracer)) as pid:
+        yield Server(pid, port, namespace)
+
+
+@contextlib.contextmanager
+def running(command, port, traced=False):
+    """Runs a server until the block ends; yields its pid once it listens on `port`."""
+    process = subprocess.Popen(
+        command,
+        cwd="/tmp",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    pid = None
+    try:
+        pid = wait_listening(process, port, traced)
+        yield pid
+    finally:
+        # A tracer writes its summary when its child ends, so only the child is asked to end.
+        # What is left of the session after that (a forked server's stuck child) is killed.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid or process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(SERVER_DEADLINE)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_listening(process, port, traced):
+    # Seen in /proc and not tried by a connection: a server should meet only real clients.
+    deadline = time.monotonic() + SERVER_DEADLINE
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise Failed(f"{process.args}: ended with {process.returncode} before it listened")
+        if listening(process.pid, port):
+            family = [*children(process.pid), process.pid] if traced else [process.pid]
+            return family[0]
+        time.sleep(0.002)
+    raise Failed(f"{process.args}: not listening on port {port} after {SERVER_DEADLINE} s")
+
+
+def listening(pid, port):
+    """Whether someone listens on TCP `port` in the network namespace of `pid`."""
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{table}") as lines:
+            for fields in map(str.split, lines):
+                if fields[1].endswith(f":{port:04X}") and fields[3] == "0A":
+                    return True
+    return False
+
+
+def children(pid):
+    """The direct children of all threads of `pid`."""
+    found = []
+    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def netperf_command(programs, server, options):
+    return [
+        *inside(server.namespace),
+        *programs.netperf,
+        *("-4", "-H", "127.0.0.1", "-p", str(server.port), "-P", "0"),
+        *options,
+    ]
+
+
+def output(command):
+    """Runs `command` to its end and returns what it wrote to (stdout, stderr)."""
+    try:
+        # In /tmp because netperf's TCP_SENDFILE makes its file in the current directory.
+        done = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, timeout=CLIENT_DEADLINE)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(command)}: still running after {CLIENT_DEADLINE} s") from None
+    if done.returncode != 0:
+        said = (done.stderr + done.stdout).strip().replace("\n", " | ")
+        raise Failed(f"{' '.join(command)}: exit {done.returncode}: {said[-300:]}")
+    return done.stdout, done.stderr
+
+
+# ---------------------------------------------------------------------------------------------
+# The machine
+
+
+def cpu_ticks():
+    """(stolen, all) ticks since boot of the `cpu` line of /proc/stat, proc(5)."""
+    with open("/proc/stat") as stat:
+        ticks = [int(field) for field in stat.readline().split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+def steal_share(before, after):
+    stolen, total = after[0] - before[0], after[1] - before[1]
+    return stolen / total if total else 0.0
+
+
+# ---------------------------------------------------------------------------------------------
+# Statistics
+
+
+def bootstrap_median(samples, level=0.95, resamples=10_000):
+    """The percentile bootstrap interval of the median; the seed is fixed so a reader can repeat it."""
+    generator = random.Random(1)
+    medians = sorted(statistics.median(generator.choices(samples, k=len(samples))) for _ in range(resamples))
+    tail = int(resamples * (1 - level) / 2)
+    return medians[tail], medians[-1 - tail]
+
+
+def spread(samples):
+    """The interquartile range as a share of the median."""
+    if len(samples) < 2:
+        return float("nan")
+    low, middle, high = statistics.quantiles(samples, n=4)
+    return (high - low) / middle
+
+
+# ---------------------------------------------------------------------------------------------
+# Output
+
+
+def progress(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def table(header, rows):
+    """Prints rows of strings: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows)]
+    for row in [header, ["-" * width for width in widths], *rows]:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]
+        print("  ".join(cells).rstrip())
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def script(main):
+    """Runs `main` and exits with its code; SIGTERM unwinds like Ctrl-C, so that servers and namespaces go."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(CANNOT_MEASURE))
+    try:
+        sys.exit(main())
+    except (Failed, OSError, subprocess.CalledProcessError) as failure:
+        cannot_measure(failure)
+    except KeyboardInterrupt:
+        sys.exit(CANNOT_MEASURE)
