@@ -9,31 +9,33 @@ use std::path::{Path, PathBuf};
 use model::{BufferPlan, SizeRule, WidthRule};
 use sys::buffer::BufferRing;
 
+use crate::memory::{Memory, Share};
+
 /// The largest payload of a UDP datagram over IPv4: the most that a send of one may have.
 pub const MAX_DATAGRAM: u32 = 65_507;
 
 /// The size that is used when the kernel does not tell a buffer's.
 const UNKNOWN_BUFFER: u32 = 4_096;
 
-/// What a buffer counts at least against a limit of memory, in bytes.
-const SMALLEST_COST: u64 = 512;
-
 /// A ring that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// More memory than the limit allows.
-    #[error("{width} buffers of {size} bytes are more than the limit of {limit} bytes")]
+    /// More memory than is allowed or to be had.
+    #[error("{width} buffers of {size} bytes are more than is allowed")]
     TooLarge {
         /// Bytes of one buffer.
-        size: u64,
+        size: u32,
         /// Buffers.
-        width: u64,
-        /// The limit, in bytes.
-        limit: u64,
+        width: u32,
     },
     /// An alignment that is not a power of two, or a size of 0.
-    #[error("{0}")]
-    Senseless(&'static str),
+    #[error("buffers of {size} bytes at multiples of {alignment}: not 0, and a power of two")]
+    Senseless {
+        /// Bytes of one buffer.
+        size: u32,
+        /// What their addresses are to be a multiple of.
+        alignment: u32,
+    },
     /// The fill file cannot be used.
     #[error("could not use fill file {}: {error}", path.display())]
     File {
@@ -47,6 +49,8 @@ pub enum RingError {
 /// What the buffers hold.
 #[derive(Clone, Copy, Debug)]
 pub enum Contents<'a> {
+    /// Nothing: what is received into need not be touched before.
+    Nothing,
     /// This, over and over, on from one buffer into the next.
     Pattern(&'a [u8]),
     /// A file, over and over.
@@ -57,46 +61,43 @@ pub enum Contents<'a> {
 #[derive(Debug)]
 pub struct Ring {
     buffers: BufferRing,
+    _share: Share,
 }
 
 impl Ring {
     /// Makes the ring that the plan's rules come to beside a socket buffer of `socket_buffer`
-    /// bytes, of which one call can take at most `largest` (datagrams: [`MAX_DATAGRAM`]). All its
-    /// memory together may have `limit` bytes.
+    /// bytes, of which one call can take at most `largest` (datagrams: [`MAX_DATAGRAM`]).
     pub fn new(
         plan: &BufferPlan,
         largest: Option<u32>,
         socket_buffer: Option<u32>,
         contents: Contents<'_>,
-        limit: u64,
+        memory: &Memory,
     ) -> Result<Self, RingError> {
         let (size, width) = resolve(plan, largest, socket_buffer);
-        if size == 0 {
-            return Err(RingError::Senseless("buffers of 0 bytes"));
-        }
-        if !plan.alignment.is_power_of_two() {
-            return Err(RingError::Senseless(
-                "an alignment that is not a power of two",
-            ));
-        }
-        // A great many tiny buffers cost more than their bytes.
-        let each = (u64::from(size) + u64::from(plan.alignment) + u64::from(plan.offset))
-            .max(SMALLEST_COST);
-        if each.saturating_mul(width.into()) > limit {
-            return Err(RingError::TooLarge {
-                size: each,
-                width: width.into(),
-                limit,
+        if size == 0 || !plan.alignment.is_power_of_two() {
+            return Err(RingError::Senseless {
+                size,
+                alignment: plan.alignment,
             });
         }
+        let too_large = || RingError::TooLarge { size, width };
+        let [count, bytes, alignment, offset] =
+            [width, size, plan.alignment, plan.offset].map(|n| n as usize);
+        let footprint =
+            BufferRing::footprint(count, bytes, alignment, offset).ok_or_else(too_large)?;
+        let share = memory.take(footprint as u64).ok_or_else(too_large)?;
         let mut filler = Filler::open(contents)?;
-        let (alignment, offset) = (plan.alignment as usize, plan.offset as usize);
-        let mut buffers = BufferRing::new(width as usize, size as usize, alignment, offset)
-            .ok_or(RingError::Senseless("no buffers to be had of that size"))?;
-        for _ in 0..width {
-            filler.fill(buffers.advance())?;
+        let mut buffers = BufferRing::new(count, bytes, alignment, offset).ok_or_else(too_large)?;
+        if let Some(filler) = &mut filler {
+            for _ in 0..width {
+                filler.fill(buffers.advance())?;
+            }
         }
-        Ok(Self { buffers })
+        Ok(Self {
+            buffers,
+            _share: share,
+        })
     }
 
     /// Bytes a call.
@@ -141,15 +142,17 @@ enum Filler<'a> {
 }
 
 impl<'a> Filler<'a> {
-    fn open(contents: Contents<'a>) -> Result<Self, RingError> {
+    /// `None` when there is nothing to fill with.
+    fn open(contents: Contents<'a>) -> Result<Option<Self>, RingError> {
         match contents {
-            Contents::Pattern(pattern) => Ok(Self::Pattern { pattern, at: 0 }),
+            Contents::Nothing => Ok(None),
+            Contents::Pattern(pattern) => Ok(Some(Self::Pattern { pattern, at: 0 })),
             Contents::File(path) => {
                 let file = File::open(path).map_err(|error| RingError::File {
                     path: path.to_owned(),
                     error,
                 })?;
-                Ok(Self::File { file, path })
+                Ok(Some(Self::File { file, path }))
             }
         }
     }
@@ -206,17 +209,9 @@ impl SendFile {
         plan: &BufferPlan,
         socket_buffer: Option<u32>,
         path: Option<&Path>,
-        limit: u64,
     ) -> Result<Self, RingError> {
         let (size, width) = resolve(plan, None, socket_buffer);
         let needed = u64::from(size) * u64::from(width) + u64::from(plan.offset);
-        if needed > limit {
-            return Err(RingError::TooLarge {
-                size: size.into(),
-                width: width.into(),
-                limit,
-            });
-        }
         let shown = path.unwrap_or(Path::new("(temporary)"));
         let failed = |error| RingError::File {
             path: shown.to_owned(),
@@ -319,7 +314,8 @@ mod tests {
             alignment: 4096,
             offset: 3,
         };
-        let mut ring = Ring::new(&plan, None, None, PATTERN, 1 << 20).unwrap();
+        let mut ring =
+            Ring::new(&plan, None, None, PATTERN, &Memory::new(1 << 20, 1 << 20)).unwrap();
         let seen: Vec<Vec<u8>> = (0..4)
             .map(|_| {
                 let buffer = ring.advance();
@@ -341,7 +337,7 @@ mod tests {
         };
         for bad in [huge, zero, crooked] {
             assert!(
-                Ring::new(&bad, None, None, PATTERN, 1 << 20).is_err(),
+                Ring::new(&bad, None, None, PATTERN, &Memory::new(1 << 20, 1 << 20)).is_err(),
                 "{bad:?}"
             );
         }
@@ -352,11 +348,27 @@ mod tests {
         let path = std::env::temp_dir().join(format!("linerate-ring-{}", std::process::id()));
         std::fs::write(&path, b"abc").unwrap();
         let plan = plan(SizeRule::Bytes(7), WidthRule::Buffers(2));
-        let mut ring = Ring::new(&plan, None, None, Contents::File(&path), 1 << 20).unwrap();
+        let mut ring = Ring::new(
+            &plan,
+            None,
+            None,
+            Contents::File(&path),
+            &Memory::new(1 << 20, 1 << 20),
+        )
+        .unwrap();
         assert_eq!(ring.advance(), b"abcabca");
         assert_eq!(ring.advance(), b"bcabcab");
         std::fs::write(&path, b"").unwrap();
-        assert!(Ring::new(&plan, None, None, Contents::File(&path), 1 << 20).is_err());
+        assert!(
+            Ring::new(
+                &plan,
+                None,
+                None,
+                Contents::File(&path),
+                &Memory::new(1 << 20, 1 << 20)
+            )
+            .is_err()
+        );
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,50 +1,76 @@
 //! Memory that starts where it is told to, in a ring.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Buffers do not share a cache line.
+const CACHE_LINE: usize = 64;
 
 /// Buffers of one size, used round robin: [`BufferRing::advance`] gives the next.
 ///
-/// Each starts `offset` bytes past a multiple of `alignment`, zero at first, and is never moved.
-/// Memory that is not touched costs none.
+/// Each starts `offset` bytes past a multiple of `alignment`, zero at first, and is never moved. They
+/// are one mapping of their own: memory that is not touched costs none, and what was touched goes
+/// back to the system with the ring.
 #[derive(Debug)]
 pub struct BufferRing {
-    starts: Box<[NonNull<u8>]>,
+    /// The first byte of the first buffer.
+    first: NonNull<u8>,
+    /// From one buffer to the next, in bytes.
+    stride: usize,
     /// Always below the number of buffers.
     next: usize,
+    width: usize,
     size: usize,
-    offset: usize,
-    layout: Layout,
+    mapping: NonNull<u8>,
+    mapped: usize,
 }
 
 // SAFETY: the ring owns its memory alone, like a `Vec<u8>`.
 unsafe impl Send for BufferRing {}
 
 impl BufferRing {
-    /// Allocates `width` buffers; `None` when there are none, the alignment is not a power of two,
-    /// or size and offset are 0 together or more than there are addresses.
+    /// The memory that a ring takes when all of it is touched, in bytes; `None` when it cannot be
+    /// had: the alignment is not a power of two, there are no buffers, or more than there are
+    /// addresses.
+    pub fn footprint(width: usize, size: usize, alignment: usize, offset: usize) -> Option<usize> {
+        Self::stride(size, alignment, offset)?
+            .checked_mul(width)?
+            .checked_add(alignment)
+            .filter(|_| width > 0)
+    }
+
+    /// Maps `width` buffers; `None` as for [`BufferRing::footprint`], or when the system has not got
+    /// the memory.
     pub fn new(width: usize, size: usize, alignment: usize, offset: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(size.checked_add(offset)?, alignment).ok()?;
-        if layout.size() == 0 || width == 0 {
+        let mapped = Self::footprint(width, size, alignment, offset)?;
+        let stride = Self::stride(size, alignment, offset)?;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, access, flags) };
+        let mapping = NonNull::new(mapping.ok()?.cast::<u8>())?;
+        let to_alignment = mapping.as_ptr().align_offset(alignment);
+        // SAFETY: `footprint` has room for getting to the alignment, and the offset is part of the
+        // first stride.
+        let first = unsafe { mapping.add(to_alignment + offset) };
+        Some(Self {
+            first,
+            stride,
+            next: 0,
+            width,
+            size,
+            mapping,
+            mapped,
+        })
+    }
+
+    fn stride(size: usize, alignment: usize, offset: usize) -> Option<usize> {
+        if !alignment.is_power_of_two() {
             return None;
         }
-        let starts = (0..width)
-            .map(|_| {
-                // SAFETY: the layout has a size.
-                let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-                    handle_alloc_error(layout);
-                };
-                // SAFETY: the offset lies within the allocation, which is `size + offset` long.
-                unsafe { base.add(offset) }
-            })
-            .collect();
-        Some(Self {
-            starts,
-            next: 0,
-            size,
-            offset,
-            layout,
-        })
+        size.checked_add(offset)?
+            .max(1)
+            .checked_next_multiple_of(alignment.max(CACHE_LINE))
     }
 
     /// The next buffer: the first, then from the last down to the second, and so round, which is
@@ -52,21 +78,18 @@ impl BufferRing {
     #[inline]
     pub fn advance(&mut self) -> &mut [u8] {
         let at = self.next;
-        self.next = if at == 0 {
-            self.starts.len() - 1
-        } else {
-            at - 1
-        };
-        // SAFETY: `at` is below the number of buffers: it was 0, or the last index, or one less
-        // than such an index above 0.
-        let start = unsafe { *self.starts.get_unchecked(at) };
-        // SAFETY: `size` bytes from `start` are ours and initialised; `self` is borrowed as long.
-        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.size) }
+        self.next = if at == 0 { self.width - 1 } else { at - 1 };
+        // SAFETY: `at` is below the number of buffers (it was 0, or the last index, or one less than
+        // such an index above 0), so its `size` bytes lie in the mapping, are ours and initialised;
+        // `self` is borrowed as long.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.first.add(at * self.stride).as_ptr(), self.size)
+        }
     }
 
     /// How many buffers.
     pub fn width(&self) -> usize {
-        self.starts.len()
+        self.width
     }
 
     /// Bytes of one.
@@ -77,10 +100,8 @@ impl BufferRing {
 
 impl Drop for BufferRing {
     fn drop(&mut self) {
-        for start in &self.starts {
-            // SAFETY: the allocation began `offset` bytes before `start` and had this layout.
-            unsafe { dealloc(start.as_ptr().sub(self.offset), self.layout) }
-        }
+        // SAFETY: exactly what was mapped, and nothing is borrowed of it any more.
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
     }
 }
 
@@ -121,7 +142,7 @@ mod tests {
         for (width, size, alignment, offset) in [
             (0, 1, 8, 0),
             (1, 1, 3, 0),
-            (1, 0, 8, 0),
+            (1, 1, 0, 0),
             (1, usize::MAX, 8, 8),
         ] {
             assert!(BufferRing::new(width, size, alignment, offset).is_none());

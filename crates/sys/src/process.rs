@@ -64,7 +64,10 @@ pub fn own_descriptors(keep: &[BorrowedFd<'_>]) {
     if unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }.is_err() {
         return;
     }
-    let mut kept: Vec<libc::c_uint> = keep.iter().map(|fd| fd.as_raw_fd() as libc::c_uint).collect();
+    let mut kept: Vec<libc::c_uint> = keep
+        .iter()
+        .map(|fd| fd.as_raw_fd() as libc::c_uint)
+        .collect();
     kept.sort_unstable();
     let mut first = 3;
     for fd in kept {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use engine::{
-    Cell, Clock, Connector, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Path, PortRange, Ring,
-    Role, SendFile, Stop, Times, connect, facts_at_end, keeper, run,
+    Cell, Clock, Connector, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Memory, Path,
+    PortRange, Ring, Role, SendFile, Stop, Times, connect, facts_at_end, keeper, run,
 };
 use model::{BuffersUsed, CpuUse, Ended, Limit, Outcome, Plan, Side, SocketFacts, Transport};
 use rand::Rng;
@@ -30,7 +30,8 @@ use crate::wire::{
 /// How long the peer may take to read what is on its way when the time is up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// All memory that one test's buffers may have at this end, in bytes.
+/// All memory that one test's buffers may have at this end, in bytes: a slip of the keyboard should
+/// not take the machine.
 const MAX_BUFFER_BYTES: u64 = 4 << 30;
 
 /// Runs the test; an error is a test without a result.
@@ -144,20 +145,14 @@ impl<'a> End<'a> {
             .as_deref()
             .map_or(Contents::Pattern(PATTERN), Contents::File);
         let largest = (plan.transport == Transport::Udp).then_some(MAX_DATAGRAM);
+        let memory = Memory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
         let send_buffer = data.facts.send_buffer_bytes;
         let send_file = half
             .send_from_file
-            .then(|| {
-                SendFile::new(
-                    &half.send,
-                    send_buffer,
-                    half.fill.as_deref(),
-                    MAX_BUFFER_BYTES,
-                )
-            })
+            .then(|| SendFile::new(&half.send, send_buffer, half.fill.as_deref()))
             .transpose()?;
         let send = (plan.workload.sends() && send_file.is_none())
-            .then(|| Ring::new(&half.send, largest, send_buffer, contents, MAX_BUFFER_BYTES))
+            .then(|| Ring::new(&half.send, largest, send_buffer, contents, &memory))
             .transpose()?;
         let receive = plan
             .workload
@@ -167,8 +162,8 @@ impl<'a> End<'a> {
                     &half.receive,
                     None,
                     data.facts.receive_buffer_bytes,
-                    contents,
-                    MAX_BUFFER_BYTES,
+                    Contents::Nothing,
+                    &memory,
                 )
             })
             .transpose()?;

@@ -64,8 +64,10 @@ pub struct Limits {
     pub passphrase_wait: Duration,
     /// `--max-clients`: control connections at a time.
     pub max_clients: usize,
-    /// `--max-buffer`: bytes of one test's buffers.
+    /// `--max-buffer`: bytes of one test's buffers in one direction.
     pub max_buffer_bytes: u64,
+    /// `--max-memory`: bytes of all tests' buffers together.
+    pub max_memory_bytes: u64,
     /// `--max-length`: the longest test.
     pub max_length: Duration,
     /// `--allow-fill-dir`: directories below which a client may name a fill file (`-F ,FILE`).
@@ -84,6 +86,7 @@ impl Default for Limits {
             passphrase_wait: Duration::from_secs(20),
             max_clients: 1024,
             max_buffer_bytes: 256 << 20,
+            max_memory_bytes: 1 << 30,
             max_length: Duration::from_secs(7 * 86_400),
             fill_directories: Vec::new(),
             third_party: false,
@@ -156,6 +159,8 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.max_clients = number::<u32>(v, 1..=1 << 20)? as usize; Ok(()) }),
     long("max-buffer", Value, &["--max-buffer BYTES        Give a test's buffers so much memory (256M)"],
         |s, v| { s.limits.max_buffer_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
+    long("max-memory", Value, &["--max-memory BYTES        Give all tests' buffers so much memory (1G)"],
+        |s, v| { s.limits.max_memory_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
     long("max-length", Value, &["--max-length SECONDS      Run a test for so long (604800, seven days)"],
         |s, v| { s.limits.max_length = seconds(v)?; Ok(()) }),
 ];

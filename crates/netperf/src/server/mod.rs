@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use engine::{Reason, Stop};
+use engine::{Memory, Reason, Stop};
 
 use self::registry::Registry;
 use self::session::Surroundings;
@@ -194,6 +194,7 @@ struct Server {
     limits: Limits,
     passphrase: Option<String>,
     registry: Registry,
+    memory: Memory,
     /// Shared by the threads that serve a client, and so their count.
     clients: Arc<()>,
     stop: Stop,
@@ -202,6 +203,7 @@ struct Server {
 impl Server {
     fn new(limits: Limits, passphrase: Option<String>) -> Self {
         Self {
+            memory: Memory::new(limits.max_buffer_bytes, limits.max_memory_bytes),
             limits,
             passphrase,
             registry: Registry::default(),
@@ -257,6 +259,7 @@ impl Server {
             limits: &self.limits,
             passphrase: self.passphrase.as_deref(),
             registry: &self.registry,
+            memory: &self.memory,
             stop: &self.stop,
         };
         if let Err(error) = session::serve(control.into(), around) {

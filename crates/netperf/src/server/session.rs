@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::Stop;
+use engine::{Memory, Stop};
 use model::{Ended, Side};
 
 use super::assignment::{Assignment, Refusal};
@@ -26,6 +26,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) limits: &'a Limits,
     pub(super) passphrase: Option<&'a str>,
     pub(super) registry: &'a Registry,
+    /// What all tests' buffers share.
+    pub(super) memory: &'a Memory,
     /// Ends all tests.
     pub(super) stop: &'a Stop,
 }
@@ -110,7 +112,7 @@ impl Session<'_> {
         assignment: Result<Assignment, Refusal>,
     ) -> io::Result<bool> {
         let prepared =
-            assignment.and_then(|assignment| Prepared::new(assignment, self.around.limits));
+            assignment.and_then(|assignment| Prepared::new(assignment, self.around.memory));
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(Refusal(errno)) => {

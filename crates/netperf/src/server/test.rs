@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Cell, Clock, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Path, Ring, RingError, Role,
-    Stop, Times, facts_at_end, keeper, run,
+    Cell, Clock, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Memory, Path, Ring, RingError,
+    Role, Stop, Times, facts_at_end, keeper, run,
 };
 use model::{BuffersUsed, Ended, Limit, Side, Timing, Transport};
 use sys::Socket;
@@ -52,7 +52,7 @@ pub(super) struct Ran {
 
 impl Prepared {
     /// Opens the socket and makes the rings.
-    pub(super) fn new(assignment: Assignment, limits: &Limits) -> Result<Self, Refusal> {
+    pub(super) fn new(assignment: Assignment, memory: &Memory) -> Result<Self, Refusal> {
         let role = if assignment.workload.receives() || assignment.transport == Transport::Tcp {
             Role::Listener
         } else {
@@ -86,7 +86,6 @@ impl Prepared {
             .as_deref()
             .map_or(Contents::Pattern(PATTERN), Contents::File);
         let largest = (assignment.transport == Transport::Udp).then_some(MAX_DATAGRAM);
-        let budget = limits.max_buffer_bytes;
         let send = assignment
             .workload
             .sends()
@@ -96,7 +95,7 @@ impl Prepared {
                     largest,
                     data.facts.send_buffer_bytes,
                     contents,
-                    budget,
+                    memory,
                 )
             })
             .transpose()
@@ -109,8 +108,8 @@ impl Prepared {
                     &half.receive,
                     None,
                     data.facts.receive_buffer_bytes,
-                    contents,
-                    budget,
+                    Contents::Nothing,
+                    memory,
                 )
             })
             .transpose()
@@ -350,7 +349,7 @@ fn measured(clock: &Clock, times: Times) -> Measured {
 fn refusal(error: &RingError) -> Refusal {
     match error {
         RingError::TooLarge { .. } => Error::NOMEM.into(),
-        RingError::Senseless(_) => Error::INVAL.into(),
+        RingError::Senseless { .. } => Error::INVAL.into(),
         RingError::File { .. } => Error::ACCESS.into(),
     }
 }
