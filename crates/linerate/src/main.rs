@@ -1,19 +1,31 @@
-//! One binary, many names: `linerate netperf …`, or a link named `netperf`, is netperf.
+//! One binary, many names: `linerate netperf …`, or a link named `netperf`, is netperf. Under its own
+//! name it is a command line of its own.
 
 #![forbid(unsafe_code)]
 
+#[cfg_attr(not(feature = "run"), path = "small.rs")]
+mod command_line;
+mod links;
+mod names;
 #[cfg(feature = "netperf")]
 mod netperf;
+#[cfg(feature = "run")]
+mod run;
+#[cfg(feature = "netperf")]
 mod signals;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os();
-    let _ = args.next();
-    let name = args.next().unwrap();
-    match name.to_str().unwrap() {
-        "netserver" => netperf::server("netserver", args),
-        _ => netperf::client("netperf", args),
+    let mut words = std::env::args_os();
+    let called = words.next().unwrap_or_default();
+    if let Some(program) = names::of_path(&called) {
+        return (program.run)(&mut words);
+    }
+    let words: Vec<_> = words.collect();
+    match words.first().and_then(|word| names::by_name(word)) {
+        // All that follows is the dialect's, -h, -- and all.
+        Some(program) => (program.run)(&mut words.into_iter().skip(1)),
+        None => command_line::run(&words),
     }
 }

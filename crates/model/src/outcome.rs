@@ -51,6 +51,8 @@ pub struct Side {
     pub cpu: Option<CpuUse>,
     /// The host.
     pub host: Option<HostFacts>,
+    /// The program that measured, with its version, if it says who it is.
+    pub program: Option<String>,
 }
 
 /// What one end moved. Bytes are payload as this end's calls returned them.
@@ -294,7 +296,7 @@ impl std::fmt::Display for End {
     }
 }
 
-mod optional_nanos {
+pub(crate) mod optional_nanos {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -161,7 +161,8 @@ impl Workload {
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// After this long.
-    Time(Duration),
+    #[serde(rename = "time_ns")]
+    Time(#[serde(with = "nanos")] Duration),
     /// After this much payload.
     Bytes(u64),
     /// After this many transactions.
@@ -253,6 +254,7 @@ pub struct SocketOptions {
     /// Answer a datagram from the address that it was sent to (IP_PKTINFO).
     pub answer_from_destination: bool,
     /// Give up waiting for a datagram after this long and send the next request.
+    #[serde(rename = "receive_timeout_ns", with = "crate::outcome::optional_nanos")]
     pub receive_timeout: Option<Duration>,
     /// SO_DEBUG.
     pub debug: bool,

@@ -1,1 +1,106 @@
-//! Empty for now.
+//! Outcomes → the text and the JSON of `linerate run`. Pure functions: nothing here is read from or
+//! written to anything.
+
+#![forbid(unsafe_code)]
+
+mod figures;
+mod flows;
+mod json;
+mod number;
+mod table;
+mod text;
+mod warnings;
+
+use std::time::SystemTime;
+
+use model::{Outcome, Plan, Side};
+
+pub use figures::{Datagrams, Demand, Figures};
+pub use flows::merge;
+pub use json::{SCHEMA, json};
+pub use text::text;
+
+/// One run of several tests over one path: what was asked, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The version of the program that ran it.
+    pub version: &'static str,
+    /// When it began, by the wall clock; for labels only.
+    pub started: SystemTime,
+    /// Whom it measured against.
+    pub peer: Peer,
+    /// The tests, in the order in which they were run.
+    pub tests: Vec<Tested>,
+    /// Tests that were asked for and not run, because somebody ended the run before.
+    pub not_run: Vec<String>,
+    /// Whether somebody ended the run before its time.
+    pub interrupted: bool,
+    /// Why the run could not go on at all, in one line.
+    pub failure: Option<String>,
+}
+
+/// Whom a run measured against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name or address, as it was given.
+    pub host: String,
+    /// The port of its control connection.
+    pub port: u16,
+    /// Whether it was a server within this process.
+    pub embedded: bool,
+}
+
+/// One test, and its runs.
+#[derive(Clone, Debug)]
+pub struct Tested {
+    /// What was to be run.
+    pub plan: Plan,
+    /// What was measured, each time that it was run, all its flows together.
+    pub runs: Vec<Outcome>,
+    /// Why there is not more of it, in one line.
+    pub error: Option<String>,
+}
+
+impl Report {
+    /// Why the run failed, or else the first test that did.
+    pub fn error(&self) -> Option<&str> {
+        self.failure
+            .as_deref()
+            .or_else(|| self.tests.iter().find_map(|test| test.error.as_deref()))
+    }
+
+    /// The first thing that anybody told of this end, or of the other.
+    fn first_of<'a, T>(
+        &'a self,
+        side: impl Fn(&'a Outcome) -> Option<&'a Side>,
+        what: impl Fn(&'a Side) -> Option<T>,
+    ) -> Option<T> {
+        let outcomes = self.tests.iter().flat_map(|test| &test.runs);
+        outcomes.filter_map(side).find_map(what)
+    }
+}
+
+impl Tested {
+    /// The place of the run with the median rate; of an even number the lower of the two in the
+    /// middle. It is one run, so that its figures belong together.
+    pub fn median(&self) -> Option<usize> {
+        let rates: Vec<f64> = self.rates().collect();
+        let mut order: Vec<usize> = (0..rates.len()).collect();
+        order.sort_by(|&a, &b| rates[a].total_cmp(&rates[b]));
+        order.get(order.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// The lowest and the highest rate of several runs; `None` of fewer than two.
+    pub fn spread(&self) -> Option<(f64, f64)> {
+        let low = self.rates().reduce(f64::min)?;
+        let high = self.rates().reduce(f64::max)?;
+        (self.runs.len() > 1).then_some((low, high))
+    }
+
+    /// Each run's [`Figures::rate`]; a run without one has moved nothing that anybody knows of.
+    fn rates(&self) -> impl Iterator<Item = f64> {
+        self.runs
+            .iter()
+            .map(|run| Figures::of(run).rate().unwrap_or(0.0))
+    }
+}

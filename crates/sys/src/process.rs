@@ -59,6 +59,14 @@ pub fn own_descriptors(keep: &[BorrowedFd<'_>]) {
     if !close(NONE, NONE) {
         return;
     }
+    // A signal handler that writes to a descriptor must not run where that is closed; another thread
+    // takes the signal instead.
+    // SAFETY: the set is filled before it is read; only this thread's mask changes.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
     // SAFETY: only the descriptor table is unshared. Its copies in this thread are closed at once
     // but for those that the caller goes on using.
     if unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }.is_err() {

@@ -1,0 +1,66 @@
+//! The names that the binary answers to: as a link to it, and as its subcommand.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A program of a dialect.
+pub(crate) struct Program {
+    /// What it is called by.
+    pub(crate) name: &'static str,
+    /// What it is, in one line.
+    pub(crate) about: &'static str,
+    /// Runs it with the words after its name.
+    pub(crate) run: fn(&mut dyn Iterator<Item = OsString>) -> ExitCode,
+}
+
+/// All of them.
+pub(crate) const PROGRAMS: &[Program] = &[
+    #[cfg(feature = "netperf")]
+    Program {
+        name: "netperf",
+        about: "netperf 2.7.0's client, with its options and its output",
+        run: |words| crate::netperf::client("netperf", words),
+    },
+    #[cfg(feature = "netperf")]
+    Program {
+        name: "netserver",
+        about: "netperf 2.7.0's server, with its options",
+        run: |words| crate::netperf::server("netserver", words),
+    },
+];
+
+/// The program that a whole name stands for.
+pub(crate) fn by_name(name: &OsStr) -> Option<&'static Program> {
+    PROGRAMS.iter().find(|known| known.name == name)
+}
+
+/// The program that a path's file name stands for.
+pub(crate) fn of_path(path: &OsStr) -> Option<&'static Program> {
+    Path::new(path).file_name().and_then(by_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "netperf")]
+    fn the_file_name_counts() {
+        for (path, name) in [
+            ("netperf", Some("netperf")),
+            ("/usr/bin/netserver", Some("netserver")),
+            ("./netperf", Some("netperf")),
+            ("netperf/linerate", None),
+            ("linerate", None),
+            ("netperf2", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                of_path(OsStr::new(path)).map(|known| known.name),
+                name,
+                "{path}"
+            );
+        }
+    }
+}

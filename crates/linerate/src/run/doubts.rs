@@ -1,0 +1,42 @@
+//! Doubts that a stock peer gives rise to, beyond those that the dialect has of any peer.
+
+use std::net::SocketAddr;
+
+use model::{End, Outcome, Warning};
+
+/// Adds them.
+pub(super) fn add(outcome: &mut Outcome, remote: SocketAddr) {
+    // A stock peer cannot say who it is.
+    if sys::facts::is_own(remote.ip()) && !outcome.warnings.contains(&Warning::SameHost) {
+        outcome.warnings.insert(0, Warning::SameHost);
+    }
+    disbelieve_cpu(outcome);
+}
+
+/// A stock server's CPU time in connection tests has the seconds in it that it waits after them, over
+/// the time of the test alone: 300 % in two seconds, less in longer tests. What is over 100 % is
+/// taken for untold, and nothing is made of it.
+fn disbelieve_cpu(outcome: &mut Outcome) {
+    let Some(there) = &mut outcome.there else {
+        return;
+    };
+    if let Some(cpu) = there.cpu.take_if(|cpu| cpu.busy_percent > MOST_PERCENT) {
+        let figure = format!(
+            "its CPU time: {:.0} % is more than there is",
+            cpu.busy_percent
+        );
+        outcome.warnings.retain(|warning| {
+            !matches!(
+                warning,
+                Warning::CpuSaturated {
+                    end: End::There,
+                    ..
+                }
+            )
+        });
+        outcome.warnings.push(Warning::PeerCannotTell { figure });
+    }
+}
+
+/// All there is, and the ticks by which two looks at /proc/stat may miss it.
+const MOST_PERCENT: f64 = 101.0;

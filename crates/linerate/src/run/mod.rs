@@ -1,0 +1,166 @@
+//! `linerate run`: the main job. It measures, computes and prints, in that order and apart.
+
+mod args;
+mod doubts;
+mod flows;
+mod path;
+mod progress;
+mod settings;
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use engine::Stop;
+use model::Limit;
+use netperf::options::{Limits, Settings, Test};
+use netperf::server::Embedded;
+use report::{Peer, Report, Tested};
+
+pub(crate) use args::Args;
+use progress::Phase;
+use settings::settings;
+
+/// A test failed.
+const FAILED: u8 = 1;
+/// The command line is wrong, as clap has it.
+const USAGE: u8 = 2;
+/// SIGINT or SIGTERM came: what a shell shows of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the tests and prints the report on stdout, and nothing else there.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let tests = match args.tests() {
+        Ok(tests) => tests,
+        Err(unknown) => {
+            eprintln!("linerate run: {unknown}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let stop = Stop::new();
+    crate::signals::stop_on_signals(&stop);
+    let report = measure(args, &tests, &stop);
+    let text = if args.json {
+        report::json(&report)
+    } else {
+        report::text(&report)
+    };
+    match print(&text) {
+        Err(error) => {
+            eprintln!("linerate run: standard output: {error}");
+            ExitCode::from(FAILED)
+        }
+        Ok(()) if report.interrupted => ExitCode::from(INTERRUPTED),
+        Ok(()) if report.error().is_some() => ExitCode::from(FAILED),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
+    let mut report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        started: SystemTime::now(),
+        peer: Peer {
+            host: args
+                .host
+                .clone()
+                .unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string()),
+            port: args.port,
+            embedded: args.host.is_none(),
+        },
+        tests: Vec::new(),
+        not_run: Vec::new(),
+        interrupted: false,
+        failure: None,
+    };
+    report.failure = measure_tests(args, tests, stop, &mut report).err();
+    report.interrupted = stop.is_set();
+    report
+}
+
+/// Runs the tests one after the other; an error is one line, and keeps all of them from running.
+fn measure_tests(
+    args: &Args,
+    tests: &[Test],
+    stop: &Stop,
+    report: &mut Report,
+) -> Result<(), String> {
+    // It ends when it is dropped, which is after the last test.
+    let server = args
+        .host
+        .is_none()
+        .then(|| Embedded::start(Limits::default()))
+        .transpose();
+    let server = server
+        .map_err(|error| format!("could not start a server on the loopback interface: {error}"))?;
+    if let Some(server) = &server {
+        report.peer.port = server.port();
+    }
+    for &test in tests {
+        if stop.is_set() {
+            report.not_run.push(test.name().to_owned());
+        } else {
+            let settings = settings(args, test, &report.peer)?;
+            report.tests.push(measure_test(args, &settings, stop));
+        }
+    }
+    Ok(())
+}
+
+/// One test: its warm-up, and each of its runs.
+fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
+    let mut tested = Tested {
+        plan: settings.plan.clone(),
+        runs: Vec::new(),
+        error: None,
+    };
+    let warm_up = (args.warm_up > 0).then_some((0, args.warm_up));
+    let runs = (1..=args.repeat).map(|number| (number, args.length));
+    for (number, seconds) in warm_up.into_iter().chain(runs) {
+        if stop.is_set() {
+            break;
+        }
+        let length = Duration::from_secs(seconds.into());
+        let mut settings = settings.clone();
+        settings.plan.limit = Limit::Time(length);
+        let transactional = settings.plan.workload.is_transactional();
+        let phase = Phase::new(title(&settings, number, args.repeat), length, transactional);
+        match flows::run(&settings, args.parallel, stop, &phase) {
+            Ok(outcome) if number > 0 => tested.runs.push(outcome),
+            Ok(_) => {}
+            Err(error) => {
+                tested.error = Some(error);
+                break;
+            }
+        }
+    }
+    // What was open until the path was known is in the plan that was run.
+    if let Some(run) = tested.runs.first() {
+        tested.plan = run.plan.clone();
+    }
+    tested.plan.flows = args.parallel;
+    tested.plan.phases.warm_up = Duration::from_secs(args.warm_up.into());
+    tested
+}
+
+fn title(settings: &Settings, number: u32, of: u32) -> String {
+    let name = settings.test.name();
+    match (number, of) {
+        (0, _) => format!("{name} warm-up"),
+        (_, 1) => name.to_owned(),
+        _ => format!("{name} {number}/{of}"),
+    }
+}
+
+/// A reader that has had enough is no failure.
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}

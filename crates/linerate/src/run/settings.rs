@@ -1,0 +1,60 @@
+//! Arguments → the netperf dialect's settings, one a test.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+use model::SizeRule;
+use netperf::options::{Exit, Family, Settings, Test};
+use report::Peer;
+
+use super::Args;
+use super::path::largest_datagram;
+
+/// The settings of one test: routing allowed, CPU time accounted at both ends, and each
+/// transaction timed.
+pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings, String> {
+    let mut words: Vec<OsString> = [
+        "-c",
+        "-C",
+        "-t",
+        test.name(),
+        "-l",
+        &args.length.to_string(),
+    ]
+    .map(OsString::from)
+    .to_vec();
+    if test == Test::UdpStream {
+        words.extend(["--", "-R", "1"].map(OsString::from));
+    }
+    let mut settings =
+        netperf::options::netperf("linerate run", words).map_err(|exit| one_line(&exit))?;
+    let family = match (args.v4, args.v6) {
+        (true, _) => Family::V4,
+        (_, true) => Family::V6,
+        _ => Family::Unspecified,
+    };
+    settings.control.host.clone_from(&peer.host);
+    settings.control.port = peer.port.to_string();
+    settings.control.family = family;
+    settings.control.local_family = family;
+    settings.data.family = family;
+    settings.data.local_family = family;
+    settings.plan.timing.passes = settings.plan.workload.is_transactional();
+    Ok(settings)
+}
+
+/// Sets the size of one-way datagrams to what crosses the path's first hop in one piece.
+pub(super) fn fit_datagrams(settings: &mut Settings, remote: SocketAddr) {
+    if settings.test == Test::UdpStream {
+        settings.plan.here.send.size = SizeRule::Bytes(largest_datagram(remote));
+    }
+}
+
+fn one_line(exit: &Exit) -> String {
+    let text = if exit.stderr.is_empty() {
+        &exit.stdout
+    } else {
+        &exit.stderr
+    };
+    text.lines().next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,298 @@
+//! linerate's own command line: help texts against files (`BLESS=1` writes them anew), links, and
+//! the main job on the loopback interface.
+
+#![cfg(feature = "run")]
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+#[test]
+fn help() {
+    for (words, file) in [
+        (&[][..], "help-short.txt"),
+        (&["--help"], "help.txt"),
+        (&["help", "netperf"], "help-netperf.txt"),
+        (&["help", "run"], "help-run.txt"),
+    ] {
+        let output = linerate(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        matches_snapshot(file, &stdout(&output));
+    }
+    assert_eq!(
+        stdout(&linerate(&["--version"])),
+        concat!("linerate ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}
+
+#[test]
+fn a_dialect_has_its_words_untouched() {
+    let help = linerate(&["netperf", "-h"]);
+    assert_eq!(help.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&help.stderr)
+            .starts_with("\nUsage: netperf [global options] -- [test options]")
+    );
+    let version = linerate(&["netperf", "-V"]);
+    assert!(stdout(&version).starts_with("Netperf version 2.7.0\n"));
+    // The second is the test's own -h, behind the first --.
+    let test_help = linerate(&["netperf", "--", "-h"]);
+    assert!(
+        stdout(&test_help).contains("-m local,remote"),
+        "{}",
+        stdout(&test_help)
+    );
+}
+
+#[test]
+fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
+    for words in [
+        &["walk"][..],
+        &["--quick"],
+        &["run", "-l", "0"],
+        &["run", "--port", "1"],
+        &["run", "-6"],
+    ] {
+        let output = linerate(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{words:?}"
+        );
+    }
+    let output = linerate(&["run", "-t", "TCP_RR,TCP_WALK"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        text.starts_with("linerate run: unknown test 'TCP_WALK' in -t")
+            && text.lines().count() == 1,
+        "{text}"
+    );
+}
+
+#[test]
+fn links_lead_to_the_dialects_and_overwrite_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let link = || linerate(&["links", path.to_str().unwrap()]);
+    let made = link();
+    assert_eq!(made.status.code(), Some(0));
+    assert_eq!(
+        stdout(&made)
+            .lines()
+            .filter(|line| line.starts_with("made "))
+            .count(),
+        2
+    );
+    assert!(
+        stdout(&link())
+            .lines()
+            .all(|line| line.starts_with("kept "))
+    );
+
+    let version = Command::new(path.join("netperf"))
+        .arg("-V")
+        .output()
+        .unwrap();
+    assert!(stdout(&version).starts_with("Netperf version 2.7.0\n"));
+
+    fs::remove_file(path.join("netperf")).unwrap();
+    fs::remove_file(path.join("netserver")).unwrap();
+    let foreign = path.join("netserver");
+    let occupy: [&dyn Fn(); 3] = [
+        &|| fs::write(&foreign, "x").unwrap(),
+        &|| symlink("/bin/sh", &foreign).unwrap(),
+        &|| symlink("/missing", &foreign).unwrap(),
+    ];
+    for occupy in occupy {
+        occupy();
+        let refused = link();
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("netserver is in the way"));
+        assert!(
+            !path.join("netperf").exists(),
+            "nothing is made when anything is in the way"
+        );
+        fs::remove_file(&foreign).unwrap();
+    }
+}
+
+#[test]
+fn two_tests_on_loopback_as_json() {
+    let output = linerate(&["run", "-l", "1", "-t", "TCP_STREAM,udp_rr", "--json"]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.stderr.is_empty(), "no progress where no terminal is");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "linerate-run/1");
+    assert_eq!(document["peer"]["kind"], "linerate");
+    assert_eq!(document["peer"]["embedded"], true);
+    assert!(document.get("error").is_none());
+    for end in ["here", "there"] {
+        for fact in ["kernel", "cpus", "mtu_bytes", "congestion_control"] {
+            assert!(!document["hosts"][end][fact].is_null(), "{end} {fact}");
+        }
+    }
+    let [stream, transactions] = [0, 1].map(|at| &document["tests"][at]);
+    assert_eq!(stream["plan"]["limit"]["time_ns"], 1_000_000_000_u64);
+    assert!(stream["figures"]["throughput_bps"].as_f64().unwrap() > 0.0);
+    assert!(stream["figures"]["transactions_per_s"].is_null());
+    assert_eq!(transactions["name"], "UDP_RR");
+    assert!(
+        transactions["figures"]["latency"]["p99_ns"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+    assert!(transactions["runs"][0]["there"]["cpu"]["busy_percent"].is_number());
+    assert_eq!(transactions["warnings"][0]["kind"], "same_host");
+}
+
+#[test]
+fn the_table_is_plain_text_where_no_terminal_is() {
+    let output = linerate(&[
+        "run",
+        "-l",
+        "1",
+        "-t",
+        "TCP_RR",
+        "--repeat",
+        "2",
+        "--parallel",
+        "2",
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = stdout(&output);
+    assert!(!text.contains('\u{1b}') && output.stderr.is_empty());
+    assert!(
+        text.contains("tran/s") && text.contains("2 flows at once, the median of 2 runs"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_an_error_in_a_valid_document() {
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+        .to_string();
+    let output = linerate(&[
+        "run",
+        "127.0.0.1",
+        "--port",
+        &port,
+        "-t",
+        "TCP_STREAM,TCP_RR",
+        "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["error"].as_str().unwrap().contains(&port));
+    assert_eq!(document["tests"].as_array().unwrap().len(), 2);
+    assert!(document["tests"][1]["figures"].is_null());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_a_quiet_success() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["run", "-l", "1", "-t", "TCP_RR"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+#[test]
+fn an_interrupted_run_says_what_it_has() {
+    let child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["run", "-l", "60", "-t", "TCP_RR,TCP_STREAM", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Nothing but a running test uses that much: 20 ticks, a fifth of a second.
+    while cpu_ticks(child.id()) < 20 {
+        std::thread::yield_now();
+    }
+    let started = Instant::now();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert_eq!(output.status.code(), Some(130));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["interrupted"], true);
+    assert_eq!(document["tests"][0]["runs"][0]["ended"], "cancelled");
+    assert!(
+        document["tests"][0]["figures"]["transactions_per_s"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+    assert!(
+        document["not_run"]
+            .as_array()
+            .unwrap()
+            .contains(&"TCP_STREAM".into())
+    );
+}
+
+/// User and system time of a process, from proc(5)'s `stat`.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    fields[11..13]
+        .iter()
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum()
+}
+
+fn linerate(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(words)
+        .env_remove("COLUMNS")
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn matches_snapshot(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/snapshots")
+        .join(name);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    assert_eq!(
+        text,
+        fs::read_to_string(&path).unwrap_or_default(),
+        "{}",
+        path.display()
+    );
+}

@@ -1,0 +1,223 @@
+//! What is computed of an Outcome, late and from counts and times.
+
+use std::time::Duration;
+
+use model::{Outcome, Side, Transport};
+use serde::Serialize;
+use stats::Summary;
+use units::{BitRate, Bytes};
+
+/// The derived figures of one Outcome. What the test does not have, or an end did not tell, is
+/// `None`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Payload that arrived within the test's time, over that time (RFC 1242's throughput is this at
+    /// no loss); of bulk transfers.
+    pub throughput_bps: Option<BitRate>,
+    /// Payload that the send calls took, over the same time; of datagrams only, as a stream delivers
+    /// what it takes.
+    pub offered_bps: Option<BitRate>,
+    /// Transactions over the test's time.
+    pub transactions_per_s: Option<f64>,
+    /// From each request to its response, or of connection tests from the connection's opening to
+    /// its end.
+    pub latency: Option<Summary>,
+    /// CPU time an amount of work.
+    pub service_demand: Demand,
+    /// Segments that TCP sent again, at the ends that send data and know.
+    pub retransmits: Option<u64>,
+    /// Of one-way datagrams, what became of them.
+    pub datagrams: Option<Datagrams>,
+}
+
+/// Service demand: the CPU time that an end's whole host spent in the test, over the work done.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Demand {
+    /// Of bulk transfers: microseconds a KB, which is 1024 bytes as netperf has it, of the payload
+    /// that the end itself moved.
+    Bytes {
+        /// This end's.
+        here_us_per_kb: Option<f64>,
+        /// The peer's.
+        there_us_per_kb: Option<f64>,
+    },
+    /// Microseconds a transaction.
+    Transactions {
+        /// This end's.
+        here_us_per_transaction: Option<f64>,
+        /// The peer's.
+        there_us_per_transaction: Option<f64>,
+    },
+}
+
+/// What became of the datagrams that one end sent to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Datagrams {
+    /// What the sender's kernel took.
+    pub sent: u64,
+    /// What the receiver got within the test's time.
+    pub received: u64,
+    /// What it got after that; `None` when it cannot tell and `received` has them in it.
+    pub received_late: Option<u64>,
+    /// What it never got (RFC 7680), and did not get twice.
+    pub lost: u64,
+    /// `lost` over `sent`; `None` when nothing was sent.
+    pub lost_percent: Option<f64>,
+}
+
+impl Figures {
+    /// The figures of one Outcome.
+    pub fn of(outcome: &Outcome) -> Self {
+        let workload = &outcome.plan.workload;
+        let elapsed = outcome.here.elapsed;
+        let transactional = workload.is_transactional();
+        let datagrams = datagrams(outcome);
+        let rate = |bytes: Bytes| {
+            elapsed
+                .and_then(|elapsed| bytes.over(elapsed))
+                .filter(|_| !transactional)
+        };
+        Self {
+            throughput_bps: received(outcome).and_then(rate),
+            offered_bps: datagrams.and_then(|_| rate(sender(outcome)?.counts.sent)),
+            transactions_per_s: elapsed
+                .filter(|elapsed| transactional && !elapsed.is_zero())
+                .map(|elapsed| outcome.here.counts.transactions as f64 / elapsed.as_secs_f64()),
+            latency: outcome
+                .here
+                .latency
+                .as_ref()
+                .and_then(stats::Histogram::summary),
+            service_demand: demand(outcome),
+            retransmits: retransmits(outcome),
+            datagrams,
+        }
+    }
+
+    /// The one figure by which runs of a test are compared: transactions a second, or bits a second.
+    pub fn rate(&self) -> Option<f64> {
+        self.transactions_per_s
+            .or(self.throughput_bps.map(|rate| rate.0))
+    }
+}
+
+impl Demand {
+    /// This end's and the peer's, in the unit of [`Demand::unit`].
+    pub fn both(self) -> (Option<f64>, Option<f64>) {
+        match self {
+            Self::Bytes {
+                here_us_per_kb: here,
+                there_us_per_kb: there,
+            }
+            | Self::Transactions {
+                here_us_per_transaction: here,
+                there_us_per_transaction: there,
+            } => (here, there),
+        }
+    }
+
+    /// As people write it.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Bytes { .. } => "µs/KB",
+            Self::Transactions { .. } => "µs/tran",
+        }
+    }
+}
+
+/// The end that sends a one-way transfer.
+fn sender(outcome: &Outcome) -> Option<&Side> {
+    if outcome.plan.workload.sends() {
+        Some(&outcome.here)
+    } else {
+        outcome.there.as_ref()
+    }
+}
+
+/// The end that it arrives at.
+fn receiver(outcome: &Outcome) -> Option<&Side> {
+    if outcome.plan.workload.receives() {
+        Some(&outcome.here)
+    } else {
+        outcome.there.as_ref()
+    }
+}
+
+fn received(outcome: &Outcome) -> Option<Bytes> {
+    receiver(outcome).map(|side| side.counts.received)
+}
+
+fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
+    if outcome.plan.transport != Transport::Udp || outcome.plan.workload.is_transactional() {
+        return None;
+    }
+    let (sent, got) = (sender(outcome)?.counts, receiver(outcome)?);
+    // A stock peer counts late ones among the others, and does not say how many they are.
+    let received_late = got.program.as_ref().map(|_| got.counts.receive_calls_late);
+    let arrived = got.counts.receive_calls + got.counts.receive_calls_late;
+    let lost = sent.send_calls.saturating_sub(arrived);
+    Some(Datagrams {
+        sent: sent.send_calls,
+        received: got.counts.receive_calls,
+        received_late,
+        lost,
+        lost_percent: (sent.send_calls > 0).then(|| lost as f64 / sent.send_calls as f64 * 100.0),
+    })
+}
+
+fn retransmits(outcome: &Outcome) -> Option<u64> {
+    let told = |side: &Side| side.socket.retransmits.map(u64::from);
+    let here = outcome
+        .plan
+        .workload
+        .sends()
+        .then_some(&outcome.here)
+        .and_then(told);
+    let there = outcome
+        .plan
+        .workload
+        .receives()
+        .then_some(outcome.there.as_ref())
+        .flatten()
+        .and_then(told);
+    here.into_iter()
+        .chain(there)
+        .reduce(|here, there| here + there)
+}
+
+fn demand(outcome: &Outcome) -> Demand {
+    let (here, there) = (&outcome.here, outcome.there.as_ref());
+    if outcome.plan.workload.is_transactional() {
+        let transactions = here.counts.transactions as f64;
+        return Demand::Transactions {
+            here_us_per_transaction: cpu_time_us(here, here.elapsed)
+                .and_then(|time| over(time, transactions)),
+            there_us_per_transaction: there
+                .and_then(|there| cpu_time_us(there, here.elapsed))
+                .and_then(|time| over(time, transactions)),
+        };
+    }
+    let kilobytes = |side: &Side| {
+        let counts = side.counts;
+        (counts.sent + counts.received + counts.received_late).0 as f64 / 1024.0
+    };
+    Demand::Bytes {
+        here_us_per_kb: cpu_time_us(here, here.elapsed)
+            .and_then(|time| over(time, kilobytes(here))),
+        there_us_per_kb: there
+            .and_then(|there| over(cpu_time_us(there, here.elapsed)?, kilobytes(there))),
+    }
+}
+
+/// The CPU time of all of an end's CPUs, in microseconds. The share is of the end's own time, and
+/// that of the other one where it did not tell its own.
+fn cpu_time_us(side: &Side, otherwise: Option<Duration>) -> Option<f64> {
+    let cpu = side.cpu.as_ref()?;
+    let elapsed = side.elapsed.or(otherwise)?;
+    Some(cpu.busy_percent / 100.0 * f64::from(cpu.cpus) * elapsed.as_secs_f64() * 1e6)
+}
+
+fn over(amount: f64, per: f64) -> Option<f64> {
+    Some(amount / per).filter(|quotient| quotient.is_finite())
+}

@@ -1,0 +1,213 @@
+//! The report as one JSON document.
+//!
+//! A key says its figure's unit, but for counts of calls, datagrams and transactions. What was not
+//! measured, or not told, is `null`. Members may be added under the same [`SCHEMA`]; one that goes or
+//! changes its meaning takes another.
+
+use std::time::{Duration, SystemTime};
+
+use model::{
+    BuffersUsed, Counts, CpuUse, Ended, HostFacts, Outcome, Plan, Side, SocketFacts, Warning,
+};
+use serde::Serialize;
+use stats::{Histogram, Summary};
+
+use crate::{Figures, Report, Tested};
+
+/// The member `schema` of every document.
+pub const SCHEMA: &str = "linerate-run/1";
+
+/// The document, indented, with its last newline.
+pub fn json(report: &Report) -> String {
+    // A tree of plain values with text keys always has a text.
+    serde_json::to_string_pretty(&Document::of(report)).unwrap_or_default() + "\n"
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    /// The version of this program.
+    linerate: &'static str,
+    /// RFC 3339, UTC.
+    started: Option<String>,
+    peer: PeerDocument<'a>,
+    hosts: Hosts<'a>,
+    tests: Vec<TestDocument<'a>>,
+    /// Somebody ended the run before its time …
+    interrupted: bool,
+    /// … and these tests did not take place.
+    not_run: &'a [String],
+    /// Why the run failed, or else the first test that did; missing when none failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct PeerDocument<'a> {
+    host: &'a str,
+    control_port: u16,
+    /// It was a server in this process.
+    embedded: bool,
+    /// `linerate` or `netserver`; `null` when no test was answered.
+    kind: Option<&'static str>,
+    /// With its version, of a linerate.
+    program: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Hosts<'a> {
+    here: Option<&'a HostFacts>,
+    there: Option<&'a HostFacts>,
+}
+
+#[derive(Serialize)]
+struct TestDocument<'a> {
+    name: &'a str,
+    plan: &'a Plan,
+    /// The index of the run with the median rate.
+    median_run: Option<usize>,
+    /// Of that run.
+    figures: Option<Figures>,
+    /// The lowest and the highest rate (transactions or bits a second) of several runs.
+    rate_range: Option<[f64; 2]>,
+    /// Each doubt of any run once.
+    warnings: Vec<WarningDocument<'a>>,
+    runs: Vec<RunDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct RunDocument<'a> {
+    started: Option<String>,
+    /// Connections that ran side by side; the figures are of all of them.
+    flows: u32,
+    ended: &'a Ended,
+    figures: Figures,
+    here: SideDocument<'a>,
+    there: Option<SideDocument<'a>>,
+    warnings: Vec<WarningDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct SideDocument<'a> {
+    counts: &'a Counts,
+    elapsed_ns: Option<u64>,
+    socket: &'a SocketFacts,
+    buffers: &'a BuffersUsed,
+    cpu: Option<&'a CpuUse>,
+    latency: Option<Summary>,
+    send_times: Option<Summary>,
+    receive_times: Option<Summary>,
+}
+
+#[derive(Serialize)]
+struct WarningDocument<'a> {
+    #[serde(flatten)]
+    warning: &'a Warning,
+    text: String,
+}
+
+impl<'a> Document<'a> {
+    fn of(report: &'a Report) -> Self {
+        let answered = report.tests.iter().any(|test| !test.runs.is_empty());
+        let program = report.first_of(|run| run.there.as_ref(), |side| side.program.as_deref());
+        let kind = if program.is_some() {
+            "linerate"
+        } else {
+            "netserver"
+        };
+        Self {
+            schema: SCHEMA,
+            linerate: report.version,
+            started: rfc3339(report.started),
+            peer: PeerDocument {
+                host: &report.peer.host,
+                control_port: report.peer.port,
+                embedded: report.peer.embedded,
+                kind: answered.then_some(kind),
+                program,
+            },
+            hosts: Hosts {
+                here: report.first_of(|run| Some(&run.here), |side| side.host.as_ref()),
+                there: report.first_of(|run| run.there.as_ref(), |side| side.host.as_ref()),
+            },
+            tests: report.tests.iter().map(TestDocument::of).collect(),
+            interrupted: report.interrupted,
+            not_run: &report.not_run,
+            error: report.error(),
+        }
+    }
+}
+
+impl<'a> TestDocument<'a> {
+    fn of(test: &'a Tested) -> Self {
+        let median_run = test.median();
+        let mut warnings: Vec<&Warning> = Vec::new();
+        for warning in test.runs.iter().flat_map(|run| &run.warnings) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        Self {
+            name: &test.plan.name,
+            plan: &test.plan,
+            median_run,
+            figures: median_run.map(|run| Figures::of(&test.runs[run])),
+            rate_range: test.spread().map(|(low, high)| [low, high]),
+            warnings: warnings.into_iter().map(WarningDocument::of).collect(),
+            runs: test.runs.iter().map(RunDocument::of).collect(),
+            error: test.error.as_deref(),
+        }
+    }
+}
+
+impl<'a> RunDocument<'a> {
+    fn of(run: &'a Outcome) -> Self {
+        Self {
+            started: rfc3339(run.started),
+            flows: run.plan.flows,
+            ended: &run.ended,
+            figures: Figures::of(run),
+            here: SideDocument::of(&run.here),
+            there: run.there.as_ref().map(SideDocument::of),
+            warnings: run.warnings.iter().map(WarningDocument::of).collect(),
+        }
+    }
+}
+
+impl<'a> SideDocument<'a> {
+    fn of(side: &'a Side) -> Self {
+        let summary = |times: &Option<Histogram>| times.as_ref().and_then(Histogram::summary);
+        Self {
+            counts: &side.counts,
+            elapsed_ns: side.elapsed.map(nanoseconds),
+            socket: &side.socket,
+            buffers: &side.buffers,
+            cpu: side.cpu.as_ref(),
+            latency: summary(&side.latency),
+            send_times: summary(&side.send_times),
+            receive_times: summary(&side.receive_times),
+        }
+    }
+}
+
+impl<'a> WarningDocument<'a> {
+    fn of(warning: &'a Warning) -> Self {
+        Self {
+            warning,
+            text: warning.to_string(),
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// To the millisecond; `None` of a time outside the years that RFC 3339 can write.
+fn rfc3339(time: SystemTime) -> Option<String> {
+    jiff::Timestamp::try_from(time)
+        .ok()
+        .map(|timestamp| format!("{timestamp:.3}"))
+}

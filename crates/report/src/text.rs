@@ -1,0 +1,202 @@
+//! The report as people read it.
+
+use model::{HostFacts, Limit, Plan, SizeRule, Transport};
+
+use crate::table::table;
+use crate::{Report, Tested, warnings};
+
+/// No line is longer, unless one word is.
+const COLUMNS: usize = 110;
+
+/// The whole report: whom it met, the table, failures, and doubts.
+pub fn text(report: &Report) -> String {
+    let mut lines = heading(report);
+    if report.tests.iter().any(|test| !test.runs.is_empty()) {
+        lines.push(String::new());
+        lines.extend(table(&report.tests).lines().map(str::to_owned));
+        lines.push(String::new());
+        lines.extend(notes(report).iter().flat_map(|note| wrap(note, "")));
+    }
+    let doubts = warnings::lines(&report.tests);
+    if !doubts.is_empty() {
+        lines.push(String::new());
+        lines.push("warnings:".to_owned());
+        lines.extend(
+            doubts
+                .iter()
+                .flat_map(|doubt| wrap(&format!("- {doubt}"), "  ")),
+        );
+    }
+    let failures = failures(report);
+    if !failures.is_empty() {
+        lines.push(String::new());
+        lines.extend(failures.iter().flat_map(|failure| wrap(failure, "  ")));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn heading(report: &Report) -> Vec<String> {
+    let peer = &report.peer;
+    let embedded = if peer.embedded {
+        " (a server in this process)"
+    } else {
+        ""
+    };
+    let mut lines = vec![format!(
+        "linerate {} to {} port {}{embedded}",
+        report.version, peer.host, peer.port
+    )];
+    let here = report.first_of(|run| Some(&run.here), |side| side.host.as_ref());
+    if let Some(here) = here {
+        lines.extend(wrap(&format!("here  {}", host(here)), "      "));
+    }
+    if report.tests.iter().all(|test| test.runs.is_empty()) {
+        return lines;
+    }
+    let program = report.first_of(|run| run.there.as_ref(), |side| side.program.clone());
+    let program =
+        program.unwrap_or_else(|| "a stock netserver, which does not tell its host".to_owned());
+    let facts = match report.first_of(|run| run.there.as_ref(), |side| side.host.as_ref()) {
+        Some(there)
+            if here.is_some_and(|here| here.boot_id.is_some() && here.boot_id == there.boot_id) =>
+        {
+            ", on the same host".to_owned()
+        }
+        Some(there) => format!(" on {}", host(there)),
+        None => String::new(),
+    };
+    lines.extend(wrap(&format!("peer  {program}{facts}"), "      "));
+    lines
+}
+
+fn host(facts: &HostFacts) -> String {
+    let kernel = [facts.kernel.as_deref(), facts.machine.as_deref()];
+    let cpus = facts.cpus.map(|cpus| match &facts.cpu_model {
+        Some(model) => format!("{cpus} × {model}"),
+        None => format!("{cpus} CPUs"),
+    });
+    [
+        Some(kernel.into_iter().flatten().collect::<Vec<_>>().join(" ")),
+        cpus,
+        facts.mtu_bytes.map(|mtu| format!("MTU {mtu}")),
+        facts.congestion_control.clone(),
+        facts
+            .virtual_guest
+            .filter(|guest| *guest)
+            .map(|_| "virtual guest".to_owned()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect::<Vec<_>>()
+    .join(", ")
+}
+
+/// What the table's figures are of.
+fn notes(report: &Report) -> Vec<String> {
+    let measured = || report.tests.iter().filter(|test| !test.runs.is_empty());
+    let mut notes = Vec::new();
+    if let Some(test) = measured().next() {
+        let runs = measured().map(|test| test.runs.len()).max().unwrap_or(1);
+        let (flows, warm_up) = (test.runs[0].plan.flows, test.plan.phases.warm_up);
+        let parts = [
+            Some(length(&test.plan)),
+            (flows > 1).then(|| format!("{flows} flows at once")),
+            (!warm_up.is_zero()).then(|| format!("after a warm-up of {} s", warm_up.as_secs())),
+            (runs > 1).then(|| format!("the median of {runs} runs, their range below it")),
+        ];
+        notes.push(parts.into_iter().flatten().collect::<Vec<_>>().join(", ") + ".");
+    }
+    let datagrams = measured().find(|test| test.plan.transport == Transport::Udp && is_bulk(test));
+    if let Some(SizeRule::Bytes(bytes)) = datagrams.map(|test| test.plan.here.send.size) {
+        notes.push(format!(
+            "Datagrams of {bytes} bytes; their rate is what was received in time."
+        ));
+    }
+    notes
+        .push("Service demand is CPU time of all of a host's CPUs; 1 KB is 1024 bytes.".to_owned());
+    notes
+}
+
+fn is_bulk(test: &Tested) -> bool {
+    !test.plan.workload.is_transactional()
+}
+
+fn length(plan: &Plan) -> String {
+    match plan.limit {
+        Limit::Time(length) => format!("{} s a test", length.as_secs()),
+        Limit::Bytes(bytes) => format!("{bytes} bytes a test"),
+        Limit::Transactions(count) => format!("{count} transactions a test"),
+        Limit::Unlimited => "no limit of time".to_owned(),
+    }
+}
+
+fn failures(report: &Report) -> Vec<String> {
+    let mut lines: Vec<String> = report
+        .tests
+        .iter()
+        .filter_map(|test| {
+            Some(format!(
+                "{} failed: {}",
+                test.plan.name,
+                test.error.as_ref()?
+            ))
+        })
+        .collect();
+    lines.extend(report.failure.iter().map(|why| format!("failed: {why}")));
+    if report.interrupted {
+        let rest = match report.not_run.as_slice() {
+            [] => String::new(),
+            tests => format!("; not run: {}", tests.join(", ")),
+        };
+        lines.push(format!(
+            "interrupted: this is what was measured until then{rest}"
+        ));
+    }
+    lines
+}
+
+/// Breaks a line at blanks; what follows begins with `indent`.
+fn wrap(text: &str, indent: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = text;
+    let mut start = "";
+    loop {
+        let room = COLUMNS - start.len();
+        let Some((limit, _)) = rest.char_indices().nth(room) else {
+            lines.push(format!("{start}{rest}"));
+            return lines;
+        };
+        let head = indent.len().max(1);
+        let Some(at) = rest[..limit]
+            .rfind(' ')
+            .filter(|at| *at > head)
+            .or_else(|| rest[limit..].find(' ').map(|at| limit + at))
+        else {
+            lines.push(format!("{start}{rest}"));
+            return lines;
+        };
+        lines.push(format!("{start}{}", rest[..at].trim_end()));
+        rest = rest[at..].trim_start();
+        start = indent;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_at_blanks() {
+        let words = "µs word ".repeat(40);
+        let lines = wrap(words.trim_end(), "    ");
+        assert!(lines.len() > 2);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= COLUMNS),
+            "{lines:?}"
+        );
+        assert_eq!(lines.concat().matches("word").count(), 40);
+        let long = "x".repeat(300);
+        assert_eq!(wrap(&long, " "), [&long[..]]);
+        assert_eq!(wrap(&format!("{long} y"), " "), [long, " y".to_owned()]);
+    }
+}

@@ -1,0 +1,290 @@
+//! The text and the JSON of one sample report, against files: after a wanted change `BLESS=1 cargo
+//! test -p report` writes them anew.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use model::{
+    Counts, CpuMethod, CpuUse, End, Ended, Half, HostFacts, Limit, Outcome, Phases, Plan, Side,
+    SizeRule, Timing, Transport, Warning, Workload,
+};
+use report::{Figures, Peer, Report, Tested, merge};
+use stats::Histogram;
+use units::{BitRate, Bytes};
+
+#[test]
+fn text() {
+    matches_snapshot("report.txt", &report::text(&sample()));
+}
+
+#[test]
+fn json() {
+    let text = report::json(&sample());
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["schema"], report::SCHEMA);
+    assert_eq!(document["error"], "the server refused");
+    matches_snapshot("report.json", &text);
+}
+
+#[test]
+fn no_line_is_wider_than_the_readme() {
+    for line in report::text(&sample()).lines() {
+        assert!(line.chars().count() <= 110, "{line}");
+        assert_eq!(line, line.trim_end());
+    }
+}
+
+#[test]
+fn flows_are_added_up() {
+    let mut first = request_response();
+    let mut second = request_response();
+    first.here.socket.retransmits = Some(1);
+    second.here.socket.retransmits = Some(2);
+    second.here.elapsed = Some(Duration::from_secs(4));
+    second.here.cpu = None;
+    first.warnings = vec![
+        Warning::PeerShared { tests: 1 },
+        Warning::LateDatagrams { datagrams: 2 },
+    ];
+    second.warnings = vec![
+        Warning::PeerShared { tests: 3 },
+        Warning::LateDatagrams { datagrams: 5 },
+    ];
+    let sum = merge(vec![first.clone(), second]).unwrap();
+    assert_eq!(sum.plan.flows, 2);
+    assert_eq!(sum.here.counts.transactions, 200_000);
+    assert_eq!(sum.here.latency.as_ref().unwrap().len(), 2_000);
+    assert_eq!(sum.here.elapsed, Some(Duration::from_secs(4)));
+    assert_eq!(sum.here.cpu, first.here.cpu);
+    assert_eq!(sum.here.socket.retransmits, Some(3));
+    // One of the three is the flow's own neighbour.
+    assert_eq!(
+        sum.warnings,
+        [
+            Warning::PeerShared { tests: 2 },
+            Warning::LateDatagrams { datagrams: 7 }
+        ]
+    );
+    assert_eq!(Figures::of(&sum).transactions_per_s, Some(50_000.0));
+    assert!(merge(Vec::new()).is_none());
+}
+
+#[test]
+fn figures_of_datagrams() {
+    let figures = Figures::of(&datagrams());
+    // 900,000 datagrams of 1472 bytes in 2 s, of 1,000,000 that were sent.
+    assert_eq!(figures.throughput_bps, Some(BitRate(5.299_2e9)));
+    assert_eq!(figures.offered_bps, Some(BitRate(5.888e9)));
+    let datagrams = figures.datagrams.unwrap();
+    assert_eq!(
+        (datagrams.received, datagrams.received_late, datagrams.lost),
+        (900_000, Some(10), 99_990)
+    );
+    // 2 CPUs, half busy for 2 s, over 1472 MB.
+    let (here, there) = figures.service_demand.both();
+    assert!((here.unwrap() - 2e6 / 1_437_500.0).abs() < 1e-9, "{here:?}");
+    assert!(there.is_some());
+}
+
+#[test]
+fn what_was_not_told_has_no_figure() {
+    let mut run = datagrams();
+    run.there = None;
+    run.here.cpu = None;
+    let figures = Figures::of(&run);
+    assert_eq!((figures.throughput_bps, figures.datagrams), (None, None));
+    assert_eq!(figures.service_demand.both(), (None, None));
+    run.here.elapsed = Some(Duration::ZERO);
+    assert_eq!(Figures::of(&run).rate(), None);
+}
+
+#[test]
+fn the_median_of_an_even_number_is_the_lower_middle() {
+    for (rates, median, spread) in [
+        (&[][..], None, None),
+        (&[7][..], Some(0), None),
+        (&[3, 1][..], Some(1), Some((1.0, 3.0))),
+        (&[5, 1, 3][..], Some(2), Some((1.0, 5.0))),
+        (&[4, 1, 3, 2][..], Some(3), Some((1.0, 4.0))),
+    ] {
+        let runs = rates.iter().map(|&rate| {
+            let mut run = request_response();
+            run.here.counts.transactions = 2 * rate;
+            run
+        });
+        let tested = Tested {
+            plan: plan("TCP_RR", Transport::Tcp, Workload::ask()),
+            runs: runs.collect(),
+            error: None,
+        };
+        assert_eq!(
+            (tested.median(), tested.spread()),
+            (median, spread),
+            "{rates:?}"
+        );
+    }
+}
+
+fn sample() -> Report {
+    let mut slower = request_response();
+    slower.here.counts.transactions -= 4_321;
+    let tested = |runs: Vec<Outcome>| Tested {
+        plan: runs[0].plan.clone(),
+        runs,
+        error: None,
+    };
+    let failed = Tested {
+        plan: plan("TCP_CRR", Transport::Tcp, Workload::connect_and_ask()),
+        runs: Vec::new(),
+        error: Some("the server refused".to_owned()),
+    };
+    Report {
+        version: "0.1.0",
+        started: started(),
+        peer: Peer {
+            host: "192.0.2.1".to_owned(),
+            port: 12865,
+            embedded: false,
+        },
+        tests: vec![
+            tested(vec![stream()]),
+            tested(vec![datagrams()]),
+            tested(vec![slower, request_response()]),
+            failed,
+        ],
+        not_run: Vec::new(),
+        interrupted: false,
+        failure: None,
+    }
+}
+
+fn stream() -> Outcome {
+    let mut run = outcome("TCP_STREAM", Transport::Tcp, Workload::send());
+    run.here.counts = Counts {
+        sent: Bytes(2_345_678_900),
+        send_calls: 143_169,
+        ..Counts::default()
+    };
+    run.here.socket.retransmits = Some(1_234);
+    let there = run.there.as_mut().unwrap();
+    there.counts = Counts {
+        received: Bytes(2_345_678_900),
+        receive_calls: 160_000,
+        ..Counts::default()
+    };
+    run.warnings = vec![Warning::CpuSaturated {
+        end: End::There,
+        busy_percent: 99.5,
+    }];
+    run
+}
+
+fn datagrams() -> Outcome {
+    let mut run = outcome("UDP_STREAM", Transport::Udp, Workload::send());
+    run.plan.here.send.size = SizeRule::Bytes(1472);
+    run.here.counts = Counts {
+        sent: Bytes(1_472_000_000),
+        send_calls: 1_000_000,
+        ..Counts::default()
+    };
+    run.there.as_mut().unwrap().counts = Counts {
+        received: Bytes(1_324_800_000),
+        receive_calls: 900_000,
+        received_late: Bytes(14_720),
+        receive_calls_late: 10,
+        ..Counts::default()
+    };
+    run.warnings = vec![Warning::LateDatagrams { datagrams: 10 }];
+    run
+}
+
+fn request_response() -> Outcome {
+    let mut run = outcome("TCP_RR", Transport::Tcp, Workload::ask());
+    let mut latency = Histogram::default();
+    (1..=1_000).for_each(|micros| latency.record(micros * 1_000));
+    run.here.latency = Some(latency);
+    run.here.counts = Counts {
+        sent: Bytes(100_000),
+        received: Bytes(100_000),
+        send_calls: 100_000,
+        receive_calls: 100_000,
+        transactions: 100_000,
+        ..Counts::default()
+    };
+    run.here.socket.retransmits = Some(0);
+    run
+}
+
+fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
+    let host = |kernel: &str, boot_id: &str| HostFacts {
+        kernel: Some(kernel.to_owned()),
+        machine: Some("x86_64".to_owned()),
+        cpus: Some(2),
+        cpu_model: Some("Example 9000".to_owned()),
+        mtu_bytes: Some(1500),
+        congestion_control: Some("cubic".to_owned()),
+        virtual_guest: Some(false),
+        boot_id: Some(boot_id.to_owned()),
+    };
+    let cpu = CpuUse {
+        busy_percent: 50.0,
+        user_percent: 10.0,
+        system_percent: 30.0,
+        iowait_percent: 0.0,
+        irq_percent: 2.0,
+        softirq_percent: 8.0,
+        steal_percent: Some(0.0),
+        cpus: 2,
+        peak: Some((1, 75.0)),
+        method: CpuMethod::ProcStat,
+    };
+    let side = |kernel, boot_id| Side {
+        elapsed: Some(Duration::from_secs(2)),
+        cpu: Some(cpu),
+        host: Some(host(kernel, boot_id)),
+        program: Some("linerate 0.1.0".to_owned()),
+        ..Side::default()
+    };
+    Outcome {
+        plan: plan(name, transport, workload),
+        started: started(),
+        here: side("Linux 6.1.0", "01"),
+        there: Some(side("Linux 6.12.0", "02")),
+        ended: Ended::Deadline,
+        warnings: Vec::new(),
+    }
+}
+
+fn plan(name: &str, transport: Transport, workload: Workload) -> Plan {
+    Plan {
+        name: name.to_owned(),
+        transport,
+        workload,
+        limit: Limit::Time(Duration::from_secs(2)),
+        phases: Phases::default(),
+        burst: 0,
+        timing: Timing::default(),
+        flows: 1,
+        here: Half::default(),
+        there: Half::default(),
+    }
+}
+
+fn started() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_123)
+}
+
+fn matches_snapshot(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/snapshots")
+        .join(name);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(
+        text,
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        "{}",
+        path.display()
+    );
+}
