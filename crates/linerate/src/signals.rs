@@ -29,5 +29,8 @@ fn wait_for_signals(stop: Stop) -> io::Result<()> {
             let _ = low_level::emulate_default_handler(SIGTERM);
         }
     };
-    std::thread::Builder::new().stack_size(64 * 1024).spawn(waiting).map(drop)
+    std::thread::Builder::new()
+        .stack_size(64 * 1024)
+        .spawn(waiting)
+        .map(drop)
 }

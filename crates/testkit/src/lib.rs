@@ -1,1 +1,16 @@
-//! Empty for now.
+//! What tests against the original tools need, and nothing that the programs themselves use: the
+//! two makes of a program, servers that listen, network namespaces, output with its figures masked.
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod mask;
+mod namespace;
+mod peer;
+mod server;
+
+pub use command::{Finished, run};
+pub use mask::{Difference, figures, keyvals, same_text};
+pub use namespace::Namespace;
+pub use peer::{Make, Peers, Role};
+pub use server::Server;

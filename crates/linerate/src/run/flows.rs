@@ -22,7 +22,7 @@ pub(super) fn run(
     phase: &Phase,
 ) -> Result<Outcome, String> {
     let controls = (0..count)
-        .map(|_| Established::connect(&settings.control))
+        .map(|_| Established::connect(&settings.control, stop))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| error.to_string())?;
     let Some(remote) = controls.first().map(|control| control.remote) else {

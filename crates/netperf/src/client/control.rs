@@ -2,8 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use engine::{Stop, keeper};
 use sys::{Domain, Protocol, Socket, Type};
 
 use super::endpoints::{admits, look_up, port, wildcard, with_port};
@@ -27,6 +28,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Established {
     pub(super) stream: TcpStream,
+    cancel: Stop,
     /// The server's address; the port is the control port.
     pub remote: SocketAddr,
     /// The resolver's canonical name of the server.
@@ -36,7 +38,9 @@ pub struct Established {
 impl Established {
     /// Connects to the first of the server's addresses that answers, from the first local address of
     /// its family, and offers the passphrase if there is one.
-    pub fn connect(control: &Control) -> Result<Self, ClientError> {
+    ///
+    /// `cancel` ends this and every later wait on the connection.
+    pub fn connect(control: &Control, cancel: &Stop) -> Result<Self, ClientError> {
         let remote = look_up(&control.host, control.family)?;
         let local = if let Some(host) = &control.local_host {
             look_up(host, control.local_family)?.addresses
@@ -57,10 +61,11 @@ impl Established {
                 .filter(|to| to.is_ipv4() == from.is_ipv4())
             {
                 let to = with_port(*to, remote_port);
-                match connect(to, with_port(*from, local_port)) {
+                match connect(to, with_port(*from, local_port), cancel) {
                     Ok(stream) => {
                         let mut established = Self {
                             stream,
+                            cancel: cancel.clone(),
                             remote: to,
                             remote_name: remote.name,
                         };
@@ -70,6 +75,7 @@ impl Established {
                         }
                         return Ok(established);
                     }
+                    Err(_) if cancel.is_set() => return Err(ClientError::Interrupted),
                     Err(error) => last = error,
                 }
             }
@@ -115,12 +121,18 @@ impl Established {
         self.stream
             .set_read_timeout(Some(patience))
             .map_err(ClientError::Control)?;
+        // Who has already cancelled and asks all the same gives the answer its patience.
+        let attending = (!self.cancel.is_set()).then(|| self.cancel.attend());
         let mut received = 0;
         while received < buffer.len() {
             match self.stream.read(&mut buffer[received..]) {
                 Ok(0) => return Err(ClientError::Truncated { received }),
                 Ok(taken) => received += taken,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if attending.is_some() && self.cancel.is_set() {
+                        return Err(ClientError::Interrupted);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(ClientError::NoAnswer {
                         seconds: patience.as_secs(),
@@ -140,13 +152,20 @@ impl Established {
     }
 }
 
-fn connect(to: SocketAddr, from: SocketAddr) -> io::Result<TcpStream> {
+fn connect(to: SocketAddr, from: SocketAddr, cancel: &Stop) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     if from.port() != 0 || !from.ip().is_unspecified() {
         socket.set_reuse_address(true)?;
         socket.bind(&from.into())?;
     }
-    socket.connect_timeout(&to.into(), CONNECT_PATIENCE)?;
+    let in_time = cancel.follower();
+    let _deadline = keeper().at(Instant::now() + CONNECT_PATIENCE, &in_time);
+    if let Some(failed) = engine::connect(&socket, to, &in_time) {
+        return Err(match failed.failure {
+            Some((_, errno)) => io::Error::from_raw_os_error(errno),
+            None => io::ErrorKind::TimedOut.into(),
+        });
+    }
     let stream = TcpStream::from(socket);
     // Each message is one write; nothing is gained by waiting for more.
     stream.set_nodelay(true)?;

@@ -54,6 +54,9 @@ pub enum ClientError {
         /// How long was waited.
         seconds: u64,
     },
+    /// The user wanted it to end before there was anything to report.
+    #[error("interrupted before the test began")]
+    Interrupted,
     /// The control connection failed.
     #[error("the control connection failed: {0}")]
     Control(io::Error),

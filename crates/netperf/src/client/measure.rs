@@ -65,11 +65,11 @@ pub(super) fn test(
     here.buffers = end.used;
 
     if settings.test != Test::TcpMss {
-        let cancelled = ended == Ended::Cancelled;
-        match results(&asked, &mut told, control, cancelled) {
+        match results(&asked, &mut told, control, cancel) {
             // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
             // results when a test is ended here, and ours are what there is.
-            Err(_) if cancelled && (plan.workload.receives() || plan.workload.connects()) => {}
+            Err(_) if cancel.is_set() && (plan.workload.receives() || plan.workload.connects()) => {
+            }
             other => other?,
         }
     }
@@ -421,9 +421,9 @@ fn results(
     asked: &Request,
     told: &mut Told,
     control: &mut Established,
-    in_a_hurry: bool,
+    cancel: &Stop,
 ) -> Result<(), ClientError> {
-    let frame = if in_a_hurry {
+    let frame = if cancel.is_set() {
         control.receive_soon()?
     } else {
         control.receive()?

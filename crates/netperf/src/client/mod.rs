@@ -64,7 +64,7 @@ fn print_test(
     cancel: &Stop,
     out: &mut impl Write,
 ) -> Result<Exit, ClientError> {
-    let mut control = Established::connect(&settings.control)?;
+    let mut control = Established::connect(&settings.control, cancel)?;
     let stdout = match settings.test {
         Test::Uuid => output::uuid(settings),
         Test::LocCpu => output::local_cpu(settings, TICKS_A_SECOND, sys::cpu::online()),

@@ -13,6 +13,9 @@ use crate::wire::{
     TransactionRequest,
 };
 
+/// No datagram has more payload than its length word can say.
+const LARGEST_DATAGRAM: u32 = 65_535;
+
 /// What this end is to do.
 #[derive(Clone, Debug)]
 pub(super) struct Assignment {
@@ -274,7 +277,7 @@ fn transaction(
 fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
     let size = u32::try_from(request.message_size)
         .ok()
-        .filter(|size| *size > 0)
+        .filter(|size| (1..=LARGEST_DATAGRAM).contains(size))
         .ok_or(Error::INVAL)?;
     Ok(Assignment {
         transport: Transport::Udp,

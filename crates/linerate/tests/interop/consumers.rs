@@ -1,0 +1,321 @@
+//! What harnesses in the field type and pick out, done to our output: what they rely on, in words
+//! of our own.
+
+use testkit::figures;
+
+use crate::exchange::{Family, Pair, Setting, succeed};
+use crate::{Case, Outcome};
+
+type Consumer = fn() -> Outcome;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let consumers: [(&str, Consumer); 10] = [
+        ("cilium", cilium),
+        ("k8s_netperf", k8s_netperf),
+        ("lkp", lkp),
+        ("phoronix", phoronix),
+        ("lisa", lisa),
+        ("perf_tests", perf_tests),
+        ("avocado", avocado),
+        ("kernel_scripts", kernel_scripts),
+        ("openwrt_betterspeedtest", openwrt_betterspeedtest),
+        ("irrelevant_options", irrelevant_options),
+    ];
+    consumers
+        .map(|(name, check)| Case::against_stock(format!("consumers::{name}"), check).alone())
+        .into()
+}
+
+/// The standard output of ours against ours.
+fn ours(args: &[&str]) -> Result<String, String> {
+    succeed(Pair::OURS, Setting::PLAIN, args)
+}
+
+/// An error that shows the text unless `holds`.
+fn check(holds: bool, what: &str, text: &str) -> Outcome {
+    if holds {
+        return Ok(());
+    }
+    Err(format!("{what}:\n{text}"))
+}
+
+fn positive(word: &str) -> bool {
+    word.parse::<f64>().is_ok_and(|number| number > 0.0)
+}
+
+/// cilium-cli keeps the lines that begin with a digit, wants one of nine fields, and reads the
+/// first six as microseconds.
+fn cilium() -> Outcome {
+    const SELECTION: &str = "MIN_LATENCY,MEAN_LATENCY,MAX_LATENCY,P50_LATENCY,P90_LATENCY,\
+        P99_LATENCY,TRANSACTION_RATE,THROUGHPUT,THROUGHPUT_UNITS";
+    for (test, size, unit) in [
+        ("TCP_RR", None, "Trans/s"),
+        ("TCP_CRR", None, "Trans/s"),
+        ("UDP_RR", None, "Trans/s"),
+        ("TCP_STREAM", Some("1024"), "10^6bits/s"),
+        ("UDP_STREAM", Some("1024"), "10^6bits/s"),
+    ] {
+        let mut args = vec!["-l", "1s", "-t", test, "--", "-R", "1", "-o", SELECTION];
+        args.extend(size.into_iter().flat_map(|size| ["-m", size]));
+        let text = ours(&args)?;
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .filter(|line| line.starts_with(|char: char| char.is_ascii_digit()))
+            .map(|line| line.split(',').collect())
+            .collect();
+        let [row] = &rows[..] else {
+            return check(false, "rows", &text);
+        };
+        check(row.len() == 9, "nine fields", &text)?;
+        let numbers = row[..8].iter().all(|field| field.parse::<f64>().is_ok());
+        check(numbers && positive(row[7]), "numbers", &text)?;
+        check(row[8] == unit, "unit", &text)?;
+    }
+    Ok(())
+}
+
+/// k8s-netperf's super-netperf keeps the first line, greps values by key and gives them to bc(1);
+/// its driver takes −1 retransmissions for UDP and computes the loss from the calls.
+fn k8s_netperf() -> Outcome {
+    const SELECTION: &str = "rt_latency,p99_latency,throughput,throughput_units,\
+        remote_recv_calls,local_send_calls,local_transport_retrans";
+    const KEYS: [&str; 6] = [
+        "RT_LATENCY",
+        "P99_LATENCY",
+        "THROUGHPUT",
+        "REMOTE_RECV_CALLS",
+        "LOCAL_SEND_CALLS",
+        "LOCAL_TRANSPORT_RETRANS",
+    ];
+    for (test, options) in [
+        ("TCP_STREAM", &["-m", "1024"][..]),
+        ("UDP_STREAM", &["-m", "1024", "-R", "1"]),
+        ("TCP_RR", &["-r", "1024,1024"]),
+        ("TCP_RR", &["-r", "1024,1024", "-b", "4"]),
+        ("UDP_RR", &["-r", "1024,1024"]),
+        ("TCP_CRR", &["-r", "1024,1024"]),
+    ] {
+        let fixed = ["-s", "2", "-l", "1", "-t", test, "--", "-k", SELECTION];
+        let setting = Setting::PLAIN;
+        let args = [&fixed, options, &["-P", "42424"]].concat();
+        let text = succeed(Pair::OURS, setting, &args)?;
+        check(text.lines().count() >= 5, "five lines", &text)?;
+        let banner = text
+            .lines()
+            .next()
+            .is_some_and(|line| line.contains("TEST from"));
+        check(banner, "banner", &text)?;
+        let value = |key: &str| -> Option<f64> {
+            let mut values = text
+                .lines()
+                .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+            values.next()?.parse().ok()
+        };
+        check(
+            KEYS.into_iter().all(|key| value(key).is_some()),
+            "keys",
+            &text,
+        )?;
+        check(value("THROUGHPUT") > Some(0.0), "throughput", &text)?;
+        let datagrams = value("LOCAL_TRANSPORT_RETRANS") < Some(0.0);
+        check(
+            datagrams == test.starts_with("UDP"),
+            "retransmissions",
+            &text,
+        )?;
+        let no_latency = text.lines().any(|line| line == "RT_LATENCY=-1.000");
+        check(no_latency == test.ends_with("STREAM"), "latency", &text)?;
+        if test.ends_with("RR") {
+            let unit = text.lines().any(|line| line == "THROUGHPUT_UNITS=Trans/s");
+            check(unit, "unit", &text)?;
+        }
+    }
+    // A probe of theirs: a word that means nothing to netperf.
+    ours(&["-l", "1", "--", "42424"]).map(drop)
+}
+
+/// LKP finds columns by the titles' word order and the row by four leading numbers.
+fn lkp() -> Outcome {
+    for (test, rest, title, unit) in [
+        ("TCP_STREAM", &["-m", "16K"][..], "Throughput", "10^6bits"),
+        ("TCP_MAERTS", &[], "Throughput", "10^6bits"),
+        ("TCP_SENDFILE", &["-m", "16K"], "Throughput", "10^6bits"),
+        (
+            "UDP_STREAM",
+            &["-m", "1K", "-R", "1"],
+            "Throughput",
+            "10^6bits",
+        ),
+        ("TCP_RR", &[], "Rate", "per sec"),
+        ("UDP_RR", &[], "Rate", "per sec"),
+        ("TCP_CRR", &[], "Rate", "per sec"),
+    ] {
+        let fixed = ["-4", "-t", test, "-c", "-C", "-l", "1", "--"];
+        let text = ours(&[&fixed, rest].concat())?;
+        let units = text
+            .lines()
+            .any(|line| line.starts_with("bytes") && line.contains("secs") && line.contains(unit));
+        check(units, "units", &text)?;
+        let titles = text
+            .lines()
+            .any(|line| line.starts_with("Socket") && line.contains("Elapsed"));
+        check(titles, "titles", &text)?;
+        // The row's words stand under the titles' words.
+        let words = |line: &str| {
+            line.split_ascii_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let column = text.lines().find_map(|line| {
+            let sizes = line.starts_with("Size ") || line.starts_with("Send ");
+            let at = words(line).iter().position(|word| word == title)?;
+            sizes.then_some(at)
+        });
+        let row = text
+            .lines()
+            .map(words)
+            .find(|row| row.len() >= 5 && row.iter().all(|word| word.parse::<f64>().is_ok()));
+        let (Some(column), Some(row)) = (column, row) else {
+            return check(false, "column and row", &text);
+        };
+        // UDP_STREAM's title line has one word where its row has two figures.
+        check(
+            row.get(column).is_some_and(|word| positive(word)),
+            "figure",
+            &text,
+        )?;
+    }
+    Ok(())
+}
+
+/// Phoronix drops the lines with "is" in them and takes what is left for the result.
+fn phoronix() -> Outcome {
+    for options in [
+        &["-t", "TCP_STREAM"][..],
+        &["-t", "TCP_MAERTS"],
+        &["-t", "UDP_STREAM", "-b", "10G"],
+        &["-t", "TCP_RR"],
+        &["-t", "UDP_RR"],
+        &["-t", "TCP_SENDFILE"],
+    ] {
+        let text = ours(&[&["-P", "0", "-v", "0"], options, &["-l", "1"]].concat())?;
+        let left: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.contains("is"))
+            .flat_map(str::split_ascii_whitespace)
+            .collect();
+        check(left.len() == 1 && positive(left[0]), "one number", &text)?;
+    }
+    Ok(())
+}
+
+/// LISA's selection has blanks after its commas and is one word of the command line.
+fn lisa() -> Outcome {
+    let selection = "THROUGHPUT, THROUGHPUT_UNITS, MIN_LATENCY, MEAN_LATENCY, MAX_LATENCY, \
+        P50_LATENCY, P90_LATENCY, P99_LATENCY, STDDEV_LATENCY";
+    let text = ours(&["-t", "TCP_RR", "-n", "2", "-l", "1", "--", "-O", selection])?;
+    let row: Vec<&str> = text
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .collect();
+    check(row.len() == 9 && row[1] == "Trans/s", "nine columns", &text)?;
+    let numbers = row
+        .iter()
+        .enumerate()
+        .all(|(at, word)| at == 1 || word.parse::<f64>().is_ok());
+    check(numbers && positive(row[0]), "numbers", &text)
+}
+
+/// kubernetes/perf-tests wants five numbers with a blank after the last.
+fn perf_tests() -> Outcome {
+    let text = ours(&["-l", "1"])?;
+    let row = text.lines().last().unwrap_or_default();
+    let words: Vec<&str> = row.split_ascii_whitespace().collect();
+    check(
+        words.len() == 5 && positive(words[4]),
+        "five numbers",
+        &text,
+    )?;
+    check(row.ends_with(' '), "a trailing blank", &text)
+}
+
+/// avocado-misc-tests takes the last word of all output once a line has ended in "Throughput".
+fn avocado() -> Outcome {
+    for test in ["TCP_STREAM", "TCP_MAERTS"] {
+        let text = ours(&["-t", test, "-l", "1"])?;
+        let mut lines = text
+            .lines()
+            .filter_map(|line| line.split_ascii_whitespace().last());
+        check(lines.any(|word| word == "Throughput"), "title", &text)?;
+        let last = text.split_ascii_whitespace().last();
+        check(last.is_some_and(positive), "the last word", &text)?;
+    }
+    Ok(())
+}
+
+/// `grep -v '[a-zA-Z]' | awk '{ print $6 }'`.
+fn kernel_scripts() -> Outcome {
+    let text = ours(&["-t", "TCP_RR", "-l", "1"])?;
+    let rates: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.contains(|char: char| char.is_ascii_alphabetic()))
+        .filter_map(|line| line.split_ascii_whitespace().nth(5))
+        .collect();
+    check(rates.len() == 1 && positive(rates[0]), "one rate", &text)
+}
+
+/// A sum over bare figures.
+fn openwrt_betterspeedtest() -> Outcome {
+    for family in Family::ALL {
+        let setting = Setting {
+            family,
+            ..Setting::PLAIN
+        };
+        let args = ["-t", "TCP_MAERTS", "-l", "1", "-v", "0", "-P", "0"];
+        let text = succeed(Pair::OURS, setting, &args)?;
+        check(
+            figures(&text).len() == 1 && positive(text.trim()),
+            "one figure",
+            &text,
+        )?;
+    }
+    Ok(())
+}
+
+/// Small test images give every option to every test.
+fn irrelevant_options() -> Outcome {
+    for (test, options) in [
+        (
+            "UDP_STREAM",
+            &["-s", "16k", "-S", "16k", "-m", "1k", "-M", "1k"][..],
+        ),
+        (
+            "TCP_STREAM",
+            &["-s", "16k", "-S", "16k", "-m", "1k", "-M", "1k"],
+        ),
+        (
+            "UDP_RR",
+            &[
+                "-s", "16k", "-S", "16k", "-m", "1k", "-M", "1k", "-r", "64,64", "-R", "1",
+            ],
+        ),
+        (
+            "TCP_RR",
+            &[
+                "-s", "16k", "-S", "16k", "-m", "1k", "-M", "1k", "-r", "64,64", "-R", "1",
+            ],
+        ),
+        (
+            "TCP_CRR",
+            &[
+                "-s", "16k", "-S", "16k", "-m", "1k", "-M", "1k", "-r", "64,64", "-R", "1",
+            ],
+        ),
+    ] {
+        let text = ours(&[&["-t", test, "-l", "1", "-P", "0", "--"], options].concat())?;
+        check(figures(&text).len() >= 5, "a row", &text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Clients that die, in each phase, while another one's test runs.
+
+use std::io::Write;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use netperf::wire::Request;
+use rustix::process::Signal;
+
+use crate::ground::Need::Namespaces;
+use crate::ground::{Namespace, Process, STOCK, Server, eventually, link, stock, trial};
+use crate::raw::{Kind, Raw, data_connection};
+
+/// How long a server may take to see the end of a connection: it needs no deadline for that.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "death::of_clients_in_each_phase",
+            &[STOCK, Namespaces],
+            of_clients_in_each_phase,
+        ),
+        trial(
+            "death::of_clients_without_a_word",
+            &[STOCK, Namespaces],
+            of_clients_without_a_word,
+        ),
+    ]
+}
+
+fn of_clients_in_each_phase() {
+    Namespace::new().enter(|| {
+        // No deadline of the server helps here: it must see the ends of the connections.
+        let mut server = Server::start("");
+        server.usage_at_rest();
+        let options = format!("-H 127.0.0.1 -p {} -t TCP_RR -l 20 -P 0", server.port);
+        let mut bystander = Process::start(&mut stock("netperf", &options));
+        bystander.await_data_phase();
+        let rest = server.usage();
+
+        // The kernel ends the connections of a killed process as it ends these.
+        drop(Raw::connect(server.port));
+        server.is_back_at(rest, AT_ONCE, "a death after the connection");
+        let mut raw = Raw::connect(server.port);
+        raw.control.write_all(&[0; 300]).expect("the server reads");
+        drop(raw);
+        server.is_back_at(rest, AT_ONCE, "a death within a message");
+        for kind in Kind::ALL {
+            let mut raw = Raw::connect(server.port);
+            raw.send(&Request::Omni(kind.request(10)));
+            drop(raw);
+            server.is_back_at(
+                rest,
+                AT_ONCE,
+                &format!("a death before the response, {}", kind.name()),
+            );
+        }
+        for kind in Kind::ALL {
+            let what = format!("a death before the data, {}", kind.name());
+            // The stock client sleeps for so long between the response and the data.
+            let client = start_client(&server, kind, "-s 20 -l 10");
+            let asked = eventually(AT_ONCE, || {
+                server.usage().descriptors >= rest.descriptors + 2
+            });
+            assert!(asked, "{what}: no request came");
+            client.signal(Signal::KILL);
+            server.is_back_at(rest, AT_ONCE, &what);
+        }
+        for kind in Kind::ALL {
+            let mut client = start_client(&server, kind, "-l 20");
+            client.await_data_phase();
+            client.signal(Signal::KILL);
+            server.is_back_at(
+                rest,
+                AT_ONCE,
+                &format!("a death in the data, {}", kind.name()),
+            );
+        }
+        let mut raw = Raw::connect(server.port);
+        let port = raw.ask(&Kind::TcpStream.request(10));
+        let mut data = data_connection(port);
+        data.write_all(&[0; 1000]).expect("the test receives");
+        drop((data, raw));
+        server.is_back_at(rest, AT_ONCE, "a death before the results");
+
+        assert!(
+            bystander.is_running(),
+            "the deaths took longer than the other client's test"
+        );
+        let bystander = bystander.finish(Duration::from_secs(30));
+        bystander.succeeded();
+        assert!(
+            bystander.figures().iter().any(|rate| *rate > 100.0),
+            "{bystander:#?}"
+        );
+        assert!(server.is_running());
+    });
+}
+
+/// The link goes away, and with it every sign of life.
+fn of_clients_without_a_word() {
+    let (here, there) = (Namespace::new(), Namespace::new());
+    link(
+        (&here, "near", "198.51.100.1/24"),
+        (&there, "far", "198.51.100.2/24"),
+    );
+    let server = here.enter(|| Server::start("--control-idle 2 --data-wait 2 --data-idle 2"));
+    let rest = here.enter(|| server.usage_at_rest());
+    let clients: Vec<Process> = there.enter(|| {
+        let mut silent = Raw::connect_to(([198, 51, 100, 1], server.port).into());
+        silent
+            .control
+            .write_all(&[0; 300])
+            .expect("the server reads");
+        let options = |kind: Kind| {
+            format!(
+                "-H 198.51.100.1 -p {} -t {} -l 4 -P 0",
+                server.port,
+                kind.name()
+            )
+        };
+        let start = |kind| Process::start(&mut stock("netperf", &options(kind)));
+        let mut clients: Vec<_> = Kind::ALL.into_iter().map(start).collect();
+        clients.iter_mut().for_each(Process::await_data_phase);
+        here.ip("link del near");
+        clients
+    });
+    // The test's length, the data's deadline and the control connection's one after the other.
+    server.is_back_at(rest, Duration::from_secs(4 + 2 + 2 + 3), "the link's end");
+    drop(clients);
+    here.enter(|| server.serves());
+}
+
+fn start_client(server: &Server, kind: Kind, options: &str) -> Process {
+    let options = format!(
+        "-H 127.0.0.1 -p {} -t {} -P 0 {options}",
+        server.port,
+        kind.name()
+    );
+    Process::start(&mut stock("netperf", &options))
+}

@@ -1,0 +1,430 @@
+//! Peers that mean harm: the server stays alive, within its memory, and serves the next test.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use netperf::wire::{
+    Address, DatagramRequest, Frame, MESSAGE_LEN, OmniRequest, Request, StreamRequest, Text,
+    TransactionRequest, check,
+};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::ground::Need::Namespaces;
+use crate::ground::{Namespace, Process, STOCK, Server, eventually, link, stock, trial};
+use crate::raw::{Kind, Raw, data_connection};
+
+/// errno(3).
+const EACCES: i32 = 13;
+
+/// Above its memory at rest, what hostile requests may make a server take.
+const GROWTH_KIB: u64 = 32 * 1024;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("hostile::files", &[], files),
+        trial(
+            "hostile::files_asked_by_stock",
+            &[STOCK, Namespaces],
+            files_asked_by_stock,
+        ),
+        trial("hostile::third_parties", &[Namespaces], third_parties),
+        trial("hostile::senseless_sizes", &[], senseless_sizes),
+        trial("hostile::half_messages", &[], half_messages),
+        trial(
+            "hostile::two_thousand_connections",
+            &[],
+            two_thousand_connections,
+        ),
+        trial(
+            "hostile::twenty_thousand_random_messages",
+            &[],
+            twenty_thousand_random_messages,
+        ),
+    ]
+}
+
+fn files() {
+    let allowed = tempfile::tempdir().expect("the directory for temporary files is writable");
+    // The request has room for 31 bytes of a path.
+    let open = short_link(allowed.path(), "open");
+    std::fs::write(allowed.path().join("f"), b"what may be seen").expect("a new directory");
+    std::os::unix::fs::symlink("/etc/passwd", allowed.path().join("p")).expect("a new directory");
+
+    let strict = Server::start("");
+    let lenient = Server::start(&format!("--allow-fill-dir {}", allowed.path().display()));
+    let up = format!("{open}/../etc/passwd");
+    for (server, path) in [
+        (&strict, "/etc/passwd"),
+        (&strict, &format!("{open}/f")),
+        (&lenient, "/etc/passwd"),
+        (&lenient, &up),
+        (&lenient, &format!("{open}/p")),
+        (&lenient, &format!("{open}/missing")),
+        (&lenient, "/dev/zero"),
+    ] {
+        let errno = Raw::connect(server.port).ask_in_vain(&filled_from(path));
+        assert_eq!(errno, EACCES, "{path}");
+    }
+    let mut raw = Raw::connect(lenient.port);
+    let Request::Omni(request) = filled_from(&format!("{open}/f")) else {
+        unreachable!("it is an omni request")
+    };
+    let mut data = data_connection(raw.ask(&request));
+    let mut seen = [0; 16];
+    data.read_exact(&mut seen).expect("the server sends");
+    assert_eq!(&seen, b"what may be seen");
+    let _ = std::fs::remove_file(open);
+}
+
+fn filled_from(path: &str) -> Request {
+    let fill_file = Text::new(path);
+    Request::Omni(OmniRequest {
+        fill_file,
+        ..Kind::TcpMaerts.request(1)
+    })
+}
+
+/// A link to a directory, with a short name.
+fn short_link(directory: &Path, name: &str) -> String {
+    let path = format!("/tmp/{name}.{}", std::process::id());
+    let _ = std::fs::remove_file(&path);
+    std::os::unix::fs::symlink(directory, &path).expect("/tmp is writable");
+    path
+}
+
+fn files_asked_by_stock() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        let options = format!(
+            "-H 127.0.0.1 -p {} -t TCP_MAERTS -l 1 -F ,/etc/passwd",
+            server.port
+        );
+        let client =
+            Process::start(&mut stock("netperf", &options)).finish(Duration::from_secs(10));
+        assert_ne!(client.code, Some(0), "{client:#?}");
+    });
+}
+
+/// A client asks the server to send datagrams to somebody else.
+fn third_parties() {
+    let (client, server_side, victim) = (Namespace::bare(), Namespace::bare(), Namespace::bare());
+    link(
+        (&server_side, "left", "198.51.100.1/24"),
+        (&client, "eth0", "198.51.100.2/24"),
+    );
+    link(
+        (&server_side, "right", "203.0.113.1/24"),
+        (&victim, "eth0", "203.0.113.2/24"),
+    );
+    let target = victim.enter(|| UdpSocket::bind("203.0.113.2:0").expect("the address is there"));
+    target
+        .set_nonblocking(true)
+        .expect("a socket can be made non-blocking");
+    let port = target.local_addr().expect("it is bound").port();
+    let request = Request::Omni(OmniRequest {
+        direction: OmniRequest::TRANSMIT,
+        send_size: 100,
+        client_address: Address::from(std::net::IpAddr::from([203, 0, 113, 2])),
+        client_port: port.into(),
+        ..Kind::UdpStream.request(1)
+    });
+    let arrives = || target.recv(&mut [0; 200]).is_ok();
+
+    let strict = server_side.enter(|| Server::start(""));
+    let (errno, over) = client.enter(|| {
+        let mut raw = Raw::connect_to(([198, 51, 100, 1], strict.port).into());
+        raw.send(&request);
+        // Refused at once, or in place of the results.
+        let errno = raw.refusal().or_else(|_| raw.refusal());
+        (errno, raw.time_to_end(Duration::from_secs(1)))
+    });
+    assert_eq!(errno, Ok(EACCES));
+    assert!(!arrives(), "the third party was sent something ({over:?})");
+
+    let lenient = server_side.enter(|| Server::start("--allow-third-party"));
+    client.enter(|| {
+        let mut raw = Raw::connect_to(([198, 51, 100, 1], lenient.port).into());
+        raw.send(&request);
+        let results = raw.receive().and_then(|_| raw.receive()).expect("results");
+        assert_eq!(check(&results), Ok(()));
+    });
+    assert!(arrives(), "what the operator allowed does not arrive");
+}
+
+fn senseless_sizes() {
+    let server = Server::start("--data-wait 1");
+    let rest = server.usage_at_rest();
+    let resident = server.resident_kib();
+    let numbers = [i32::MIN, -2, -1, 0, 1, 65_507, 1 << 24, i32::MAX];
+    let mut requests = Vec::new();
+    for number in numbers {
+        for kind in Kind::ALL {
+            let plain = kind.request(1);
+            requests.extend([
+                OmniRequest {
+                    send_size: number,
+                    receive_size: number,
+                    ..plain.clone()
+                },
+                OmniRequest {
+                    request_size: number,
+                    response_size: number,
+                    ..plain.clone()
+                },
+                OmniRequest {
+                    send_width: number as u32,
+                    receive_width: number as u32,
+                    ..plain.clone()
+                },
+                OmniRequest {
+                    send_alignment: number as u32,
+                    receive_alignment: number as u32,
+                    ..plain.clone()
+                },
+                OmniRequest {
+                    send_offset: number as u32,
+                    receive_offset: number as u32,
+                    ..plain.clone()
+                },
+                OmniRequest {
+                    send_buffer: number,
+                    receive_buffer: number,
+                    ..plain.clone()
+                },
+                OmniRequest {
+                    test_length: number,
+                    interval_burst: number as u32,
+                    ..plain.clone()
+                },
+                OmniRequest {
+                    data_port: number as u32,
+                    client_port: number as u32,
+                    ..plain.clone()
+                },
+            ]);
+        }
+    }
+    for request in requests
+        .iter()
+        .cloned()
+        .map(Request::Omni)
+        .chain(numbers.into_iter().flat_map(classic))
+    {
+        let mut raw = Raw::connect(server.port);
+        raw.send(&request);
+        // Accepted or refused, but answered; what it would take is not waited for.
+        raw.receive()
+            .unwrap_or_else(|error| panic!("{request:?}: {error}; log: {}", server.log()));
+    }
+    assert_survived(server, rest, resident);
+}
+
+fn classic(number: i32) -> [Request; 5] {
+    let stream = StreamRequest {
+        size: number,
+        alignment: number,
+        offset: number,
+        ..StreamRequest::default()
+    };
+    let transaction = TransactionRequest {
+        request_size: number,
+        response_size: number,
+        ..TransactionRequest::default()
+    };
+    [
+        Request::TcpStream(stream.clone()),
+        Request::TcpMaerts(stream),
+        Request::TcpRr(transaction.clone()),
+        Request::UdpRr(transaction),
+        Request::UdpStream(DatagramRequest {
+            message_size: number,
+            ..DatagramRequest::default()
+        }),
+    ]
+}
+
+fn half_messages() {
+    let server = Server::start("");
+    let rest = server.usage_at_rest();
+    let resident = server.resident_kib();
+    for length in (0..MESSAGE_LEN).step_by(5) {
+        let mut raw = Raw::connect(server.port);
+        raw.control
+            .write_all(&Request::SysInfo.encode(None)[..length])
+            .expect("the server reads");
+    }
+    // And what is more than a message.
+    let mut raw = Raw::connect(server.port);
+    let _ = raw.control.write_all(&vec![0xff; 1 << 20]);
+    drop(raw);
+    assert_survived(server, rest, resident);
+}
+
+fn two_thousand_connections() {
+    const ALLOWED: usize = 50;
+    let server = Server::start(&format!("--max-clients {ALLOWED} --control-idle 5"));
+    let rest = server.usage_at_rest();
+    let resident = server.resident_kib();
+    let connect = |_| TcpStream::connect((Ipv4Addr::LOCALHOST, server.port));
+    let connections: Vec<_> = (0..2000).map(connect).collect();
+    assert!(
+        connections.iter().all(Result::is_ok),
+        "the kernel refuses connections"
+    );
+    let mut most = 0;
+    // All that is not served has been told so when every other connection is closed.
+    let turned_away = eventually(Duration::from_secs(4), || {
+        most = most.max(server.usage().threads);
+        connections
+            .iter()
+            .flatten()
+            .filter(|connection| is_over(connection))
+            .count()
+            == 2000 - ALLOWED
+    });
+    assert!(
+        most <= rest.threads + ALLOWED,
+        "{most} threads for {ALLOWED} clients"
+    );
+    assert!(
+        turned_away,
+        "{most} threads; those that have no place are left waiting"
+    );
+    drop(connections);
+    assert_survived(server, rest, resident);
+}
+
+fn is_over(connection: &TcpStream) -> bool {
+    let _ = connection.set_nonblocking(true);
+    match connection.peek(&mut [0; 1]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+/// Messages of any type with any words, and near misses of good ones, on connections that last as
+/// long as the server has it.
+fn twenty_thousand_random_messages() {
+    const MESSAGES: usize = 20_000;
+    const CONNECTIONS: usize = 40;
+    let server = Server::start("--data-wait 1 --data-idle 1 --control-idle 5 --max-length 2");
+    let rest = server.usage_at_rest();
+    let resident = server.resident_kib();
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..CONNECTIONS {
+            let (server, answered) = (&server, &answered);
+            scope.spawn(move || {
+                let mut random = SmallRng::seed_from_u64(seed as u64);
+                let mut raw = Raw::connect(server.port);
+                for _ in 0..MESSAGES / CONNECTIONS {
+                    match exchange(&mut raw, &random_message(&mut random)) {
+                        Reaction::Answered => _ = answered.fetch_add(1, Relaxed),
+                        // A test that has begun is left to its deadline now and then.
+                        Reaction::Began if random.random_ratio(1, 20) => _ = raw.receive(),
+                        Reaction::Began | Reaction::Closed => raw = Raw::connect(server.port),
+                    }
+                }
+            });
+        }
+    });
+    let answered = answered.into_inner();
+    assert!(
+        answered > MESSAGES / 2,
+        "only {answered} of {MESSAGES} were answered: nothing was tested"
+    );
+    assert_survived(server, rest, resident);
+}
+
+enum Reaction {
+    Answered,
+    Began,
+    Closed,
+}
+
+fn exchange(raw: &mut Raw, frame: &Frame) -> Reaction {
+    if raw.control.write_all(frame).is_err() {
+        return Reaction::Closed;
+    }
+    let request = Request::decode(frame).request;
+    // The one that has no answer.
+    if let Request::Passphrase(_) = request {
+        return Reaction::Answered;
+    }
+    let tests: HashSet<i32> = KINDS[..8].iter().copied().collect();
+    match raw.receive() {
+        Ok(answer) if check(&answer).is_ok() && tests.contains(&request.kind()) => Reaction::Began,
+        Ok(_) => Reaction::Answered,
+        Err(_) => Reaction::Closed,
+    }
+}
+
+/// Known types: the eight tests first.
+const KINDS: [i32; 16] = [
+    10,
+    13,
+    16,
+    19,
+    34,
+    94,
+    97,
+    300,
+    1,
+    2,
+    4,
+    5,
+    6,
+    600,
+    0x6C72_0001,
+    500,
+];
+
+fn random_message(random: &mut SmallRng) -> Frame {
+    if random.random_ratio(1, 10) {
+        let kind = Kind::ALL[random.random_range(0..Kind::ALL.len())];
+        let mut frame = Request::Omni(kind.request(1)).encode(None);
+        for _ in 0..random.random_range(1..4) {
+            let at = 4 * random.random_range(2..50);
+            frame[at..at + 4].copy_from_slice(&random_word(random).to_be_bytes());
+        }
+        return frame;
+    }
+    let mut frame = [0; MESSAGE_LEN];
+    random.fill(&mut frame[..]);
+    if random.random_ratio(9, 10) {
+        let kind = KINDS[random.random_range(0..KINDS.len())];
+        frame[..4].copy_from_slice(&kind.to_be_bytes());
+        // Not bound to a CPU, or to one that may be there.
+        frame[4..8].copy_from_slice(&random.random_range(-1..4_i32).to_be_bytes());
+    }
+    frame
+}
+
+fn random_word(random: &mut SmallRng) -> i32 {
+    match random.random_range(0..4) {
+        0 => random.random_range(-2..3),
+        1 => [i32::MIN, i32::MAX, 65_535, 65_536, -65_536][random.random_range(0..5)],
+        2 => 1 << random.random_range(0..31),
+        _ => random.random(),
+    }
+}
+
+#[track_caller]
+fn assert_survived(mut server: Server, rest: crate::ground::Usage, resident_kib: u64) {
+    assert!(
+        server.is_running(),
+        "the server is gone; log: {}",
+        server.log()
+    );
+    assert!(!server.panicked(), "{}", server.log());
+    server.is_back_at(rest, Duration::from_secs(10), "all that");
+    server.serves();
+    let grown = server.resident_kib().saturating_sub(resident_kib);
+    assert!(grown <= GROWTH_KIB, "the server keeps {grown} KiB");
+}

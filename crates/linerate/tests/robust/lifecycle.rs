@@ -1,0 +1,248 @@
+//! How a netserver is started and ended, and what a signal does to a netperf.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ground::Need::Namespaces;
+use crate::ground::{
+    Finished, Namespace, Process, STOCK, Server, connections_of, eventually, free_port,
+    is_listening, linerate, stock, trial,
+};
+use crate::raw::Kind;
+
+/// What needs no waiting for.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "lifecycle::sigterm_ends_tests",
+            &[STOCK, Namespaces],
+            sigterm_ends_tests,
+        ),
+        trial(
+            "lifecycle::sigint_reports_from_ours",
+            &[Namespaces],
+            sigint_reports_from_ours,
+        ),
+        trial(
+            "lifecycle::sigint_reports_from_stock",
+            &[STOCK, Namespaces],
+            sigint_reports_from_stock,
+        ),
+        trial("lifecycle::a_daemon", &[], a_daemon),
+        trial("lifecycle::a_taken_port", &[], a_taken_port),
+        trial("lifecycle::under_inetd", &[], under_inetd),
+        trial("lifecycle::activated_by_socket", &[], activated_by_socket),
+        trial("lifecycle::names", &[Namespaces], names),
+    ]
+}
+
+fn sigterm_ends_tests() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        let start = |command: fn(&str) -> Command, kind: Kind| {
+            let options = format!(
+                "-H 127.0.0.1 -p {} -t {} -P 0 -l 6",
+                server.port,
+                kind.name()
+            );
+            Process::start(&mut command(&options))
+        };
+        let ours: fn(&str) -> Command = |options| linerate(&format!("netperf {options}"));
+        let theirs: fn(&str) -> Command = |options| stock("netperf", options);
+        let mut clients: Vec<Process> = [ours, theirs]
+            .iter()
+            .flat_map(|command| Kind::ALL.map(|kind| start(*command, kind)))
+            .collect();
+        clients.iter_mut().for_each(Process::await_data_phase);
+        let port = server.port;
+        server.terminate().succeeded();
+        assert!(!is_listening(port));
+        // Some stock clients go on until their time is up.
+        for client in clients {
+            client.finish(Duration::from_secs(10));
+        }
+    });
+}
+
+fn sigint_reports_from_ours() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        let rest = server.usage_at_rest();
+        sigint_reports(&server);
+        server.is_back_at(rest, AT_ONCE, "interrupted tests");
+    });
+}
+
+fn sigint_reports_from_stock() {
+    Namespace::new().enter(|| sigint_reports(&Server::start_stock()));
+}
+
+fn sigint_reports(server: &Server) {
+    for kind in Kind::ALL {
+        let options = format!(
+            "netperf -H 127.0.0.1 -p {} -t {} -P 0 -l 30",
+            server.port,
+            kind.name()
+        );
+        let mut client = Process::start(&mut linerate(&options));
+        client.await_data_phase();
+        client.signal(Signal::INT);
+        let client: Finished = client.finish(AT_ONCE);
+        client.succeeded();
+        let rate = client.figures().last().copied().unwrap_or_default();
+        assert!(rate > 0.0, "{client:#?}");
+    }
+}
+
+fn a_daemon() {
+    let port = free_port();
+    let start = Instant::now();
+    Process::start(&mut linerate(&format!("netserver -p {port}")))
+        .finish(AT_ONCE)
+        .succeeded();
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "it took {:?} to go",
+        start.elapsed()
+    );
+    let daemon = Daemon::find(&["netserver", "-p", &port.to_string()]);
+    assert!(
+        is_listening(port),
+        "the port is not open when the command returns"
+    );
+    tests_well(port);
+    drop(daemon);
+    assert!(
+        eventually(AT_ONCE, || !is_listening(port)),
+        "SIGTERM does not end the daemon"
+    );
+}
+
+fn a_taken_port() {
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("there is a free port");
+    let port = taken.local_addr().expect("it is bound").port();
+    let server = Process::start(&mut linerate(&format!("netserver -4 -p {port}"))).finish(AT_ONCE);
+    assert_ne!(server.code, Some(0), "{server:#?}");
+    assert!(
+        server.stderr.contains("Unable to start netserver"),
+        "{server:#?}"
+    );
+}
+
+/// A connection is the server's standard input, and its only client.
+fn under_inetd() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let client = Process::start(&mut linerate(&test_of(port)));
+    let (control, _) = listener.accept().expect("the client connects");
+    let control = Stdio::from(OwnedFd::from(control));
+    let server = Process::start_with_input(&mut linerate("netserver"), control);
+    client.finish(Duration::from_secs(20)).succeeded();
+    let server = server.finish(AT_ONCE);
+    server.succeeded();
+    // Its standard output is the connection in earnest: whatever it printed would break the messages.
+    assert_eq!(server.stdout, "", "{server:#?}");
+}
+
+/// The listening socket is descriptor 3, sd_listen_fds(3).
+fn activated_by_socket() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" netserver -D 3<&0 </dev/null";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_linerate")]);
+    let server = Process::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
+    tests_well(port);
+    tests_well(port);
+    server.signal(Signal::TERM);
+    server.finish(AT_ONCE).succeeded();
+}
+
+/// `ps`, `ss -p` and `pidof` see the name that a program was started under, and its sockets are
+/// those of the process that was started.
+fn names() {
+    let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
+    let link = |name: &str| {
+        let path = directory.path().join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_linerate"), &path).expect("a new directory");
+        Command::new(path)
+    };
+    let (mut netserver, mut netperf) = (link("netserver"), link("netperf"));
+    Namespace::new().enter(|| {
+        let port = free_port();
+        let server = Process::start(netserver.args(["-D", "-p", &port.to_string()]));
+        assert!(
+            eventually(AT_ONCE, || is_listening(port)),
+            "netserver: {}",
+            server.stderr()
+        );
+        assert_eq!(name_of(server.pid()), "netserver");
+        let options = format!("-H 127.0.0.1 -p {port} -t TCP_STREAM -l 10");
+        let mut client = Process::start(netperf.args(options.split_whitespace()));
+        client.await_data_phase();
+        assert_eq!(name_of(client.pid()), "netperf");
+        assert_eq!(
+            connections_of(client.pid()),
+            2,
+            "control and data connection"
+        );
+        assert_eq!(
+            connections_of(server.pid()),
+            2,
+            "control and data connection"
+        );
+    });
+}
+
+fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+fn test_of(port: u16) -> String {
+    format!("netperf -H 127.0.0.1 -p {port} -t TCP_RR -l 1 -P 0")
+}
+
+fn tests_well(port: u16) {
+    Process::start(&mut linerate(&test_of(port)))
+        .finish(Duration::from_secs(20))
+        .succeeded();
+}
+
+/// A process that is nobody's child, ended with its owner.
+struct Daemon(Pid);
+
+impl Daemon {
+    /// The one with these words in its command line.
+    fn find(words: &[&str]) -> Self {
+        let processes = std::fs::read_dir("/proc").expect("/proc is there");
+        let numbers = processes
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_it = |pid: &i32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line: Vec<_> = line.split(|byte| *byte == 0).collect();
+            line.windows(words.len()).any(|window| {
+                window
+                    .iter()
+                    .zip(words)
+                    .all(|(is, word)| *is == word.as_bytes())
+            })
+        };
+        let found = numbers.filter(is_it).find_map(Pid::from_raw);
+        Self(found.expect("the daemon runs"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::TERM);
+    }
+}

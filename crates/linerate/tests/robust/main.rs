@@ -1,0 +1,34 @@
+//! A netserver among many clients, dying clients, hostile clients; clients of dying servers.
+//!
+//! Each test is bounded in time and cleans up after itself, on failure too. They run one after the
+//! other, because they count descriptors and measure deadlines. Tests that need root, iproute2 or
+//! the stock netperf are skipped where it is missing, and fail there if
+//! `LINERATE_REQUIRE_PEERS=1`.
+
+mod clients;
+mod deadlines;
+mod death;
+mod ground;
+mod hostile;
+mod lifecycle;
+mod raw;
+mod server_death;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trials = [
+        clients::trials(),
+        death::trials(),
+        deadlines::trials(),
+        server_death::trials(),
+        lifecycle::trials(),
+        hostile::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,125 @@
+//! Servers that die, in each phase: the client says so in one line, and ends.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use netperf::wire::{MESSAGE_LEN, OmniResponse};
+use rustix::process::Signal;
+
+use crate::ground::Need::Namespaces;
+use crate::ground::{
+    Finished, Namespace, Process, STOCK, Server, established, eventually, linerate, listeners,
+    trial,
+};
+use crate::raw::Kind;
+
+/// The end of a connection needs no deadline.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "server_death::of_ours_in_each_phase",
+            &[Namespaces],
+            of_ours_in_each_phase,
+        ),
+        trial(
+            "server_death::of_stock_in_each_phase",
+            &[STOCK, Namespaces],
+            of_stock_in_each_phase,
+        ),
+        trial("server_death::before_the_results", &[], before_the_results),
+    ]
+}
+
+fn of_ours_in_each_phase() {
+    in_each_phase(|| Server::start(""));
+}
+
+fn of_stock_in_each_phase() {
+    in_each_phase(Server::start_stock);
+}
+
+fn in_each_phase(start: fn() -> Server) {
+    Namespace::new().enter(|| {
+        let server = start();
+        server.signal(Signal::STOP);
+        let client = start_client(&server, Kind::TcpStream, "-l 10");
+        assert!(
+            eventually(AT_ONCE, || established(server.port)),
+            "the kernel does not accept"
+        );
+        server.kill_all();
+        assert_says_so(client, "a death before the response");
+
+        let server = start();
+        let before = listeners();
+        // The client waits for so long between the response and the data.
+        let client = start_client(&server, Kind::TcpStream, "-s 20 -l 10");
+        assert!(
+            eventually(AT_ONCE, || listeners() > before),
+            "the server makes no data socket"
+        );
+        server.kill_all();
+        assert_says_so(client, "a death before the data");
+
+        for kind in Kind::ALL {
+            let server = start();
+            let mut client = start_client(&server, kind, "-l 20");
+            client.await_data_phase();
+            server.kill_all();
+            assert_says_so(client, &format!("a death in the data, {}", kind.name()));
+        }
+    });
+}
+
+/// This server accepts a test, takes its data and goes.
+fn before_the_results() {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+    let (control, data) = (listen(), listen());
+    let options = format!(
+        "netperf -H 127.0.0.1 -p {} -t TCP_STREAM -l 1 -P 0",
+        port(&control)
+    );
+    let client = Process::start(&mut linerate(&options));
+    let (mut control, _) = control.accept().expect("the client connects");
+    control
+        .read_exact(&mut [0; MESSAGE_LEN])
+        .expect("the client asks");
+    let response = OmniResponse {
+        receive_size: 65_536,
+        data_port: port(&data).into(),
+        ..OmniResponse::default()
+    };
+    control
+        .write_all(&response.encode())
+        .expect("the client reads");
+    let (mut data, _) = data.accept().expect("the client sends");
+    let mut scrap = vec![0; 65_536];
+    while data.read(&mut scrap).is_ok_and(|taken| taken > 0) {}
+    drop((control, data));
+    assert_says_so(client, "a death before the results");
+}
+
+fn start_client(server: &Server, kind: Kind, options: &str) -> Process {
+    let options = format!(
+        "netperf -H 127.0.0.1 -p {} -t {} -P 0 {options}",
+        server.port,
+        kind.name()
+    );
+    Process::start(&mut linerate(&options))
+}
+
+#[track_caller]
+fn assert_says_so(client: Process, what: &str) {
+    let client: Finished = client.finish(AT_ONCE);
+    assert!(
+        client.code.is_some_and(|code| code != 0),
+        "{what}: {client:#?}"
+    );
+    let lines = client.stderr.lines().filter(|line| !line.trim().is_empty());
+    assert_eq!(lines.count(), 1, "{what}: {client:#?}");
+}

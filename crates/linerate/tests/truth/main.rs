@@ -1,0 +1,277 @@
+//! What is reported, against what the kernel counted: two namespaces, a link of 100 Mbit/s, ten
+//! seconds.
+//!
+//! Segmentation offloads are off, or the interface would count one header for many segments; IPv6
+//! is off, or its neighbour messages would count too.
+
+mod counters;
+#[path = "../robust/ground/mod.rs"]
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "the other tests use what these do not"
+)]
+mod ground;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use libtest_mimic::Arguments;
+use model::Side;
+use netperf::client::{Established, TestRun, measure};
+use netperf::options::netperf;
+
+use counters::{Course, udp};
+use ground::Need::{Namespaces, Program};
+use ground::{Namespace, Server, link, trial};
+
+const SERVER: &str = "198.51.100.2";
+
+/// The test's length.
+const LENGTH: Duration = Duration::from_secs(10);
+
+/// How far a report may be from the counters: 0.2 %.
+const TOLERANCE: f64 = 0.002;
+
+/// Ethernet, IPv4, TCP with timestamps.
+const TCP_HEADERS: u64 = 14 + 20 + 32;
+
+/// Ethernet, IPv4, UDP.
+const UDP_HEADERS: u64 = 14 + 20 + 8;
+
+/// Bytes a datagram: they fill an Ethernet frame.
+const DATAGRAM: u64 = 1472;
+
+/// Fewer packets than this come before the data: two handshakes, the request, the response, ARP.
+const BEFORE: u64 = 12;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let needs = &[Namespaces, Program("tc"), Program("ethtool")];
+    let trials = vec![
+        trial("truth::tcp_stream", needs, tcp_stream),
+        trial("truth::tcp_maerts", needs, tcp_maerts),
+        trial("truth::udp_stream", needs, udp_stream),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn tcp_stream() {
+    let path = Path::new();
+    limit(&path.client, "100mbit burst 32kb latency 50ms");
+    let seen = path.measure("TCP_STREAM", "-K cubic", &path.server);
+    tcp_agrees(&seen, seen.there());
+}
+
+fn tcp_maerts() {
+    let path = Path::new();
+    limit(&path.server, "100mbit burst 32kb latency 50ms");
+    let seen = path.measure("TCP_MAERTS", "-K cubic", &path.client);
+    tcp_agrees(&seen, &seen.run.outcome.here);
+}
+
+fn tcp_agrees(seen: &Seen, receiver: &Side) {
+    let elapsed = receiver.elapsed.expect("the receiver has a clock");
+    let payload = seen.course.within(elapsed, BEFORE).payload(TCP_HEADERS) as f64;
+    assert_close(receiver.counts.received.0 as f64, payload, "bytes received");
+    let rate = payload * 8.0 / 1e6 / elapsed.as_secs_f64();
+    assert_close(seen.rate, rate, "10^6 bit/s received");
+}
+
+/// The sender is held to 110 Mbit/s, which its socket buffer waits for, and loses nothing by itself;
+/// the router on the way has room for 100 Mbit/s.
+fn udp_stream() {
+    let path = Path::over_a_router();
+    limit(&path.client, "110mbit burst 32kb latency 50ms");
+    let router = path.router.as_ref().expect("it has one");
+    limit(router, "100mbit burst 32kb latency 5ms");
+    // As much receive buffer as the kernel gives, for a machine that is busy.
+    let seen = path.measure("UDP_STREAM", "-m 1472 -R 1 -S 1M", &path.server);
+    let (sent, there) = (seen.run.outcome.here.counts, seen.there().counts);
+
+    // What found the receiver's socket full has come to the interface and no further.
+    eprintln!("DBG here {:?} there {:?}", seen.run.outcome.here.elapsed, seen.there().elapsed);
+    let overflowed = path.server.enter(|| udp("RcvbufErrors"));
+    let to_socket = |at_interface: u64| (at_interface - overflowed * DATAGRAM) as f64;
+    let elapsed = seen.there().elapsed.expect("the receiver has a clock");
+    let in_time = to_socket(seen.course.within(elapsed, BEFORE).payload(UDP_HEADERS));
+    assert_close(there.received.0 as f64, in_time, "bytes received in time");
+    let rate = in_time * 8.0 / 1e6 / elapsed.as_secs_f64();
+    assert_close(seen.rate, rate, "10^6 bit/s received in time");
+    let all = there.received + there.received_late;
+    let came = to_socket(seen.course.total().payload(UDP_HEADERS));
+    assert_close(all.0 as f64, came, "bytes received");
+
+    // Three counts that leave nothing over: what was sent came in time, came late, or was lost in
+    // one of the two places that lose.
+    let lost = dropped_by(router) + overflowed;
+    println!(
+        "{} sent, {} in time, {} late, {lost} lost",
+        sent.send_calls, there.receive_calls, there.receive_calls_late
+    );
+    assert!(
+        there.receive_calls_late > 0,
+        "nothing was on its way when the time was up"
+    );
+    assert!(lost > 0, "the queue did not overflow");
+    let arrived = there.receive_calls + there.receive_calls_late;
+    assert_eq!(all.0, arrived * DATAGRAM, "only whole datagrams count");
+    // What was dropped may be of the control connection, or a mark of the data's end, too.
+    let missing = sent.send_calls - arrived;
+    assert!(
+        lost.abs_diff(missing) <= 3,
+        "{missing} are missing, {lost} were dropped"
+    );
+}
+
+/// Two hosts and what is between them.
+struct Path {
+    client: Namespace,
+    server: Namespace,
+    router: Option<Namespace>,
+}
+
+/// What was reported, and what the receiving interface saw meanwhile.
+struct Seen {
+    run: TestRun,
+    /// The last figure that is printed, 10^6 bit/s: what was received.
+    rate: f64,
+    course: Course,
+}
+
+impl Path {
+    /// One link between the two.
+    fn new() -> Self {
+        let (client, server) = (Namespace::bare(), Namespace::bare());
+        link(
+            (&client, "eth0", "198.51.100.1/24"),
+            (&server, "eth0", "198.51.100.2/24"),
+        );
+        let path = Self {
+            client,
+            server,
+            router: None,
+        };
+        path.without_offloads()
+    }
+
+    /// A router in the middle; its `eth0` is the one towards the server.
+    fn over_a_router() -> Self {
+        let (client, router, server) = (Namespace::bare(), Namespace::bare(), Namespace::bare());
+        link(
+            (&client, "eth0", "203.0.113.1/24"),
+            (&router, "eth1", "203.0.113.2/24"),
+        );
+        link(
+            (&router, "eth0", "198.51.100.1/24"),
+            (&server, "eth0", "198.51.100.2/24"),
+        );
+        client.ip("route add default via 203.0.113.2");
+        server.ip("route add default via 198.51.100.1");
+        router.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("root may"));
+        router.enter(|| run("ethtool -K eth1 tso off gso off gro off"));
+        let path = Self {
+            client,
+            server,
+            router: Some(router),
+        };
+        path.without_offloads()
+    }
+
+    fn without_offloads(self) -> Self {
+        for namespace in [&self.client, &self.server].into_iter().chain(&self.router) {
+            namespace.enter(|| run("ethtool -K eth0 tso off gso off gro off"));
+        }
+        self
+    }
+
+    /// Runs a test while the receiver's interface is watched.
+    fn measure(&self, name: &str, options: &str, receiver: &Namespace) -> Seen {
+        let server = self.server.enter(|| Server::start(""));
+        let running = AtomicBool::new(true);
+        let line = format!(
+            "-H {SERVER} -p {} -t {name} -l {} -P 0 -- {options}",
+            server.port,
+            LENGTH.as_secs()
+        );
+        let settings =
+            netperf("netperf", line.split_whitespace().map(Into::into)).expect("a good line");
+        std::thread::scope(|scope| {
+            let course =
+                scope.spawn(|| receiver.enter(|| Course::of("eth0", || running.load(Relaxed))));
+            let run = self.client.enter(|| {
+                let mut control = Established::connect(&settings.control, &engine::Stop::new())?;
+                let run = measure(
+                    &settings,
+                    &mut control,
+                    &engine::Stop::new(),
+                    &Arc::default(),
+                )?;
+                control.close();
+                Ok::<_, netperf::client::ClientError>(run)
+            });
+            running.store(false, Relaxed);
+            let run = run.expect("the test succeeds");
+            let printed = netperf::output::result(&settings, &run);
+            println!("{name}:\n{}", printed.trim_end());
+            let rate = printed
+                .split_whitespace()
+                .next_back()
+                .and_then(|word| word.parse().ok());
+            Seen {
+                run,
+                rate: rate.expect("the last word is the rate"),
+                course: course.join().expect("counters can be read"),
+            }
+        })
+    }
+}
+
+impl Seen {
+    /// What the server measured.
+    fn there(&self) -> &Side {
+        self.run.outcome.there.as_ref().expect("the server is ours")
+    }
+}
+
+/// Limits the rate that a host sends at: tc-tbf(8).
+fn limit(sender: &Namespace, bucket: &str) {
+    sender.enter(|| run(&format!("tc qdisc add dev eth0 root tbf rate {bucket}")));
+}
+
+/// Packets that a host's queue had no room for.
+fn dropped_by(host: &Namespace) -> u64 {
+    let text = host.enter(|| run("tc -s qdisc show dev eth0"));
+    let after = text.split_once("(dropped ").map_or("", |(_, after)| after);
+    let number: String = after.chars().take_while(char::is_ascii_digit).collect();
+    number.parse().expect("tc shows the drops")
+}
+
+#[track_caller]
+fn assert_close(reported: f64, counted: f64, what: &str) {
+    let error = reported / counted - 1.0;
+    println!(
+        "{what}: {reported} reported, {counted} counted, {:+.3} %",
+        error * 100.0
+    );
+    assert!(
+        error.abs() <= TOLERANCE,
+        "{what}: {reported} reported, {counted} counted"
+    );
+}
+
+fn run(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let program = words.next().expect("a command has a name");
+    let output = Command::new(program).args(words).output();
+    let output = output.unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert!(
+        output.status.success(),
+        "{line}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,112 @@
+//! The two makes of netperf: ours and the original.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version of the original that ours is measured against.
+const STOCK_VERSION: &str = "Netperf version 2.7.0";
+
+/// Whose program it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Make {
+    /// The `linerate` under test.
+    Ours,
+    /// The original, as Debian packages it.
+    Stock,
+}
+
+impl Make {
+    /// As it stands in a test's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Stock => "stock",
+        }
+    }
+}
+
+/// Which of the two programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `netperf`.
+    Client,
+    /// `netserver`.
+    Server,
+}
+
+impl Role {
+    /// The name it is called by.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Client => "netperf",
+            Self::Server => "netserver",
+        }
+    }
+}
+
+/// Where both makes are.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// The `linerate` binary.
+    pub linerate: PathBuf,
+    /// The directory of the original programs.
+    pub stock: PathBuf,
+}
+
+impl Peers {
+    /// The `linerate` that the test was built with, and the original in `/usr/bin`.
+    pub fn new(linerate: impl Into<PathBuf>) -> Self {
+        Self {
+            linerate: linerate.into(),
+            stock: PathBuf::from("/usr/bin"),
+        }
+    }
+
+    /// Why the original cannot be run here; `None` if both its programs are there in the right
+    /// version.
+    pub fn missing(&self) -> Option<String> {
+        [Role::Client, Role::Server]
+            .into_iter()
+            .find_map(|role| wrong_version(&self.stock.join(role.program())))
+    }
+
+    /// The program of one make in one role, called by its usual name.
+    pub fn command(&self, make: Make, role: Role) -> Command {
+        match make {
+            Make::Ours => {
+                let mut command = Command::new(&self.linerate);
+                command.arg(role.program());
+                command
+            }
+            Make::Stock => {
+                // By its bare name, which it complains in and prints as its command line, also
+                // from inside a namespace.
+                let mut command = Command::new(role.program());
+                command.env("PATH", self.search_path());
+                command
+            }
+        }
+    }
+
+    /// The search path with the original's directory first.
+    fn search_path(&self) -> OsString {
+        let mut path = self.stock.clone().into_os_string();
+        if let Some(rest) = env::var_os("PATH") {
+            path.push(":");
+            path.push(rest);
+        }
+        path
+    }
+}
+
+fn wrong_version(program: &Path) -> Option<String> {
+    let output = match Command::new(program).arg("-V").output() {
+        Ok(output) => output,
+        Err(error) => return Some(format!("no stock {}: {error}", program.display())),
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let version = said.lines().next().unwrap_or_default().trim();
+    (version != STOCK_VERSION).then(|| format!("{} is {version:?}, not 2.7.0", program.display()))
+}

@@ -1,0 +1,148 @@
+//! A server in the foreground, from the moment that it listens until it is dropped.
+
+use std::io;
+use std::net::{Ipv6Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::command::POLL;
+use crate::namespace::Namespace;
+
+/// How long a server may take to listen, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running server, killed with all its processes when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts what `program` makes of a free port, inside `namespace` if there is one, and returns
+    /// when it listens there.
+    ///
+    /// Another process can take the port before the server does; then another port is tried.
+    pub fn start(
+        namespace: Option<&Namespace>,
+        program: impl Fn(u16) -> Command,
+    ) -> io::Result<Self> {
+        let mut last = None;
+        for _ in 0..3 {
+            let port = free_port()?;
+            let plain = program(port);
+            let mut command = match namespace {
+                Some(namespace) => namespace.enter(&plain),
+                None => plain,
+            };
+            let child = command
+                .process_group(0)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            let mut server = Self { child, port };
+            match server.wait_until_listening() {
+                Ok(()) => return Ok(server),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("three tries leave an error"))
+    }
+
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn wait_until_listening(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("the server ended: {status}")));
+            }
+            if self.listens() {
+                return Ok(());
+            }
+            thread::sleep(POLL);
+        }
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("nothing listens on port {} after {PATIENCE:?}", self.port),
+        ))
+    }
+
+    /// Whether a socket listens on the port in the server's network namespace, by proc(5): a
+    /// connection would be one more client, and could not be made from outside its namespace.
+    fn listens(&self) -> bool {
+        ["tcp", "tcp6"].iter().any(|family| {
+            let table = format!("/proc/{}/net/{family}", self.child.id());
+            std::fs::read_to_string(table).is_ok_and(|text| has_listener(&text, self.port))
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The original has a process a connection, and some outlive their client: the whole group
+        // goes. kill(1), for the standard library knows no groups; either may have ended by itself.
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill")
+            .args(["-KILL", "--", &group])
+            .stderr(Stdio::null())
+            .status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a table of /proc/net/tcp has `port` in state LISTEN (0A).
+fn has_listener(table: &str, port: u16) -> bool {
+    let port = format!("{port:04X}");
+    table.lines().skip(1).any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let local = words.next().and_then(|address| address.rsplit(':').next());
+        local == Some(&port) && words.nth(1) == Some("0A")
+    })
+}
+
+/// A port that was free for both families a moment ago.
+fn free_port() -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?;
+    Ok(listener.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when\n   \
+        0: 00000000:3241 00000000:0000 0A 00000000:00000000 00:00000000 00000000\n   \
+        1: 0100007F:A000 0100007F:3242 01 00000000:00000000 00:00000000 00000000\n";
+
+    #[test]
+    fn listeners_of_a_table() {
+        for (port, expected) in [(12865, true), (12866, false), (40960, false)] {
+            assert_eq!(has_listener(TABLE, port), expected, "port {port}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_ends_is_no_server() {
+        let started = Server::start(None, |_| Command::new("true"));
+        assert!(started.is_err());
+    }
+}
