@@ -111,16 +111,17 @@ fn apply(
     if options.dont_route {
         named("SO_DONTROUTE", option::set_dont_route(socket.as_fd()))?;
     }
-    if let Some(priority) = options.priority {
-        named(
-            "SO_PRIORITY",
-            option::set_priority(socket.as_fd(), priority),
-        )?;
-    }
     if let Some(tos) = options.type_of_service {
         named(
             "IP_TOS",
             option::set_type_of_service(socket.as_fd(), v6, tos),
+        )?;
+    }
+    // After the type of service, which sets a priority of its own: ip(7).
+    if let Some(priority) = options.priority {
+        named(
+            "SO_PRIORITY",
+            option::set_priority(socket.as_fd(), priority),
         )?;
     }
     if let Some(algorithm) = options.congestion_control.as_deref().filter(|_| tcp) {

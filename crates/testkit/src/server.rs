@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use crate::command::POLL;
 use crate::namespace::Namespace;
 
@@ -97,13 +99,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // The original has a process a connection, and some outlive their client: the whole group
-        // goes. kill(1), for the standard library knows no groups; either may have ended by itself.
-        let group = format!("-{}", self.child.id());
-        let _ = Command::new("kill")
-            .args(["-KILL", "--", &group])
-            .stderr(Stdio::null())
-            .status();
-        let _ = self.child.kill();
+        // goes. It may have ended by itself.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -50,15 +49,20 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn files() {
-    let allowed = tempfile::tempdir().expect("the directory for temporary files is writable");
     // The request has room for 31 bytes of a path.
-    let open = short_link(allowed.path(), "open");
+    let mut short = tempfile::Builder::new();
+    let allowed = short
+        .prefix("f")
+        .rand_bytes(5)
+        .tempdir_in("/tmp")
+        .expect("/tmp is writable");
     std::fs::write(allowed.path().join("f"), b"what may be seen").expect("a new directory");
     std::os::unix::fs::symlink("/etc/passwd", allowed.path().join("p")).expect("a new directory");
+    let open = allowed.path().display();
 
     let strict = Server::start("");
-    let lenient = Server::start(&format!("--allow-fill-dir {}", allowed.path().display()));
-    let up = format!("{open}/../etc/passwd");
+    let lenient = Server::start(&format!("--allow-fill-dir {open}"));
+    let up = format!("{open}/../../etc/passwd");
     for (server, path) in [
         (&strict, "/etc/passwd"),
         (&strict, &format!("{open}/f")),
@@ -79,7 +83,6 @@ fn files() {
     let mut seen = [0; 16];
     data.read_exact(&mut seen).expect("the server sends");
     assert_eq!(&seen, b"what may be seen");
-    let _ = std::fs::remove_file(open);
 }
 
 fn filled_from(path: &str) -> Request {
@@ -88,14 +91,6 @@ fn filled_from(path: &str) -> Request {
         fill_file,
         ..Kind::TcpMaerts.request(1)
     })
-}
-
-/// A link to a directory, with a short name.
-fn short_link(directory: &Path, name: &str) -> String {
-    let path = format!("/tmp/{name}.{}", std::process::id());
-    let _ = std::fs::remove_file(&path);
-    std::os::unix::fs::symlink(directory, &path).expect("/tmp is writable");
-    path
 }
 
 fn files_asked_by_stock() {

@@ -93,7 +93,6 @@ fn udp_stream() {
     let (sent, there) = (seen.run.outcome.here.counts, seen.there().counts);
 
     // What found the receiver's socket full has come to the interface and no further.
-    eprintln!("DBG here {:?} there {:?}", seen.run.outcome.here.elapsed, seen.there().elapsed);
     let overflowed = path.server.enter(|| udp("RcvbufErrors"));
     let to_socket = |at_interface: u64| (at_interface - overflowed * DATAGRAM) as f64;
     let elapsed = seen.there().elapsed.expect("the receiver has a clock");

@@ -80,16 +80,21 @@ impl Established {
                 }
             }
         }
+        // The server's family is what its first address has.
+        let remote_family = match remote.addresses.first() {
+            Some(SocketAddr::V6(_)) => Family::V6,
+            _ => Family::V4,
+        };
         Err(ClientError::NotEstablished {
             local_host: control
                 .local_host
                 .clone()
-                .unwrap_or_else(|| wildcard(control.local_family).name),
+                .unwrap_or_else(|| wildcard(remote_family).name),
             local_port: control.local_port.clone(),
             local_family: control.local_family,
             remote_host: control.host.clone(),
             remote_port: control.port.clone(),
-            remote_family: control.family,
+            remote_family,
             error: last,
         })
     }

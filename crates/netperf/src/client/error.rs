@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use engine::RingError;
 use sys::resolve::Unresolved;
 
 use crate::options::{Exit, Family, Settings};
@@ -89,7 +90,7 @@ pub enum ClientError {
     },
     /// Buffers that cannot be had.
     #[error(transparent)]
-    Buffers(#[from] engine::RingError),
+    Buffers(#[from] RingError),
     /// The engine could not go on.
     #[error("{0}")]
     Ended(String),
@@ -171,6 +172,12 @@ impl ClientError {
                     error.raw_os_error().unwrap_or(0)
                 ),
                 stderr: format!("netperf: send_omni: send_data failed: {}\n", reason(error)),
+                code: 1,
+            },
+            // The stock tool says so and then crashes.
+            Self::Buffers(RingError::File { path, error }) => Exit {
+                stdout: format!("Could not open requested fill file: {}\n", reason(error)),
+                stderr: format!("netperf: could not use fill file {}\n", path.display()),
                 code: 1,
             },
             other => on_stderr(format!("netperf: {other}\n"), 1),

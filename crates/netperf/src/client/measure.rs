@@ -10,7 +10,9 @@ use engine::{
     Cell, Clock, Connector, Contents, DataSocket, Finish, Job, MAX_DATAGRAM, Memory, Path,
     PortRange, Ring, Role, SendFile, Stop, Times, connect, facts_at_end, keeper, run,
 };
-use model::{BuffersUsed, CpuUse, Ended, Limit, Outcome, Plan, Side, SocketFacts, Transport};
+use model::{
+    BuffersUsed, CpuUse, Ended, Limit, Outcome, Plan, Side, SocketFacts, Transport, Workload,
+};
 use rand::Rng;
 use sys::call;
 
@@ -29,6 +31,9 @@ use crate::wire::{
 
 /// How long the peer may take to read what is on its way when the time is up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How much longer than its time a receiver waits for the end of the peer's stream.
+const LAST_DATA: Duration = Duration::from_millis(200);
 
 /// All memory that one test's buffers may have at this end, in bytes: a slip of the keyboard should
 /// not take the machine.
@@ -129,7 +134,7 @@ struct Measured {
 impl<'a> End<'a> {
     fn prepare(plan: &'a Plan, endpoints: &Endpoints) -> Result<Self, ClientError> {
         let half = &plan.here;
-        let bind = if plan.workload.connects() {
+        let bind = if plan.workload.connects() || is_the_peers(endpoints) {
             with_port(endpoints.source, 0)
         } else {
             endpoints.source
@@ -217,7 +222,18 @@ impl<'a> End<'a> {
         let _watch = keeper().on_hang_up(control.stream.as_fd(), &stop);
         let clock = Clock::start(self.plan.here.measure_cpu);
         let _deadline = match self.plan.limit {
-            Limit::Time(length) => Some(keeper().at(clock.started + length, &stop)),
+            Limit::Time(length) => {
+                // A sender that keeps the same time ends the stream a moment later, with all that it
+                // sent; one that does not is not waited for.
+                let streams_here = self.plan.workload == Workload::receive()
+                    && self.plan.transport == Transport::Tcp;
+                let moment = if streams_here {
+                    LAST_DATA
+                } else {
+                    Duration::ZERO
+                };
+                Some(keeper().at(clock.started + length + moment, &stop))
+            }
             _ => None,
         };
         let (times, facts, clocked) = if settings.test == Test::TcpMss {
@@ -315,25 +331,6 @@ impl<'a> End<'a> {
                 None => Ok(Some(times)),
             };
         }
-        let ends = (self.data.socket.local_addr(), self.data.socket.peer_addr());
-        if let (Ok(local), Ok(remote)) = ends
-            && local.as_socket() == remote.as_socket()
-        {
-            // One explicit port for both ends on one host: TCP lets a socket connect to itself.
-            let free = with_port(self.source, 0);
-            eprintln!(
-                "netperf: port {} is the peer's on this host; using another one here",
-                dest.port()
-            );
-            self.data = DataSocket::open(
-                self.plan.transport,
-                free,
-                &self.plan.here.socket,
-                Role::Initiator,
-            )
-            .map_err(|error| data_socket(free, error))?;
-            return self.open(dest, stop);
-        }
         Ok(None)
     }
 
@@ -370,6 +367,18 @@ impl<'a> End<'a> {
             cell,
         }
     }
+}
+
+/// Whether the local port that was asked for is the peer's own, on this host: the two would talk to
+/// themselves.
+fn is_the_peers(endpoints: &Endpoints) -> bool {
+    let port = endpoints.source.port();
+    let same =
+        port != 0 && port == endpoints.dest.port() && sys::facts::is_own(endpoints.dest.ip());
+    if same {
+        eprintln!("netperf: port {port} is the peer's on this host; using another one here");
+    }
+    same
 }
 
 /// What of a run's end is no end of a test, but a failure of it.

@@ -1,6 +1,6 @@
 //! Settings → the request: what the peer is asked to do, in its family's words.
 
-use model::{BufferPlan, Limit, SizeRule, SocketOptions, Transport};
+use model::{BufferPlan, Limit, SizeRule, SocketOptions, Transport, WidthRule};
 
 use super::Endpoints;
 use crate::options::{Settings, Test};
@@ -51,14 +51,15 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
         send_size: size(&there.send, false),
         send_alignment: there.send.alignment,
         send_offset: there.send.offset,
-        // The stock client tells its own widths; the server uses those of its direction.
-        send_width: own.send_width,
+        // The stock client tells its own widths, or for a direction that it does not use what `-W`
+        // says; the server uses those of its direction.
+        send_width: own.send_width.max(explicit(there.send.width)),
         request_size: size(&there.receive, true),
         receive_buffer: optional(there.socket.receive_buffer_bytes),
         receive_size: size(&there.receive, false),
         receive_alignment: there.receive.alignment,
         receive_offset: there.receive.offset,
-        receive_width: own.receive_width,
+        receive_width: own.receive_width.max(explicit(there.receive.width)),
         response_size: size(&there.send, true),
         flags: flags(&there.socket, there.measure_cpu, direction.connection),
         cpu_rate: 0.0,
@@ -157,6 +158,13 @@ fn transaction(settings: &Settings, ends: &Endpoints) -> TransactionRequest {
         data_port: ends.dest.port().into(),
         family: family(ends),
         ..TransactionRequest::default()
+    }
+}
+
+fn explicit(width: WidthRule) -> u32 {
+    match width {
+        WidthRule::Buffers(buffers) => buffers,
+        WidthRule::CoverSocketBuffer => 0,
     }
 }
 

@@ -415,6 +415,8 @@ fn no_copy_avoidance(options: &mut TestOptions, _: &str) -> Result<(), Stop> {
             .notices
             .push(format!("Local {which} copy avoidance not available."));
     }
+    // Its banner says so all the same, and its request asks the peer.
+    options.copy_avoidance = true;
     Ok(())
 }
 

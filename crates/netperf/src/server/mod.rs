@@ -41,7 +41,7 @@ static LOGGING: AtomicBool = AtomicBool::new(false);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The stock text; two blanks after "with" are the stock tool's.
-    #[error("Unable to start netserver with  '{host}' port '{port}' and family {family}: {error}")]
+    #[error("Unable to start netserver with  '{host}' port '{port}' and family {family}")]
     Listen {
         /// The host to listen on, or the wildcard.
         host: String,
