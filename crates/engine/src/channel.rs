@@ -16,6 +16,11 @@ pub(crate) trait Channel {
     /// As `send`, but EAGAIN instead of waiting.
     fn try_send(&self, data: &[u8]) -> Result<usize, Error>;
 
+    /// Whether the kernel alone could take the data elsewhere: splice(2) is for streams.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         call::receive(self.socket(), buffer)
@@ -69,6 +74,10 @@ pub(crate) struct Addressed<'a> {
 }
 
 impl Channel for Addressed<'_> {
+    fn is_connected(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn socket(&self) -> BorrowedFd<'_> {
         self.socket
@@ -93,31 +102,37 @@ pub(crate) trait Source {
 }
 
 /// A ring of buffers.
-pub(crate) struct FromRing<'a, C>(pub(crate) &'a C, pub(crate) &'a mut Ring);
+pub(crate) struct FromRing<'a, C> {
+    pub(crate) channel: &'a C,
+    pub(crate) ring: &'a mut Ring,
+}
 
 impl<C: Channel> Source for FromRing<'_, C> {
     fn size(&self) -> u32 {
-        self.1.size()
+        self.ring.size()
     }
 
     #[inline]
     fn send(&mut self) -> Result<usize, Error> {
-        self.0.send(self.1.advance())
+        self.channel.send(self.ring.advance())
     }
 }
 
 /// A file, sent by the kernel.
-pub(crate) struct FromFile<'a>(pub(crate) BorrowedFd<'a>, pub(crate) &'a mut SendFile);
+pub(crate) struct FromFile<'a> {
+    pub(crate) socket: BorrowedFd<'a>,
+    pub(crate) file: &'a mut SendFile,
+}
 
 impl Source for FromFile<'_> {
     fn size(&self) -> u32 {
-        self.1.size()
+        self.file.size()
     }
 
     #[inline]
     fn send(&mut self) -> Result<usize, Error> {
-        let (file, mut offset, count) = self.1.advance();
-        call::send_file(self.0, file, &mut offset, count)
+        let (file, mut offset, count) = self.file.advance();
+        call::send_file(self.socket, file, &mut offset, count)
     }
 }
 
@@ -127,26 +142,29 @@ pub(crate) trait Sink {
 }
 
 /// A ring of buffers.
-pub(crate) struct IntoRing<'a, C>(pub(crate) &'a C, pub(crate) &'a mut Ring);
+pub(crate) struct IntoRing<'a, C> {
+    pub(crate) channel: &'a C,
+    pub(crate) ring: &'a mut Ring,
+}
 
 impl<C: Channel> Sink for IntoRing<'_, C> {
     #[inline]
     fn receive(&mut self) -> Result<usize, Error> {
-        self.0.receive(self.1.advance())
+        self.channel.receive(self.ring.advance())
     }
 }
 
 /// The null device, inside the kernel.
 pub(crate) struct IntoNothing<'a> {
     pub(crate) socket: BorrowedFd<'a>,
-    pub(crate) drain: Drain,
+    pub(crate) pipe: Drain,
     pub(crate) size: usize,
 }
 
 impl Sink for IntoNothing<'_> {
     #[inline]
     fn receive(&mut self) -> Result<usize, Error> {
-        self.drain.receive(self.socket, self.size)
+        self.pipe.receive(self.socket, self.size)
     }
 }
 

@@ -7,8 +7,8 @@ use sys::call::{self, Error};
 use crate::cell::Cell;
 use crate::channel::{Connected, Timer};
 use crate::connector::Connector;
+use crate::end::{Bounds, LoopEnd};
 use crate::ring::Ring;
-use crate::run::{Budget, End};
 use crate::stop::Stop;
 use crate::transaction::{receive_all, send_all};
 
@@ -16,17 +16,23 @@ use crate::transaction::{receive_all, send_all};
 pub(crate) struct Exchange<'a> {
     pub(crate) requests: &'a mut Ring,
     pub(crate) responses: &'a mut Ring,
+    /// Whether a response that does not come within the socket's timeout is given up, and the next
+    /// request sent; else that is the end.
+    pub(crate) asks_again: bool,
 }
 
 /// Connects, asks, and waits for the peer's close, over and over.
 pub(crate) fn connect(
     connector: &mut Connector,
     mut exchange: Option<Exchange<'_>>,
-    mut budget: Budget,
-    stop: &Stop,
-    cell: &Cell,
+    bounds: Bounds<'_>,
     timer: &mut impl Timer,
-) -> End {
+) -> LoopEnd {
+    let Bounds {
+        mut budget,
+        stop,
+        cell,
+    } = bounds;
     expect(exchange.as_ref(), cell, true);
     timer.start();
     while !stop.is_set() {
@@ -60,47 +66,55 @@ pub(crate) fn connect(
         timer.lap();
         cell.pass();
         if budget.spend(1) {
-            return End::Count;
+            return LoopEnd::Count;
         }
     }
-    End::Stopped
+    LoopEnd::Stopped
 }
 
-/// Accepts, answers and closes, over and over.
+/// Accepts, answers and closes, over and over. A connection that is open when the stop is pulled is
+/// served to its end, or until `cut`.
 pub(crate) fn accept(
     listener: BorrowedFd<'_>,
     mut exchange: Option<Exchange<'_>>,
-    mut budget: Budget,
-    stop: &Stop,
-    cell: &Cell,
-) -> End {
+    bounds: Bounds<'_>,
+    cut: &Stop,
+) -> LoopEnd {
+    let Bounds {
+        mut budget,
+        stop,
+        cell,
+    } = bounds;
     expect(exchange.as_ref(), cell, false);
     while !stop.is_set() {
         let socket = match call::accept(listener) {
             Ok(socket) => socket,
             // accept(2): errors of the one connection that is being accepted.
             Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,
-            Err(error) => return End::from_call("accept", error),
+            Err(error) => return LoopEnd::from_call("accept", error),
         };
         if let Some(exchange) = &mut exchange {
             let channel = Connected(socket.as_fd());
-            let answered = receive_all(&channel, exchange.requests.advance(), stop, cell)
-                .and_then(|()| send_all(&channel, exchange.responses.advance(), stop, cell));
+            let request = exchange.requests.advance();
+            let answered = receive_all(&channel, request, cut, cell).and_then(|()| {
+                send_all(&channel, exchange.responses.advance(), cut, cell)
+                    .inspect_err(|_| cell.received(request.len()))
+            });
             match answered {
                 Ok(()) => {}
+                Err(LoopEnd::Stopped) => return LoopEnd::Stopped,
                 // The peer's time was up between its connect and its request, or it died with this
                 // connection: no transaction, and the next one may come.
-                Err(End::PeerClosed | End::TimedOut | End::Failed { .. }) => continue,
-                Err(end) => return end,
+                Err(_) => continue,
             }
         }
         drop(socket);
         cell.pass();
         if budget.spend(1) {
-            return End::Count;
+            return LoopEnd::Count;
         }
     }
-    End::Stopped
+    LoopEnd::Stopped
 }
 
 /// What a pass moves; `asks` is the end that sends the requests.
@@ -117,15 +131,15 @@ fn expect(exchange: Option<&Exchange<'_>>, cell: &Cell, asks: bool) {
 }
 
 /// Waits for the peer's end of stream, throwing away what comes before it.
-fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> Result<(), End> {
+fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> Result<(), LoopEnd> {
     let mut scrap = [0; 1];
     loop {
         match call::receive(socket, &mut scrap) {
             // A peer that closes with data unread resets; it has closed all the same.
             Ok(0) | Err(Error::CONNRESET) => return Ok(()),
-            Err(Error::INTR) if stop.is_set() => return Err(End::Stopped),
+            Err(Error::INTR) if stop.is_set() => return Err(LoopEnd::Stopped),
             Ok(_) | Err(Error::INTR) => {}
-            Err(error) => return Err(End::from_call("receive", error)),
+            Err(error) => return Err(LoopEnd::from_call("receive", error)),
         }
     }
 }

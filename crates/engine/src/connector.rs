@@ -6,7 +6,7 @@ use model::{SocketFacts, SocketOptions, Transport};
 use sys::Socket;
 use sys::call::{self, Address, Error};
 
-use crate::run::End;
+use crate::end::LoopEnd;
 use crate::socket::{Role, connected_facts, data_socket};
 use crate::stop::Stop;
 
@@ -74,16 +74,16 @@ impl Connector {
     }
 
     /// The next connection. `first` is sent with its opening where fast open is asked for.
-    pub(crate) fn open(&mut self, first: &[u8], stop: &Stop) -> Result<Opened, End> {
+    pub(crate) fn open(&mut self, first: &[u8], stop: &Stop) -> Result<Opened, LoopEnd> {
         loop {
             let mut from = self.from;
             from.set_port(self.next_port());
             let socket = match data_socket(Transport::Tcp, from, &self.options, Role::Initiator) {
                 Ok(socket) => socket,
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && !stop.is_set() => {
+                Err(error) if error.error.kind() == io::ErrorKind::AddrInUse && !stop.is_set() => {
                     continue;
                 }
-                Err(error) => return Err(End::from_io("socket", &error)),
+                Err(error) => return Err(LoopEnd::from_io(error.what, &error.error)),
             };
             let opened = if self.options.fast_open && !first.is_empty() {
                 call::send_fast_open(socket.as_fd(), first, &self.to_kernel)
@@ -95,7 +95,7 @@ impl Connector {
                     self.first.get_or_insert_with(|| connected_facts(&socket));
                     return Ok(Opened { socket, sent });
                 }
-                Err(Error::INTR) if stop.is_set() => return Err(End::Stopped),
+                Err(Error::INTR) if stop.is_set() => return Err(LoopEnd::Stopped),
                 // Interrupted for nothing: connect(2) goes on by itself.
                 Err(Error::INTR) => {
                     finish_connect(&socket, stop)?;
@@ -103,10 +103,10 @@ impl Connector {
                 }
                 Err(Error::ADDRINUSE | Error::ADDRNOTAVAIL) => {}
                 Err(_) if self.retry_all => {}
-                Err(error) => return Err(End::from_call("connect", error)),
+                Err(error) => return Err(LoopEnd::from_call("connect", error)),
             }
             if stop.is_set() {
-                return Err(End::Stopped);
+                return Err(LoopEnd::Stopped);
             }
         }
     }
@@ -135,23 +135,23 @@ impl Connector {
 }
 
 /// Opens the one connection of a flow: the time that it takes is the flow's.
-pub(crate) fn connect(socket: &Socket, to: SocketAddr, stop: &Stop) -> Result<(), End> {
+pub(crate) fn connect(socket: &Socket, to: SocketAddr, stop: &Stop) -> Result<(), LoopEnd> {
     match call::connect(socket.as_fd(), &to.into()) {
         Ok(()) => Ok(()),
         Err(Error::INTR) => finish_connect(socket, stop),
-        Err(error) => Err(End::from_call("connect", error)),
+        Err(error) => Err(LoopEnd::from_call("connect", error)),
     }
 }
 
-fn finish_connect(socket: &Socket, stop: &Stop) -> Result<(), End> {
+fn finish_connect(socket: &Socket, stop: &Stop) -> Result<(), LoopEnd> {
     while call::wait_writable(socket.as_fd()).is_err() {
         if stop.is_set() {
-            return Err(End::Stopped);
+            return Err(LoopEnd::Stopped);
         }
     }
     match socket.take_error() {
         Ok(None) => Ok(()),
-        Ok(Some(error)) | Err(error) => Err(End::from_io("connect", &error)),
+        Ok(Some(error)) | Err(error) => Err(LoopEnd::from_io("connect", &error)),
     }
 }
 

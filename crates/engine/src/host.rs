@@ -23,8 +23,3 @@ pub fn facts(local: Option<IpAddr>) -> HostFacts {
         }),
     }
 }
-
-/// Whether two ends run on one host; `None` when one of them did not say who it is.
-pub fn same_host(here: &HostFacts, there: &HostFacts) -> Option<bool> {
-    Some(here.boot_id.as_ref()? == there.boot_id.as_ref()?)
-}

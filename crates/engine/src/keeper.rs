@@ -1,10 +1,11 @@
 //! The one thread of a process that keeps time for all its runs.
 //!
 //! It only sleeps, sets flags and wakes threads, so a busy machine cannot make it late by more than
-//! its own scheduling; where it may, it runs ahead of ordinary threads.
+//! its own scheduling.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,14 +27,17 @@ pub struct Keeper {
 struct State {
     /// Deadlines, in order; the number tells equal times apart.
     deadlines: BTreeMap<(Instant, u64), Stop>,
-    /// Whose peer hanging up ends what.
-    watched: HashMap<u64, Stop>,
+    /// What a hang-up, or an input, ends.
+    watched: HashMap<u64, (Stop, Reason)>,
+    /// Inputs that are watched for good.
+    inputs: Vec<OwnedFd>,
     /// Pulled stops whose threads have not all left.
     waking: Vec<Stop>,
     last_number: u64,
 }
 
-/// The process's keeper, started at first use. A process that forks must do so before.
+/// The process's keeper, started at first use. A process that forks must do so before, and one that
+/// binds threads to CPUs after: threads inherit what they are bound to.
 pub fn keeper() -> &'static Keeper {
     static KEEPER: OnceLock<Keeper> = OnceLock::new();
     static STARTED: OnceLock<()> = OnceLock::new();
@@ -72,7 +76,9 @@ impl Keeper {
     pub fn on_hang_up<'a>(&'a self, connection: BorrowedFd<'a>, stop: &Stop) -> Watch<'a> {
         let mut state = self.state();
         let number = state.number();
-        state.watched.insert(number, stop.clone());
+        state
+            .watched
+            .insert(number, (stop.clone(), Reason::PeerClosed));
         drop(state);
         // A descriptor that cannot be watched (there is no such socket) costs the early end only.
         let _ = self.vigil.watch(connection, number);
@@ -81,6 +87,19 @@ impl Keeper {
             connection,
             number,
         }
+    }
+
+    /// Pulls `stop` when there is something to read from `input` (a pipe that a signal handler writes
+    /// to): somebody here wants it to end.
+    pub fn on_input(&self, input: OwnedFd, stop: &Stop) -> io::Result<()> {
+        let mut state = self.state();
+        let number = state.number();
+        self.vigil.watch_input(input.as_fd(), number)?;
+        state
+            .watched
+            .insert(number, (stop.clone(), Reason::Cancelled));
+        state.inputs.push(input);
+        Ok(())
     }
 
     /// Goes on waking the threads of a pulled stop until they have all left.
@@ -99,9 +118,9 @@ impl Keeper {
             let next = self.serve_what_is_due();
             let pause = next.map(|when| when.saturating_duration_since(Instant::now()));
             for tag in self.vigil.wait(pause) {
-                let stop = self.state().watched.remove(&tag);
-                if let Some(stop) = stop {
-                    stop.pull(Reason::PeerClosed);
+                let watched = self.state().watched.remove(&tag);
+                if let Some((stop, reason)) = watched {
+                    stop.pull(reason);
                 }
             }
         }

@@ -1,16 +1,21 @@
 //! Runs a Plan's workload: sockets, buffers, hot loops, the clock, and who ends what when.
 //!
-//! No dialect's name appears here. A dialect opens or hands over what its protocol fixes the order
-//! of, describes the rest as data, and gets a [`model::Side`] back, however the run ended.
+//! No dialect's name appears here. A dialect opens what its protocol fixes the order of, describes
+//! the rest as a [`Job`], and gets back what a [`model::Side`] is made of: the [`Cell`]'s counts, the
+//! [`Clock`]'s time, and how the loop [`Ran`], however it ended.
 
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod bulk;
 mod cell;
 mod channel;
+mod clock;
 mod connection;
 mod connector;
 mod cpu;
+mod end;
+mod finish;
 mod host;
 mod keeper;
 mod memory;
@@ -20,12 +25,16 @@ mod socket;
 mod stop;
 mod transaction;
 
+pub use buffers::Buffers;
 pub use cell::Cell;
+pub use clock::Clock;
 pub use connector::{Connector, PortRange};
-pub use host::{facts, same_host};
+pub use end::Ran;
+pub use finish::Finish;
+pub use host::facts;
 pub use keeper::{Keeper, keeper};
 pub use memory::Memory;
-pub use ring::{Contents, MAX_DATAGRAM, Ring, RingError, SendFile};
-pub use run::{Clock, Finish, Job, Path, Times, connect, run};
-pub use socket::{DataSocket, Role, buffer_sizes, data_socket, facts_at_end};
+pub use ring::{MAX_DATAGRAM, RingError};
+pub use run::{Job, Path, connect, run};
+pub use socket::{DataSocket, Role, SocketError, facts_at_end};
 pub use stop::{Reason, Stop};

@@ -48,7 +48,7 @@ pub enum RingError {
 
 /// What the buffers hold.
 #[derive(Clone, Copy, Debug)]
-pub enum Contents<'a> {
+pub(crate) enum Contents<'a> {
     /// Nothing: what is received into need not be touched before.
     Nothing,
     /// This, over and over, on from one buffer into the next.
@@ -59,7 +59,7 @@ pub enum Contents<'a> {
 
 /// The buffers.
 #[derive(Debug)]
-pub struct Ring {
+pub(crate) struct Ring {
     buffers: BufferRing,
     _share: Share,
 }
@@ -67,7 +67,7 @@ pub struct Ring {
 impl Ring {
     /// Makes the ring that the plan's rules come to beside a socket buffer of `socket_buffer`
     /// bytes, of which one call can take at most `largest` (datagrams: [`MAX_DATAGRAM`]).
-    pub fn new(
+    pub(crate) fn new(
         plan: &BufferPlan,
         largest: Option<u32>,
         socket_buffer: Option<u32>,
@@ -101,12 +101,12 @@ impl Ring {
     }
 
     /// Bytes a call.
-    pub fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.buffers.size() as u32
     }
 
     /// How many buffers.
-    pub fn width(&self) -> u32 {
+    pub(crate) fn width(&self) -> u32 {
         self.buffers.width() as u32
     }
 
@@ -195,7 +195,7 @@ fn fill_from(file: &mut File, buffer: &mut [u8]) -> std::io::Result<()> {
 
 /// A file as a ring: piece `i` is what a send buffer would hold, sent by the kernel itself.
 #[derive(Debug)]
-pub struct SendFile {
+pub(crate) struct SendFile {
     file: File,
     size: u32,
     width: u32,
@@ -205,7 +205,7 @@ pub struct SendFile {
 
 impl SendFile {
     /// Uses `path`, or a temporary file of random bytes that has no name any more.
-    pub fn new(
+    pub(crate) fn new(
         plan: &BufferPlan,
         socket_buffer: Option<u32>,
         path: Option<&Path>,
@@ -236,12 +236,12 @@ impl SendFile {
     }
 
     /// Bytes a call.
-    pub fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.size
     }
 
     /// How many pieces.
-    pub fn width(&self) -> u32 {
+    pub(crate) fn width(&self) -> u32 {
         self.width
     }
 

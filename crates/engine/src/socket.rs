@@ -1,7 +1,7 @@
 //! Data sockets: opened with what the plan asks for and no more, and asked what the kernel gave.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 use model::{SocketFacts, SocketOptions, Transport};
@@ -14,6 +14,29 @@ pub enum Role {
     Initiator,
     /// It listens, or receives first.
     Listener,
+}
+
+/// A data socket that could not be had as it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {what}: {error}")]
+pub struct SocketError {
+    /// What was refused: opening, binding, or an option by its name.
+    pub what: &'static str,
+    /// Why, by the system.
+    pub error: io::Error,
+}
+
+impl SocketError {
+    /// The system's error number.
+    pub fn errno(&self) -> i32 {
+        self.error
+            .raw_os_error()
+            .unwrap_or(sys::call::Error::INVAL.raw_os_error())
+    }
+}
+
+fn named<T>(what: &'static str, result: io::Result<T>) -> Result<T, SocketError> {
+    result.map_err(|error| SocketError { what, error })
 }
 
 /// A data socket with the facts of its start.
@@ -32,7 +55,7 @@ impl DataSocket {
         bind: SocketAddr,
         options: &SocketOptions,
         role: Role,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, SocketError> {
         let socket = data_socket(transport, bind, options, role)?;
         let (send, receive) = buffer_sizes(&socket);
         let facts = SocketFacts {
@@ -51,35 +74,49 @@ impl DataSocket {
     }
 }
 
-/// Opens and binds a socket. A port that is taken is replaced by one that the kernel picks; the
-/// caller sees which. An option that the kernel refuses is an error that names it.
-pub fn data_socket(
+/// Opens and binds a socket. A listener's port that is taken is replaced by one that the kernel picks;
+/// the caller sees which. An option that the kernel refuses is an error, but for the congestion
+/// control: what is in force is told at the end.
+pub(crate) fn data_socket(
     transport: Transport,
     bind: SocketAddr,
     options: &SocketOptions,
     role: Role,
-) -> io::Result<Socket> {
-    let v6 = bind.is_ipv6();
+) -> Result<Socket, SocketError> {
+    let (v6, tcp) = (bind.is_ipv6(), transport == Transport::Tcp);
     let (kind, protocol) = match transport {
         Transport::Tcp => (Type::STREAM, Protocol::TCP),
         Transport::Udp => (Type::DGRAM, Protocol::UDP),
     };
-    let socket = Socket::new(Domain::for_address(bind), kind, Some(protocol))?;
+    let socket = named(
+        "open it",
+        Socket::new(Domain::for_address(bind), kind, Some(protocol)),
+    )?;
     apply(&socket, transport, options, role, v6)?;
-    socket.set_reuse_address(true)?;
-    if !(bind.ip().is_unspecified()
-        && bind.port() == 0
-        && transport == Transport::Tcp
-        && role == Role::Initiator)
-    {
-        let bound = socket.bind(&bind.into());
-        if bound.is_err() && bind.port() != 0 && role == Role::Listener {
-            socket.bind(&SocketAddr::new(bind.ip(), 0).into())?;
-        } else {
-            bound?;
-        }
+    named("set SO_REUSEADDR", socket.set_reuse_address(true))?;
+    match role {
+        // The kernel binds it to what the route and the port range say when it connects.
+        Role::Initiator if tcp && bind.ip().is_unspecified() && bind.port() == 0 => {}
+        Role::Initiator => named("bind it", socket.bind(&bind.into()))?,
+        Role::Listener => named("bind it", bind_listener(&socket, bind))?,
     }
     Ok(socket)
+}
+
+/// Binds to what was asked for, or as near to it as can be: to another port when that one is taken, to
+/// any address when that one is not this host's (it may be what a NAT shows of it).
+fn bind_listener(socket: &Socket, asked: SocketAddr) -> io::Result<()> {
+    let any = match asked {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let mut other_port = asked;
+    other_port.set_port(0);
+    socket
+        .bind(&asked.into())
+        .or_else(|_| socket.bind(&other_port.into()))
+        .or_else(|_| socket.bind(&SocketAddr::new(any, asked.port()).into()))
+        .or_else(|_| socket.bind(&SocketAddr::new(any, 0).into()))
 }
 
 fn apply(
@@ -88,55 +125,53 @@ fn apply(
     options: &SocketOptions,
     role: Role,
     v6: bool,
-) -> io::Result<()> {
+) -> Result<(), SocketError> {
     let tcp = transport == Transport::Tcp;
     if let Some(bytes) = options.send_buffer_bytes {
-        named("SO_SNDBUF", socket.set_send_buffer_size(bytes as usize))?;
+        named("set SO_SNDBUF", socket.set_send_buffer_size(bytes as usize))?;
     }
     if let Some(bytes) = options.receive_buffer_bytes {
-        named("SO_RCVBUF", socket.set_recv_buffer_size(bytes as usize))?;
+        named("set SO_RCVBUF", socket.set_recv_buffer_size(bytes as usize))?;
     }
     if options.no_delay && tcp {
-        named("TCP_NODELAY", socket.set_tcp_nodelay(true))?;
+        named("set TCP_NODELAY", socket.set_tcp_nodelay(true))?;
     }
     if let Some(bytes) = options.max_segment_bytes.filter(|_| tcp) {
-        named("TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
+        named("set TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
     }
     if options.cork && tcp {
-        named("TCP_CORK", socket.set_tcp_cork(true))?;
+        named("set TCP_CORK", socket.set_tcp_cork(true))?;
     }
     if options.keep_alive {
-        named("SO_KEEPALIVE", socket.set_keepalive(true))?;
+        named("set SO_KEEPALIVE", socket.set_keepalive(true))?;
     }
     if options.dont_route {
-        named("SO_DONTROUTE", option::set_dont_route(socket.as_fd()))?;
+        named("set SO_DONTROUTE", option::set_dont_route(socket.as_fd()))?;
     }
     if let Some(tos) = options.type_of_service {
         named(
-            "IP_TOS",
+            "set IP_TOS",
             option::set_type_of_service(socket.as_fd(), v6, tos),
         )?;
     }
-    // After the type of service, which sets a priority of its own: ip(7).
     if let Some(priority) = options.priority {
-        named(
-            "SO_PRIORITY",
-            option::set_priority(socket.as_fd(), priority),
-        )?;
+        // After the type of service, which sets a priority of its own: ip(7). What needs a privilege is
+        // read back, and told.
+        let _ = option::set_priority(socket.as_fd(), priority);
     }
     if let Some(algorithm) = options.congestion_control.as_deref().filter(|_| tcp) {
         // What is in force is read back at the end; an unknown name is told by that.
         let _ = socket.set_tcp_congestion(algorithm.as_bytes());
     }
     if let Some(timeout) = options.receive_timeout.filter(|_| !tcp) {
-        named("SO_RCVTIMEO", socket.set_read_timeout(Some(timeout)))?;
+        named("set SO_RCVTIMEO", socket.set_read_timeout(Some(timeout)))?;
     }
     if options.debug {
-        named("SO_DEBUG", option::set_debug(socket.as_fd()))?;
+        named("set SO_DEBUG", option::set_debug(socket.as_fd()))?;
     }
     if let Some(ttl) = options.multicast_ttl.filter(|_| !tcp) {
         named(
-            "IP_MULTICAST_TTL",
+            "set IP_MULTICAST_TTL",
             option::set_multicast_ttl(socket.as_fd(), v6, ttl),
         )?;
     }
@@ -149,7 +184,7 @@ fn apply(
         .filter(|_| tcp && role == Role::Listener)
     {
         named(
-            "TCP_DEFER_ACCEPT",
+            "set TCP_DEFER_ACCEPT",
             option::set_defer_accept(socket.as_fd(), seconds),
         )?;
     }
@@ -158,17 +193,13 @@ fn apply(
             Role::Listener => option::set_fast_open(socket.as_fd(), 128),
             Role::Initiator => option::set_fast_open_connect(socket.as_fd()),
         };
-        named("TCP_FASTOPEN", set)?;
+        named("set TCP_FASTOPEN", set)?;
     }
     Ok(())
 }
 
-fn named(option: &str, result: io::Result<()>) -> io::Result<()> {
-    result.map_err(|error| io::Error::new(error.kind(), format!("could not set {option}: {error}")))
-}
-
 /// SO_SNDBUF and SO_RCVBUF as the kernel has them.
-pub fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
+fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
     (
         socket.send_buffer_size().ok().map(|bytes| bytes as u32),
         socket.recv_buffer_size().ok().map(|bytes| bytes as u32),
@@ -183,9 +214,7 @@ pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFac
         return;
     }
     facts.max_segment_bytes = option::max_segment(socket.as_fd()).ok();
-    facts.retransmits = option::tcp_info(socket.as_fd())
-        .ok()
-        .map(|info| info.retransmits);
+    facts.retransmits = option::retransmits(socket.as_fd()).ok();
     facts.congestion_control = socket.tcp_congestion().ok().map(|name| {
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()

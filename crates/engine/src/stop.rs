@@ -136,7 +136,11 @@ pub struct Attending<'a> {
 
 impl Drop for Attending<'_> {
     fn drop(&mut self) {
-        lock(&self.stop.0.sleepers).retain(|sleeper| *sleeper != self.sleeper);
+        let mut sleepers = lock(&self.stop.0.sleepers);
+        // One of them: a thread may attend twice, in a function and in one that it calls.
+        if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == self.sleeper) {
+            sleepers.swap_remove(at);
+        }
     }
 }
 

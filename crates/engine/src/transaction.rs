@@ -1,27 +1,30 @@
 //! Requests and responses on one connection.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use stats::Histogram;
 use sys::call::{self, Error};
+use sys::clock::monotonic_ns;
 
 use crate::cell::Cell;
 use crate::channel::{Channel, Timer};
-use crate::ring::Ring;
-use crate::run::{Budget, End};
+use crate::connection::Exchange;
+use crate::end::{Bounds, Budget, LoopEnd};
 use crate::stop::Stop;
 
 /// One request, one response, over and over.
 pub(crate) fn ask<C: Channel>(
     channel: &C,
-    requests: &mut Ring,
-    responses: &mut Ring,
-    mut budget: Budget,
-    stop: &Stop,
-    cell: &Cell,
+    exchange: &mut Exchange<'_>,
+    bounds: Bounds<'_>,
     timer: &mut impl Timer,
-) -> End {
+) -> LoopEnd {
+    let Bounds {
+        mut budget,
+        stop,
+        cell,
+    } = bounds;
+    let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
     cell.expect(requests.size(), responses.size(), true);
     timer.start();
     while !stop.is_set() {
@@ -46,41 +49,51 @@ pub(crate) fn ask<C: Channel>(
                 timer.lap();
                 cell.pass();
                 if budget.spend(1) {
-                    return End::Count;
+                    return LoopEnd::Count;
                 }
             }
-            // Nobody waits any more for what did not come in time: the next request is tried.
-            Some(End::TimedOut) => timer.start(),
+            // Nobody waits any more for what did not leave or come: the next request is tried.
+            Some(LoopEnd::TimedOut) if exchange.asks_again => timer.start(),
+            Some(LoopEnd::Dropped) => timer.start(),
             Some(end) => return end,
         }
     }
-    End::Stopped
+    LoopEnd::Stopped
 }
 
 /// The other end of [`ask`]. The peer's end of stream, or an empty datagram, ends it.
 pub(crate) fn answer<C: Channel>(
     channel: &C,
-    requests: &mut Ring,
-    responses: &mut Ring,
-    mut budget: Budget,
-    stop: &Stop,
-    cell: &Cell,
-) -> End {
+    exchange: &mut Exchange<'_>,
+    bounds: Bounds<'_>,
+) -> LoopEnd {
+    let Bounds {
+        mut budget,
+        stop,
+        cell,
+    } = bounds;
+    let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
     cell.expect(responses.size(), requests.size(), true);
     while !stop.is_set() {
         if let Err(end) = receive_all(channel, requests.advance(), stop, cell) {
             return end;
         }
-        if let Err(end) = send_all(channel, responses.advance(), stop, cell) {
-            cell.received(requests.size() as usize);
-            return end;
+        match send_all(channel, responses.advance(), stop, cell) {
+            Ok(()) => {}
+            Err(end) => {
+                cell.received(requests.size() as usize);
+                if end == LoopEnd::Dropped {
+                    continue;
+                }
+                return end;
+            }
         }
         cell.pass();
         if budget.spend(1) {
-            return End::Count;
+            return LoopEnd::Count;
         }
     }
-    End::Stopped
+    LoopEnd::Stopped
 }
 
 /// As [`ask`], with `window` requests on their way at any time.
@@ -89,39 +102,31 @@ pub(crate) fn answer<C: Channel>(
 /// otherwise wait for us for ever (both sides full, `-b 6 -r 32K,32K`). No more requests are sent
 /// than the budget has transactions, or the peer, having answered the last, would reset the
 /// connection over the surplus. Each time runs from its own request's send to its response.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "they are the loop's whole state, settled before it starts"
-)]
 pub(crate) fn ask_ahead<C: Channel>(
     channel: &C,
-    requests: &mut Ring,
-    responses: &mut Ring,
+    exchange: &mut Exchange<'_>,
     window: usize,
-    mut budget: Budget,
-    stop: &Stop,
-    cell: &Cell,
+    bounds: Bounds<'_>,
     mut times: Option<&mut Histogram>,
-) -> End {
+) -> LoopEnd {
+    let Bounds {
+        mut budget,
+        stop,
+        cell,
+    } = bounds;
     // Calls are counted singly: which request a send belonged to is no longer clear at the end.
     cell.expect(0, 0, true);
-    let mut may_send = budget;
-    let mut sent_at = VecDeque::with_capacity(if times.is_some() { window } else { 0 });
-    let mut in_flight = 0;
+    let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
+    let mut ahead = Ahead::new(window, times.is_some());
     // What is left of the request being sent, and of the response being received.
     let mut request: &[u8] = &[];
     let mut missing = responses.size() as usize;
-    let mut all_asked = false;
     while !stop.is_set() {
         let mut blocked = false;
-        while !blocked && (!request.is_empty() || (in_flight < window && !all_asked)) {
+        while !blocked && (!request.is_empty() || ahead.may_ask(budget)) {
             if request.is_empty() {
                 request = requests.advance();
-                in_flight += 1;
-                all_asked = may_send.spend(1);
-                if times.is_some() {
-                    sent_at.push_back(Instant::now());
-                }
+                ahead.asked();
             }
             match channel.try_send(request) {
                 Ok(sent) => {
@@ -129,17 +134,20 @@ pub(crate) fn ask_ahead<C: Channel>(
                     request = &request[sent..];
                 }
                 Err(Error::AGAIN) => blocked = true,
-                Err(Error::INTR) if stop.is_set() => return End::Stopped,
+                Err(Error::INTR) if stop.is_set() => return LoopEnd::Stopped,
                 Err(Error::INTR) => {}
                 Err(Error::NOBUFS) => {
                     cell.send_failed();
                     request = &[];
-                    in_flight -= 1;
-                    sent_at.pop_back();
+                    ahead.take_back();
                     break;
                 }
-                Err(error) => return End::from_call("send", error),
+                Err(error) => return LoopEnd::from_call("send", error),
             }
+        }
+        if ahead.in_flight == 0 {
+            // The queue took nothing; there is no answer to wait for.
+            continue;
         }
         if blocked && call::wait_either(channel.socket()).is_err() {
             continue;
@@ -152,37 +160,87 @@ pub(crate) fn ask_ahead<C: Channel>(
             channel.receive(&mut buffer[..room])
         };
         match received {
-            Ok(0) => return End::PeerClosed,
+            Ok(0) => return LoopEnd::PeerClosed,
             Ok(received) => {
                 cell.received(received);
                 missing -= received;
             }
             Err(Error::AGAIN) if blocked => continue,
             // A receive timeout: what is on its way is given up, and as much is asked again.
+            Err(Error::AGAIN) if !exchange.asks_again => return LoopEnd::TimedOut,
             Err(Error::AGAIN) => {
-                in_flight = 0;
-                sent_at.clear();
+                ahead.give_up();
                 missing = responses.size() as usize;
                 continue;
             }
             Err(Error::INTR) => continue,
-            Err(error) => return End::from_call("receive", error),
+            Err(error) => return LoopEnd::from_call("receive", error),
         }
         if missing > 0 {
             continue;
         }
         missing = responses.size() as usize;
-        // A response to a request that was given up comes late; it answers nothing any more.
-        in_flight = in_flight.saturating_sub(1);
-        if let (Some(times), Some(sent_at)) = (times.as_deref_mut(), sent_at.pop_front()) {
-            times.record(sent_at.elapsed().as_nanos() as u64);
+        if let (Some(times), Some(sent_at_ns)) = (times.as_deref_mut(), ahead.answered()) {
+            times.record(monotonic_ns() - sent_at_ns);
         }
         cell.pass();
         if budget.spend(1) {
-            return End::Count;
+            return LoopEnd::Count;
         }
     }
-    End::Stopped
+    LoopEnd::Stopped
+}
+
+/// The requests that are on their way.
+struct Ahead {
+    window: usize,
+    in_flight: usize,
+    /// When each left, oldest first, if that is wanted.
+    sent_at_ns: Option<VecDeque<u64>>,
+}
+
+impl Ahead {
+    fn new(window: usize, timed: bool) -> Self {
+        Self {
+            window,
+            in_flight: 0,
+            sent_at_ns: timed.then(|| VecDeque::with_capacity(window)),
+        }
+    }
+
+    /// Whether there is room for another request, and its transaction is wanted.
+    fn may_ask(&self, budget: Budget) -> bool {
+        self.in_flight < self.window && budget.exceeds(self.in_flight)
+    }
+
+    fn asked(&mut self) {
+        self.in_flight += 1;
+        if let Some(sent_at) = &mut self.sent_at_ns {
+            sent_at.push_back(monotonic_ns());
+        }
+    }
+
+    /// The last request did not leave.
+    fn take_back(&mut self) {
+        self.in_flight -= 1;
+        if let Some(sent_at) = &mut self.sent_at_ns {
+            sent_at.pop_back();
+        }
+    }
+
+    /// An answer came: when its request left. One to a request that was given up comes late, and
+    /// answers nothing any more.
+    fn answered(&mut self) -> Option<u64> {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.sent_at_ns.as_mut()?.pop_front()
+    }
+
+    fn give_up(&mut self) {
+        self.in_flight = 0;
+        if let Some(sent_at) = &mut self.sent_at_ns {
+            sent_at.clear();
+        }
+    }
 }
 
 /// Sends a whole buffer, which the pass counts as one call; a stop ends it in the middle.
@@ -192,7 +250,7 @@ pub(crate) fn send_all<C: Channel>(
     data: &[u8],
     stop: &Stop,
     cell: &Cell,
-) -> Result<(), End> {
+) -> Result<(), LoopEnd> {
     match channel.send(data) {
         Ok(sent) if sent == data.len() => Ok(()),
         other => send_rest(channel, data, other, stop, cell),
@@ -207,7 +265,7 @@ fn send_rest<C: Channel>(
     mut last: Result<usize, Error>,
     stop: &Stop,
     cell: &Cell,
-) -> Result<(), End> {
+) -> Result<(), LoopEnd> {
     let (mut sent, mut calls) = (0, 0);
     let end = loop {
         match last {
@@ -218,16 +276,16 @@ fn send_rest<C: Channel>(
             Err(Error::INTR) => {}
             Err(Error::NOBUFS) => {
                 cell.send_failed();
-                break End::TimedOut;
+                break LoopEnd::Dropped;
             }
-            Err(error) => break End::from_call("send", error),
+            Err(error) => break LoopEnd::from_call("send", error),
         }
         if sent == data.len() {
             cell.more_send_calls(calls - 1);
             return Ok(());
         }
         if stop.is_set() {
-            break End::Stopped;
+            break LoopEnd::Stopped;
         }
         last = channel.send(&data[sent..]);
     };
@@ -243,7 +301,7 @@ pub(crate) fn receive_all<C: Channel>(
     buffer: &mut [u8],
     stop: &Stop,
     cell: &Cell,
-) -> Result<(), End> {
+) -> Result<(), LoopEnd> {
     match channel.receive(buffer) {
         Ok(received) if received == buffer.len() => Ok(()),
         other => receive_rest(channel, buffer, other, stop, cell),
@@ -257,27 +315,110 @@ fn receive_rest<C: Channel>(
     mut last: Result<usize, Error>,
     stop: &Stop,
     cell: &Cell,
-) -> Result<(), End> {
+) -> Result<(), LoopEnd> {
     let (mut received, mut calls) = (0, 0);
     let end = loop {
         match last {
-            Ok(0) => break End::PeerClosed,
+            Ok(0) => break LoopEnd::PeerClosed,
             Ok(more) => {
                 received += more;
                 calls += 1;
             }
             Err(Error::INTR) => {}
-            Err(error) => break End::from_call("receive", error),
+            Err(error) => break LoopEnd::from_call("receive", error),
         }
         if received == buffer.len() {
             cell.more_receive_calls(calls - 1);
             return Ok(());
         }
         if stop.is_set() {
-            break End::Stopped;
+            break LoopEnd::Stopped;
         }
         last = channel.receive(&mut buffer[received..]);
     };
     cell.count_received(received, calls);
     Err(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use model::{BufferPlan, Limit, SizeRule, WidthRule};
+
+    use super::*;
+    use crate::Memory;
+    use crate::channel::Connected;
+    use crate::ring::{Contents, Ring};
+
+    #[test]
+    fn requests_that_were_given_up_are_asked_again() {
+        let (near, far) = pair();
+        near.set_read_timeout(Some(Duration::from_millis(30)))
+            .unwrap();
+        let (stop, cell) = (Stop::new(), Cell::default());
+        let bounds = Bounds {
+            budget: Budget::of(Limit::Transactions(10)),
+            stop: &stop,
+            cell: &cell,
+        };
+        let peer = std::thread::spawn(move || {
+            let mut buffer = [0; 16];
+            for datagram in 0.. {
+                let Ok(length) = far.recv(&mut buffer) else {
+                    return;
+                };
+                // The first window is lost as a whole, and one datagram later on.
+                if datagram > 4 && datagram != 8 {
+                    far.send(&buffer[..length]).unwrap();
+                }
+            }
+        });
+        let (mut requests, mut responses) = (ring(), ring());
+        let mut exchange = Exchange {
+            requests: &mut requests,
+            responses: &mut responses,
+            asks_again: true,
+        };
+        let mut times = Histogram::default();
+        let end = ask_ahead(
+            &Connected(near.as_fd()),
+            &mut exchange,
+            5,
+            bounds,
+            Some(&mut times),
+        );
+        assert_eq!(end, LoopEnd::Count);
+        assert_eq!(cell.counts().transactions, 10);
+        drop(near);
+        peer.join().unwrap();
+    }
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        near.connect(far.local_addr().unwrap()).unwrap();
+        far.connect(near.local_addr().unwrap()).unwrap();
+        far.set_read_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
+        (near, far)
+    }
+
+    fn ring() -> Ring {
+        let plan = BufferPlan {
+            size: SizeRule::Bytes(4),
+            width: WidthRule::Buffers(1),
+            ..BufferPlan::default()
+        };
+        Ring::new(
+            &plan,
+            None,
+            None,
+            Contents::Nothing,
+            &Memory::new(1 << 16, 1 << 16),
+        )
+        .unwrap()
+    }
 }

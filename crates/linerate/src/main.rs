@@ -20,12 +20,12 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let called = words.next().unwrap_or_default();
     if let Some(program) = names::of_path(&called) {
-        return (program.run)(&mut words);
+        return (program.run)(&called.to_string_lossy(), &mut words);
     }
     let words: Vec<_> = words.collect();
     match words.first().and_then(|word| names::by_name(word)) {
         // All that follows is the dialect's, -h, -- and all.
-        Some(program) => (program.run)(&mut words.into_iter().skip(1)),
+        Some(program) => (program.run)(program.name, &mut words.into_iter().skip(1)),
         None => command_line::run(&words),
     }
 }

@@ -10,8 +10,8 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     /// What it is, in one line.
     pub(crate) about: &'static str,
-    /// Runs it with the words after its name.
-    pub(crate) run: fn(&mut dyn Iterator<Item = OsString>) -> ExitCode,
+    /// Runs it, with the name as it was called, which its messages begin with, and the words after.
+    pub(crate) run: fn(&str, &mut dyn Iterator<Item = OsString>) -> ExitCode,
 }
 
 /// All of them.
@@ -20,13 +20,13 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "netperf",
         about: "netperf 2.7.0's client, with its options and its output",
-        run: |words| crate::netperf::client("netperf", words),
+        run: |called, words| crate::netperf::client(called, words),
     },
     #[cfg(feature = "netperf")]
     Program {
         name: "netserver",
         about: "netperf 2.7.0's server, with its options",
-        run: |words| crate::netperf::server("netserver", words),
+        run: |called, words| crate::netperf::server(called, words),
     },
 ];
 

@@ -1,36 +1,34 @@
 //! What SIGINT and SIGTERM do: end what runs, early but properly.
 
-use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use engine::{Reason, Stop};
+use engine::{Stop, keeper};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::low_level::{self, pipe};
+use signal_hook::flag;
+use signal_hook::low_level::pipe;
+
+/// The exit code of a process that a second signal ends, as a shell shows a SIGINT.
+const INTERRUPTED: i32 = 130;
 
 /// Pulls `stop` at the first SIGINT or SIGTERM. A second one ends the process at once, for a user
 /// who has lost patience.
 pub(crate) fn stop_on_signals(stop: &Stop) {
-    // Without a handler the signals end the process, which is the next best thing.
-    let _ = wait_for_signals(stop.clone());
+    // Without handlers the signals end the process, which is the next best thing.
+    let _ = register(stop);
 }
 
-fn wait_for_signals(stop: Stop) -> io::Result<()> {
-    let (mut bell, ring) = UnixStream::pair()?;
-    pipe::register(SIGINT, ring.try_clone()?)?;
-    pipe::register(SIGTERM, ring)?;
-    let waiting = move || {
-        sys::process::own_descriptors(&[bell.as_fd()]);
-        let mut once = [0];
-        if bell.read_exact(&mut once).is_ok() {
-            stop.pull(Reason::Cancelled);
-        }
-        if bell.read_exact(&mut once).is_ok() {
-            let _ = low_level::emulate_default_handler(SIGTERM);
-        }
-    };
-    std::thread::Builder::new()
-        .stack_size(64 * 1024)
-        .spawn(waiting)
-        .map(drop)
+fn register(stop: &Stop) -> io::Result<()> {
+    let (bell, ring) = UnixStream::pair()?;
+    keeper().on_input(bell.into(), stop)?;
+    let once = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag down, and raises it.
+        flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&once))?;
+        flag::register(signal, Arc::clone(&once))?;
+        pipe::register(signal, ring.try_clone()?)?;
+    }
+    Ok(())
 }

@@ -133,7 +133,7 @@ pub struct BuffersUsed {
 /// A host's CPU time over the measured phase, in percent of all its CPUs' time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Everything but idle.
+    /// What worked for this host: not idle, not waiting for a disk, not stolen.
     pub busy_percent: f64,
     /// In user space, nice time not included.
     pub user_percent: f64,
@@ -243,6 +243,18 @@ pub enum Warning {
         /// How often.
         failed_sends: u64,
     },
+    /// This end's thread could not be bound to the CPU that was asked for.
+    NotBound {
+        /// The CPU.
+        cpu: u32,
+        /// Why not, in the system's words.
+        why: String,
+    },
+    /// The local port that was asked for is the peer's own on this host; another one was taken.
+    PortReplaced {
+        /// The port.
+        port: u16,
+    },
     /// The peer served other tests at the same time.
     PeerShared {
         /// How many others.
@@ -282,6 +294,11 @@ impl std::fmt::Display for Warning {
             Self::SenderOverflow { failed_sends } => {
                 write!(f, "the sender's own queue was full {failed_sends} times (ENOBUFS): not all loss is the path's")
             }
+            Self::NotBound { cpu, why } => write!(f, "could not bind to CPU {cpu}: {why}"),
+            Self::PortReplaced { port } => write!(
+                f,
+                "port {port} is the peer's own on this host: another one was used at this end"
+            ),
             Self::PeerShared { tests } => write!(f, "the peer served {tests} other tests at the same time"),
         }
     }

@@ -104,7 +104,10 @@ fn distinct(warnings: &[Warning]) -> impl Iterator<Item = &Warning> {
 /// What a warning says, and its figure with the unit apart.
 fn parts(warning: &Warning) -> (String, Option<(f64, &'static str)>) {
     match warning {
-        Warning::SameHost | Warning::PeerCannotTell { .. } => (warning.to_string(), None),
+        Warning::SameHost
+        | Warning::PeerCannotTell { .. }
+        | Warning::NotBound { .. }
+        | Warning::PortReplaced { .. } => (warning.to_string(), None),
         Warning::CpuSaturated { end, busy_percent } => (
             format!("a CPU of {end} had next to no idle time: it may be what was measured"),
             Some((*busy_percent, " % busy")),

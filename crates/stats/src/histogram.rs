@@ -1,7 +1,6 @@
 //! The latency histogram that a hot loop can afford.
 //!
-//! `hdrhistogram` is the field's library, and its encoding is what results are exchanged in; but it
-//! spends an allocation check, a range check and 64-bit counts on each value, and 230 KB at three
+//! `hdrhistogram` is the field's library; but it spends an allocation check, a range check and 64-bit counts on each value, and 230 KB at three
 //! digits. One of these is 16 KB, records in some fifteen instructions, and a thousand flows can
 //! each have one.
 
@@ -17,7 +16,7 @@ const BUCKETS_AN_OCTAVE: usize = 1 << BUCKETS_AN_OCTAVE_LOG2;
 const MAX_BITS: u32 = 38;
 const BUCKETS: usize = (MAX_BITS - BUCKETS_AN_OCTAVE_LOG2 + 1) as usize * BUCKETS_AN_OCTAVE;
 
-/// Counts of times in nanoseconds, exact below 128 ns and to within 0.8 % above.
+/// Counts of times in nanoseconds, exact below 256 ns and to within 0.8 % above.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Box<[u32; BUCKETS]>,
@@ -186,9 +185,9 @@ pub struct Summary {
     pub count: u64,
     /// The shortest, exactly.
     pub min_ns: u64,
-    /// The arithmetic mean, exactly.
+    /// The arithmetic mean, of the times themselves and not of their buckets.
     pub mean_ns: f64,
-    /// The population standard deviation, exactly.
+    /// The population standard deviation, of the times themselves.
     pub deviation_ns: f64,
     /// The median, to within 0.8 %.
     pub p50_ns: u64,

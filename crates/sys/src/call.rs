@@ -1,7 +1,6 @@
 //! The calls of the hot loops. None allocates; EINTR is the caller's to see, because that is how a
 //! loop is woken ([`crate::wake`]).
 
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -52,18 +51,6 @@ pub fn send_fast_open(socket: BorrowedFd<'_>, data: &[u8], to: &Address) -> Resu
 #[inline]
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(taken, _)| taken)
-}
-
-/// Receives a datagram and says who sent it: recvfrom(2).
-pub fn receive_from(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-) -> Result<(usize, Option<SocketAddr>), Errno> {
-    let (taken, _, from) = rustix::net::recvfrom(socket, buffer, RecvFlags::empty())?;
-    Ok((
-        taken,
-        from.and_then(|address| SocketAddr::try_from(address).ok()),
-    ))
 }
 
 /// Sends `count` bytes of `file` from `*offset` on, which advances: sendfile(2).
@@ -144,11 +131,6 @@ pub fn wait_readable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Re
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
-}
-
-/// Sends several pieces as one: writev(2).
-pub fn write_pieces(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
-    rustix::io::writev(socket, pieces)
 }
 
 /// A file in memory that has no name and vanishes when it is closed: memfd_create(2).

@@ -120,13 +120,6 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// This process's resident memory in bytes.
-pub fn resident_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;

@@ -93,32 +93,20 @@ pub fn max_segment(socket: BorrowedFd<'_>) -> io::Result<u32> {
     int(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG).map(|size| size as u32)
 }
 
-/// TCP_USER_TIMEOUT: a connection whose data stays unacknowledged this long is given up. tcp(7).
-pub fn set_user_timeout(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> io::Result<()> {
-    let millis = timeout.as_millis().min(i32::MAX as u128) as i32;
-    set_int(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis)
+/// SO_KEEPALIVE with a patience of half a minute: a peer that vanishes without a word (a power cut, a
+/// pulled cable) is then a hang-up like any other. tcp(7); the kernel's own patience is two hours.
+pub fn set_vanishing_peer_notice(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 15)?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5)?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3)
 }
 
-/// What the kernel tells of a TCP connection: `struct tcp_info` of linux/tcp.h, whose layout is
-/// part of the kernel's interface and only ever grows at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpInfo {
-    /// `tcpi_state`; 1 is ESTABLISHED.
-    pub state: u8,
-    /// `tcpi_rtt`, smoothed, in microseconds.
-    pub rtt_us: u32,
-    /// `tcpi_pmtu`, in bytes.
-    pub path_mtu: u32,
-    /// `tcpi_total_retrans`, in segments.
-    pub retransmits: u32,
-    /// `tcpi_bytes_acked`; `None` on kernels before 4.1.
-    pub bytes_acked: Option<u64>,
-    /// `tcpi_bytes_received`; `None` on kernels before 4.1.
-    pub bytes_received: Option<u64>,
-}
-
-/// Reads TCP_INFO. tcp(7).
-pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+/// Segments that TCP has sent again on this connection: `tcpi_total_retrans` of TCP_INFO, tcp(7).
+pub fn retransmits(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    /// `struct tcp_info` of linux/tcp.h is part of the kernel's interface and only ever grows at its
+    /// end.
+    const TOTAL_RETRANS: std::ops::Range<usize> = 100..104;
     let mut raw = [0_u8; 256];
     let mut length = raw.len() as libc::socklen_t;
     // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
@@ -134,26 +122,11 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let known = &raw[..length as usize];
-    let word = |at: usize| {
-        known
-            .get(at..at + 4)
-            .map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
-    };
-    let long = |at: usize| {
-        known
-            .get(at..at + 8)
-            .and_then(|b| b.try_into().ok())
-            .map(u64::from_ne_bytes)
-    };
-    Ok(TcpInfo {
-        state: known.first().copied().unwrap_or(0),
-        path_mtu: word(60),
-        rtt_us: word(68),
-        retransmits: word(100),
-        bytes_acked: long(120),
-        bytes_received: long(128),
-    })
+    let word = raw[..length as usize]
+        .get(TOTAL_RETRANS)
+        .and_then(|word| word.try_into().ok());
+    word.map(u32::from_ne_bytes)
+        .ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {

@@ -92,12 +92,14 @@ fn thread_count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// A duplicate of descriptor 0 if it is a socket: so inetd(8) starts a program.
+/// A duplicate of descriptor 0 if it is an Internet connection: so inetd(8) starts a program. Other
+/// sockets there are somebody's way of wiring standard input.
 pub fn socket_on_stdin() -> Option<OwnedFd> {
     let stdin = io::stdin();
     let stdin: BorrowedFd<'_> = stdin.as_fd();
-    let is_socket = rustix::net::sockopt::socket_type(stdin).is_ok();
-    is_socket
+    let peer = rustix::net::getpeername(stdin).ok().flatten();
+    let is_connection = peer.is_some_and(|peer| std::net::SocketAddr::try_from(peer).is_ok());
+    is_connection
         .then(|| rustix::io::fcntl_dupfd_cloexec(stdin, 3).ok())
         .flatten()
 }

@@ -86,6 +86,20 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
     }
 }
 
+/// The number of a TCP port, or of a service by its name: getservbyname(3), services(5).
+pub fn port(text: &str) -> Option<u16> {
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let name = CString::new(text).ok()?;
+    // SAFETY: the name is NUL-terminated; what getservbyname(3) gives is read before any other call
+    // could overwrite it.
+    unsafe {
+        let entry = libc::getservbyname(name.as_ptr(), c"tcp".as_ptr());
+        (!entry.is_null()).then(|| u16::from_be((*entry).s_port as u16))
+    }
+}
+
 /// # Safety
 /// `entry.ai_addr` points to a socket address of `entry.ai_family`.
 unsafe fn address(entry: &libc::addrinfo) -> Option<SocketAddr> {
@@ -134,6 +148,18 @@ mod tests {
             panic!("an IPv6 address");
         };
         assert_ne!(scoped.scope_id(), 0);
+    }
+
+    #[test]
+    fn ports_are_numbers_or_services() {
+        for (text, expected) in [
+            ("12865", Some(12_865)),
+            ("0", Some(0)),
+            ("65536", None),
+            ("no-such-service", None),
+        ] {
+            assert_eq!(port(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -5,16 +5,25 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, Timespec, epoll};
+use rustix::event::{EventfdFlags, epoll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 /// The tag of [`Vigil::call`]; watched connections have others.
 const CALL: u64 = u64::MAX;
 
-/// An epoll(7) instance with an eventfd(2) to end a wait early.
+/// The tag of a time that has come.
+const TIME: u64 = u64::MAX - 1;
+
+/// An epoll(7) instance with an eventfd(2) to end a wait early and a timerfd(2) to end it in time:
+/// epoll's own timeout is whole milliseconds on kernels before 5.11.
 #[derive(Debug)]
 pub struct Vigil {
     epoll: OwnedFd,
     bell: OwnedFd,
+    timer: OwnedFd,
 }
 
 impl Vigil {
@@ -28,21 +37,46 @@ impl Vigil {
             epoll::EventData::new_u64(CALL),
             epoll::EventFlags::IN,
         )?;
-        Ok(Self { epoll, bell })
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        epoll::add(
+            &epoll,
+            &timer,
+            epoll::EventData::new_u64(TIME),
+            epoll::EventFlags::IN,
+        )?;
+        Ok(Self { epoll, bell, timer })
     }
 
     /// Leaves the descriptors of the other threads to them: what this thread waits with is all that
     /// it needs. [`Vigil::watch`] and [`Vigil::call`] go on working from anywhere.
     pub fn move_in(&self) {
-        crate::process::own_descriptors(&[self.epoll.as_fd(), self.bell.as_fd()]);
+        crate::process::own_descriptors(&[
+            self.epoll.as_fd(),
+            self.bell.as_fd(),
+            self.timer.as_fd(),
+        ]);
     }
 
-    /// Reports `tag` (below `u64::MAX`) once when the peer of this connection hangs up or resets.
+    /// Reports `tag` (below `u64::MAX - 1`) once when the peer of this connection hangs up or resets.
     pub fn watch(&self, connection: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
         Ok(epoll::add(
             &self.epoll,
             connection,
+            epoll::EventData::new_u64(tag),
+            flags,
+        )?)
+    }
+
+    /// Reports `tag` once when there is something to read.
+    pub fn watch_input(&self, source: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        Ok(epoll::add(
+            &self.epoll,
+            source,
             epoll::EventData::new_u64(tag),
             flags,
         )?)
@@ -59,24 +93,38 @@ impl Vigil {
     }
 
     /// Sleeps until a connection hung up, somebody called, or `timeout` is over; gives the tags of
-    /// the connections. Precise to the kernel's high-resolution timers: epoll_pwait2(2), or to a
-    /// millisecond on kernels before 5.11.
+    /// the connections. Precise to the kernel's high-resolution timers.
     pub fn wait(&self, timeout: Option<Duration>) -> Vec<u64> {
+        self.set_timer(timeout);
         let mut events = Vec::with_capacity(64);
-        let limit = timeout.map(|t| Timespec {
-            tv_sec: t.as_secs().min(i32::MAX as u64) as i64,
-            tv_nsec: t.subsec_nanos().into(),
-        });
         let buffer = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(self.epoll.as_fd(), buffer, limit.as_ref()).is_err() {
+        if epoll::wait(self.epoll.as_fd(), buffer, None).is_err() {
             return Vec::new();
         }
         let mut tags: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
         if tags.contains(&CALL) {
             let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
-            tags.retain(|tag| *tag != CALL);
         }
+        tags.retain(|tag| *tag < TIME);
         tags
+    }
+
+    /// Arms the timer anew, which also takes back that it went off; `None` disarms it.
+    fn set_timer(&self, timeout: Option<Duration>) {
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // A timer set to zero is off, so what is due now is due in a nanosecond.
+        let value = timeout.map_or(none, |timeout| Timespec {
+            tv_sec: timeout.as_secs().min(i32::MAX as u64) as i64,
+            tv_nsec: (timeout.subsec_nanos() + u32::from(timeout.is_zero())).into(),
+        });
+        let time = Itimerspec {
+            it_interval: none,
+            it_value: value,
+        };
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);
     }
 }
 
@@ -85,6 +133,19 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn a_wait_ends_in_time_and_not_before() {
+        let vigil = Vigil::new().unwrap();
+        for micros in [0, 300, 2_500] {
+            let start = std::time::Instant::now();
+            assert_eq!(
+                vigil.wait(Some(Duration::from_micros(micros))),
+                Vec::<u64>::new()
+            );
+            assert!(start.elapsed() >= Duration::from_micros(micros));
+        }
+    }
 
     #[test]
     fn a_hang_up_is_told_once_and_a_call_is_not_a_tag() {

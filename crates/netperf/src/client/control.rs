@@ -2,12 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{Stop, keeper};
 use sys::{Domain, Protocol, Socket, Type};
 
-use super::endpoints::{admits, look_up, port, wildcard, with_port};
+use super::endpoints::{look_up, port, wildcard, with_port};
 use super::error::ClientError;
 use crate::options::{Control, Family};
 use crate::wire::{Frame, MESSAGE_LEN, Request};
@@ -18,8 +19,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
 /// How long an answer may take beyond the test: the stock tool's patience.
 pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long an answer may take when the user has ended the test.
-const HURRIED_PATIENCE: Duration = Duration::from_secs(1);
+/// How long an answer may take when the user has ended the test, or when it is not needed.
+pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the server has to close its side at the end.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +50,7 @@ impl Established {
             // addresses is reached by IPv4.
             let mut any = wildcard(Family::V4).addresses;
             any.extend(wildcard(Family::V6).addresses);
-            any.retain(|address| admits(control.local_family, *address));
+            any.retain(|address| control.local_family.admits(*address));
             any
         };
         let (remote_port, local_port) = (port(&control.port)?, port(&control.local_port)?);
@@ -113,24 +114,25 @@ impl Established {
     /// The next answer to a user who has ended the test and is waiting.
     pub(super) fn receive_soon(&mut self) -> Result<Frame, ClientError> {
         let mut frame = [0; MESSAGE_LEN];
-        self.receive_exact(&mut frame, HURRIED_PATIENCE)?;
+        self.receive_exact(&mut frame, SHORT_PATIENCE)?;
         Ok(frame)
     }
 
-    /// As many bytes as there is room for; each piece of them may take `patience`.
+    /// As many bytes as there is room for, all of them within `patience`.
     pub(super) fn receive_exact(
         &mut self,
         buffer: &mut [u8],
         patience: Duration,
     ) -> Result<(), ClientError> {
-        self.stream
-            .set_read_timeout(Some(patience))
-            .map_err(ClientError::Control)?;
         // Who has already cancelled and asks all the same gives the answer its patience.
         let attending = (!self.cancel.is_set()).then(|| self.cancel.attend());
+        let until = Instant::now() + patience;
         let mut received = 0;
         while received < buffer.len() {
+            let left = until.saturating_duration_since(Instant::now());
+            let in_time = self.stream.set_read_timeout(Some(left)).is_ok();
             match self.stream.read(&mut buffer[received..]) {
+                _ if !in_time => return Err(no_answer(patience)),
                 Ok(0) => return Err(ClientError::Truncated { received }),
                 Ok(taken) => received += taken,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
@@ -139,9 +141,7 @@ impl Established {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(ClientError::NoAnswer {
-                        seconds: patience.as_secs(),
-                    });
+                    return Err(no_answer(patience));
                 }
                 Err(error) => return Err(ClientError::Control(error)),
             }
@@ -149,11 +149,22 @@ impl Established {
         Ok(())
     }
 
-    /// Ends the connection as the stock tool does: closes this side and waits for the other's.
+    /// Ends the connection as the stock tool does: closes this side and waits for the other's. After
+    /// a cancel nobody waits: the server may be at it for as long as its own clock says.
     pub fn close(mut self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        if self.cancel.is_set() {
+            return;
+        }
+        let _attending = self.cancel.attend();
         let _ = self.stream.set_read_timeout(Some(CLOSE_PATIENCE));
         let _ = self.stream.read(&mut [0; 1]);
+    }
+}
+
+fn no_answer(patience: Duration) -> ClientError {
+    ClientError::NoAnswer {
+        seconds: patience.as_secs(),
     }
 }
 
@@ -172,6 +183,7 @@ fn connect(to: SocketAddr, from: SocketAddr, cancel: &Stop) -> io::Result<TcpStr
         });
     }
     let stream = TcpStream::from(socket);
+    sys::option::set_vanishing_peer_notice(stream.as_fd())?;
     // Each message is one write; nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     Ok(stream)

@@ -31,7 +31,7 @@ impl Endpoints {
             addresses: vec![control.remote],
         };
         let mut dest = match (&data.host, data.family) {
-            (None, family) if admits(family, control.remote) => inherited,
+            (None, family) if family.admits(control.remote) => inherited,
             (None, family) => look_up(&settings.control.host, family)?,
             (Some(host), family) => look_up(host, family)?,
         };
@@ -105,18 +105,9 @@ pub(super) fn wildcard(family: Family) -> Resolved {
     }
 }
 
-pub(super) fn admits(family: Family, address: SocketAddr) -> bool {
-    match family {
-        Family::Unspecified => true,
-        Family::V4 => address.is_ipv4(),
-        Family::V6 => address.is_ipv6(),
-    }
-}
-
-/// A port as typed; the stock tool passes it to the resolver.
+/// A port as typed: a number or the name of a service.
 pub(super) fn port(text: &str) -> Result<u16, ClientError> {
-    text.parse()
-        .map_err(|_| ClientError::BadPort(text.to_owned()))
+    sys::resolve::port(text).ok_or_else(|| ClientError::BadPort(text.to_owned()))
 }
 
 /// A socket address keeps its scope when it gets a port.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use engine::RingError;
+use engine::{RingError, SocketError};
 use sys::resolve::Unresolved;
 
 use crate::options::{Exit, Family, Settings};
@@ -23,7 +23,7 @@ pub enum ClientError {
         cause: Unresolved,
     },
     /// A port that is none.
-    #[error("'{0}' is not a port number")]
+    #[error("'{0}' is neither a port number nor a service")]
     BadPort(String),
     /// Nobody answers at the control port.
     #[error("no netserver answers at {remote_host} port {remote_port}: {error}")]
@@ -70,7 +70,7 @@ pub enum ClientError {
         /// Where it was to be bound.
         address: SocketAddr,
         /// Why not.
-        error: io::Error,
+        error: SocketError,
     },
     /// The data connection did not come about.
     #[error("data connection to {address}: {error}")]
@@ -110,7 +110,7 @@ impl ClientError {
                 stdout: format!(
                     "resolve_host: could not resolve host '{host}' port '(null)' af {}\n\
                      \tgetaddrinfo returned {} {}\nNetperf could not resolve {host} as a host name\n",
-                    family_name(*family),
+                    family.af_name(),
                     cause.code,
                     cause.text
                 ),
@@ -131,8 +131,8 @@ impl ClientError {
                      {remote_port}?\nestablish_control could not establish the control connection from \
                      {local_host} port {local_port} address family {} to {remote_host} port {remote_port} \
                      address family {}\n",
-                    family_name(*local_family),
-                    family_name(*remote_family),
+                    local_family.af_name(),
+                    remote_family.af_name(),
                 ),
                 stderr: String::new(),
                 code: 255,
@@ -199,13 +199,5 @@ fn reason(error: &io::Error) -> String {
     match text.find(" (os error") {
         Some(end) => text[..end].to_owned(),
         None => text,
-    }
-}
-
-fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::Unspecified => "AF_UNSPEC",
-        Family::V4 => "AF_INET",
-        Family::V6 => "AF_INET6",
     }
 }

@@ -3,6 +3,7 @@
 mod control;
 mod endpoints;
 mod error;
+mod local;
 mod measure;
 mod request;
 mod told;
@@ -11,7 +12,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use engine::{Cell, Stop};
-use model::{Ended, Outcome};
+use model::{Ended, Outcome, Warning};
 
 pub use control::Established;
 pub use endpoints::Endpoints;
@@ -42,6 +43,9 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Exit {
     }
     for warning in &settings.warnings {
         eprintln!("{warning}");
+    }
+    if settings.debug > 0 {
+        eprintln!("netperf: {:#?}", settings.plan);
     }
     if let Form::Human(Selection::List)
     | Form::Csv(Selection::List)
@@ -78,28 +82,28 @@ fn print_test(
             if let Some(banner) = output::banner(settings, &endpoints) {
                 let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
             }
-            let run = measure(settings, &mut control, cancel, &Arc::default())?;
+            let run = measure::test(settings, &mut control, endpoints, cancel, &Arc::default())?;
             if let Ended::Failed(why) = &run.outcome.ended {
                 return Err(ClientError::Ended(why.clone()));
             }
-            if run.outcome.ended == Ended::Cancelled {
-                // The server may be at it for as long as its own clock says; nobody waits for that.
-                return Ok(Exit {
-                    stdout: output::result(settings, &run),
-                    ..Exit::default()
-                });
+            for doubt in &run.outcome.warnings {
+                if matches!(
+                    doubt,
+                    Warning::NotBound { .. } | Warning::PortReplaced { .. }
+                ) {
+                    eprintln!("netperf: {doubt}");
+                }
             }
             output::result(settings, &run)
         }
     };
+    // Before the goodbye, which may take as long as the server likes.
+    let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
     control.close();
-    Ok(Exit {
-        stdout,
-        ..Exit::default()
-    })
+    Ok(Exit::default())
 }
 
-/// What a calibration gives where the kernel counts ticks: spec of the stock tool on Linux.
+/// What a calibration gives where the kernel counts ticks, as it does on Linux.
 const TICKS_A_SECOND: f32 = 100.0;
 
 /// Runs the settings' test over a control connection. The counts can be read from `cell` meanwhile.

@@ -10,9 +10,9 @@ use crate::wire::{
     TransactionResults, finite,
 };
 
-/// What the peer said in its response and its results, as the words of the protocol's sections 3.2
-/// and 3.3 (classic messages are brought into the same form; what they lack has the value that the
-/// stock client prints for it). Sizes are bytes.
+/// What the peer said in its response and its results, word for word as in
+/// [`OmniResponse`] and [`OmniResults`] (classic messages are brought into the same form; what they
+/// lack has the value that the stock client prints for it). Sizes are bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
     /// Initial SO_RCVBUF.

@@ -25,7 +25,8 @@ use test::TestOptions;
 pub use server::{Limits, ServerSettings};
 pub use settings::*;
 
-/// A command line that ends before there is anything to run: what to print, and the exit code.
+/// How a program ends: what is left to print, and the exit code. A command line can end so before
+/// there is anything to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
     /// For stdout, complete with its last newline.

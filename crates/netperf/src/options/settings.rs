@@ -1,5 +1,7 @@
 //! The settings in force for one invocation of the client, every default filled in.
 
+use std::net::SocketAddr;
+
 use model::Plan;
 
 /// Everything that one command line asked for.
@@ -19,8 +21,7 @@ pub struct Settings {
     pub remote_pacing: RemotePacing,
     /// How the result is printed.
     pub print: Print,
-    /// What becomes of the peer's socket that a [`model::Half`] has no word for: the words of
-    /// `-k` and `-K`, as typed, −1 when not.
+    /// The words of `-k` and `-K`, which this version answers as Debian's build does: always −1.
     pub dirty: DirtyCounts,
     /// `-d`, how often.
     pub debug: u32,
@@ -77,7 +78,7 @@ impl Test {
             .map_or("", |(_, name)| name)
     }
 
-    /// Whether it uses the classic messages of the protocol's section 4 rather than the omni ones.
+    /// Whether it uses the classic messages rather than the omni ones.
     pub fn is_classic(self) -> bool {
         matches!(self, Self::TcpSendfile | Self::TcpMss | Self::TcpCc)
     }
@@ -93,6 +94,26 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+}
+
+impl Family {
+    /// Its name in the stock tool's messages.
+    pub(crate) fn af_name(self) -> &'static str {
+        match self {
+            Self::Unspecified => "AF_UNSPEC",
+            Self::V4 => "AF_INET",
+            Self::V6 => "AF_INET6",
+        }
+    }
+
+    /// Whether an address is of this family.
+    pub(crate) fn admits(self, address: SocketAddr) -> bool {
+        match self {
+            Self::Unspecified => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
 }
 
 /// The control connection: `-H`, `-L`, `-p`, `-4`, `-6`, `-Z`.

@@ -150,7 +150,7 @@ impl<'a> Figures<'a> {
         ratio(1e6 * self.elapsed * in_flight, self.transactions())
     }
 
-    /// Service demand after the protocol's section 5.4. Both ends are charged for the same work; an
+    /// Service demand as the stock client computes it. Both ends are charged for the same work; an
     /// end whose use or count of CPUs is 0 has the other one's, as in the stock tool.
     fn demand(&self, end: &Processor) -> f64 {
         if !end.measured {
@@ -430,7 +430,7 @@ fn unit_in_force(settings: &Settings) -> Unit {
     }
 }
 
-/// The protocol's section 5.3.
+/// The letter that the stock client has for a method.
 fn method_letter(method: CpuMethod) -> char {
     const LETTERS: [char; 13] = [
         'U', 'I', 'P', 'T', 'L', 'R', 'N', 'K', 'S', 'C', 'E', 'M', 'O',

@@ -47,6 +47,13 @@ pub(super) enum EndMark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal(pub(super) i32);
 
+impl Refusal {
+    /// An error without a number must not look like none.
+    pub(super) fn from_io(error: &std::io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(Error::INVAL.raw_os_error()))
+    }
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self(error.raw_os_error())
@@ -58,10 +65,11 @@ impl Assignment {
     pub(super) fn of(
         request: &Request,
         peer: SocketAddr,
+        local: IpAddr,
         limits: &Limits,
     ) -> Option<Result<Self, Refusal>> {
         let assignment = match request {
-            Request::Omni(request) => omni(request, peer, limits),
+            Request::Omni(request) => omni(request, peer, local, limits),
             Request::TcpStream(request) => stream(request, Workload::receive(), limits),
             Request::TcpMaerts(request) => stream(request, Workload::send(), limits),
             Request::TcpRr(request) => transaction(request, Transport::Tcp, Workload::answer()),
@@ -86,7 +94,12 @@ impl Assignment {
     }
 }
 
-fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assignment, Refusal> {
+fn omni(
+    request: &OmniRequest,
+    peer: SocketAddr,
+    local: IpAddr,
+    limits: &Limits,
+) -> Result<Assignment, Refusal> {
     let flags = request.flags;
     let transport = match (request.protocol, request.socket_type) {
         (OmniRequest::TCP, OmniRequest::STREAM) => Transport::Tcp,
@@ -127,6 +140,9 @@ fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assi
             at_most(bulk)
         }
     };
+    // Answers come from the address that was asked, which is the one that the client reached us by.
+    let own_address =
+        (flags.has(Flags::PACKET_INFO) && family_of(local) == family).then_some(local);
     let named = request.congestion_control.to_string_lossy().into_owned();
     Ok(Assignment {
         transport,
@@ -140,7 +156,6 @@ fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assi
                 dont_route: !flags.has(Flags::ROUTING_ALLOWED),
                 fast_open: flags.has(Flags::FAST_OPEN),
                 defer_accept_seconds: flags.has(Flags::DEFER_ACCEPT).then_some(5),
-                answer_from_destination: flags.has(Flags::PACKET_INFO),
                 priority: optional(request.priority).map(|priority| priority as i32),
                 type_of_service: optional(request.type_of_service)
                     .and_then(|tos| u8::try_from(tos).ok()),
@@ -164,7 +179,11 @@ fn omni(request: &OmniRequest, peer: SocketAddr, limits: &Limits) -> Result<Assi
             measure_cpu: flags.has(Flags::MEASURE_CPU),
             ..Half::default()
         },
-        bind: bind(family, request.server_address.ip(family), port)?,
+        bind: bind(
+            family,
+            request.server_address.ip(family).or(own_address),
+            port,
+        )?,
         client: client(request, family, peer),
         tells_congestion: flags.has(Flags::ROUTING_ALLOWED),
         workload,
@@ -323,6 +342,14 @@ fn bind(family: u32, address: Option<IpAddr>, port: u16) -> Result<SocketAddr, R
     Ok(SocketAddr::new(address.unwrap_or(wildcard), port))
 }
 
+fn family_of(address: IpAddr) -> u32 {
+    if address.is_ipv4() {
+        FAMILY_IPV4
+    } else {
+        FAMILY_IPV6
+    }
+}
+
 fn port(port: i32) -> Result<u16, Refusal> {
     u16::try_from(port).map_err(|_| Error::INVAL.into())
 }
@@ -371,7 +398,7 @@ mod tests {
     const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
 
     fn assign(request: OmniRequest) -> Result<Assignment, Refusal> {
-        Assignment::of(&Request::Omni(request), PEER, &Limits::default()).unwrap()
+        Assignment::of(&Request::Omni(request), PEER, PEER.ip(), &Limits::default()).unwrap()
     }
 
     #[test]

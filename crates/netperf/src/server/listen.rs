@@ -19,14 +19,14 @@ pub(super) fn bind(host: Option<&str>, family: Family, port: u16) -> io::Result<
     let addresses: Vec<SocketAddr> = match host {
         Some(host) => (host, port)
             .to_socket_addrs()?
-            .filter(|address| admits(family, *address))
+            .filter(|address| family.admits(*address))
             .collect(),
         None => [
             SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
             SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
         ]
         .into_iter()
-        .filter(|address| admits(family, *address))
+        .filter(|address| family.admits(*address))
         .collect(),
     };
     let mut listeners: Vec<TcpListener> = Vec::new();
@@ -47,14 +47,6 @@ pub(super) fn bind(host: Option<&str>, family: Family, port: u16) -> io::Result<
         Some(error) if listeners.is_empty() => Err(error),
         None if listeners.is_empty() => Err(io::ErrorKind::AddrNotAvailable.into()),
         _ => Ok(listeners),
-    }
-}
-
-fn admits(family: Family, address: SocketAddr) -> bool {
-    match family {
-        Family::Unspecified => true,
-        Family::V4 => address.is_ipv4(),
-        Family::V6 => address.is_ipv6(),
     }
 }
 

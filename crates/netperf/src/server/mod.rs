@@ -10,6 +10,7 @@ mod registry;
 mod reply;
 mod session;
 mod test;
+mod wait;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ use engine::{Memory, Reason, Stop};
 
 use self::registry::Registry;
 use self::session::Surroundings;
-use crate::options::{Family, Limits, ServerSettings};
+use crate::options::{Limits, ServerSettings};
 
 /// A session's stack: its buffers are on the heap.
 const STACK: usize = 256 * 1024;
@@ -123,6 +124,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
     {
         // inetd waits for this process, and its connection is also our standard output.
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
+        engine::keeper();
         stop_on_signals(&server.stop);
         server.serve(control);
         return Ok(());
@@ -142,6 +144,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
         }
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
     }
+    engine::keeper();
     stop_on_signals(&server.stop);
     server.accept_until_stopped(&listeners, settings.serial);
     Ok(())
@@ -150,21 +153,15 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
 fn listen_as(settings: &ServerSettings) -> Result<Vec<TcpListener>, StartError> {
     let host = settings.listen_host.as_deref();
     let shown = host.unwrap_or("IN(6)ADDR_ANY");
-    let family = match settings.family {
-        Family::Unspecified => "AF_UNSPEC",
-        Family::V4 => "AF_INET",
-        Family::V6 => "AF_INET6",
-    };
+    let family = settings.family.af_name();
     let refused = |error| StartError::Listen {
         host: shown.to_owned(),
         port: settings.port.clone(),
         family,
         error,
     };
-    let port = settings
-        .port
-        .parse()
-        .map_err(|_| refused(io::ErrorKind::InvalidInput.into()))?;
+    let port = sys::resolve::port(&settings.port);
+    let port = port.ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
     let listeners = listen::bind(host, settings.family, port).map_err(refused)?;
     let mut stdout = io::stdout();
     let _ = writeln!(

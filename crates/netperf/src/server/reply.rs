@@ -2,7 +2,7 @@
 
 use model::{CpuMethod, Side, Transport};
 
-use super::test::{Prepared, Ran};
+use super::test::{Finished, Prepared};
 use crate::wire::{
     CalibrateResponse, DatagramResponse, DatagramResults, Flags, Frame, OmniRequest, OmniResponse,
     OmniResults, Request, StreamResponse, StreamResults, Text, TransactionResponse,
@@ -27,6 +27,7 @@ pub(super) fn calibration() -> CalibrateResponse {
 pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
     let facts = &test.data.facts;
     let half = &test.assignment.half;
+    let used = test.buffers.used();
     let receive_buffer = word(facts.receive_buffer_bytes);
     let send_buffer = word(facts.send_buffer_bytes);
     let no_delay = facts.no_delay.unwrap_or(false);
@@ -37,7 +38,7 @@ pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
         Request::Omni(asked) => omni_response(asked, test).encode(),
         Request::TcpStream(asked) | Request::TcpMaerts(asked) => StreamResponse {
             receive_buffer,
-            size: word(test.used.receive_bytes.or(test.used.send_bytes)),
+            size: word(used.receive_bytes.or(used.send_bytes)),
             no_delay,
             measure_cpu,
             send_buffer,
@@ -79,6 +80,7 @@ pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
 
 fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
     let facts = &test.data.facts;
+    let half = &test.assignment.half;
     let mut flags = Flags::default();
     if facts.no_delay.unwrap_or(false) {
         flags |= Flags::NO_DELAY;
@@ -87,7 +89,7 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         flags |= Flags::MEASURE_CPU;
     }
     // A direction that is not used echoes what was asked.
-    let used = &test.used;
+    let used = test.buffers.used();
     let or_echo = |used: Option<u32>, asked: i32| used.map_or(asked, |value| value as i32);
     OmniResponse {
         receive_buffer: word(facts.receive_buffer_bytes),
@@ -107,8 +109,20 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         data_port: test.port.into(),
         interval_burst: 0,
         interval_us: 0,
-        priority: facts.priority.unwrap_or(-1),
-        type_of_service: facts.type_of_service.unwrap_or(-1),
+        priority: in_force(half.socket.priority, facts.priority),
+        type_of_service: in_force(
+            half.socket.type_of_service.map(i32::from),
+            facts.type_of_service,
+        ),
+    }
+}
+
+/// A setting as read back; −1 when none was asked for, −2 when the system did not take it.
+fn in_force(asked: Option<i32>, got: Option<i32>) -> i32 {
+    match (asked, got) {
+        (None, _) => -1,
+        (Some(asked), Some(got)) if asked == got => got,
+        _ => -2,
     }
 }
 
@@ -117,7 +131,7 @@ pub(super) fn results(
     request: &Request,
     transport: Transport,
     tells_congestion: bool,
-    ran: &Ran,
+    ran: &Finished,
 ) -> Frame {
     let side = &ran.side;
     let counts = &side.counts;

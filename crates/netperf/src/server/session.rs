@@ -1,18 +1,19 @@
 //! One control connection, from its first message to its end.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{Memory, Stop};
 use model::{Ended, Side};
+use sys::call::Error;
 
 use super::assignment::{Assignment, Refusal};
 use super::log;
 use super::registry::Registry;
 use super::reply;
-use super::test::{Prepared, Ran};
+use super::test::Prepared;
 use crate::details::Details;
 use crate::options::Limits;
 use crate::wire::{
@@ -34,14 +35,15 @@ pub(super) struct Surroundings<'a> {
 
 /// Serves a control connection to its end.
 pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<()> {
-    // The peer may vanish without a word; the kernel then finds out.
-    socket2::SockRef::from(&control).set_keepalive(true)?;
+    sys::option::set_vanishing_peer_notice(control.as_fd())?;
     control.set_nodelay(true)?;
     control.set_write_timeout(Some(around.limits.control_idle))?;
     let peer = control.peer_addr()?;
+    let local = control.local_addr()?.ip().to_canonical();
     Session {
         control,
         peer,
+        local,
         around,
         last: None,
     }
@@ -51,6 +53,8 @@ pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<
 struct Session<'a> {
     control: TcpStream,
     peer: SocketAddr,
+    /// The address that the client reached us by.
+    local: IpAddr,
     around: Surroundings<'a>,
     /// The last test, for a client that asks for more than the results had room for.
     last: Option<(Side, u32)>,
@@ -91,14 +95,16 @@ impl Session<'_> {
                 // No answer, whether it was needed or not.
                 Request::Passphrase(_) => {}
                 Request::Details => self.tell_details()?,
-                ref request => match Assignment::of(request, self.peer, self.around.limits) {
-                    Some(assignment) => {
-                        if !self.test(request, Capability::find(&frame), assignment)? {
-                            return Ok(());
+                ref request => {
+                    match Assignment::of(request, self.peer, self.local, self.around.limits) {
+                        Some(assignment) => {
+                            if !self.test(request, Capability::find(&frame), assignment)? {
+                                return Ok(());
+                            }
                         }
+                        None => self.write(&error_response(UNKNOWN_REQUEST))?,
                     }
-                    None => self.write(&error_response(UNKNOWN_REQUEST))?,
-                },
+                }
             }
         }
         Ok(())
@@ -127,7 +133,7 @@ impl Session<'_> {
         };
         let mut response = reply::response(request, &prepared);
         if asker.is_some() {
-            own_capability().put(&mut response);
+            Capability::own().put(&mut response);
         }
         let transport = prepared.assignment.transport;
         let tells_congestion = prepared.assignment.tells_congestion;
@@ -135,33 +141,29 @@ impl Session<'_> {
         self.write(&response)?;
 
         let stop = self.around.stop.follower();
-        let ran = prepared.run(self.control.as_fd(), self.peer, &stop, self.around.limits);
+        let finished = prepared.run(self.control.as_fd(), self.peer, &stop, self.around.limits);
+        if let Some(Refusal(errno)) = finished.failure {
+            if errno != Error::CANCELED.raw_os_error() {
+                let why = io::Error::from_raw_os_error(errno);
+                log(format_args!("{}: test failed: {why}", self.peer));
+                self.write(&error_response(errno))?;
+            }
+            // Cancelled is that the client hung up: nobody is there to be told.
+            return Ok(false);
+        }
+        let results = reply::results(request, transport, tells_congestion, &finished);
+        self.write(&results)?;
+        // Only now: a server that is told to end waits for the tests that are entered.
         let others = running.leave();
-
-        if let Some(errno) = ran.failure {
-            log(format_args!(
-                "{}: test failed: {}",
-                self.peer,
-                io::Error::from_raw_os_error(errno)
-            ));
-            self.write(&error_response(errno))?;
-            return Ok(false);
-        }
-        self.write(&reply::results(request, transport, tells_congestion, &ran))?;
-        let Ran { side, ended, .. } = ran;
-        if ended == Ended::Cancelled {
-            return Ok(false);
-        }
-        self.last = Some((side, others));
-        Ok(true)
+        self.last = Some((finished.side, others));
+        Ok(finished.ended != Ended::Cancelled)
     }
 
     fn tell_details(&mut self) -> io::Result<()> {
         let Some((side, others)) = self.last.take() else {
             return self.write(&error_response(UNKNOWN_REQUEST));
         };
-        let local = self.control.local_addr()?.ip().to_canonical();
-        let document = Details::of(side, others, local).to_json();
+        let document = Details::of(side, others, self.local).to_json();
         if document.len() > DETAILS_MAX as usize {
             return self.write(&error_response(sys::call::Error::TOOBIG.raw_os_error()));
         }
@@ -177,6 +179,8 @@ impl Session<'_> {
     /// The next message, or `None` at the end of the connection. A message must be whole within
     /// `patience`, however slowly its bytes come.
     fn read_request(&mut self, patience: Duration) -> io::Result<Option<Frame>> {
+        let stop = self.around.stop;
+        let _attending = stop.attend();
         let until = Instant::now() + patience;
         let mut frame = [0; MESSAGE_LEN];
         let mut filled = 0;
@@ -190,6 +194,10 @@ impl Session<'_> {
                 Ok(0) if filled == 0 => return Ok(None),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(taken) => filled += taken,
+                // Nothing is running here: a server that is told to end does not wait for a client.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && stop.is_set() => {
+                    return Ok(None);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::ErrorKind::TimedOut.into());
@@ -202,12 +210,5 @@ impl Session<'_> {
 
     fn write(&mut self, frame: &Frame) -> io::Result<()> {
         self.control.write_all(frame)
-    }
-}
-
-fn own_capability() -> Capability {
-    Capability {
-        features: Capability::DETAILS,
-        host: sys::facts::boot_id().unwrap_or_default(),
     }
 }

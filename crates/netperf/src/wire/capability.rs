@@ -36,6 +36,14 @@ impl Capability {
     /// Answers [`DETAILS_REQUEST`](super::DETAILS_REQUEST).
     pub const DETAILS: u32 = 1;
 
+    /// What this program says of itself.
+    pub fn own() -> Self {
+        Self {
+            features: Self::DETAILS,
+            host: sys::facts::boot_id().unwrap_or_default(),
+        }
+    }
+
     /// The block in a message, if there is one.
     pub fn find(frame: &Frame) -> Option<Self> {
         let block = &frame[START..];

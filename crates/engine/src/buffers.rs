@@ -1,0 +1,78 @@
+use std::path::Path;
+
+use model::{BuffersUsed, Half, SocketFacts, Transport, Workload};
+
+use crate::memory::Memory;
+use crate::ring::{Contents, MAX_DATAGRAM, Ring, RingError, SendFile};
+
+/// What one end sends from and receives into.
+#[derive(Debug)]
+pub struct Buffers {
+    pub(crate) send: Option<Ring>,
+    pub(crate) send_file: Option<SendFile>,
+    pub(crate) receive: Option<Ring>,
+}
+
+impl Buffers {
+    /// Makes what the workload needs of what the half plans, for a socket with these facts.
+    /// `pattern` fills what is sent, over and over, when the half names no file.
+    pub fn new(
+        half: &Half,
+        workload: &Workload,
+        transport: Transport,
+        facts: &SocketFacts,
+        pattern: &[u8],
+        memory: &Memory,
+    ) -> Result<Self, RingError> {
+        let mut buffers = Self {
+            send: None,
+            send_file: None,
+            receive: None,
+        };
+        let fill = half.fill.as_deref();
+        if workload.sends() && half.send_from_file {
+            buffers.send_file = Some(SendFile::new(&half.send, facts.send_buffer_bytes, fill)?);
+        } else if workload.sends() {
+            let largest = (transport == Transport::Udp).then_some(MAX_DATAGRAM);
+            let contents = fill.map_or(Contents::Pattern(pattern), |file: &Path| {
+                Contents::File(file)
+            });
+            let ring = Ring::new(
+                &half.send,
+                largest,
+                facts.send_buffer_bytes,
+                contents,
+                memory,
+            )?;
+            buffers.send = Some(ring);
+        }
+        if workload.receives() {
+            let (plan, socket_buffer) = (&half.receive, facts.receive_buffer_bytes);
+            buffers.receive = Some(Ring::new(
+                plan,
+                None,
+                socket_buffer,
+                Contents::Nothing,
+                memory,
+            )?);
+        }
+        Ok(buffers)
+    }
+
+    /// What the plan's rules came to.
+    pub fn used(&self) -> BuffersUsed {
+        let (send, file, receive) = (&self.send, &self.send_file, &self.receive);
+        BuffersUsed {
+            send_bytes: send
+                .as_ref()
+                .map(Ring::size)
+                .or(file.as_ref().map(SendFile::size)),
+            send_width: send
+                .as_ref()
+                .map(Ring::width)
+                .or(file.as_ref().map(SendFile::width)),
+            receive_bytes: receive.as_ref().map(Ring::size),
+            receive_width: receive.as_ref().map(Ring::width),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! How a loop ends, and what it must not go beyond.
+
+use std::io;
+
+use model::{Ended, Limit};
+use stats::Histogram;
+use sys::call::Error;
+
+use crate::cell::Cell;
+use crate::stop::Stop;
+
+/// What a loop leaves besides its cell.
+#[derive(Debug)]
+pub struct Ran {
+    /// Times of whole passes.
+    pub latency: Option<Histogram>,
+    /// Times of send calls.
+    pub send_times: Option<Histogram>,
+    /// Times of receive calls.
+    pub receive_times: Option<Histogram>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// The failed call and its error number, when it ended with [`Ended::Failed`] or because the
+    /// peer reset.
+    pub failure: Option<(&'static str, i32)>,
+}
+
+impl From<Ended> for Ran {
+    /// Nothing was timed, nothing failed.
+    fn from(ended: Ended) -> Self {
+        Self {
+            latency: None,
+            send_times: None,
+            receive_times: None,
+            ended,
+            failure: None,
+        }
+    }
+}
+
+/// What bounds a loop, and where it counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds<'a> {
+    pub(crate) budget: Budget,
+    pub(crate) stop: &'a Stop,
+    pub(crate) cell: &'a Cell,
+}
+
+/// How a loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoopEnd {
+    /// The budget is spent.
+    Count,
+    /// The stop was pulled.
+    Stopped,
+    /// The peer ended the stream.
+    PeerClosed,
+    /// The socket's own timeout passed (SO_RCVTIMEO, SO_SNDTIMEO).
+    TimedOut,
+    /// The interface's queue was full, and a datagram was dropped here.
+    Dropped,
+    /// A call failed.
+    Failed { call: &'static str, errno: i32 },
+}
+
+impl LoopEnd {
+    pub(crate) fn from_call(call: &'static str, error: Error) -> Self {
+        if error == Error::AGAIN {
+            return Self::TimedOut;
+        }
+        Self::Failed {
+            call,
+            errno: error.raw_os_error(),
+        }
+    }
+
+    pub(crate) fn from_io(call: &'static str, error: &io::Error) -> Self {
+        Self::Failed {
+            call,
+            errno: error.raw_os_error().unwrap_or(Error::INVAL.raw_os_error()),
+        }
+    }
+
+    /// In a caller's terms.
+    pub(crate) fn ran(self, stop: &Stop) -> Ran {
+        match self {
+            Self::Count => Ended::Count.into(),
+            Self::Stopped => stop.reason().map_or(Ended::Deadline, Ended::from).into(),
+            Self::PeerClosed => Ended::PeerClosed.into(),
+            Self::TimedOut => Ran {
+                failure: Some(("receive", Error::TIMEDOUT.raw_os_error())),
+                ..Ended::Failed("the peer's data stopped".to_owned()).into()
+            },
+            Self::Dropped => Ended::Failed("send failed: the queue is full".to_owned()).into(),
+            Self::Failed { call, errno } => {
+                let gone = [Error::PIPE, Error::CONNRESET].map(Error::raw_os_error);
+                let ended = if gone.contains(&errno) {
+                    Ended::PeerClosed
+                } else {
+                    let text = io::Error::from_raw_os_error(errno);
+                    Ended::Failed(format!("{call} failed: {text}"))
+                };
+                Ran {
+                    failure: Some((call, errno)),
+                    ..ended.into()
+                }
+            }
+        }
+    }
+}
+
+/// What is left of a count limit. A time limit has no budget to spend: it counts down from more
+/// than can be moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget(u64);
+
+impl Budget {
+    pub(crate) fn of(limit: Limit) -> Self {
+        match limit {
+            Limit::Bytes(count) | Limit::Transactions(count) => Self(count),
+            Limit::Time(_) | Limit::Unlimited => Self(u64::MAX),
+        }
+    }
+
+    /// Spends some; whether nothing is left.
+    #[inline]
+    pub(crate) fn spend(&mut self, amount: u64) -> bool {
+        self.0 = self.0.saturating_sub(amount);
+        self.0 == 0
+    }
+
+    /// Whether there is more than so many.
+    pub(crate) fn exceeds(self, amount: usize) -> bool {
+        self.0 > amount as u64
+    }
+}

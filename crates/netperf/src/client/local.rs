@@ -1,0 +1,349 @@
+//! This end of the data connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{
+    Buffers, Cell, Clock, Connector, DataSocket, Finish, Job, Memory, Path, PortRange, Ran, Role,
+    SocketError, Stop, connect, facts_at_end, keeper, run,
+};
+use model::{
+    CpuUse, Ended, Limit, Plan, Side, SocketFacts, SocketOptions, Transport, Warning, Workload,
+};
+use rand::Rng;
+use sys::call;
+
+use super::control::Established;
+use super::endpoints::with_port;
+use super::request::Own;
+use super::{ClientError, Endpoints};
+use crate::PATTERN;
+use crate::options::{ConnectionPorts, Settings, Test};
+
+/// How long the peer may take to read what is on its way when the time is up.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long data may stop in a test that a count ends.
+const DATA_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How much longer than its time a receiver waits for the end of the peer's stream.
+const LAST_DATA: Duration = Duration::from_millis(200);
+
+/// All memory that one test's buffers may have at this end, in bytes: a slip of the keyboard should
+/// not take the machine.
+const MAX_BUFFER_BYTES: u64 = 4 << 30;
+
+/// Socket and buffers, settled before the peer is asked.
+pub(super) struct LocalEnd<'a> {
+    plan: &'a Plan,
+    source: SocketAddr,
+    /// For a connection test only a sample: its sockets come and go.
+    data: DataSocket,
+    buffers: Buffers,
+}
+
+/// What this end measured.
+pub(super) struct Measured {
+    pub(super) here: Side,
+    pub(super) ended: Ended,
+}
+
+/// What one run of the loop left.
+struct Moved {
+    ran: Ran,
+    socket: SocketFacts,
+    /// The measured phase, and what the CPUs did in it.
+    elapsed: Duration,
+    cpu: Option<CpuUse>,
+}
+
+impl<'a> LocalEnd<'a> {
+    pub(super) fn prepare(
+        plan: &'a Plan,
+        endpoints: &Endpoints,
+        doubts: &mut Vec<Warning>,
+    ) -> Result<Self, ClientError> {
+        let asked = endpoints.source;
+        let source = if is_the_peers(asked, endpoints.dest) {
+            doubts.push(Warning::PortReplaced { port: asked.port() });
+            with_port(asked, 0)
+        } else {
+            asked
+        };
+        let half = &plan.here;
+        let bind = if plan.workload.connects() {
+            with_port(source, 0)
+        } else {
+            source
+        };
+        let data = open_socket(plan.transport, bind, &half.socket)?;
+        if !matches!(plan.limit, Limit::Time(_)) && half.socket.receive_timeout.is_none() {
+            // No deadline ends it, so data that stops must.
+            let _ = data.socket.set_read_timeout(Some(DATA_PATIENCE));
+            let _ = data.socket.set_write_timeout(Some(DATA_PATIENCE));
+        }
+        let memory = Memory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
+        let buffers = Buffers::new(
+            half,
+            &plan.workload,
+            plan.transport,
+            &data.facts,
+            PATTERN,
+            &memory,
+        )?;
+        Ok(Self {
+            plan,
+            source,
+            data,
+            buffers,
+        })
+    }
+
+    /// What the request tells of this end.
+    pub(super) fn own(&self) -> Own {
+        let bound = self.data.socket.local_addr().ok();
+        let used = self.buffers.used();
+        Own {
+            port: bound
+                .and_then(|address| address.as_socket())
+                .map_or(0, |address| address.port()),
+            send_width: used.send_width.unwrap_or(0),
+            receive_width: used.receive_width.unwrap_or(0),
+        }
+    }
+
+    /// Runs the test to its end; an error is a test without a result.
+    pub(super) fn run(
+        &mut self,
+        settings: &Settings,
+        dest: SocketAddr,
+        control: &Established,
+        cancel: &Stop,
+        cell: &Arc<Cell>,
+    ) -> Result<Measured, ClientError> {
+        wait(self.plan.phases.wait, control, cancel);
+        let stop = cancel.follower();
+        let _watch = keeper().on_hang_up(control.stream.as_fd(), &stop);
+        let clock = Clock::start(self.plan.here.measure_cpu);
+        let _deadline = self
+            .time()
+            .map(|time| keeper().at(clock.started + time, &stop));
+        let moved = if settings.test == Test::TcpMss {
+            self.open(dest, &stop)?;
+            self.moved(Ended::Count.into(), &clock)
+        } else if self.plan.workload.connects() {
+            self.run_connections(dest, settings.ports, &stop, cell, &clock)
+        } else {
+            self.run_on_one(dest, &stop, cancel, cell, &clock)?
+        };
+        if let Some(error) = failure(&moved.ran, self.plan, dest) {
+            return Err(error);
+        }
+        let here = Side {
+            counts: cell.counts(),
+            elapsed: Some(moved.elapsed),
+            socket: moved.socket,
+            buffers: self.buffers.used(),
+            latency: moved.ran.latency,
+            send_times: moved.ran.send_times,
+            receive_times: moved.ran.receive_times,
+            cpu: moved.cpu,
+            ..Side::default()
+        };
+        Ok(Measured {
+            here,
+            ended: moved.ran.ended,
+        })
+    }
+
+    /// How long the loop runs; `None` when it is not the time that ends it.
+    fn time(&self) -> Option<Duration> {
+        let Limit::Time(length) = self.plan.limit else {
+            return None;
+        };
+        let receives_a_stream =
+            self.plan.workload == Workload::receive() && self.plan.transport == Transport::Tcp;
+        if receives_a_stream {
+            // A sender that keeps the same time ends the stream a moment later, with all that it sent;
+            // one that does not is not waited for.
+            return Some(length + LAST_DATA);
+        }
+        Some(length)
+    }
+
+    fn run_connections(
+        &mut self,
+        dest: SocketAddr,
+        ports: ConnectionPorts,
+        stop: &Stop,
+        cell: &Arc<Cell>,
+        clock: &Clock,
+    ) -> Moved {
+        let range = PortRange {
+            min: ports.min,
+            max: ports.max,
+        };
+        let options = self.plan.here.socket.clone();
+        let first_port = rand::rng().random();
+        let mut connector = Connector::new(
+            dest,
+            self.source,
+            range,
+            first_port,
+            options,
+            ports.retry_all,
+        );
+        let ran = run(&mut self.job(stop, cell), Path::Connector(&mut connector));
+        let (elapsed, cpu) = clock.stop();
+        let mut socket = self.data.facts.clone();
+        if let Some(first) = connector.first_facts() {
+            socket.send_buffer_end_bytes = first.send_buffer_end_bytes;
+            socket.receive_buffer_end_bytes = first.receive_buffer_end_bytes;
+            socket.max_segment_bytes = first.max_segment_bytes;
+        }
+        Moved {
+            ran,
+            socket,
+            elapsed,
+            cpu,
+        }
+    }
+
+    /// Runs on the one connection, or datagram socket, of a flow, and finishes it.
+    fn run_on_one(
+        &mut self,
+        dest: SocketAddr,
+        stop: &Stop,
+        cancel: &Stop,
+        cell: &Arc<Cell>,
+        clock: &Clock,
+    ) -> Result<Moved, ClientError> {
+        let plan = self.plan;
+        let datagrams = plan.transport == Transport::Udp;
+        let connects = !datagrams || plan.here.socket.connect_datagrams;
+        if connects && let Some(ran) = self.open(dest, stop)? {
+            return Ok(self.moved(ran, clock));
+        }
+        let socket = self
+            .data
+            .socket
+            .try_clone()
+            .map_err(|error| ClientError::Data { call: "dup", error })?;
+        let path = || {
+            if connects {
+                Path::Connected(socket.as_fd())
+            } else {
+                Path::Addressed(socket.as_fd(), dest.into())
+            }
+        };
+        let ran = run(&mut self.job(stop, cell), path());
+        let mut moved = self.moved(ran, clock);
+
+        let patience = cancel.follower();
+        let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
+        if datagrams && plan.workload.sends() {
+            Finish::EmptyDatagrams(3).say(&path(), &patience);
+        } else if !datagrams && plan.workload.sends() {
+            Finish::HalfClose.say(&path(), &patience);
+            if !plan.workload.receives() {
+                // A stream has moved when the peer has read it: the drain is part of the time.
+                (moved.elapsed, moved.cpu) = clock.stop();
+            }
+        } else if !datagrams && moved.ran.ended == Ended::Cancelled {
+            // The sender has its own clock and would go on to its end.
+            let _ = call::shutdown(socket.as_fd());
+        } else if !datagrams {
+            Finish::AwaitClose.say(&path(), &patience);
+        }
+        Ok(moved)
+    }
+
+    /// Opens the connection; `Some` when its time was up before it stood.
+    fn open(&mut self, dest: SocketAddr, stop: &Stop) -> Result<Option<Ran>, ClientError> {
+        match connect(&self.data.socket, dest, stop) {
+            Some(Ran {
+                failure: Some((_, errno)),
+                ..
+            }) => Err(ClientError::DataConnect {
+                address: dest,
+                error: io::Error::from_raw_os_error(errno),
+            }),
+            ended => Ok(ended),
+        }
+    }
+
+    /// The loop has ended: the clock stops, and the socket is asked before it closes.
+    fn moved(&self, ran: Ran, clock: &Clock) -> Moved {
+        let (elapsed, cpu) = clock.stop();
+        let mut socket = self.data.facts.clone();
+        facts_at_end(&self.data.socket, self.plan.transport, &mut socket);
+        Moved {
+            ran,
+            socket,
+            elapsed,
+            cpu,
+        }
+    }
+
+    fn job<'b>(&'b mut self, stop: &'b Stop, cell: &'b Arc<Cell>) -> Job<'b> {
+        Job {
+            workload: &self.plan.workload,
+            limit: self.plan.limit,
+            burst: self.plan.burst,
+            timing: self.plan.timing,
+            half: &self.plan.here,
+            buffers: &mut self.buffers,
+            stop,
+            drain: None,
+            cell,
+        }
+    }
+}
+
+fn open_socket(
+    transport: Transport,
+    bind: SocketAddr,
+    options: &SocketOptions,
+) -> Result<DataSocket, ClientError> {
+    DataSocket::open(transport, bind, options, Role::Initiator).map_err(|error: SocketError| {
+        ClientError::DataSocket {
+            address: bind,
+            error,
+        }
+    })
+}
+
+/// Whether the local port that was asked for is the peer's own, on this host: the two would talk to
+/// themselves.
+fn is_the_peers(source: SocketAddr, dest: SocketAddr) -> bool {
+    source.port() != 0 && source.port() == dest.port() && sys::facts::is_own(dest.ip())
+}
+
+/// What of a run's end is no end of a test, but a failure of it.
+fn failure(ran: &Ran, plan: &Plan, dest: SocketAddr) -> Option<ClientError> {
+    let (call, errno) = ran.failure?;
+    let gone = ran.ended == Ended::PeerClosed;
+    // A peer that counts closes when it has what it counted, whatever is still on its way.
+    if gone && matches!(plan.limit, Limit::Bytes(_) | Limit::Transactions(_)) {
+        return None;
+    }
+    let error = io::Error::from_raw_os_error(errno);
+    Some(match call {
+        "connect" => ClientError::DataConnect {
+            address: dest,
+            error,
+        },
+        call => ClientError::Data { call, error },
+    })
+}
+
+/// The pause before the data, ended early by a cancel or a server that gives up.
+fn wait(pause: Duration, control: &Established, cancel: &Stop) {
+    if !pause.is_zero() {
+        let _attending = cancel.attend();
+        let _ = call::wait_readable(control.stream.as_fd(), pause);
+    }
+}

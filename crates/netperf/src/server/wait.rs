@@ -1,0 +1,75 @@
+//! Waiting for a test's data, and knowing whose it is.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use engine::Stop;
+use sys::Socket;
+use sys::call::{self, Error};
+
+use super::assignment::Refusal;
+use crate::options::Limits;
+
+/// The next connection, when it comes within the limits.
+pub(super) fn connection(
+    listener: &Socket,
+    stop: &Stop,
+    limits: &Limits,
+) -> Result<Socket, Refusal> {
+    readable(listener.as_fd(), stop, limits.data_wait)?;
+    Ok(call::accept(listener.as_fd()).map(Socket::from)?)
+}
+
+/// Waits for data, or a connection; the error number to tell the client when none comes.
+pub(super) fn readable(
+    socket: BorrowedFd<'_>,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<(), Refusal> {
+    let _attending = stop.attend();
+    let until = Instant::now() + patience;
+    while !stop.is_set() {
+        match call::wait_readable(socket, until.saturating_duration_since(Instant::now())) {
+            Ok(true) => return Ok(()),
+            Ok(false) => return Err(Error::TIMEDOUT.into()),
+            Err(Error::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::CANCELED.into())
+}
+
+/// Takes datagrams until one comes from a host that may be answered, and says which.
+pub(super) fn own_client(
+    socket: &Socket,
+    peer: SocketAddr,
+    stop: &Stop,
+    limits: &Limits,
+) -> Result<SocketAddr, Refusal> {
+    let until = Instant::now() + limits.data_wait;
+    while Instant::now() < until {
+        let left = until.saturating_duration_since(Instant::now());
+        readable(socket.as_fd(), stop, left)?;
+        match call::next_source(socket.as_fd()) {
+            Ok(Some(source)) if may_send_to(source, peer, limits) => return Ok(source),
+            Ok(_) => drop(call::receive(socket.as_fd(), &mut [0; 1])),
+            Err(Error::INTR | Error::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::TIMEDOUT.into())
+}
+
+/// Whether a client at `peer` may have traffic sent to `target`: to itself only, or between the
+/// addresses of this very host, unless the operator allows more.
+pub(super) fn may_send_to(target: SocketAddr, peer: SocketAddr, limits: &Limits) -> bool {
+    let (target, peer) = (target.ip().to_canonical(), peer.ip().to_canonical());
+    limits.third_party || target == peer || (sys::facts::is_own(peer) && sys::facts::is_own(target))
+}
+
+/// Data that stops for this long is over: SO_RCVTIMEO and SO_SNDTIMEO, which cost the loop nothing.
+pub(super) fn give_up_after(socket: &Socket, idle: Duration) {
+    let _ = socket.set_read_timeout(Some(idle));
+    let _ = socket.set_write_timeout(Some(idle));
+}
