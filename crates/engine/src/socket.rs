@@ -93,7 +93,11 @@ pub(crate) fn data_socket(
         Socket::new(Domain::for_address(bind), kind, Some(protocol)),
     )?;
     apply(&socket, transport, options, role, v6)?;
-    named("set SO_REUSEADDR", socket.set_reuse_address(true))?;
+    if bind.port() != 0 {
+        // A port may be asked for again at once. One that the kernel picks must have no such mark: among
+        // marked datagram sockets it gives one port to several.
+        named("set SO_REUSEADDR", socket.set_reuse_address(true))?;
+    }
     match role {
         // The kernel binds it to what the route and the port range say when it connects.
         Role::Initiator if tcp && bind.ip().is_unspecified() && bind.port() == 0 => {}
