@@ -31,13 +31,13 @@ const AS_STOCK: &[&str] = &[
     "-t UDP_RR -l -2 -- -r 70000,1",
     "-l -2M -H no.such.host.invalid",
     "-l -2M -- -o /no/such/selection",
-    "-l -2M -F /no/such/file",
 ];
 
 /// Command lines that stock runs on with, aborts or hangs at: ours fails before any test, with one
 /// line on stderr that has this in it.
 const AS_OURS: &[(&str, &str)] = &[
     ("-l -2M -- -x", "invalid option -- 'x'"),
+    ("-l -2M -F /no/such/file", "/no/such/file"),
     ("-t TCP_RR -l -2 -- -x", "invalid option -- 'x'"),
     ("-t TCP_SENDFILE -l -2M -- -x", "invalid option -- 'x'"),
     ("-t TCP_CC -l -2 -- -E 3", "invalid option -- 'E'"),

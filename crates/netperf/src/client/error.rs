@@ -175,9 +175,9 @@ impl ClientError {
                 code: 1,
             },
             // The stock tool says so and then crashes.
-            Self::Buffers(RingError::File { error, .. }) => Exit {
+            Self::Buffers(RingError::File { path, error }) => Exit {
                 stdout: format!("Could not open requested fill file: {}\n", reason(error)),
-                stderr: String::new(),
+                stderr: format!("netperf: could not use fill file {}\n", path.display()),
                 code: 1,
             },
             other => on_stderr(format!("netperf: {other}\n"), 1),
