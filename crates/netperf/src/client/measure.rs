@@ -52,6 +52,14 @@ pub(super) fn test(
     let started = SystemTime::now();
     let Measured { mut here, ended } = end.run(settings, dest, control, cancel, cell)?;
 
+    // TCP_MSS does not wait for results, so there is nothing to add to them.
+    let tells_more = settings.test != Test::TcpMss
+        && ended != Ended::Cancelled
+        && peer.is_some_and(|peer| peer.has(Capability::DETAILS));
+    if tells_more {
+        // Before the results: in a connection test it also says that no more connections come.
+        control.send(&Request::Details.encode(None))?;
+    }
     if settings.test != Test::TcpMss {
         match results(&asked, &mut told, control, cancel) {
             // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
@@ -61,16 +69,7 @@ pub(super) fn test(
             other => other?,
         }
     }
-    let details = match peer {
-        Some(peer)
-            if peer.has(Capability::DETAILS)
-                && settings.test != Test::TcpMss
-                && ended != Ended::Cancelled =>
-        {
-            details(control)
-        }
-        _ => None,
-    };
+    let details = tells_more.then(|| details(control)).flatten();
     here.host = Some(engine::facts(Some(local_ip(control))));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
@@ -131,9 +130,8 @@ fn results(
     Ok(())
 }
 
-/// What a linerate adds to its results; nothing when it does not.
+/// What a linerate adds to its results when it was asked to; nothing when it does not.
 fn details(control: &mut Established) -> Option<Details> {
-    control.send(&Request::Details.encode(None)).ok()?;
     let mut frame = [0; MESSAGE_LEN];
     control.receive_exact(&mut frame, SHORT_PATIENCE).ok()?;
     let length = DetailsResponse::decode(&frame).ok()?.len;

@@ -23,8 +23,8 @@ const BACKLOG: i32 = 128;
 /// The same for a connection test, which over a long path has many on their way.
 const CONNECTION_TEST_BACKLOG: i32 = 1024;
 
-/// A connection test's client sends no end signal. When its time is up and it has not connected
-/// again for this long it is done.
+/// A stock connection test's client sends no end signal. When its time is up and it has not connected
+/// again for this long it is done. One that asks for something else meanwhile has said so.
 const LAST_CONNECTION: Duration = Duration::from_millis(200);
 
 /// How much longer than its time a connection test may go on connecting, at most `--drain`.
@@ -100,7 +100,7 @@ impl Prepared {
         let cell = Cell::default();
         let outcome = match self.assignment.transport {
             Transport::Tcp if self.assignment.workload.connects() => {
-                self.connections(stop, limits, &cell)
+                self.connections(control, stop, limits, &cell)
             }
             Transport::Tcp => self.stream(stop, limits, &cell),
             Transport::Udp => self.datagrams(peer, stop, limits, &cell),
@@ -152,6 +152,7 @@ impl Prepared {
 
     fn connections(
         &mut self,
+        control: BorrowedFd<'_>,
         stop: &Stop,
         limits: &Limits,
         cell: &Cell,
@@ -172,7 +173,7 @@ impl Prepared {
             let late = stop.follower();
             let longest = LATE_CONNECTIONS.min(limits.drain);
             let _late = keeper().at(Instant::now() + longest, &late);
-            while wait::readable(listener.as_fd(), &late, LAST_CONNECTION).is_ok() {
+            while wait::connects_again(listener.as_fd(), control, &late, LAST_CONNECTION) {
                 let once = late.follower();
                 let _once = keeper().at(Instant::now() + LAST_CONNECTION, &once);
                 run(&mut self.job(&once, Some(&late), cell), path());

@@ -40,6 +40,25 @@ pub(super) fn readable(
     Err(Error::CANCELED.into())
 }
 
+/// Whether another connection comes within `patience`, before the client says anything on the control
+/// connection.
+pub(super) fn connects_again(
+    listener: BorrowedFd<'_>,
+    control: BorrowedFd<'_>,
+    stop: &Stop,
+    patience: Duration,
+) -> bool {
+    let _attending = stop.attend();
+    while !stop.is_set() {
+        match call::wait_any_readable(&[listener, control], patience) {
+            Ok(first) => return first == Some(0),
+            Err(Error::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
 /// Takes datagrams until one comes from a host that may be answered, and says which.
 pub(super) fn own_client(
     socket: &Socket,
