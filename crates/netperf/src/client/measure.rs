@@ -56,10 +56,11 @@ pub(super) fn test(
     let tells_more = settings.test != Test::TcpMss
         && ended != Ended::Cancelled
         && peer.is_some_and(|peer| peer.has(Capability::DETAILS));
-    if tells_more {
-        // Before the results: in a connection test it also says that no more connections come.
-        control.send(&Request::Details.encode(None))?;
-    }
+    // In a connection test the question also says that no more connections come. Elsewhere it waits for
+    // the results: a server that has an error to tell instead would close with the question unread,
+    // and the reset could overtake its answer.
+    let ask_first = tells_more && plan.workload.connects();
+    let mut asked_for_more = ask_first && control.send(&Request::Details.encode(None)).is_ok();
     if settings.test != Test::TcpMss {
         match results(&asked, &mut told, control, cancel) {
             // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
@@ -69,7 +70,11 @@ pub(super) fn test(
             other => other?,
         }
     }
-    let details = tells_more.then(|| details(control)).flatten();
+    if tells_more && !ask_first {
+        // A result that is there is not lost for want of what would be added to it.
+        asked_for_more = control.send(&Request::Details.encode(None)).is_ok();
+    }
+    let details = asked_for_more.then(|| details(control)).flatten();
     here.host = Some(engine::facts(Some(local_ip(control))));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
