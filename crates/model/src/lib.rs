@@ -5,8 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+mod doubts;
 mod outcome;
 mod plan;
+mod warning;
 
 pub use outcome::*;
 pub use plan::*;
+pub use warning::*;

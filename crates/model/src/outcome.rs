@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use units::Bytes;
 
-use crate::Plan;
-use crate::plan::nanos;
+use crate::{Plan, Warning};
 
 /// The result of one Plan. There is always one, however the run ended.
 #[derive(Clone, Debug, Serialize)]
@@ -47,6 +46,9 @@ pub struct Side {
     /// Times of single receive calls.
     #[serde(skip)]
     pub receive_times: Option<Histogram>,
+    /// CPU time of the thread that moved the data, over the measured phase.
+    #[serde(default, rename = "thread_cpu_ns", with = "optional_nanos")]
+    pub thread_cpu: Option<Duration>,
     /// The host's CPU time over the measured phase.
     pub cpu: Option<CpuUse>,
     /// The host.
@@ -200,117 +202,6 @@ pub enum Ended {
     Cancelled,
     /// It could not go on; the text says why, in one line.
     Failed(String),
-}
-
-/// A doubt about a result, with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Warning {
-    /// Both ends ran on one host: CPU figures contain both, and no network was crossed.
-    SameHost,
-    /// A CPU had no idle time left, so that the CPU may be what was measured.
-    CpuSaturated {
-        /// Which end.
-        end: End,
-        /// The busiest CPU's share.
-        busy_percent: f64,
-    },
-    /// A hypervisor gave this guest's time to others.
-    StealTime {
-        /// Which end.
-        end: End,
-        /// The share that was taken.
-        steal_percent: f64,
-    },
-    /// The peer's protocol or version has no place for a figure.
-    PeerCannotTell {
-        /// What is missing.
-        figure: String,
-    },
-    /// The test was ended before its time; the figures are of what was done until then.
-    EndedEarly {
-        /// How long it ran.
-        #[serde(rename = "after_ns", with = "nanos")]
-        after: Duration,
-    },
-    /// Datagrams came after the test's time. They are not in the throughput.
-    LateDatagrams {
-        /// How many.
-        datagrams: u64,
-    },
-    /// The sender's own queue overflowed (ENOBUFS): it, not the path, dropped data.
-    SenderOverflow {
-        /// How often.
-        failed_sends: u64,
-    },
-    /// This end's thread could not be bound to the CPU that was asked for.
-    NotBound {
-        /// The CPU.
-        cpu: u32,
-        /// Why not, in the system's words.
-        why: String,
-    },
-    /// The local port that was asked for is the peer's own on this host; another one was taken.
-    PortReplaced {
-        /// The port.
-        port: u16,
-    },
-    /// The peer served other tests at the same time.
-    PeerShared {
-        /// How many others.
-        tests: u32,
-    },
-}
-
-/// One of the two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    /// The end that reports.
-    Here,
-    /// Its peer.
-    There,
-}
-
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::SameHost => f.write_str(
-                "both ends are on this host: no network was crossed, and the CPU figures contain both ends",
-            ),
-            Self::CpuSaturated { end, busy_percent } => {
-                write!(f, "a CPU of {end} was {busy_percent:.0} % busy: it may be what was measured")
-            }
-            Self::StealTime { end, steal_percent } => {
-                write!(f, "the hypervisor took {steal_percent:.1} % of the CPU time of {end}: figures are too low")
-            }
-            Self::PeerCannotTell { figure } => write!(f, "the peer cannot tell {figure}"),
-            Self::EndedEarly { after } => {
-                write!(f, "ended early, after {:.2} s: the figures are of that time", after.as_secs_f64())
-            }
-            Self::LateDatagrams { datagrams } => {
-                write!(f, "{datagrams} datagrams came after the test's time and are not in the throughput")
-            }
-            Self::SenderOverflow { failed_sends } => {
-                write!(f, "the sender's own queue was full {failed_sends} times (ENOBUFS): not all loss is the path's")
-            }
-            Self::NotBound { cpu, why } => write!(f, "could not bind to CPU {cpu}: {why}"),
-            Self::PortReplaced { port } => write!(
-                f,
-                "port {port} is the peer's own on this host: another one was used at this end"
-            ),
-            Self::PeerShared { tests } => write!(f, "the peer served {tests} other tests at the same time"),
-        }
-    }
-}
-
-impl std::fmt::Display for End {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Here => "this host",
-            Self::There => "the peer",
-        })
-    }
 }
 
 pub(crate) mod optional_nanos {

@@ -62,7 +62,7 @@ fn shown(value: f64) -> String {
 }
 
 fn note(doubts: &mut Vec<Doubt>, name: &str, warning: &Warning) {
-    let (text, figure) = parts(warning);
+    let (text, figure) = (warning.gist(), warning.figure());
     let range = figure.map(|(value, _)| (value, value));
     let Some(doubt) = doubts.iter_mut().find(|doubt| doubt.text == text) else {
         let unit = figure.map_or("", |(_, unit)| unit);
@@ -99,42 +99,6 @@ fn distinct(warnings: &[Warning]) -> impl Iterator<Item = &Warning> {
         );
         !(same_host && of_peer_cpu)
     })
-}
-
-/// What a warning says, and its figure with the unit apart.
-fn parts(warning: &Warning) -> (String, Option<(f64, &'static str)>) {
-    match warning {
-        Warning::SameHost
-        | Warning::PeerCannotTell { .. }
-        | Warning::NotBound { .. }
-        | Warning::PortReplaced { .. } => (warning.to_string(), None),
-        Warning::CpuSaturated { end, busy_percent } => (
-            format!("a CPU of {end} had next to no idle time: it may be what was measured"),
-            Some((*busy_percent, " % busy")),
-        ),
-        Warning::StealTime { end, steal_percent } => (
-            format!(
-                "the hypervisor took CPU time of {end} away: rates are too low and latencies too long"
-            ),
-            Some((*steal_percent, " %")),
-        ),
-        Warning::EndedEarly { after } => (
-            "ended early: the figures are of the time until then".to_owned(),
-            Some((after.as_secs_f64(), " s")),
-        ),
-        Warning::LateDatagrams { datagrams } => (
-            "datagrams came after the test's time and are not in the throughput".to_owned(),
-            Some((*datagrams as f64, "")),
-        ),
-        Warning::SenderOverflow { failed_sends } => (
-            "the sender's own queue overflowed (ENOBUFS): not all loss is the path's".to_owned(),
-            Some((*failed_sends as f64, " times")),
-        ),
-        Warning::PeerShared { tests } => (
-            "the peer served other tests at the same time".to_owned(),
-            Some((f64::from(*tests), "")),
-        ),
-    }
 }
 
 #[cfg(test)]

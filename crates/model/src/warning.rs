@@ -1,0 +1,250 @@
+//! Doubts about a result, as values: what kind, which end, and the evidence.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::nanos;
+
+/// A doubt about a result, with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Warning {
+    /// Both ends ran on one host: CPU figures contain both, and no network was crossed.
+    SameHost,
+    /// The data connection's two ends were one socket: TCP's simultaneous open with itself.
+    SelfConnection,
+    /// A CPU had no idle time left, so that the CPU may be what was measured.
+    CpuSaturated {
+        /// Which end.
+        end: End,
+        /// The busiest CPU's share.
+        busy_percent: f64,
+    },
+    /// A hypervisor gave this guest's time to others.
+    StealTime {
+        /// Which end.
+        end: End,
+        /// The share that was taken.
+        steal_percent: f64,
+    },
+    /// The sending thread never waited: its CPU, not the path, set the rate.
+    SenderLimited {
+        /// The thread's own CPU time, of the time that passed.
+        thread_percent: f64,
+    },
+    /// The kernel gave a socket buffer smaller than was asked for (`net.core.wmem_max`, `rmem_max`).
+    BufferClipped {
+        /// Which end.
+        end: End,
+        /// Which of the two buffers.
+        buffer: SocketBuffer,
+        /// What was asked for, in bytes.
+        asked_bytes: u32,
+        /// What the kernel gave, in bytes of its own account: twice what it allows to be asked.
+        given_bytes: u32,
+    },
+    /// The wall clock was set while the test ran; durations are not concerned, labels are.
+    ClockStepped {
+        /// How far, in seconds; forward is positive.
+        by_seconds: f64,
+    },
+    /// The last request of a datagram test was never answered: what was lost stopped the test, and the
+    /// time until its end is in the figures.
+    Stalled {
+        /// How long nothing was answered, where the times of the transactions tell.
+        #[serde(rename = "for_ns", with = "crate::outcome::optional_nanos")]
+        waited: Option<Duration>,
+    },
+    /// A connection test used ports again within TIME_WAIT, which the kernel may refuse or delay.
+    PortsReused {
+        /// Connections that were opened.
+        connections: u64,
+        /// Ports that there were for them.
+        ports: u32,
+    },
+    /// The peer's protocol or version has no place for a figure.
+    PeerCannotTell {
+        /// What is missing.
+        figure: String,
+    },
+    /// The test was ended before its time; the figures are of what was done until then.
+    EndedEarly {
+        /// How long it ran.
+        #[serde(rename = "after_ns", with = "nanos")]
+        after: Duration,
+    },
+    /// Datagrams came after the test's time. They are not in the throughput.
+    LateDatagrams {
+        /// How many.
+        datagrams: u64,
+    },
+    /// The sender's own queue overflowed (ENOBUFS): it, not the path, dropped data.
+    SenderOverflow {
+        /// How often.
+        failed_sends: u64,
+    },
+    /// This end's thread could not be bound to the CPU that was asked for.
+    NotBound {
+        /// The CPU.
+        cpu: u32,
+        /// Why not, in the system's words.
+        why: String,
+    },
+    /// The local port that was asked for is the peer's own on this host; another one was taken.
+    PortReplaced {
+        /// The port.
+        port: u16,
+    },
+    /// The peer served other tests at the same time.
+    PeerShared {
+        /// How many others.
+        tests: u32,
+    },
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The end that reports.
+    Here,
+    /// Its peer.
+    There,
+}
+
+/// One of a socket's two buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SocketBuffer {
+    /// SO_SNDBUF.
+    Send,
+    /// SO_RCVBUF.
+    Receive,
+}
+
+impl Warning {
+    /// What the doubt is, without its figure: equal for all tests that have it.
+    pub fn gist(&self) -> String {
+        match self {
+            Self::SameHost => {
+                "both ends are on this host: no network was crossed, and the CPU figures contain both ends"
+                    .to_owned()
+            }
+            Self::SelfConnection => {
+                "the data connection was connected to itself: nothing but this socket was measured".to_owned()
+            }
+            Self::CpuSaturated { end, .. } => {
+                format!("a CPU of {end} had next to no idle time: it may be what was measured")
+            }
+            Self::StealTime { end, .. } => format!(
+                "the hypervisor took CPU time of {end} away: rates are too low and latencies too long"
+            ),
+            Self::SenderLimited { .. } => {
+                "the sending thread was the limit: it never had to wait for the path".to_owned()
+            }
+            Self::BufferClipped {
+                end,
+                buffer,
+                asked_bytes,
+                given_bytes,
+            } => format!(
+                "{end} has a {buffer} of {given_bytes} bytes, not twice the {asked_bytes} that were asked for: \
+                 the kernel's maximum ({})",
+                buffer.maximum()
+            ),
+            Self::ClockStepped { .. } => {
+                "the wall clock was set during the test: times of day are wrong, durations are not".to_owned()
+            }
+            Self::Stalled { .. } => {
+                "the last request was never answered: a lost datagram stops this test, and the time that it stood \
+                 still is in the figures (test option -e asks again)"
+                    .to_owned()
+            }
+            Self::PortsReused { ports, .. } => format!(
+                "more connections than its {ports} ports: ports were used again within TIME_WAIT, which the kernel may \
+                 delay"
+            ),
+            Self::PeerCannotTell { figure } => format!("the peer cannot tell {figure}"),
+            Self::EndedEarly { .. } => {
+                "ended early: the figures are of the time until then".to_owned()
+            }
+            Self::LateDatagrams { .. } => {
+                "datagrams came after the test's time and are not in the throughput".to_owned()
+            }
+            Self::SenderOverflow { .. } => {
+                "the sender's own queue overflowed (ENOBUFS): not all loss is the path's".to_owned()
+            }
+            Self::NotBound { cpu, why } => format!("could not bind to CPU {cpu}: {why}"),
+            Self::PortReplaced { port } => {
+                format!("port {port} is the peer's own on this host: another one was used at this end")
+            }
+            Self::PeerShared { .. } => "the peer served other tests at the same time".to_owned(),
+        }
+    }
+
+    /// The doubt's figure, with what stands behind it (a unit with its blank, or nothing).
+    pub fn figure(&self) -> Option<(f64, &'static str)> {
+        match self {
+            Self::CpuSaturated { busy_percent, .. } => Some((*busy_percent, " % busy")),
+            Self::StealTime { steal_percent, .. } => Some((*steal_percent, " %")),
+            Self::SenderLimited { thread_percent } => Some((*thread_percent, " % busy")),
+            Self::ClockStepped { by_seconds } => Some((*by_seconds, " s")),
+            Self::Stalled {
+                waited: Some(waited),
+            } => Some((waited.as_secs_f64(), " s")),
+            Self::PortsReused { connections, .. } => Some((*connections as f64, " connections")),
+            Self::EndedEarly { after } => Some((after.as_secs_f64(), " s")),
+            Self::LateDatagrams { datagrams } => Some((*datagrams as f64, "")),
+            Self::SenderOverflow { failed_sends } => Some((*failed_sends as f64, " times")),
+            Self::PeerShared { tests } => Some((f64::from(*tests), "")),
+            Self::SameHost
+            | Self::SelfConnection
+            | Self::BufferClipped { .. }
+            | Self::Stalled { waited: None }
+            | Self::PeerCannotTell { .. }
+            | Self::NotBound { .. }
+            | Self::PortReplaced { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.gist())?;
+        match self.figure() {
+            Some((figure, unit)) if figure.fract() == 0.0 => write!(f, " ({figure:.0}{unit})"),
+            Some((figure, unit)) => write!(f, " ({figure:.2}{unit})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Here => "this host",
+            Self::There => "the peer",
+        })
+    }
+}
+
+impl SocketBuffer {
+    /// The setting that bounds what an unprivileged program gets: socket(7).
+    fn maximum(self) -> &'static str {
+        match self {
+            Self::Send => "net.core.wmem_max",
+            Self::Receive => "net.core.rmem_max",
+        }
+    }
+}
+
+impl fmt::Display for SocketBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send buffer",
+            Self::Receive => "receive buffer",
+        })
+    }
+}
