@@ -1,7 +1,8 @@
 //! The netperf dialect: `netperf` and `netserver` of version 2.7.0 as Debian builds them.
 //!
 //! Five rooms: [`options`] (argv → Plan), [`wire`] (bytes ↔ messages), [`client`] and [`server`]
-//! (who says what when), [`output`] (Outcome → text).
+//! (who says what when), [`output`] (Outcome → text). Beside them stand what two of them need:
+//! [`selector`], the names that omni output knows.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ pub mod client;
 mod details;
 pub mod options;
 pub mod output;
+pub mod selector;
 pub mod server;
 mod warnings;
 pub mod wire;

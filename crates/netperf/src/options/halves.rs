@@ -102,7 +102,7 @@ fn there(
         || options
             .output
             .as_ref()
-            .is_some_and(|(_, selected)| selected.wants_congestion_control);
+            .is_some_and(|(_, selected)| selected.needs.peer_congestion_control);
     Half {
         socket: SocketOptions {
             send_buffer_bytes: options.remote_buffers.first,

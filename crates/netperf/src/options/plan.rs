@@ -265,7 +265,7 @@ fn wants_latency(global: &Global, options: &TestOptions) -> bool {
         || options
             .output
             .as_ref()
-            .is_some_and(|(_, selected)| selected.wants_latency)
+            .is_some_and(|(_, selected)| selected.needs.latency)
 }
 
 /// Transactions where those are counted, as the stock tool tells from the test's name.
@@ -300,6 +300,7 @@ mod tests {
 
     use super::*;
     use crate::options::netperf;
+    use crate::selector::{Selector, Stock};
 
     #[rustfmt::skip]
     #[test]
@@ -578,7 +579,7 @@ mod tests {
 
     #[test]
     fn the_last_form_wins() {
-        let throughput = Selection::Blocks(vec![vec![5]]);
+        let throughput = Selection::Blocks(vec![vec![Selector::Stock(Stock::Throughput)]]);
         for (line, form) in [
             ("", Form::Table),
             ("-t OMNI", Form::Human(Selection::Default)),

@@ -5,74 +5,69 @@ use std::io::Read;
 
 use super::getopt::{Stop, refuse};
 use super::{Exit, Selection};
-use crate::output::SELECTORS;
+use crate::selector::{Needs, Selector, Stock};
 
 /// A selection, and what has to be measured for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selected {
     pub(super) selection: Selection,
-    /// It asks for latency statistics.
-    pub(super) wants_latency: bool,
-    /// It asks for the peer's congestion control algorithm.
-    pub(super) wants_congestion_control: bool,
+    pub(super) needs: Needs,
 }
 
 /// The selection that an option's value describes: "" for the test's default columns, `?`, `all`,
 /// a list of names, or else a file.
 pub(super) fn select(text: &str) -> Result<Selected, Stop> {
-    let blocks = match text {
-        "" => return Ok(unmeasured(Selection::Default)),
-        "?" => return Ok(unmeasured(Selection::List)),
-        _ if text.eq_ignore_ascii_case("all") => all(),
-        _ if text.contains([',', ';']) || by_name(text).is_some() => from_list(text)?,
-        _ => return from_file(text).map(|blocks| unmeasured(Selection::Blocks(blocks))),
+    let without_needs = |selection| Selected {
+        selection,
+        needs: Needs::default(),
     };
-    let asks = |name: &str| {
-        blocks
-            .iter()
-            .flatten()
-            .any(|&index| SELECTORS[index].name == name)
+    let blocks = match text {
+        "" => return Ok(without_needs(Selection::Default)),
+        "?" => return Ok(without_needs(Selection::List)),
+        _ if text.eq_ignore_ascii_case("all") => all(),
+        _ if text.contains([',', ';']) || Selector::by_name(text).is_some() => from_list(text)?,
+        _ => {
+            let blocks = from_file(text)?;
+            // The stock tool measures nothing for what a file asks. Ours have no such habit.
+            let ours = |selector: &&Selector| !matches!(selector, Selector::Stock(_));
+            return Ok(Selected {
+                needs: blocks.iter().flatten().filter(ours).collect(),
+                selection: Selection::Blocks(blocks),
+            });
+        }
     };
     Ok(Selected {
-        wants_latency: LATENCY.iter().any(|name| asks(name)),
-        wants_congestion_control: asks("REMOTE_CONG_CONTROL"),
+        needs: blocks.iter().flatten().collect(),
         selection: Selection::Blocks(blocks),
     })
 }
 
-/// A selection that switches nothing on. A file's does not, as in the stock tool.
-fn unmeasured(selection: Selection) -> Selected {
-    Selected {
-        selection,
-        wants_latency: false,
-        wants_congestion_control: false,
-    }
-}
-
-/// What `all` prints, in four blocks.
-fn all() -> Vec<Vec<usize>> {
+/// What `all` prints, in four blocks: the stock tool's.
+fn all() -> Vec<Vec<Selector>> {
     [
-        ("SOCKET_TYPE", "RESPONSE_SIZE"),
-        ("LOCAL_CPU_UTIL", "TRANSPORT_MSS"),
-        ("LOCAL_SEND_THROUGHPUT", "REMOTE_CORK"),
-        ("LOCAL_SYSNAME", "COMMAND_LINE"),
+        Stock::SocketType..=Stock::ResponseSize,
+        Stock::LocalCpuUtil..=Stock::TransportMss,
+        Stock::LocalSendThroughput..=Stock::RemoteCork,
+        Stock::LocalSysname..=Stock::CommandLine,
     ]
-    .into_iter()
-    .filter_map(|(first, last)| Some((by_name(first)?..=by_name(last)?).collect()))
-    .collect()
+    .map(|range| {
+        let block = Stock::ALL.iter().filter(|stock| range.contains(stock));
+        block.copied().map(Selector::Stock).collect()
+    })
+    .into()
 }
 
 /// Names separated by commas and blanks, in blocks separated by semicolons. An empty block counts:
 /// the stock tool prints nothing for it, but the blocks after it as if it were there.
-fn from_list(text: &str) -> Result<Vec<Vec<usize>>, Stop> {
+fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, Stop> {
     text.split(';')
         .take(MAX_BLOCKS)
         .map(|block| {
             block
                 .split([',', ' ', '\t', '\r', '\n'])
                 .filter(|name| !name.is_empty())
-                .map(|name| match by_name(name) {
-                    Some(index) => Ok(index),
+                .map(|name| match Selector::by_name(name) {
+                    Some(selector) => Ok(selector),
                     None => refuse(format!("no selector is called '{name}' ('?' lists them)")),
                 })
                 .collect()
@@ -81,7 +76,7 @@ fn from_list(text: &str) -> Result<Vec<Vec<usize>>, Stop> {
 }
 
 /// Each line of a file is a block, its entries separated by commas.
-fn from_file(path: &str) -> Result<Vec<Vec<usize>>, Stop> {
+fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, Stop> {
     let text = match read(path) {
         Ok(text) => text,
         Err(error) => {
@@ -106,7 +101,7 @@ fn from_file(path: &str) -> Result<Vec<Vec<usize>>, Stop> {
             }
             start += entry.len() + 1;
             match by_name_or_header(entry.trim()) {
-                Some(index) => block.push(index),
+                Some(selector) => block.push(selector),
                 None => return refuse(format!("it has no selector called '{}'", entry.trim())),
             }
         }
@@ -122,28 +117,13 @@ fn read(path: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn by_name(name: &str) -> Option<usize> {
-    SELECTORS
-        .iter()
-        .position(|selector| selector.name.eq_ignore_ascii_case(name))
-}
-
 /// An entry of a file: a name, or the lines of a column header joined by blanks. An empty one is
-/// the placeholder, which is the first selector.
-fn by_name_or_header(entry: &str) -> Option<usize> {
+/// the placeholder.
+fn by_name_or_header(entry: &str) -> Option<Selector> {
     if entry.is_empty() {
-        return Some(0);
+        return Some(Selector::Stock(Stock::OutputNone));
     }
-    by_name(entry).or_else(|| {
-        SELECTORS.iter().position(|selector| {
-            let lines: Vec<_> = selector
-                .header
-                .into_iter()
-                .filter(|line| !line.is_empty())
-                .collect();
-            lines.join(" ").eq_ignore_ascii_case(entry)
-        })
-    })
+    Selector::by_name(entry).or_else(|| Selector::by_header(entry))
 }
 
 fn stock<T>(stdout: String) -> Result<T, Stop> {
@@ -158,17 +138,6 @@ const MAX_BLOCKS: usize = 4;
 
 /// Bytes from which on the stock tool finds an entry too long.
 const MAX_ENTRY: usize = 80;
-
-/// Selectors that keep latency statistics.
-const LATENCY: [&str; 7] = [
-    "MIN_LATENCY",
-    "MAX_LATENCY",
-    "P50_LATENCY",
-    "P90_LATENCY",
-    "P99_LATENCY",
-    "MEAN_LATENCY",
-    "STDDEV_LATENCY",
-];
 
 #[cfg(test)]
 mod tests {
@@ -201,11 +170,7 @@ mod tests {
 
     #[test]
     fn all_is_four_blocks() {
-        let Selected {
-            selection,
-            wants_latency,
-            wants_congestion_control,
-        } = select("All").unwrap();
+        let Selected { selection, needs } = select("All").unwrap();
         let names = names(&selection);
         let ends: Vec<_> = names.iter().map(|b| (b[0], b[b.len() - 1])).collect();
         assert_eq!(
@@ -217,7 +182,8 @@ mod tests {
                 ("LOCAL_SYSNAME", "COMMAND_LINE"),
             ]
         );
-        assert!(wants_latency && wants_congestion_control);
+        assert_eq!(names.concat().len(), Stock::ALL.len() - 2);
+        assert!(needs.latency && needs.peer_congestion_control);
     }
 
     #[test]
@@ -228,13 +194,11 @@ mod tests {
             ("RT_LATENCY", false, false),
             ("LOCAL_CONG_CONTROL,UUID", false, false),
             ("UUID;REMOTE_CONG_CONTROL", false, true),
+            ("p99.9_latency", true, false),
         ] {
-            let selected = select(text).unwrap();
-            assert_eq!(selected.wants_latency, latency, "{text}");
-            assert_eq!(
-                selected.wants_congestion_control, congestion_control,
-                "{text}"
-            );
+            let needs = select(text).unwrap().needs;
+            let got = (needs.latency, needs.peer_congestion_control);
+            assert_eq!(got, (latency, congestion_control), "{text}");
         }
     }
 
@@ -254,7 +218,19 @@ mod tests {
                 &["P50_LATENCY"],
             ]
         );
-        assert!(!selected.wants_latency, "a file measures nothing");
+        assert!(!selected.needs.latency, "a file measures nothing");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn files_with_ours_are_measured() {
+        let path = file("ours", "P99.9_LATENCY,Latency Samples\n");
+        let selected = select(&path).unwrap();
+        assert_eq!(
+            names(&selected.selection),
+            [["P99.9_LATENCY", "LATENCY_SAMPLES"]]
+        );
+        assert!(selected.needs.latency);
         std::fs::remove_file(path).unwrap();
     }
 
@@ -303,13 +279,13 @@ mod tests {
         }
     }
 
-    fn names(selection: &Selection) -> Vec<Vec<&'static str>> {
+    fn names(selection: &Selection) -> Vec<Vec<&str>> {
         let Selection::Blocks(blocks) = selection else {
             panic!("{selection:?}");
         };
         blocks
             .iter()
-            .map(|block| block.iter().map(|&index| SELECTORS[index].name).collect())
+            .map(|block| block.iter().map(Selector::name).collect())
             .collect()
     }
 

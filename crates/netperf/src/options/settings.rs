@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use model::Plan;
 
+use crate::selector::Selector;
+
 /// Everything that one command line asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -263,6 +265,6 @@ pub enum Selection {
     Default,
     /// `?`: print the names and end.
     List,
-    /// Blocks of selectors, each an index into [`crate::output::SELECTORS`].
-    Blocks(Vec<Vec<usize>>),
+    /// Blocks of selectors.
+    Blocks(Vec<Vec<Selector>>),
 }

@@ -3,7 +3,7 @@
 use model::{
     BufferPlan, Counts, CpuMethod, CpuUse, Half, Plan, SizeRule, SocketFacts, Transport, WidthRule,
 };
-use stats::Summary;
+use stats::{Histogram, Summary};
 
 use crate::client::{TestRun, Told};
 use crate::options::{Direction, Family, Settings, Test, Unit};
@@ -28,7 +28,9 @@ pub(crate) struct Figures<'a> {
     pub(super) local: Processor,
     pub(super) remote: Processor,
     /// Latencies of transactions, or in bulk tests times of single calls.
-    pub(super) times: Option<Summary>,
+    pub(super) times: Option<&'a Histogram>,
+    /// The usual figures of them.
+    pub(super) summary: Option<Summary>,
 }
 
 /// One end's CPU time, in percent of all its CPUs' time.
@@ -52,6 +54,11 @@ pub(super) struct Processor {
 impl<'a> Figures<'a> {
     pub(super) fn new(settings: &'a Settings, run: &'a TestRun) -> Self {
         let here = &run.outcome.here;
+        let times = here
+            .latency
+            .as_ref()
+            .or(here.send_times.as_ref())
+            .or(here.receive_times.as_ref());
         let mut figures = Self {
             settings,
             run,
@@ -71,12 +78,8 @@ impl<'a> Figures<'a> {
                 .cpu
                 .as_ref()
                 .map_or(Processor::unmeasured(NONE), Processor::new),
-            times: here
-                .latency
-                .as_ref()
-                .or(here.send_times.as_ref())
-                .or(here.receive_times.as_ref())
-                .and_then(stats::Histogram::summary),
+            times,
+            summary: times.and_then(Histogram::summary),
         };
         if figures.is_transactional() {
             figures.transaction_rate = ratio(figures.transactions(), figures.elapsed);

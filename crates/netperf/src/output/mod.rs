@@ -4,13 +4,12 @@ mod banner;
 mod figures;
 mod histogram;
 mod selection;
-mod selectors;
 mod table;
 mod unit;
+mod values;
 
 pub use banner::banner;
 pub use selection::selector_list;
-pub use selectors::{SELECTORS, Selector};
 
 use crate::client::TestRun;
 use crate::options::{Form, Settings};

@@ -1,8 +1,11 @@
 //! Omni output: chosen figures as columns, comma-separated values, or name and value.
 
+use std::borrow::Cow;
+
 use super::figures::Figures;
-use super::selectors::{SELECTORS, Selector};
+use super::values::value;
 use crate::options::{Form, Selection, Settings};
+use crate::selector::{HEADER_LINES, Selector, Stock};
 
 /// Every selector's name, as the selection `?` asks for it.
 pub fn selector_list(form: &Form) -> String {
@@ -11,7 +14,8 @@ pub fn selector_list(form: &Form) -> String {
     } else {
         ","
     };
-    let names: Vec<_> = SELECTORS.iter().map(|selector| selector.name).collect();
+    let selectors: Vec<_> = Selector::listed().collect();
+    let names: Vec<_> = selectors.iter().map(Selector::name).collect();
     names.join(separator) + "\n"
 }
 
@@ -30,12 +34,8 @@ pub(super) fn human(figures: &Figures<'_>, selection: &Selection) -> String {
             .map(|selector| Column::new(selector, figures))
             .collect();
         if figures.settings.print.headers {
-            for line in 0..4 {
-                text.extend(
-                    columns
-                        .iter()
-                        .map(|column| column.padded(column.header[line])),
-                );
+            for line in 0..HEADER_LINES {
+                text.extend(columns.iter().map(|column| column.header_line(line)));
                 text.push('\n');
             }
         }
@@ -46,27 +46,27 @@ pub(super) fn human(figures: &Figures<'_>, selection: &Selection) -> String {
 }
 
 struct Column {
-    header: [&'static str; 4],
+    header: Vec<Cow<'static, str>>,
     value: String,
     width: usize,
 }
 
 impl Column {
     fn new(selector: &Selector, figures: &Figures<'_>) -> Self {
-        let value = (selector.value)(figures);
+        let header = selector.header();
+        let value = value(selector, figures);
         let value_width = value.as_ref().map_or(0, |value| value.chars().count() + 1);
-        let header_width = selector
-            .header
-            .iter()
-            .map(|line| line.len())
-            .max()
-            .unwrap_or(0);
+        let header_width = header.iter().map(|line| line.len()).max().unwrap_or(0);
         Self {
-            header: selector.header,
+            header,
             value: value.unwrap_or_default(),
             // A blank at least between any two columns, and at the end of the line.
             width: header_width.max(value_width) + 1,
         }
+    }
+
+    fn header_line(&self, line: usize) -> String {
+        self.padded(self.header.get(line).map_or("", |line| line))
     }
 
     fn padded(&self, cell: &str) -> String {
@@ -84,16 +84,13 @@ pub(super) fn csv(figures: &Figures<'_>, selection: &Selection) -> String {
     let selectors: Vec<_> = blocks.concat();
     let mut text = String::new();
     if figures.settings.print.headers {
-        let headers: Vec<_> = selectors
-            .iter()
-            .map(|selector| one_line(selector))
-            .collect();
+        let headers: Vec<_> = selectors.iter().map(Selector::one_line_header).collect();
         text += &headers.join(",");
         text.push('\n');
     }
     let mut values = String::new();
-    for selector in selectors {
-        match (selector.value)(figures) {
+    for selector in &selectors {
+        match value(selector, figures) {
             Some(value) => values = values + &value + ",",
             // What has no value leaves a blank, which the next field then begins with.
             None => values += ", ",
@@ -103,41 +100,26 @@ pub(super) fn csv(figures: &Figures<'_>, selection: &Selection) -> String {
     text + &values + "\n"
 }
 
-/// The header lines that are there, joined by blanks.
-fn one_line(selector: &Selector) -> String {
-    let lines: Vec<_> = selector
-        .header
-        .into_iter()
-        .filter(|line| !line.is_empty())
-        .collect();
-    lines.join(" ")
-}
-
 /// "NAME=value" lines of what has a value.
 pub(super) fn key_value(figures: &Figures<'_>, selection: &Selection) -> String {
     blocks(figures.settings, selection)
         .concat()
         .iter()
         .filter_map(|selector| {
-            Some(format!(
-                "{}={}\n",
-                selector.name,
-                (selector.value)(figures)?
-            ))
+            let value = value(selector, figures)?;
+            Some(format!("{}={value}\n", selector.name()))
         })
         .collect()
 }
 
-fn blocks(settings: &Settings, selection: &Selection) -> Vec<Vec<&'static Selector>> {
+fn blocks(settings: &Settings, selection: &Selection) -> Vec<Vec<Selector>> {
+    let is_end = |selector: &&Selector| **selector == Selector::Stock(Stock::OutputEnd);
     match selection {
         Selection::Blocks(blocks) => blocks
             .iter()
             .map(|block| {
-                block
-                    .iter()
-                    .filter_map(|&index| SELECTORS.get(index))
-                    .take_while(|selector| selector.name != "OUTPUT_END")
-                    .collect()
+                let until_end = block.iter().take_while(|selector| !is_end(selector));
+                until_end.cloned().collect()
             })
             .collect(),
         Selection::Default | Selection::List => vec![by_default(settings)],
@@ -145,52 +127,47 @@ fn blocks(settings: &Settings, selection: &Selection) -> Vec<Vec<&'static Select
 }
 
 /// The columns of a test whose user chose none.
-fn by_default(settings: &Settings) -> Vec<&'static Selector> {
-    const TRANSACTIONAL: [&str; 6] = [
-        "LSS_SIZE_END",
-        "LSR_SIZE_END",
-        "RSR_SIZE_END",
-        "RSS_SIZE_END",
-        "REQUEST_SIZE",
-        "RESPONSE_SIZE",
+fn by_default(settings: &Settings) -> Vec<Selector> {
+    #[allow(clippy::enum_glob_use, reason = "they are columns of a table")]
+    use Stock::*;
+    const TRANSACTIONAL: [Stock; 6] = [
+        LssSizeEnd,
+        LsrSizeEnd,
+        RsrSizeEnd,
+        RssSizeEnd,
+        RequestSize,
+        ResponseSize,
     ];
-    const TRANSMIT: [&str; 3] = ["LSS_SIZE_END", "RSR_SIZE_END", "LOCAL_SEND_SIZE"];
-    const RECEIVE: [&str; 3] = ["RSS_SIZE_END", "LSR_SIZE_END", "REMOTE_SEND_SIZE"];
-    const RESULT: [&str; 3] = ["ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS"];
-    const CPU: [&str; 17] = [
-        "LOCAL_CPU_UTIL",
-        "LOCAL_CPU_PERCENT_USER",
-        "LOCAL_CPU_PERCENT_SYSTEM",
-        "LOCAL_CPU_PERCENT_IOWAIT",
-        "LOCAL_CPU_PERCENT_IRQ",
-        "LOCAL_CPU_PERCENT_SWINTR",
-        "LOCAL_CPU_METHOD",
-        "REMOTE_CPU_UTIL",
-        "REMOTE_CPU_PERCENT_USER",
-        "REMOTE_CPU_PERCENT_SYSTEM",
-        "REMOTE_CPU_PERCENT_IOWAIT",
-        "REMOTE_CPU_PERCENT_IRQ",
-        "REMOTE_CPU_PERCENT_SWINTR",
-        "REMOTE_CPU_METHOD",
-        "LOCAL_SD",
-        "REMOTE_SD",
-        "SD_UNITS",
+    const TRANSMIT: [Stock; 3] = [LssSizeEnd, RsrSizeEnd, LocalSendSize];
+    const RECEIVE: [Stock; 3] = [RssSizeEnd, LsrSizeEnd, RemoteSendSize];
+    const RESULT: [Stock; 3] = [ElapsedTime, Throughput, ThroughputUnits];
+    const CPU: [Stock; 17] = [
+        LocalCpuUtil,
+        LocalCpuPercentUser,
+        LocalCpuPercentSystem,
+        LocalCpuPercentIowait,
+        LocalCpuPercentIrq,
+        LocalCpuPercentSwintr,
+        LocalCpuMethod,
+        RemoteCpuUtil,
+        RemoteCpuPercentUser,
+        RemoteCpuPercentSystem,
+        RemoteCpuPercentIowait,
+        RemoteCpuPercentIrq,
+        RemoteCpuPercentSwintr,
+        RemoteCpuMethod,
+        LocalSd,
+        RemoteSd,
+        SdUnits,
     ];
     let direction = settings.print.direction;
-    let sizes: &[&str] = match direction {
+    let sizes: &[Stock] = match direction {
         direction if direction.is_transactional() => &TRANSACTIONAL,
         direction if direction.transmit => &TRANSMIT,
         _ => &RECEIVE,
     };
     let measures_cpu = settings.plan.here.measure_cpu || settings.plan.there.measure_cpu;
-    let cpu: &[&str] = if measures_cpu { &CPU } else { &[] };
-    [sizes, &RESULT, cpu]
-        .concat()
-        .into_iter()
-        .filter_map(by_name)
-        .collect()
-}
-
-fn by_name(name: &str) -> Option<&'static Selector> {
-    SELECTORS.iter().find(|selector| selector.name == name)
+    let cpu: &[Stock] = if measures_cpu { &CPU } else { &[] };
+    let columns = [sizes, &RESULT, cpu].concat();
+    columns.into_iter().map(Selector::Stock).collect()
 }

@@ -1,0 +1,50 @@
+//! The text of every selector.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "each helper gives a selector's value, and a selector may have none"
+)]
+
+mod own;
+mod stock;
+
+use super::figures::{Figures, NONE};
+use crate::selector::{Percentile, Selector};
+
+/// A selector's text; `None` where the run has no value for it.
+pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
+    match selector {
+        Selector::Stock(selector) => stock::value(*selector, figures),
+        Selector::Own(selector) => own::value(*selector, figures),
+        Selector::Percentile(percentile) => percentile_us(figures, percentile),
+    }
+}
+
+/// Microseconds, which the stock tool's percentiles are whole numbers of; −1.00 when no times were
+/// recorded.
+fn percentile_us(figures: &Figures<'_>, percentile: &Percentile) -> Option<String> {
+    let time = figures
+        .times
+        .and_then(|times| times.percentile(percentile.percent()));
+    fixed(2, time.map_or(NONE, |time| time.as_nanos() as f64 / 1000.0))
+}
+
+/// "%s".
+pub(super) fn text(value: &str) -> Option<String> {
+    Some(value.to_owned())
+}
+
+/// "%d".
+pub(super) fn int(value: impl Into<i64>) -> Option<String> {
+    Some(value.into().to_string())
+}
+
+/// "%llu".
+pub(super) fn count(value: u64) -> Option<String> {
+    Some(value.to_string())
+}
+
+/// "%.2f" and the like.
+pub(super) fn fixed(places: usize, value: f64) -> Option<String> {
+    Some(format!("{value:.places$}"))
+}

@@ -1,0 +1,251 @@
+use std::path::Path;
+
+use stats::Summary;
+
+use super::{count, fixed, int, text};
+use crate::output::figures::{Figures, NONE};
+use crate::selector::Stock;
+
+/// The text of a selector of the stock tool; `None` where the run has no value for it.
+///
+/// What the stock tool has given up to find out prints its word for that, "Deprecated". REMOTE_CORK
+/// is this end's: one option is for both, and the protocol has no word for it.
+#[rustfmt::skip]
+#[expect(clippy::too_many_lines, clippy::match_same_arms, reason = "it is one table")]
+pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
+    #[allow(clippy::enum_glob_use, reason = "all of them are here")]
+    use Stock::*;
+    match selector {
+        OutputNone => text(" "),
+        SocketType => text(f.socket_type()),
+        Protocol => text(f.protocol()),
+        Direction => text(f.direction()),
+        ElapsedTime => fixed(2, f.elapsed),
+        Throughput => fixed(2, f.throughput),
+        ThroughputUnits => Some(format!("{}/s", f.unit.name())),
+        LssSizeReq => asked(f.here().socket.send_buffer_bytes),
+        LssSize => int(f.send_buffer()),
+        LssSizeEnd => int(f.send_buffer_end()),
+        LsrSizeReq => asked(f.here().socket.receive_buffer_bytes),
+        LsrSize => int(f.receive_buffer()),
+        LsrSizeEnd => int(f.receive_buffer_end()),
+        RssSizeReq => asked(f.there().socket.send_buffer_bytes),
+        RssSize => int(f.told().send_buffer),
+        RssSizeEnd => int(f.told().send_buffer_end),
+        RsrSizeReq => asked(f.there().socket.receive_buffer_bytes),
+        RsrSize => int(f.told().receive_buffer),
+        RsrSizeEnd => int(f.told().receive_buffer_end),
+        LocalSendSize => int(f.send_size()),
+        LocalRecvSize => int(f.receive_size()),
+        RemoteSendSize => int(f.told().send_size),
+        RemoteRecvSize => int(f.told().receive_size),
+        RequestSize => int(f.request_size()),
+        ResponseSize => int(f.response_size()),
+        LocalCpuUtil => fixed(2, f.local.busy),
+        LocalCpuPercentUser => fixed(2, f.local.user),
+        LocalCpuPercentSystem => fixed(2, f.local.system),
+        LocalCpuPercentIowait => fixed(2, f.local.iowait),
+        LocalCpuPercentIrq => fixed(2, f.local.irq),
+        LocalCpuPercentSwintr => fixed(2, f.local.softirq),
+        LocalCpuMethod => letter(f.local.method),
+        LocalSd => fixed(3, f.local.demand),
+        RemoteCpuUtil => fixed(2, f.remote.busy),
+        RemoteCpuPercentUser => fixed(2, f.remote.user),
+        RemoteCpuPercentSystem => fixed(2, f.remote.system),
+        RemoteCpuPercentIowait => fixed(2, f.remote.iowait),
+        RemoteCpuPercentIrq => fixed(2, f.remote.irq),
+        RemoteCpuPercentSwintr => fixed(2, f.remote.softirq),
+        RemoteCpuMethod => letter(f.remote.method),
+        RemoteSd => fixed(3, f.remote.demand),
+        SdUnits => text(f.demand_unit()),
+        ConfidenceLevel => int(0),
+        ConfidenceInterval => fixed(6, NONE),
+        ConfidenceIteration => int(1),
+        ThroughputConfid => fixed(3, NONE),
+        LocalCpuConfid => fixed(3, NONE),
+        RemoteCpuConfid => fixed(3, NONE),
+        TransactionRate => fixed(3, f.transaction_rate),
+        RtLatency => fixed(3, f.round_trip_us),
+        BurstSize => int(f.plan().burst),
+        LocalTransportRetrans => int(f.retransmits()),
+        RemoteTransportRetrans => int(f.told().retransmits),
+        TransportMss => int(f.max_segment()),
+        LocalSendThroughput => fixed(2, f.rate_of(f.counts().sent.0)),
+        LocalRecvThroughput => fixed(2, f.rate_of(f.counts().received.0)),
+        RemoteSendThroughput => fixed(2, f.rate_of(f.told().bytes_sent)),
+        RemoteRecvThroughput => fixed(2, f.rate_of(f.told().bytes_received)),
+        LocalCpuBind => asked(f.here().cpu),
+        LocalCpuCount => int(f.local.cpus),
+        LocalCpuPeakUtil => fixed(2, f.local.peak_busy),
+        LocalCpuPeakId => int(f.local.peak_id),
+        LocalCpuModel => deprecated(),
+        LocalCpuFrequency => int(0),
+        RemoteCpuBind => asked(f.there().cpu),
+        RemoteCpuCount => int(f.remote.cpus),
+        RemoteCpuPeakUtil => fixed(2, f.remote.peak_busy),
+        RemoteCpuPeakId => int(f.remote.peak_id),
+        RemoteCpuModel => deprecated(),
+        RemoteCpuFrequency => int(0),
+        SourcePort => text(&f.settings.data.local_port),
+        SourceAddr => text(&f.run.endpoints.source_name),
+        SourceFamily => int(f.source_family()),
+        DestPort => text(&f.settings.data.port),
+        DestAddr => text(&f.run.endpoints.dest_name),
+        DestFamily => int(f.dest_family()),
+        LocalSendCalls => count(f.counts().send_calls),
+        LocalRecvCalls => count(f.counts().receive_calls),
+        LocalBytesPerRecv => fixed(2, f.bytes_a_receive()),
+        LocalBytesPerSend => fixed(2, f.bytes_a_send()),
+        LocalBytesSent => count(f.counts().sent.0),
+        LocalBytesRecvd => count(f.counts().received.0),
+        LocalBytesXferd => fixed(0, f.bytes_moved()),
+        LocalSendOffset => int(f.here().send.offset),
+        LocalRecvOffset => int(f.here().receive.offset),
+        LocalSendAlign => int(f.here().send.alignment),
+        LocalRecvAlign => int(f.here().receive.alignment),
+        LocalSendWidth => int(f.send_width()),
+        LocalRecvWidth => int(f.receive_width()),
+        LocalSendDirtyCount => int(f.settings.dirty.local_dirty),
+        LocalRecvDirtyCount => int(f.settings.dirty.local_dirty),
+        LocalRecvCleanCount => int(f.settings.dirty.local_clean),
+        LocalNodelay => flag(f.here().socket.no_delay),
+        LocalCork => flag(f.here().socket.cork),
+        RemoteSendCalls => count(f.told().send_calls),
+        RemoteRecvCalls => count(f.told().receive_calls),
+        RemoteBytesPerRecv => fixed(2, f.bytes_a_remote_receive()),
+        RemoteBytesPerSend => fixed(2, f.bytes_a_remote_send()),
+        RemoteBytesSent => count(f.told().bytes_sent),
+        RemoteBytesRecvd => count(f.told().bytes_received),
+        RemoteBytesXferd => fixed(0, f.remote_bytes_moved()),
+        RemoteSendOffset => int(f.there().send.offset),
+        RemoteRecvOffset => int(f.there().receive.offset),
+        RemoteSendAlign => int(f.there().send.alignment),
+        RemoteRecvAlign => int(f.there().receive.alignment),
+        RemoteSendWidth => int(f.told().send_width),
+        RemoteRecvWidth => int(f.told().receive_width),
+        RemoteSendDirtyCount => int(f.settings.dirty.remote_dirty),
+        RemoteRecvDirtyCount => int(f.settings.dirty.remote_dirty),
+        RemoteRecvCleanCount => int(f.settings.dirty.remote_clean),
+        RemoteNodelay => flag(f.told().no_delay),
+        RemoteCork => flag(f.here().socket.cork),
+        LocalSysname => deprecated(),
+        LocalSystemModel => deprecated(),
+        LocalRelease => deprecated(),
+        LocalVersion => deprecated(),
+        LocalMachine => deprecated(),
+        RemoteSysname => deprecated(),
+        RemoteSystemModel => deprecated(),
+        RemoteRelease => deprecated(),
+        RemoteVersion => deprecated(),
+        RemoteMachine => deprecated(),
+        LocalInterfaceName => deprecated(),
+        LocalInterfaceVendor => unknown_id(),
+        LocalInterfaceDevice => unknown_id(),
+        LocalInterfaceSubvendor => unknown_id(),
+        LocalInterfaceSubdevice => unknown_id(),
+        LocalDriverName => deprecated(),
+        LocalDriverVersion => deprecated(),
+        LocalDriverFirmware => deprecated(),
+        LocalDriverBus => deprecated(),
+        LocalInterfaceSlot => deprecated(),
+        RemoteInterfaceName => deprecated(),
+        RemoteInterfaceVendor => unknown_id(),
+        RemoteInterfaceDevice => unknown_id(),
+        RemoteInterfaceSubvendor => unknown_id(),
+        RemoteInterfaceSubdevice => unknown_id(),
+        RemoteDriverName => deprecated(),
+        RemoteDriverVersion => deprecated(),
+        RemoteDriverFirmware => deprecated(),
+        RemoteDriverBus => deprecated(),
+        RemoteInterfaceSlot => deprecated(),
+        LocalIntervalUsecs => int(0),
+        LocalIntervalBurst => int(0),
+        RemoteIntervalUsecs => int(f.settings.remote_pacing.interval_us),
+        RemoteIntervalBurst => int(f.settings.remote_pacing.burst),
+        LocalSecurityTypeId => int(0),
+        LocalSecurityType => deprecated(),
+        LocalSecurityEnabledNum => int(0),
+        LocalSecurityEnabled => deprecated(),
+        LocalSecuritySpecific => deprecated(),
+        RemoteSecurityTypeId => int(0),
+        RemoteSecurityType => deprecated(),
+        RemoteSecurityEnabledNum => int(0),
+        RemoteSecurityEnabled => deprecated(),
+        RemoteSecuritySpecific => deprecated(),
+        ResultBrand => f.settings.print.brand.as_deref().and_then(quoted),
+        Uuid => text(&f.settings.print.uuid),
+        MinLatency => micros(f, |times| times.min_ns),
+        MaxLatency => micros(f, |times| times.max_ns),
+        P50Latency => micros(f, |times| times.p50_ns),
+        P90Latency => micros(f, |times| times.p90_ns),
+        P99Latency => micros(f, |times| times.p99_ns),
+        MeanLatency => precise_micros(f, |times| times.mean_ns),
+        StddevLatency => precise_micros(f, |times| times.deviation_ns),
+        LocalSocketPrio => int(f.priority()),
+        RemoteSocketPrio => int(f.told().priority),
+        LocalSocketTos => hex(f.type_of_service()),
+        RemoteSocketTos => hex(f.told().type_of_service),
+        LocalCongControl => text(f.congestion_control()),
+        RemoteCongControl => text(&f.told().congestion_control),
+        LocalFillFile => path(f.here().fill.as_deref()),
+        RemoteFillFile => path(f.there().fill.as_deref()),
+        CommandLine => quoted(&f.settings.print.command_line),
+        OutputEnd => text(" "),
+    }
+}
+
+/// "0x%.2x".
+fn hex(value: i32) -> Option<String> {
+    Some(format!("{value:#04x}"))
+}
+
+/// "%c".
+fn letter(value: char) -> Option<String> {
+    Some(value.to_string())
+}
+
+/// "\"%s\"".
+fn quoted(value: &str) -> Option<String> {
+    Some(format!("\"{value}\""))
+}
+
+fn flag(value: bool) -> Option<String> {
+    int(i32::from(value))
+}
+
+/// −1 when nothing was asked for.
+fn asked(value: Option<u32>) -> Option<String> {
+    int(value.map_or(-1, i64::from))
+}
+
+fn path(value: Option<&Path>) -> Option<String> {
+    text(&value.unwrap_or(Path::new("")).to_string_lossy())
+}
+
+fn deprecated() -> Option<String> {
+    text("Deprecated")
+}
+
+/// The interface's PCI numbers, which the stock tool has given up to find out.
+fn unknown_id() -> Option<String> {
+    text("0xfffffffe")
+}
+
+/// Whole microseconds of a latency in nanoseconds, −1 when none were recorded.
+fn micros(figures: &Figures<'_>, figure: fn(&Summary) -> u64) -> Option<String> {
+    int(figures
+        .summary
+        .as_ref()
+        .map_or(-1, |times| (figure(times) / 1000) as i64))
+}
+
+/// Microseconds of a latency in nanoseconds, −1.00 when none were recorded.
+fn precise_micros(figures: &Figures<'_>, figure: fn(&Summary) -> f64) -> Option<String> {
+    fixed(
+        2,
+        figures
+            .summary
+            .as_ref()
+            .map_or(NONE, |times| figure(times) / 1000.0),
+    )
+}

@@ -1,0 +1,231 @@
+//! What omni output can print: the names that `-o`, `-O` and `-k` know, with their column headers.
+//!
+//! Nothing here knows of figures: the options room looks names up, the output room has a value for
+//! each (`output/values/`).
+//!
+//! A new selector is a line in `own.rs`, an arm in `output/values/own.rs`, and, if something has to be
+//! measured for it, one in [`Selector::needs`].
+
+mod own;
+mod percentile;
+mod stock;
+
+use std::borrow::Cow;
+use std::ops::BitOrAssign;
+
+pub use own::Own;
+pub use percentile::Percentile;
+pub use stock::Stock;
+
+/// One figure that can be asked for by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// One that the stock tool has.
+    Stock(Stock),
+    /// One of our own.
+    Own(Own),
+    /// Any percentile of the latency: `P99.9_LATENCY`.
+    Percentile(Percentile),
+}
+
+impl Selector {
+    /// The selector of this name, in upper or lower case.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::listed()
+            .find(|selector| selector.name().eq_ignore_ascii_case(name))
+            .or_else(|| Percentile::by_name(name).map(Self::Percentile))
+    }
+
+    /// The selector whose header lines, joined by blanks, are this text.
+    pub fn by_header(header: &str) -> Option<Self> {
+        Self::listed().find(|selector| selector.one_line_header().eq_ignore_ascii_case(header))
+    }
+
+    /// All in the order of `?`, for what there is no end of a few: ours stand before the last of the
+    /// stock tool's, which is called OUTPUT_END.
+    pub fn listed() -> impl Iterator<Item = Self> {
+        let stock = |all: &'static [Stock]| all.iter().copied().map(Self::Stock);
+        let own = Own::ALL.iter().copied().map(Self::Own);
+        let percentiles = Percentile::usual().map(Self::Percentile);
+        let (last, others) = Stock::ALL.split_last().expect("there are 175");
+        stock(others)
+            .chain(own)
+            .chain(percentiles)
+            .chain(stock(std::slice::from_ref(last)))
+    }
+
+    /// Its name, upper case.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Stock(selector) => selector.name(),
+            Self::Own(selector) => selector.name(),
+            Self::Percentile(percentile) => percentile.name(),
+        }
+    }
+
+    /// The lines of its column header, at most [`HEADER_LINES`].
+    pub fn header(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Stock(selector) => borrowed(selector.header()),
+            Self::Own(selector) => borrowed(selector.header()),
+            Self::Percentile(percentile) => percentile.header(),
+        }
+    }
+
+    /// The lines of its column header, joined by blanks.
+    pub fn one_line_header(&self) -> String {
+        self.header().join(" ")
+    }
+
+    /// What has to be measured, or asked of the peer, so that it has a value.
+    pub fn needs(&self) -> Needs {
+        use Stock::{
+            MaxLatency, MeanLatency, MinLatency, P50Latency, P90Latency, P99Latency,
+            RemoteCongControl, StddevLatency,
+        };
+        let mut needs = Needs::default();
+        match self {
+            Self::Stock(
+                MinLatency | MaxLatency | P50Latency | P90Latency | P99Latency | MeanLatency
+                | StddevLatency,
+            )
+            | Self::Own(Own::LatencySamples)
+            | Self::Percentile(_) => needs.latency = true,
+            Self::Stock(RemoteCongControl) => needs.peer_congestion_control = true,
+            _ => {}
+        }
+        needs
+    }
+}
+
+/// How many lines a column header has at most.
+pub const HEADER_LINES: usize = 4;
+
+/// What has to be measured, or asked of the peer, for a selection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Latency statistics.
+    pub latency: bool,
+    /// The peer's congestion control algorithm.
+    pub peer_congestion_control: bool,
+}
+
+impl BitOrAssign for Needs {
+    fn bitor_assign(&mut self, other: Self) {
+        self.latency |= other.latency;
+        self.peer_congestion_control |= other.peer_congestion_control;
+    }
+}
+
+impl<'a> FromIterator<&'a Selector> for Needs {
+    fn from_iter<I: IntoIterator<Item = &'a Selector>>(selectors: I) -> Self {
+        let mut needs = Self::default();
+        for selector in selectors {
+            needs |= selector.needs();
+        }
+        needs
+    }
+}
+
+fn borrowed(lines: &'static [&'static str]) -> Vec<Cow<'static, str>> {
+    lines.iter().copied().map(Cow::Borrowed).collect()
+}
+
+/// A table of selectors: each line has the variant, its name on the command line, and the lines of its
+/// column header.
+macro_rules! selectors {
+    (
+        $(#[$about:meta])*
+        pub enum $table:ident {
+            $($variant:ident = $name:literal [$($line:literal),+],)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $table {
+            $(#[doc = $name] $variant,)*
+        }
+
+        impl $table {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name, upper case.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The lines of its column header.
+            pub fn header(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant => &[$($line),+],)*
+                }
+            }
+        }
+    };
+}
+
+use selectors;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_upper_case_and_found() {
+        let all: Vec<_> = Selector::listed().collect();
+        assert!(all.len() > Stock::ALL.len() + Own::ALL.len());
+        assert_eq!(all.first(), Some(&Selector::Stock(Stock::OutputNone)));
+        assert_eq!(all.last(), Some(&Selector::Stock(Stock::OutputEnd)));
+        for selector in all {
+            let name = selector.name();
+            assert!(
+                name.bytes()
+                    .all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.')),
+                "{name}"
+            );
+            assert_eq!(Selector::by_name(name).as_ref(), Some(&selector), "{name}");
+            let lower = name.to_ascii_lowercase();
+            assert_eq!(Selector::by_name(&lower), Some(selector), "{lower}");
+        }
+    }
+
+    #[test]
+    fn headers_have_one_to_four_lines_and_name_their_selector() {
+        for selector in Selector::listed() {
+            let lines = selector.header();
+            assert!(
+                (1..=HEADER_LINES).contains(&lines.len())
+                    && lines.iter().all(|line| !line.is_empty()),
+                "{selector:?}"
+            );
+            // Some of the stock tool's have the header of another one.
+            let found = Selector::by_header(&selector.one_line_header()).unwrap();
+            if !matches!(selector, Selector::Stock(_)) {
+                assert_eq!(found, selector);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_selector_needs() {
+        for (name, latency, congestion) in [
+            ("THROUGHPUT", false, false),
+            ("RT_LATENCY", false, false),
+            ("MIN_LATENCY", true, false),
+            ("STDDEV_LATENCY", true, false),
+            ("P99.9_LATENCY", true, false),
+            ("LOCAL_CONG_CONTROL", false, false),
+            ("REMOTE_CONG_CONTROL", false, true),
+        ] {
+            let needs = Selector::by_name(name).unwrap().needs();
+            assert_eq!(
+                (needs.latency, needs.peer_congestion_control),
+                (latency, congestion),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use std::borrow::Cow;
+
+/// Any percentile of the latency, by a number from 0 to 100: `P95_LATENCY`, `P99.99_LATENCY`.
+///
+/// It is told by its text, so that an answer has the name that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Percentile {
+    /// Upper case.
+    name: String,
+}
+
+impl Percentile {
+    /// Those that stand for all of them where names are listed.
+    pub(super) fn usual() -> impl Iterator<Item = Self> {
+        ["P95_LATENCY", "P99.9_LATENCY", "P99.99_LATENCY"]
+            .into_iter()
+            .filter_map(Self::by_name)
+    }
+
+    /// The percentile that such a name asks for.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let percentile = Self {
+            name: name.to_ascii_uppercase(),
+        };
+        let number = percentile
+            .name
+            .strip_prefix('P')?
+            .strip_suffix("_LATENCY")?;
+        is_percentage(number).then_some(percentile)
+    }
+
+    /// The name that was asked for, upper case.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number in it.
+    pub fn percent(&self) -> f64 {
+        self.number().parse().expect("the name was checked")
+    }
+
+    /// As the stock tool's percentiles have it.
+    pub fn header(&self) -> Vec<Cow<'static, str>> {
+        vec![
+            ordinal(self.number()).into(),
+            "Percentile".into(),
+            "Latency".into(),
+            "Microseconds".into(),
+        ]
+    }
+
+    fn number(&self) -> &str {
+        &self.name["P".len()..self.name.len() - "_LATENCY".len()]
+    }
+}
+
+/// Digits with at most one point among them, 100 at most. An exponent is none.
+fn is_percentage(text: &str) -> bool {
+    text.len() <= MAX_DIGITS
+        && text.starts_with(|first: char| first.is_ascii_digit())
+        && text.ends_with(|last: char| last.is_ascii_digit())
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.'))
+        && text
+            .parse()
+            .is_ok_and(|percent| (0.0..=100.0).contains(&percent))
+}
+
+/// More than a number of 64 bits can tell apart, less than an entry of a selection file may have.
+const MAX_DIGITS: usize = 20;
+
+fn ordinal(number: &str) -> String {
+    let suffix = match number.as_bytes() {
+        _ if number.contains('.') => "th",
+        [.., b'1', b'1' | b'2' | b'3'] => "th",
+        [.., b'1'] => "st",
+        [.., b'2'] => "nd",
+        [.., b'3'] => "rd",
+        _ => "th",
+    };
+    format!("{number}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_by_name() {
+        for (name, percent, header) in [
+            ("P99.9_LATENCY", 99.9, "99.9th"),
+            ("p0.1_latency", 0.1, "0.1th"),
+            ("P0_LATENCY", 0.0, "0th"),
+            ("P100_LATENCY", 100.0, "100th"),
+            ("P1_LATENCY", 1.0, "1st"),
+            ("P11_LATENCY", 11.0, "11th"),
+            ("P22_LATENCY", 22.0, "22nd"),
+            ("P93_LATENCY", 93.0, "93rd"),
+            ("P50.0_LATENCY", 50.0, "50.0th"),
+            ("P99.999999_LATENCY", 99.999_999, "99.999999th"),
+        ] {
+            let percentile = Percentile::by_name(name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(percentile.name(), name.to_ascii_uppercase());
+            assert_eq!(
+                percentile.percent().to_bits(),
+                f64::to_bits(percent),
+                "{name}"
+            );
+            assert_eq!(percentile.header()[0], header);
+        }
+    }
+
+    #[test]
+    fn what_is_no_percentile() {
+        for name in [
+            "P_LATENCY",
+            "P100.1_LATENCY",
+            "P101_LATENCY",
+            "P-1_LATENCY",
+            "P+1_LATENCY",
+            "P.5_LATENCY",
+            "P5._LATENCY",
+            "P1.2.3_LATENCY",
+            "P1E1_LATENCY",
+            "PINF_LATENCY",
+            "PNAN_LATENCY",
+            "P99_LATENCY_",
+            "99_LATENCY",
+            "P0.0000000000000000000001_LATENCY",
+            "P9\u{e9}_LATENCY",
+        ] {
+            assert_eq!(Percentile::by_name(name), None, "{name}");
+        }
+    }
+}
