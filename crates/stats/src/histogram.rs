@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hdr::Exact;
+
 /// Values of one power of two are kept in this many equal buckets: a relative error below 1/128.
 const BUCKETS_AN_OCTAVE_LOG2: u32 = 7;
 const BUCKETS_AN_OCTAVE: usize = 1 << BUCKETS_AN_OCTAVE_LOG2;
 
 /// Values up to 2³⁸ − 1 ns (275 s) have a bucket of their own; longer ones share the last.
-const MAX_BITS: u32 = 38;
-const BUCKETS: usize = (MAX_BITS - BUCKETS_AN_OCTAVE_LOG2 + 1) as usize * BUCKETS_AN_OCTAVE;
+pub(crate) const MAX_BITS: u32 = 38;
+pub(crate) const BUCKETS: usize =
+    (MAX_BITS - BUCKETS_AN_OCTAVE_LOG2 + 1) as usize * BUCKETS_AN_OCTAVE;
 
 /// Counts of times in nanoseconds, exact below 256 ns and to within 0.8 % above.
 #[derive(Clone)]
@@ -79,12 +82,69 @@ impl Histogram {
         self.min_ns.wrapping_add(self.span_ns)
     }
 
+    pub(crate) fn counts(&self) -> &[u32] {
+        &self.counts[..]
+    }
+
+    /// Counts so many times that lie somewhere between two values, as if they lay in the middle.
+    pub(crate) fn record_bucket(&mut self, low_ns: u64, high_ns: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
+        let middle = low_ns + (high_ns - low_ns) / 2;
+        let bucket = bucket_of(middle).min(BUCKETS - 1);
+        let more = u32::try_from(times).unwrap_or(u32::MAX);
+        self.counts[bucket] = self.counts[bucket].saturating_add(more);
+        self.sum_ns = self.sum_ns.saturating_add(middle.saturating_mul(times));
+        self.squares += middle as f64 * middle as f64 * times as f64;
+        self.widen(low_ns);
+        self.widen(high_ns);
+    }
+
+    /// What an encoding of the counts does not keep; `None` when nothing was recorded.
+    pub(crate) fn exact(&self) -> Option<Exact> {
+        (!self.is_empty()).then(|| Exact {
+            min_ns: self.min_ns,
+            max_ns: self.max_ns(),
+            sum_ns: self.sum_ns,
+            squares_ns2: self.squares,
+        })
+    }
+
+    /// Takes over what was kept beside the counts, if the counts allow it.
+    pub(crate) fn believe(&mut self, exact: Exact) {
+        let (Some(first), Some(last)) = (self.buckets().next(), self.buckets().last()) else {
+            return;
+        };
+        let (mut smallest_sum, mut largest_sum) = (0_u128, 0_u128);
+        for (low, high, count) in self.buckets() {
+            smallest_sum += u128::from(low) * u128::from(count);
+            largest_sum += u128::from(high) * u128::from(count);
+        }
+        // The last bucket has no end, and a count that is full has lost some.
+        let is_open =
+            |(low, _, count): (u64, u64, u32)| low >= lowest_of(BUCKETS - 1) || count == u32::MAX;
+        let open = self.buckets().any(is_open);
+        let sum = u128::from(exact.sum_ns);
+        let squares = exact.squares_ns2.is_finite() && exact.squares_ns2 >= 0.0;
+        let fits = (first.0..=first.1).contains(&exact.min_ns)
+            && exact.min_ns <= exact.max_ns
+            && last.0 <= exact.max_ns
+            && (open || (exact.max_ns <= last.1 && (smallest_sum..=largest_sum).contains(&sum)));
+        if fits && squares {
+            self.min_ns = exact.min_ns;
+            self.span_ns = exact.max_ns - exact.min_ns;
+            self.sum_ns = exact.sum_ns;
+            self.squares = exact.squares_ns2;
+        }
+    }
+
     /// Adds another flow's times to these.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
             *mine = mine.saturating_add(*theirs);
         }
-        self.sum_ns += other.sum_ns;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.squares += other.squares;
         if !other.is_empty() {
             self.widen(other.min_ns);

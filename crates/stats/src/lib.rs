@@ -2,6 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+mod fairness;
+mod hdr;
 mod histogram;
+pub mod log;
 
+pub use fairness::jain_index;
+pub use hdr::HdrError;
 pub use histogram::{Histogram, Summary};

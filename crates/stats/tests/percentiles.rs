@@ -1,0 +1,131 @@
+//! Percentiles of six distributions against the sorted samples, through every way that a histogram
+//! can take: merged of parts, written and read.
+
+use rand::distr::Uniform;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rand_distr::{Distribution, Exp, LogNormal, Normal, Pareto};
+use stats::Histogram;
+use stats::log::{self, Interval};
+
+const SAMPLES: usize = 100_000;
+const PARTS: usize = 7;
+const PERCENTS: [f64; 10] = [0.1, 1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99];
+
+/// The share by which a percentile may miss, as is promised.
+const BOUND: f64 = 0.01;
+
+#[test]
+fn uniform() {
+    check(Uniform::new(20_000.0, 400_000.0).unwrap());
+}
+
+#[test]
+fn normal() {
+    check(Normal::new(100_000.0, 15_000.0).unwrap());
+}
+
+#[test]
+fn exponential() {
+    check(Exp::new(1.0 / 50_000.0).unwrap());
+}
+
+#[test]
+fn lognormal() {
+    check(LogNormal::new(10.0, 1.5).unwrap());
+}
+
+#[test]
+fn pareto() {
+    check(Pareto::new(8_000.0, 1.3).unwrap());
+}
+
+#[test]
+fn bimodal() {
+    check(Bimodal);
+}
+
+/// A fast path, and now and then a slow one.
+struct Bimodal;
+
+impl Distribution<f64> for Bimodal {
+    fn sample<R: Rng + ?Sized>(&self, random: &mut R) -> f64 {
+        let (mean, deviation) = if random.random_bool(0.7) {
+            (12_000.0, 500.0)
+        } else {
+            (2_000_000.0, 90_000.0)
+        };
+        Normal::new(mean, deviation).unwrap().sample(random)
+    }
+}
+
+fn check(distribution: impl Distribution<f64>) {
+    let mut random = SmallRng::seed_from_u64(20_261_121);
+    let values: Vec<u64> = distribution
+        .sample_iter(&mut random)
+        // What lies beyond the histogram's range has no percentile there.
+        .filter(|value| (0.0..2e11).contains(value))
+        .map(|value| value as u64)
+        .take(SAMPLES)
+        .collect();
+    let mut sorted = values.clone();
+    sorted.sort_unstable();
+
+    let one = histogram(&values);
+    let parts: Vec<Histogram> = values.chunks(SAMPLES / PARTS).map(histogram).collect();
+    let merged = merge(&parts);
+    let read = through_a_log(std::slice::from_ref(&one));
+    let merged_of_read = merge(&through_a_log(&parts));
+    for (times, way) in [
+        (&one, "recorded"),
+        (&merged, "merged"),
+        (&read[0], "written and read"),
+        (&merged_of_read, "written, read and merged"),
+    ] {
+        assert_eq!(times.len(), SAMPLES as u64, "{way}");
+        for percent in PERCENTS {
+            let rank = (percent / 100.0 * SAMPLES as f64).ceil() as usize;
+            let expected = sorted[rank - 1] as f64;
+            let got = times.percentile(percent).unwrap().as_nanos() as f64;
+            assert!(
+                (got - expected).abs() <= expected * BOUND,
+                "{way}: p{percent} is {got}, not {expected}"
+            );
+        }
+        let summary = times.summary().unwrap();
+        assert_eq!(summary.min_ns, sorted[0], "{way}");
+        assert_eq!(summary.max_ns, sorted[SAMPLES - 1], "{way}");
+        let mean = sorted.iter().map(|value| *value as f64).sum::<f64>() / SAMPLES as f64;
+        assert!((summary.mean_ns / mean - 1.0).abs() < 1e-9, "{way}");
+    }
+}
+
+fn histogram(values: &[u64]) -> Histogram {
+    let mut times = Histogram::default();
+    for value in values {
+        times.record(*value);
+    }
+    times
+}
+
+fn merge(parts: &[Histogram]) -> Histogram {
+    let mut sum = Histogram::default();
+    for part in parts {
+        sum.merge(part);
+    }
+    sum
+}
+
+fn through_a_log(histograms: &[Histogram]) -> Vec<Histogram> {
+    let intervals: Vec<Interval> = histograms
+        .iter()
+        .map(|times| Interval {
+            tag: None,
+            started: std::time::Duration::from_secs(1_795_000_000),
+            length: std::time::Duration::from_secs(10),
+            times: times.clone(),
+        })
+        .collect();
+    let read = log::read(&log::write(&intervals)).unwrap();
+    read.into_iter().map(|interval| interval.times).collect()
+}
