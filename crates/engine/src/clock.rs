@@ -1,30 +1,93 @@
 use std::time::{Duration, Instant};
 
-use model::CpuUse;
+use model::{CpuUse, Warning};
+use sys::clock;
 
 use crate::cpu::CpuMeter;
 
-/// A measured phase: its beginning, and the host's CPU time since.
+/// A wall clock that is nearer than this to where it should be was not set.
+const STEP: Duration = Duration::from_millis(20);
+
+/// A measured phase: its beginning, and what was used since by the host and by this thread.
 #[derive(Debug)]
 pub struct Clock {
     /// When it began, by the monotonic clock.
     pub started: Instant,
     cpu: Option<CpuMeter>,
+    thread_cpu_ns: u64,
+    wall_ahead_ns: i64,
+}
+
+/// What a measured phase took.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// Its length, by the monotonic clock.
+    pub elapsed: Duration,
+    /// What the host's CPUs did, if it was asked for.
+    pub cpu: Option<CpuUse>,
+    /// The CPU time of the thread that started and stopped the clock.
+    pub thread_cpu: Duration,
+    /// How far the wall clock was set meanwhile, in nanoseconds.
+    wall_step_ns: i64,
 }
 
 impl Clock {
-    /// Begins.
+    /// Begins, on the thread that moves the data.
     pub fn start(measure_cpu: bool) -> Self {
         let cpu = measure_cpu.then(CpuMeter::start).flatten();
         Self {
-            started: Instant::now(),
             cpu,
+            wall_ahead_ns: clock::wall_ahead_ns(),
+            thread_cpu_ns: clock::thread_cpu_ns(),
+            started: Instant::now(),
         }
     }
 
-    /// Ends: how long it was, and what the CPUs did.
-    pub fn stop(&self) -> (Duration, Option<CpuUse>) {
+    /// Ends, on the same thread.
+    pub fn stop(&self) -> Passed {
         let elapsed = self.started.elapsed();
-        (elapsed, self.cpu.as_ref().and_then(CpuMeter::finish))
+        let thread_cpu_ns = clock::thread_cpu_ns().saturating_sub(self.thread_cpu_ns);
+        Passed {
+            elapsed,
+            cpu: self.cpu.as_ref().and_then(CpuMeter::finish),
+            thread_cpu: Duration::from_nanos(thread_cpu_ns),
+            wall_step_ns: clock::wall_ahead_ns() - self.wall_ahead_ns,
+        }
+    }
+}
+
+impl Passed {
+    /// Whether somebody set the wall clock meanwhile.
+    pub fn clock_stepped(&self) -> Option<Warning> {
+        (self.wall_step_ns.unsigned_abs() > STEP.as_nanos() as u64).then_some(
+            Warning::ClockStepped {
+                by_seconds: self.wall_step_ns as f64 / 1e9,
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_set_shows() {
+        let mut clock = Clock::start(false);
+        assert_eq!(clock.stop().clock_stepped(), None);
+        clock.wall_ahead_ns -= 5_000_000_000;
+        let Some(Warning::ClockStepped { by_seconds }) = clock.stop().clock_stepped() else {
+            panic!("a step of five seconds is none");
+        };
+        assert!((by_seconds - 5.0).abs() < 0.02, "{by_seconds}");
+    }
+
+    #[test]
+    fn the_thread_cpu_is_of_this_thread() {
+        let clock = Clock::start(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while clock.started.elapsed() < Duration::from_millis(30) {});
+        });
+        assert!(clock.stop().thread_cpu < Duration::from_millis(20));
     }
 }

@@ -27,7 +27,7 @@ mod transaction;
 
 pub use buffers::Buffers;
 pub use cell::Cell;
-pub use clock::Clock;
+pub use clock::{Clock, Passed};
 pub use connector::{Connector, PortRange};
 pub use end::Ran;
 pub use finish::Finish;

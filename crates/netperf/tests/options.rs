@@ -135,6 +135,7 @@ fn flents_probe_finds_nothing_missing() {
 #[test]
 fn usage_texts_are_the_stock_tools() {
     let netperf_usage = include_str!("options-usage/netperf.txt");
+    let own = "linerate's own options:\n    --";
     let netserver_usage = include_str!("options-usage/netserver.txt");
     let omni = include_str!("options-usage/omni.txt");
     let classic = include_str!("options-usage/classic.txt");
@@ -168,10 +169,17 @@ fn usage_texts_are_the_stock_tools() {
         ("-t TCP_CC -- -h", classic, String::new()),
     ] {
         let exit = client(line).unwrap_err();
+        let (ours, besides) = exit.stderr.split_at(stderr.len());
         assert_eq!(
-            (exit.stdout.as_str(), exit.stderr, exit.code),
-            (stdout, stderr, 1),
+            (exit.stdout.as_str(), ours, exit.code),
+            (stdout, stderr.as_str(), 1),
             "{line}"
+        );
+        let has_own = !stderr.is_empty();
+        assert_eq!(
+            besides.trim_start().starts_with(own),
+            has_own,
+            "{line}: {besides}"
         );
     }
 

@@ -491,6 +491,7 @@ fn settings_of(test: Test) -> Settings {
         },
         dirty: DirtyCounts::default(),
         debug: 0,
+        strict: false,
         notices: Vec::new(),
         warnings: Vec::new(),
     }

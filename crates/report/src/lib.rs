@@ -69,6 +69,12 @@ impl Report {
             .or_else(|| self.tests.iter().find_map(|test| test.error.as_deref()))
     }
 
+    /// Whether there is a doubt about any result.
+    pub fn is_doubtful(&self) -> bool {
+        let mut runs = self.tests.iter().flat_map(|test| &test.runs);
+        runs.any(|run| !run.warnings.is_empty())
+    }
+
     /// The first thing that anybody told of this end, or of the other.
     fn first_of<'a, T>(
         &'a self,

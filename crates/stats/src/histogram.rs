@@ -173,6 +173,11 @@ impl Histogram {
         })
     }
 
+    /// All recorded times together.
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns)
+    }
+
     /// The arithmetic mean in nanoseconds, exact; `None` when nothing was recorded.
     pub fn mean_ns(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum_ns as f64 / self.len() as f64)

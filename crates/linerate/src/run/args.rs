@@ -7,6 +7,10 @@ use netperf::options::Test;
 /// Each test has a control connection of its own, to any netserver that there is on HOST, linerate's
 /// or the stock one. Without HOST a server is started in this process, and this machine is measured
 /// over its loopback interface.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one option without a value"
+)]
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
@@ -40,6 +44,10 @@ pub(crate) struct Args {
     /// Run so many flows of a test at once, and show their sum
     #[arg(long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub(crate) parallel: u32,
+
+    /// Exit with 3 if anything makes a result doubtful
+    #[arg(long)]
+    pub(crate) strict: bool,
 
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "v6")]
@@ -76,6 +84,7 @@ Exit codes:
   0    every test has a result
   1    a test failed; the others were run
   2    the command line is wrong
+  3    with --strict: every test has a result, and something makes one doubtful
   130  SIGINT or SIGTERM ended the run; what was measured until then is printed";
 
 impl Args {

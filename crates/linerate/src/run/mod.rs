@@ -26,6 +26,8 @@ use settings::settings;
 const FAILED: u8 = 1;
 /// The command line is wrong, as clap has it.
 const USAGE: u8 = 2;
+/// Something makes a result doubtful, with `--strict`.
+const DOUBTFUL: u8 = 3;
 /// SIGINT or SIGTERM came: what a shell shows of a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -53,6 +55,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
         Ok(()) if report.interrupted => ExitCode::from(INTERRUPTED),
         Ok(()) if report.error().is_some() => ExitCode::from(FAILED),
+        Ok(()) if args.strict && report.is_doubtful() => ExitCode::from(DOUBTFUL),
         Ok(()) => ExitCode::SUCCESS,
     }
 }

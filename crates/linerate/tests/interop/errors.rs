@@ -175,11 +175,7 @@ fn servers_alone(args: &[&str]) -> Outcome {
         command.args(args);
         run(command)
     };
-    let (mut ours, control) = (finished(Make::Ours)?, finished(Make::Stock)?);
-    // Below stock's usage, ours says what it has besides.
-    if let Some(at) = ours.stderr.find("linerate's own options:") {
-        ours.stderr.truncate(at);
-    }
+    let (ours, control) = (finished(Make::Ours)?, finished(Make::Stock)?);
     same(&ours, &control).map_err(|error| format!("netserver {}: {error}", args.join(" ")))
 }
 

@@ -8,6 +8,7 @@
 mod clients;
 mod deadlines;
 mod death;
+mod doubts;
 mod ground;
 mod hostile;
 mod lifecycle;
@@ -22,6 +23,7 @@ fn main() {
     let trials = [
         clients::trials(),
         death::trials(),
+        doubts::trials(),
         deadlines::trials(),
         server_death::trials(),
         lifecycle::trials(),

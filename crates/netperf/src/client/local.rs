@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, Clock, Connector, DataSocket, Finish, Job, Memory, Path, PortRange, Ran, Role,
-    SocketError, Stop, connect, facts_at_end, keeper, run,
+    Buffers, Cell, Clock, Connector, DataSocket, Finish, Job, Memory, Passed, Path, PortRange, Ran,
+    Role, SocketError, Stop, connect, facts_at_end, keeper, run,
 };
-use model::{
-    CpuUse, Ended, Limit, Plan, Side, SocketFacts, SocketOptions, Transport, Warning, Workload,
-};
+use model::{Ended, Limit, Plan, Side, SocketFacts, SocketOptions, Transport, Warning, Workload};
 use rand::Rng;
+use sys::Socket;
 use sys::call;
 
 use super::control::Established;
@@ -49,15 +48,17 @@ pub(super) struct LocalEnd<'a> {
 pub(super) struct Measured {
     pub(super) here: Side,
     pub(super) ended: Ended,
+    /// What only this end can doubt.
+    pub(super) doubts: Vec<Warning>,
 }
 
 /// What one run of the loop left.
 struct Moved {
     ran: Ran,
     socket: SocketFacts,
-    /// The measured phase, and what the CPUs did in it.
-    elapsed: Duration,
-    cpu: Option<CpuUse>,
+    /// The measured phase.
+    passed: Passed,
+    doubts: Vec<Warning>,
 }
 
 impl<'a> LocalEnd<'a> {
@@ -142,20 +143,24 @@ impl<'a> LocalEnd<'a> {
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
         }
+        let mut doubts = moved.doubts;
+        doubts.extend(moved.passed.clock_stepped());
         let here = Side {
             counts: cell.counts(),
-            elapsed: Some(moved.elapsed),
+            elapsed: Some(moved.passed.elapsed),
+            thread_cpu: Some(moved.passed.thread_cpu),
             socket: moved.socket,
             buffers: self.buffers.used(),
             latency: moved.ran.latency,
             send_times: moved.ran.send_times,
             receive_times: moved.ran.receive_times,
-            cpu: moved.cpu,
+            cpu: moved.passed.cpu,
             ..Side::default()
         };
         Ok(Measured {
             here,
             ended: moved.ran.ended,
+            doubts,
         })
     }
 
@@ -197,7 +202,7 @@ impl<'a> LocalEnd<'a> {
             ports.retry_all,
         );
         let ran = run(&mut self.job(stop, cell), Path::Connector(&mut connector));
-        let (elapsed, cpu) = clock.stop();
+        let passed = clock.stop();
         let mut socket = self.data.facts.clone();
         if let Some(first) = connector.first_facts() {
             socket.send_buffer_end_bytes = first.send_buffer_end_bytes;
@@ -207,8 +212,10 @@ impl<'a> LocalEnd<'a> {
         Moved {
             ran,
             socket,
-            elapsed,
-            cpu,
+            passed,
+            doubts: ports_reused(cell, range, passed.elapsed)
+                .into_iter()
+                .collect(),
         }
     }
 
@@ -241,6 +248,12 @@ impl<'a> LocalEnd<'a> {
         };
         let ran = run(&mut self.job(stop, cell), path());
         let mut moved = self.moved(ran, clock);
+        if connects && !datagrams && is_its_own_peer(&socket) {
+            moved.doubts.push(Warning::SelfConnection);
+        }
+        if datagrams && plan.workload == Workload::ask() {
+            moved.doubts.extend(stalled(&socket, plan, &moved, cell));
+        }
 
         let patience = cancel.follower();
         let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
@@ -250,7 +263,7 @@ impl<'a> LocalEnd<'a> {
             Finish::HalfClose.say(&path(), &patience);
             if !plan.workload.receives() {
                 // A stream has moved when the peer has read it: the drain is part of the time.
-                (moved.elapsed, moved.cpu) = clock.stop();
+                moved.passed = clock.stop();
             }
         } else if !datagrams && moved.ran.ended == Ended::Cancelled {
             // The sender has its own clock and would go on to its end.
@@ -277,14 +290,14 @@ impl<'a> LocalEnd<'a> {
 
     /// The loop has ended: the clock stops, and the socket is asked before it closes.
     fn moved(&self, ran: Ran, clock: &Clock) -> Moved {
-        let (elapsed, cpu) = clock.stop();
+        let passed = clock.stop();
         let mut socket = self.data.facts.clone();
         facts_at_end(&self.data.socket, self.plan.transport, &mut socket);
         Moved {
             ran,
             socket,
-            elapsed,
-            cpu,
+            passed,
+            doubts: Vec::new(),
         }
     }
 
@@ -338,6 +351,50 @@ fn failure(ran: &Ran, plan: &Plan, dest: SocketAddr) -> Option<ClientError> {
         },
         call => ClientError::Data { call, error },
     })
+}
+
+/// Whether a connection that nobody listened for was opened from both sides at once, by one socket:
+/// RFC 9293, 3.5.
+fn is_its_own_peer(socket: &Socket) -> bool {
+    let ends = socket.local_addr().ok().zip(socket.peer_addr().ok());
+    ends.is_some_and(|(local, peer)| local == peer)
+}
+
+/// Whether the request that was open when the time was up stays without an answer. It is awaited for
+/// several times as long as an answer took, so that one that was merely on its way is seen to come.
+fn stalled(socket: &Socket, plan: &Plan, moved: &Moved, cell: &Cell) -> Option<Warning> {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(2);
+    let counts = cell.counts();
+    let open = counts.send_calls > counts.receive_calls;
+    if moved.ran.ended != Ended::Deadline || !open || plan.here.socket.receive_timeout.is_some() {
+        return None;
+    }
+    let elapsed = moved.passed.elapsed;
+    let transactions = u32::try_from(counts.transactions).unwrap_or(u32::MAX);
+    let usual = elapsed.checked_div(transactions).unwrap_or(LONGEST);
+    let patience = (usual * 4).clamp(SHORTEST, LONGEST);
+    if call::wait_readable(socket.as_fd(), patience).unwrap_or(true) {
+        return None;
+    }
+    // With one request at a time what no transaction took was spent waiting for the last one.
+    let waited = moved.ran.latency.as_ref().filter(|_| plan.burst == 0);
+    let waited = waited.map(|times| elapsed.saturating_sub(times.total()));
+    Some(Warning::Stalled { waited })
+}
+
+/// Whether the ports of a connection test went round within the time for which a closed connection is
+/// remembered.
+fn ports_reused(cell: &Cell, range: PortRange, elapsed: Duration) -> Option<Warning> {
+    /// TCP_TIMEWAIT_LEN of Linux.
+    const TIME_WAIT: Duration = Duration::from_secs(60);
+    let (connections, ports) = (
+        cell.counts().transactions,
+        u32::from(range.max - range.min).max(1),
+    );
+    let rounds = connections as f64 / f64::from(ports);
+    (rounds > 1.0 && elapsed.as_secs_f64() / rounds < TIME_WAIT.as_secs_f64())
+        .then_some(Warning::PortsReused { connections, ports })
 }
 
 /// The pause before the data, ended early by a cancel or a server that gives up.

@@ -50,7 +50,12 @@ pub(super) fn test(
     let dest = with_port(endpoints.dest, port);
 
     let started = SystemTime::now();
-    let Measured { mut here, ended } = end.run(settings, dest, control, cancel, cell)?;
+    let Measured {
+        mut here,
+        ended,
+        doubts: own,
+    } = end.run(settings, dest, control, cancel, cell)?;
+    doubts.extend(own);
 
     // TCP_MSS does not wait for results, so there is nothing to add to them.
     let tells_more = settings.test != Test::TcpMss

@@ -8,7 +8,7 @@ mod measure;
 mod request;
 mod told;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write, stderr};
 use std::sync::Arc;
 
 use engine::{Cell, Stop};
@@ -69,6 +69,7 @@ fn print_test(
     out: &mut impl Write,
 ) -> Result<Exit, ClientError> {
     let mut control = Established::connect(&settings.control, cancel)?;
+    let mut code = 0;
     let stdout = match settings.test {
         Test::Uuid => output::uuid(settings),
         Test::LocCpu => output::local_cpu(settings, TICKS_A_SECOND, sys::cpu::online()),
@@ -86,22 +87,43 @@ fn print_test(
             if let Ended::Failed(why) = &run.outcome.ended {
                 return Err(ClientError::Ended(why.clone()));
             }
-            for doubt in &run.outcome.warnings {
-                if matches!(
-                    doubt,
-                    Warning::NotBound { .. } | Warning::PortReplaced { .. }
-                ) {
-                    eprintln!("netperf: {doubt}");
-                }
-            }
+            code = say_doubts(settings, &run.outcome.warnings);
             output::result(settings, &run)
         }
     };
     // Before the goodbye, which may take as long as the server likes.
     let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
     control.close();
-    Ok(Exit::default())
+    Ok(Exit {
+        code,
+        ..Exit::default()
+    })
 }
+
+/// Says what makes the result doubtful on stderr, and what the exit code is for it.
+///
+/// A script that the stock tool has satisfied may take any line there for a failure. So it gets none but
+/// of what was asked for and not done, unless it asks; somebody at a terminal gets all.
+fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
+    let wants_all = settings.strict || stderr().is_terminal();
+    for doubt in doubts {
+        let not_done = matches!(
+            doubt,
+            Warning::NotBound { .. } | Warning::PortReplaced { .. }
+        );
+        if wants_all || not_done {
+            eprintln!("netperf: {doubt}");
+        }
+    }
+    if settings.strict && !doubts.is_empty() {
+        DOUBTFUL
+    } else {
+        0
+    }
+}
+
+/// The exit code of a result that `--strict` does not let pass.
+const DOUBTFUL: u8 = 3;
 
 /// What a calibration gives where the kernel counts ticks, as it does on Linux.
 const TICKS_A_SECOND: f32 = 100.0;

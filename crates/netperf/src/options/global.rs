@@ -6,13 +6,17 @@
 )]
 
 use super::getopt::Argument::{MaybeRate, Nothing, Value};
-use super::getopt::{Flag, Section, Stop, flag, refuse};
+use super::getopt::{Flag, Section, Stop, flag, long, refuse};
 use super::value::{
     Pair, alignment, count, count_or_default, family, number, port, type_of_service, word,
 };
 use super::{Exit, Family, RemotePacing, Unit};
 
 /// The options before `--`, as typed.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one option without a value"
+)]
 pub(super) struct Global {
     /// `-a`: send, receive.
     pub(super) local_alignment: Pair<u32>,
@@ -68,6 +72,8 @@ pub(super) struct Global {
     pub(super) type_of_service: Pair<Option<u8>>,
     /// `-Z`.
     pub(super) passphrase: Option<String>,
+    /// `--strict`.
+    pub(super) strict: bool,
     /// Lines for stdout.
     pub(super) notices: Vec<String>,
 }
@@ -114,6 +120,7 @@ impl Default for Global {
             priority: Pair::of(None),
             type_of_service: Pair::of(None),
             passphrase: None,
+            strict: false,
             notices: Vec::new(),
         }
     }
@@ -200,6 +207,8 @@ const FLAGS: &[Flag<Global>] = &[
     flag('w', Value, &[], remote_interval),
     flag('k', Value, &[], dirty),
     flag('K', Value, &[], dirty),
+    long("strict", Nothing, &["--strict          Say what makes a result doubtful, and exit with 3 if anything does"],
+        |g, _| { g.strict = true; Ok(()) }),
 ];
 
 /// `name,family`, where either may be missing; a lone word is the name.

@@ -39,6 +39,7 @@ pub(super) fn settings(
         print,
         dirty: DirtyCounts::default(),
         debug: global.debug,
+        strict: global.strict,
         notices: [global.notices, options.notices].concat(),
         warnings: options.warnings,
     })

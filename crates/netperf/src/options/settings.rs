@@ -27,6 +27,8 @@ pub struct Settings {
     pub dirty: DirtyCounts,
     /// `-d`, how often.
     pub debug: u32,
+    /// `--strict`: a doubt about the result is a failure.
+    pub strict: bool,
     /// Lines for stdout before anything else happens, as the stock tool prints them for what its
     /// build has not got ("Packet burst size is not compiled in. ").
     pub notices: Vec<String>,

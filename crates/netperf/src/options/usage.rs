@@ -6,9 +6,10 @@ use super::{global, server, test};
 /// `netperf -h`.
 pub(super) fn netperf() -> String {
     format!(
-        "{}Global options:\n{}\n{PAIRS}\n{FIRST_ONLY}",
+        "{}Global options:\n{}\n{PAIRS}\n{FIRST_ONLY}{}",
         synopsis("netperf [global options] -- [test options]"),
-        lines(global::SECTION.flags)
+        stock(&global::SECTION),
+        own(&global::SECTION)
     )
 }
 
@@ -25,21 +26,21 @@ pub(super) fn classic() -> String {
 /// `netserver -h`: the stock text and, below it, what it has not got.
 pub(super) fn netserver() -> String {
     format!(
-        "{}Options:\n{}\nlinerate's own options:\n{}",
+        "{}Options:\n{}{}",
         synopsis("netserver [options]"),
-        lines(
-            server::SECTION
-                .flags
-                .iter()
-                .filter(|flag| !flag.name.is_long())
-        ),
-        lines(
-            server::SECTION
-                .flags
-                .iter()
-                .filter(|flag| flag.name.is_long())
-        ),
+        stock(&server::SECTION),
+        own(&server::SECTION)
     )
+}
+
+fn stock<L: 'static>(section: &Section<L>) -> String {
+    lines(section.flags.iter().filter(|flag| !flag.name.is_long()))
+}
+
+/// What the stock tool has not got, which stands below its text.
+fn own<L: 'static>(section: &Section<L>) -> String {
+    let own = lines(section.flags.iter().filter(|flag| flag.name.is_long()));
+    format!("\nlinerate's own options:\n{own}")
 }
 
 fn test_options(title: &str, section: &Section<test::TestOptions>) -> String {

@@ -307,15 +307,16 @@ impl Prepared {
 
 /// The end of the measured phase.
 fn finished(clock: &Clock, ran: Ran) -> Finished {
-    let (elapsed, cpu) = clock.stop();
+    let passed = clock.stop();
     let failure = match (&ran.ended, ran.failure) {
         (Ended::Failed(_) | Ended::PeerClosed, Some((_, errno))) => Some(Refusal(errno)),
         _ => None,
     };
     Finished {
         side: Side {
-            elapsed: Some(elapsed),
-            cpu,
+            elapsed: Some(passed.elapsed),
+            thread_cpu: Some(passed.thread_cpu),
+            cpu: passed.cpu,
             ..Side::default()
         },
         ended: ran.ended,

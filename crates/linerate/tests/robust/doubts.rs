@@ -1,0 +1,106 @@
+//! What makes a result doubtful is said, and is a failure for who asked for that.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+
+use crate::ground::Need::Namespaces;
+use crate::ground::{Finished, Namespace, Process, Server, linerate, trial};
+
+/// The exit code of a doubtful result under `--strict`.
+const DOUBTFUL: Option<i32> = Some(3);
+
+/// How long any of these tests may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "doubts::are_said_on_request",
+            &[Namespaces],
+            said_on_request,
+        ),
+        trial("doubts::clipped_buffer", &[Namespaces], clipped_buffer),
+        trial("doubts::ports_used_again", &[Namespaces], ports_used_again),
+        trial("doubts::lost_datagram", &[Namespaces], lost_datagram),
+    ]
+}
+
+fn said_on_request() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        let quiet = netperf(&server, "-t TCP_RR -l -100");
+        assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+        let strict = netperf(&server, "-t TCP_RR -l -100 --strict");
+        assert_eq!(strict.code, DOUBTFUL, "{strict:?}");
+        says(&strict, "netperf: both ends are on this host");
+        assert!(
+            !strict.stdout.is_empty(),
+            "the result is printed all the same"
+        );
+    });
+}
+
+fn clipped_buffer() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        let clipped = netperf(&server, "-l -100000 --strict -- -s 1G,8K -S ,1G");
+        says(&clipped, "this host has a send buffer of");
+        says(&clipped, "the peer has a receive buffer of");
+        assert!(!clipped.stderr.contains("this host has a receive buffer"));
+    });
+}
+
+fn ports_used_again() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        let enough = netperf(&server, "-t TCP_CRR -l -50 --strict -- -p 20000,20100");
+        assert!(!enough.stderr.contains("TIME_WAIT"), "{enough:?}");
+        let reused = netperf(&server, "-t TCP_CRR -l -150 --strict -- -p 20000,20100");
+        says(&reused, "more connections than its 100 ports");
+        says(&reused, "(150 connections)");
+    });
+}
+
+/// The interface goes down for a moment, and takes a datagram with it; the control connection
+/// survives that.
+fn lost_datagram() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        let client = Process::start(&mut linerate(&args(&server, "-t UDP_RR -l 2 -j --strict")));
+        thread::sleep(Duration::from_millis(700));
+        link("down");
+        thread::sleep(Duration::from_millis(50));
+        link("up");
+        let stalled = client.finish(LIMIT);
+        says(&stalled, "the last request was never answered");
+        // It stood from the moment at which the interface went down.
+        let waited = stalled
+            .stderr
+            .split_once("asks again) (")
+            .and_then(|(_, figure)| figure.split_once(" s)")?.0.parse::<f64>().ok())
+            .unwrap_or_else(|| panic!("no figure in {stalled:?}"));
+        assert!((0.5..=1.6).contains(&waited), "{waited} s");
+    });
+}
+
+fn link(state: &str) {
+    let status = Command::new("ip")
+        .args(["link", "set", "lo", state])
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "lo {state}");
+}
+
+fn netperf(server: &Server, words: &str) -> Finished {
+    Process::start(&mut linerate(&args(server, words))).finish(LIMIT)
+}
+
+fn args(server: &Server, words: &str) -> String {
+    format!("netperf -H 127.0.0.1 -p {} {words}", server.port)
+}
+
+fn says(ended: &Finished, text: &str) {
+    assert!(ended.stderr.contains(text), "no '{text}' in {ended:?}");
+}
