@@ -354,7 +354,7 @@ pub(crate) fn same_as_stock(setting: Setting, line: &str) -> Outcome {
 /// Whether two runs say the same, figures aside, and end the same.
 pub(crate) fn same(ours: &Finished, control: &Finished) -> Outcome {
     // Below stock's usage, ours says what it has besides.
-    let own = "linerate's own options:";
+    let own = "\nlinerate's own options:";
     let said = ours.stderr.split(own).next().unwrap_or_default();
     for (stream, ours, control) in [
         ("stdout", ours.stdout.as_str(), &control.stdout),
