@@ -191,7 +191,7 @@ fn usage_texts_are_the_stock_tools() {
             .strip_prefix(&stock)
             .expect("the stock text comes first");
         assert!(
-            own.starts_with("linerate's own options:\n    --allow-fill-dir DIR"),
+            own.starts_with("\nlinerate's own options:\n    --allow-fill-dir DIR"),
             "{own}"
         );
         assert_eq!((exit.stdout.as_str(), exit.code), ("", 1));

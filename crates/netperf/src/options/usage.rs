@@ -26,7 +26,7 @@ pub(super) fn classic() -> String {
 /// `netserver -h`: the stock text and, below it, what it has not got.
 pub(super) fn netserver() -> String {
     format!(
-        "{}Options:\n{}{}",
+        "{}Options:\n{}\n{}",
         synopsis("netserver [options]"),
         stock(&server::SECTION),
         own(&server::SECTION)
