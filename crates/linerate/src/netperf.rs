@@ -33,7 +33,7 @@ pub(crate) fn client(program: &str, args: impl IntoIterator<Item = OsString>) ->
     };
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals(&stop);
-    let exit = netperf::client::run(&settings, &stop, &mut std::io::stdout().lock());
+    let exit = netperf::client::run(&settings, &stop, &mut std::io::stdout());
     leave(&exit)
 }
 

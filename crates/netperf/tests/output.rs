@@ -483,6 +483,7 @@ fn settings_of(test: Test) -> Settings {
             verbosity: 1,
             unit: Unit(if test.name().contains("RR") { 'x' } else { 'm' }),
             brand: None,
+            interim: None,
             latency: false,
             form: Form::Table,
             uuid: String::new(),

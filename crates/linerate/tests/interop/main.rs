@@ -6,6 +6,7 @@
 //! environment a case that lacks something fails.
 
 mod consumers;
+mod demo;
 mod errors;
 mod exchange;
 mod matrix;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         selections::cases(),
         errors::cases(),
         consumers::cases(),
+        demo::cases(),
     ];
     let trials = trials.into_iter().flatten().map(|case| {
         let missing = None

@@ -17,6 +17,7 @@ use sys::call;
 
 use super::control::Established;
 use super::endpoints::with_port;
+use super::interim::Progress;
 use super::request::Own;
 use super::{ClientError, Endpoints};
 use crate::PATTERN;
@@ -123,7 +124,7 @@ impl<'a> LocalEnd<'a> {
         dest: SocketAddr,
         control: &Established,
         cancel: &Stop,
-        cell: &Arc<Cell>,
+        progress: Progress<'_>,
     ) -> Result<Measured, ClientError> {
         wait(self.plan.phases.wait, control, cancel);
         let stop = cancel.follower();
@@ -132,13 +133,14 @@ impl<'a> LocalEnd<'a> {
         let _deadline = self
             .time()
             .map(|time| keeper().at(clock.started + time, &stop));
+        progress.begun(clock.started);
         let moved = if settings.test == Test::TcpMss {
             self.open(dest, &stop)?;
             self.moved(Ended::Count.into(), &clock)
         } else if self.plan.workload.connects() {
-            self.run_connections(dest, settings.ports, &stop, cell, &clock)
+            self.run_connections(dest, settings.ports, &stop, progress, &clock)
         } else {
-            self.run_on_one(dest, &stop, cancel, cell, &clock)?
+            self.run_on_one(dest, &stop, cancel, progress, &clock)?
         };
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
@@ -146,7 +148,7 @@ impl<'a> LocalEnd<'a> {
         let mut doubts = moved.doubts;
         doubts.extend(moved.passed.clock_stepped());
         let here = Side {
-            counts: cell.counts(),
+            counts: progress.cell.counts(),
             elapsed: Some(moved.passed.elapsed),
             thread_cpu: Some(moved.passed.thread_cpu),
             socket: moved.socket,
@@ -184,7 +186,7 @@ impl<'a> LocalEnd<'a> {
         dest: SocketAddr,
         ports: ConnectionPorts,
         stop: &Stop,
-        cell: &Arc<Cell>,
+        progress: Progress<'_>,
         clock: &Clock,
     ) -> Moved {
         let range = PortRange {
@@ -201,7 +203,9 @@ impl<'a> LocalEnd<'a> {
             options,
             ports.retry_all,
         );
-        let ran = run(&mut self.job(stop, cell), Path::Connector(&mut connector));
+        let path = Path::Connector(&mut connector);
+        let ran = run(&mut self.job(stop, progress.cell), path);
+        progress.ended();
         let passed = clock.stop();
         let mut socket = self.data.facts.clone();
         if let Some(first) = connector.first_facts() {
@@ -213,7 +217,7 @@ impl<'a> LocalEnd<'a> {
             ran,
             socket,
             passed,
-            doubts: ports_reused(cell, range, passed.elapsed)
+            doubts: ports_reused(progress.cell, range, passed.elapsed)
                 .into_iter()
                 .collect(),
         }
@@ -225,7 +229,7 @@ impl<'a> LocalEnd<'a> {
         dest: SocketAddr,
         stop: &Stop,
         cancel: &Stop,
-        cell: &Arc<Cell>,
+        progress: Progress<'_>,
         clock: &Clock,
     ) -> Result<Moved, ClientError> {
         let plan = self.plan;
@@ -246,13 +250,16 @@ impl<'a> LocalEnd<'a> {
                 Path::Addressed(socket.as_fd(), dest.into())
             }
         };
-        let ran = run(&mut self.job(stop, cell), path());
+        let ran = run(&mut self.job(stop, progress.cell), path());
+        progress.ended();
         let mut moved = self.moved(ran, clock);
         if connects && !datagrams && is_its_own_peer(&socket) {
             moved.doubts.push(Warning::SelfConnection);
         }
         if datagrams && plan.workload == Workload::ask() {
-            moved.doubts.extend(stalled(&socket, plan, &moved, cell));
+            moved
+                .doubts
+                .extend(stalled(&socket, plan, &moved, progress.cell));
         }
 
         let patience = cancel.follower();

@@ -1,13 +1,13 @@
 //! One test from the request to the results.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use engine::{Cell, Stop};
+use engine::Stop;
 use model::{Ended, Outcome, Warning};
 
 use super::control::{Established, SHORT_PATIENCE};
 use super::endpoints::with_port;
+use super::interim::Progress;
 use super::local::{LocalEnd, Measured};
 use super::request::request;
 use super::{ClientError, Endpoints, TestRun, Told};
@@ -25,7 +25,7 @@ pub(super) fn test(
     control: &mut Established,
     endpoints: Endpoints,
     cancel: &Stop,
-    cell: &Arc<Cell>,
+    progress: Progress<'_>,
 ) -> Result<TestRun, ClientError> {
     let plan = &settings.plan;
     let mut doubts = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn test(
         mut here,
         ended,
         doubts: own,
-    } = end.run(settings, dest, control, cancel, cell)?;
+    } = end.run(settings, dest, control, cancel, progress)?;
     doubts.extend(own);
 
     // TCP_MSS does not wait for results, so there is nothing to add to them.

@@ -3,6 +3,7 @@
 mod control;
 mod endpoints;
 mod error;
+mod interim;
 mod local;
 mod measure;
 mod request;
@@ -17,6 +18,7 @@ use model::{Ended, Outcome, Warning};
 pub use control::Established;
 pub use endpoints::Endpoints;
 pub use error::ClientError;
+use interim::{Interim, Progress};
 pub use told::Told;
 
 use crate::options::{Exit, Form, Selection, Settings, Test};
@@ -36,7 +38,7 @@ pub struct TestRun {
 
 /// Runs `netperf` to its end. What the stock tool prints before the test goes to `out` at its time;
 /// the rest is in the exit.
-pub fn run(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Exit {
+pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> Exit {
     for notice in &settings.notices {
         // A reader that has gone away is no failure of the measurement.
         let _ = writeln!(out, "{notice}");
@@ -66,7 +68,7 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut impl Write) -> Exit {
 fn print_test(
     settings: &Settings,
     cancel: &Stop,
-    out: &mut impl Write,
+    out: &mut (impl Write + Send),
 ) -> Result<Exit, ClientError> {
     let mut control = Established::connect(&settings.control, cancel)?;
     let mut code = 0;
@@ -83,7 +85,15 @@ fn print_test(
             if let Some(banner) = output::banner(settings, &endpoints) {
                 let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
             }
-            let run = measure::test(settings, &mut control, endpoints, cancel, &Arc::default())?;
+            let run = std::thread::scope(|scope| {
+                let interim = Interim::start(scope, settings, cancel, out)
+                    .map_err(|error| ClientError::Ended(format!("no thread for -D: {error}")))?;
+                let progress = Progress {
+                    cell: &Arc::default(),
+                    interim: interim.as_ref(),
+                };
+                measure::test(settings, &mut control, endpoints, cancel, progress)
+            })?;
             if let Ended::Failed(why) = &run.outcome.ended {
                 return Err(ClientError::Ended(why.clone()));
             }
@@ -136,5 +146,9 @@ pub fn measure(
     cell: &Arc<Cell>,
 ) -> Result<TestRun, ClientError> {
     let endpoints = Endpoints::of(settings, control)?;
-    measure::test(settings, control, endpoints, cancel, cell)
+    let progress = Progress {
+        cell,
+        interim: None,
+    };
+    measure::test(settings, control, endpoints, cancel, progress)
 }

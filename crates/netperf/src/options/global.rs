@@ -5,6 +5,8 @@
     reason = "what an option does may fail, and one that does not still goes into the table"
 )]
 
+use std::time::Duration;
+
 use super::getopt::Argument::{MaybeRate, Nothing, Value};
 use super::getopt::{Flag, Section, Stop, flag, long, refuse};
 use super::value::{
@@ -34,6 +36,8 @@ pub(super) struct Global {
     pub(super) measure_cpu: Pair<bool>,
     /// `-d`.
     pub(super) debug: u32,
+    /// `-D`.
+    pub(super) interim: Option<Duration>,
     /// `-f`.
     pub(super) unit: Option<Unit>,
     /// `-F`: local, remote.
@@ -98,6 +102,7 @@ impl Default for Global {
             brand: None,
             measure_cpu: Pair::of(false),
             debug: 0,
+            interim: None,
             unit: None,
             fill: Pair::of(None),
             host: None,
@@ -151,7 +156,7 @@ const FLAGS: &[Flag<Global>] = &[
         "                  using units as the initial guess for units per second",
         "                  A negative value for time will make heavy use of the",
         "                  system's timestamping functionality",
-    ], not_yet),
+    ], interim),
     flag('f', Value, &["-f G|M|K|g|m|k    Set the output units"], unit),
     flag('F', Value, &["-F lfill[,rfill]* Pre-fill buffers with data from specified file"], fill),
     flag('h', Nothing, &["-h                Display this text"], |_, _| Err(Stop::Help)),
@@ -245,6 +250,34 @@ fn measure(on: &mut bool, rate: &str) -> Result<(), Stop> {
     *on = true;
     Ok(())
 }
+
+/// `time,units`. A negative time is stock's way to have the clock looked at in every pass, and units its
+/// guess of how many passes to let go between two looks: nothing is to be guessed where another
+/// thread keeps the time.
+fn interim(global: &mut Global, text: &str) -> Result<(), Stop> {
+    let (time, units) = text.split_once(',').unwrap_or((text, ""));
+    if !units.is_empty() {
+        count(units)?;
+    }
+    let interval = match time {
+        "" => DEFAULT_INTERIM,
+        time => match time.parse().map(f64::abs).map(Duration::try_from_secs_f64) {
+            Ok(Ok(interval)) => interval,
+            _ => return refuse(format!("'{time}' is not a number of seconds")),
+        },
+    };
+    if interval < SHORTEST_INTERIM {
+        return refuse("interim results come at most once a millisecond");
+    }
+    global.interim = Some(interval);
+    Ok(())
+}
+
+/// What the manual promises where no time is given.
+const DEFAULT_INTERIM: Duration = Duration::from_secs(1);
+
+/// What the lines' own times can tell apart.
+const SHORTEST_INTERIM: Duration = Duration::from_millis(1);
 
 fn unit(global: &mut Global, text: &str) -> Result<(), Stop> {
     let Some(letter) = text.chars().next() else {
@@ -390,6 +423,34 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(length(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn interim_intervals() {
+        let ms = Duration::from_millis;
+        for (text, expected) in [
+            ("1", Some(ms(1_000))),
+            ("0.2", Some(ms(200))),
+            ("-0.20", Some(ms(200))),
+            ("1.35,100", Some(ms(1_350))),
+            ("2,1M", Some(ms(2_000))),
+            (",100", Some(ms(1_000))),
+            ("", Some(ms(1_000))),
+            ("0.001", Some(ms(1))),
+            ("0", None),
+            ("-0", None),
+            ("0.0001", None),
+            ("x", None),
+            ("1,x", None),
+            ("1,-5", None),
+            ("nan", None),
+            ("inf", None),
+            ("1e30", None),
+        ] {
+            let mut global = Global::default();
+            let parsed = interim(&mut global, text).ok().and(global.interim);
+            assert_eq!(parsed, expected, "{text:?}");
         }
     }
 

@@ -253,6 +253,7 @@ fn print(
         verbosity: global.verbosity,
         unit: unit(test, direction, global.unit),
         brand: global.brand.clone(),
+        interim: global.interim,
         latency: wants_latency(global, options),
         form: form(test, options.output.as_ref()),
         uuid: options.uuid.clone().unwrap_or_else(uuid::generate),

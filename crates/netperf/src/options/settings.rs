@@ -1,6 +1,7 @@
 //! The settings in force for one invocation of the client, every default filled in.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use model::Plan;
 
@@ -212,6 +213,8 @@ pub struct Print {
     pub unit: Unit,
     /// `-B`.
     pub brand: Option<String>,
+    /// `-D`: how often results are printed while the test runs.
+    pub interim: Option<Duration>,
     /// `-j`, or a selector that needs them: keep latency statistics.
     pub latency: bool,
     /// Table, or test options `-o`, `-O`, `-k`.

@@ -426,7 +426,7 @@ impl Processor {
     }
 }
 
-fn unit_in_force(settings: &Settings) -> Unit {
+pub(super) fn unit_in_force(settings: &Settings) -> Unit {
     match settings.print.unit {
         Unit::TRANSACTIONS if !settings.print.direction.is_transactional() => Unit::MEGABITS,
         unit => unit,

@@ -3,12 +3,14 @@
 mod banner;
 mod figures;
 mod histogram;
+mod interim;
 mod selection;
 mod table;
 mod unit;
 mod values;
 
 pub use banner::banner;
+pub(crate) use interim::Interim;
 pub use selection::selector_list;
 
 use crate::client::TestRun;

@@ -1,0 +1,362 @@
+//! Interim results (`-D`): a thread that looks at the counts on a grid of time, so that the loop that
+//! counts knows nothing of it.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{Builder, Scope};
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::{Cell, Reason, Stop};
+use model::{Counts, Limit};
+
+use crate::options::{Settings, Test};
+use crate::output;
+
+/// A test's counts, and who is told when they begin and end to move.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress<'a> {
+    pub(super) cell: &'a Arc<Cell>,
+    pub(super) interim: Option<&'a Interim>,
+}
+
+/// The thread that prints interim results. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Interim(Sender<Phase>);
+
+#[derive(Debug)]
+enum Phase {
+    Begun {
+        at: Instant,
+        before: Counts,
+        cell: Arc<Cell>,
+    },
+    Ended(Instant),
+}
+
+impl Progress<'_> {
+    /// The measured phase has begun.
+    pub(super) fn begun(&self, at: Instant) {
+        if let Some(Interim(thread)) = self.interim {
+            let _ = thread.send(Phase::Begun {
+                at,
+                before: self.cell.counts(),
+                cell: Arc::clone(self.cell),
+            });
+        }
+    }
+
+    /// The loop has ended: what the cell says is the last word.
+    pub(super) fn ended(&self) {
+        if let Some(Interim(thread)) = self.interim {
+            let _ = thread.send(Phase::Ended(Instant::now()));
+        }
+    }
+}
+
+impl Interim {
+    /// Starts the thread; `None` when no interim results are wanted. It must be started before this
+    /// thread is bound to a CPU, or it would share that.
+    ///
+    /// When nobody reads the results any more, `cancel` is pulled.
+    pub(super) fn start<'scope, W: Write + Send>(
+        scope: &'scope Scope<'scope, '_>,
+        settings: &Settings,
+        cancel: &Stop,
+        out: &'scope mut W,
+    ) -> std::io::Result<Option<Self>> {
+        let Some(interval) = settings.print.interim else {
+            return Ok(None);
+        };
+        // The stock tool's classic tests have no line for the rest.
+        let tells_rest = !matches!(settings.test, Test::TcpSendfile | Test::TcpCc);
+        let mut printer = Printer {
+            interval,
+            expected_end: match settings.plan.limit {
+                Limit::Time(length) if tells_rest => Some(length),
+                _ => None,
+            },
+            tells_rest,
+            lines: output::Interim::new(settings),
+            cancel: cancel.clone(),
+            out,
+        };
+        let (sender, phases) = mpsc::channel();
+        Builder::new()
+            .stack_size(128 * 1024)
+            .spawn_scoped(scope, move || {
+                // Standard output is all that it needs; the loop's descriptors stay the loop's alone.
+                sys::process::own_descriptors(&[]);
+                printer.follow(&phases);
+            })?;
+        Ok(Some(Self(sender)))
+    }
+}
+
+struct Printer<'a, W> {
+    interval: Duration,
+    /// After how long the loop should end by itself.
+    expected_end: Option<Duration>,
+    /// Whether what is left when the loop ends has a line of its own.
+    tells_rest: bool,
+    lines: output::Interim,
+    cancel: Stop,
+    out: &'a mut W,
+}
+
+/// What had been done when.
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    work: u64,
+}
+
+impl<W: Write> Printer<'_, W> {
+    fn follow(&mut self, phases: &Receiver<Phase>) {
+        let mut phase = phases.recv().ok();
+        while let Some(now) = phase {
+            phase = match now {
+                Phase::Begun { at, before, cell } => {
+                    let begun = Sample {
+                        at,
+                        work: self.lines.work(&before),
+                    };
+                    self.print_until_next(phases, begun, &cell)
+                }
+                Phase::Ended(_) => phases.recv().ok(),
+            };
+        }
+    }
+
+    /// The results of one measured phase; what follows it, until nobody is left to say so.
+    fn print_until_next(
+        &mut self,
+        phases: &Receiver<Phase>,
+        begun: Sample,
+        cell: &Cell,
+    ) -> Option<Phase> {
+        let mut last = begun;
+        let mut grid = Grid::new(self.interval, self.expected_end);
+        loop {
+            let due = begun.at + grid.next();
+            match phases.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    let sample = self.sample(cell);
+                    self.print(last, sample);
+                    grid.pass(sample.at - begun.at);
+                    last = sample;
+                }
+                Ok(phase) => {
+                    let work = self.lines.work(&cell.counts());
+                    if let Phase::Ended(at) = phase
+                        && self.tells_rest
+                        && work > last.work
+                    {
+                        self.print(last, Sample { at, work });
+                    }
+                    return Some(phase);
+                }
+            }
+        }
+    }
+
+    /// Looks at the clock and the counts at once: when it was kept off its CPU in between, again.
+    fn sample(&self, cell: &Cell) -> Sample {
+        const AT_ONCE: Duration = Duration::from_micros(20);
+        const TRIES: u32 = 5;
+        let look = || {
+            let at = Instant::now();
+            let work = self.lines.work(&cell.counts());
+            (Sample { at, work }, at.elapsed())
+        };
+        let mut best = look();
+        for _ in 1..TRIES {
+            if best.1 < AT_ONCE {
+                break;
+            }
+            best = look();
+        }
+        best.0
+    }
+
+    fn print(&mut self, from: Sample, to: Sample) {
+        // Only the label comes from the wall clock, which may be set while a test runs.
+        let ended = SystemTime::now() - to.at.elapsed();
+        let text = self
+            .lines
+            .result(to.work - from.work, to.at - from.at, ended);
+        let written = self.out.write_all(text.as_bytes());
+        if written.and_then(|()| self.out.flush()).is_err() {
+            self.cancel.pull(Reason::Cancelled);
+        }
+    }
+}
+
+/// The times at which results are due, from the beginning of the phase.
+#[derive(Debug)]
+struct Grid {
+    interval: Duration,
+    due: Duration,
+    /// When the phase will end by itself: a result that is due then is the last line's.
+    expected_end: Option<Duration>,
+}
+
+impl Grid {
+    fn new(interval: Duration, expected_end: Option<Duration>) -> Self {
+        let mut grid = Self {
+            interval,
+            due: Duration::ZERO,
+            expected_end,
+        };
+        grid.pass(Duration::ZERO);
+        grid
+    }
+
+    fn next(&self) -> Duration {
+        self.due
+    }
+
+    /// Sets the next time, the first on the grid after `now`: lateness does not add up.
+    fn pass(&mut self, now: Duration) {
+        let intervals = now.as_nanos() / self.interval.as_nanos() + 1;
+        let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
+        self.due = self.interval.saturating_mul(intervals);
+        let is_the_end = |end: Duration| self.due + self.interval / 10 >= end;
+        if self.expected_end.is_some_and(is_the_end) {
+            self.due += self.interval;
+            self.expected_end = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_are_all_of_the_work_and_the_time() {
+        let words = [
+            "-D",
+            "0.005",
+            "-l",
+            "0",
+            "-f",
+            "B",
+            "--",
+            "-o",
+            "THROUGHPUT",
+        ];
+        let settings = crate::options::netperf("netperf", words.map(Into::into)).unwrap();
+        let cell = Arc::new(Cell::default());
+        // What an iteration before this one had done.
+        cell.count_received(1_000_000, 1);
+        let mut out = Vec::new();
+        let (begun, total) = (Instant::now(), 10_000_000_u32);
+        let ended = std::thread::scope(|scope| {
+            let interim = Interim::start(scope, &settings, &Stop::new(), &mut out).unwrap();
+            let progress = Progress {
+                cell: &cell,
+                interim: interim.as_ref(),
+            };
+            progress.begun(begun);
+            while begun.elapsed() < Duration::from_millis(50) {
+                std::thread::yield_now();
+            }
+            cell.count_received(total as usize, 1);
+            progress.ended();
+            begun.elapsed()
+        });
+        let text = String::from_utf8(out).unwrap();
+        let (mut work, mut time) = (0.0, 0.0);
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [rate, "Bytes/s", seconds, _] = fields[..] else {
+                panic!("{text}");
+            };
+            let (rate, seconds): (f64, f64) =
+                (rate.trim().parse().unwrap(), seconds.parse().unwrap());
+            work += rate * seconds;
+            time += seconds;
+        }
+        assert!(text.lines().count() > 1, "{text}");
+        assert!((time - ended.as_secs_f64()).abs() < 0.01, "{text}");
+        // The one that has all of it shows its time to a millisecond.
+        let last: f64 = text
+            .lines()
+            .last()
+            .unwrap()
+            .split(',')
+            .nth(2)
+            .unwrap()
+            .parse()
+            .unwrap();
+        let error = 0.000_51 / last.max(0.001);
+        assert!(
+            (work / f64::from(total) - 1.0).abs() <= error,
+            "{error} {text}"
+        );
+    }
+
+    #[test]
+    fn a_reader_that_has_had_enough_ends_it() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let words = ["-D", "0.001", "-l", "0"];
+        let settings = crate::options::netperf("netperf", words.map(Into::into)).unwrap();
+        let cancel = Stop::new();
+        let mut out = Closed;
+        std::thread::scope(|scope| {
+            let interim = Interim::start(scope, &settings, &cancel, &mut out).unwrap();
+            Progress {
+                cell: &Arc::default(),
+                interim: interim.as_ref(),
+            }
+            .begun(Instant::now());
+            while !cancel.is_set() {
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(cancel.reason(), Some(Reason::Cancelled));
+    }
+
+    #[test]
+    fn the_grid_skips_what_is_past_and_what_the_last_line_tells() {
+        let ms = Duration::from_millis;
+        // Interval, end, times at which the results were printed → times that were due.
+        for (interval, end, printed, due) in [
+            (
+                300,
+                None,
+                &[300, 600, 950, 1201][..],
+                &[300, 600, 900, 1200, 1500][..],
+            ),
+            (300, None, &[1_000], &[300, 1_200]),
+            (
+                200,
+                Some(1_000),
+                &[200, 400, 600, 801],
+                &[200, 400, 600, 800, 1_200],
+            ),
+            (300, Some(1_000), &[300, 600, 900], &[300, 600, 900, 1_500]),
+            (1_000, Some(1_000), &[], &[2_000]),
+            (5_000, Some(1_000), &[], &[10_000]),
+        ] {
+            let mut grid = Grid::new(ms(interval), end.map(ms));
+            let mut seen = vec![grid.next()];
+            for at in printed {
+                grid.pass(ms(*at));
+                seen.push(grid.next());
+            }
+            let due: Vec<_> = due.iter().map(|at| ms(*at)).collect();
+            assert_eq!(seen, due, "{interval} {end:?}");
+        }
+    }
+}
