@@ -3,7 +3,7 @@ use std::path::Path;
 use model::{BuffersUsed, Half, SocketFacts, Transport, Workload};
 
 use crate::memory::Memory;
-use crate::ring::{Contents, MAX_DATAGRAM, Ring, RingError, SendFile};
+use crate::ring::{Contents, Ring, RingError, SendFile};
 
 /// What one end sends from and receives into.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Buffers {
         if workload.sends() && half.send_from_file {
             buffers.send_file = Some(SendFile::new(&half.send, facts.send_buffer_bytes, fill)?);
         } else if workload.sends() {
-            let largest = (transport == Transport::Udp).then_some(MAX_DATAGRAM);
+            let largest = transport.largest_send();
             let contents = fill.map_or(Contents::Pattern(pattern), |file: &Path| {
                 Contents::File(file)
             });

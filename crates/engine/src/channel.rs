@@ -4,7 +4,7 @@
 use std::os::fd::BorrowedFd;
 
 use stats::Histogram;
-use sys::call::{self, Address, Drain, Error};
+use sys::call::{self, Drain, Error, Peer};
 use sys::clock::monotonic_ns;
 
 use crate::ring::{Ring, SendFile};
@@ -70,7 +70,7 @@ impl Channel for Written<'_> {
 /// A datagram socket without a peer of its own.
 pub(crate) struct Addressed<'a> {
     pub(crate) socket: BorrowedFd<'a>,
-    pub(crate) to: Address,
+    pub(crate) to: Peer,
 }
 
 impl Channel for Addressed<'_> {

@@ -1,10 +1,9 @@
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use model::{SocketFacts, SocketOptions, Transport};
-use sys::Socket;
-use sys::call::{self, Address, Error};
+use sys::call::{self, Error, Peer};
+use sys::{Address, Socket};
 
 use crate::end::LoopEnd;
 use crate::socket::{Role, connected_facts, data_socket};
@@ -17,9 +16,10 @@ use crate::stop::Stop;
 /// number of ports to use up.
 #[derive(Debug)]
 pub struct Connector {
-    to: SocketAddr,
-    to_kernel: Address,
-    from: SocketAddr,
+    transport: Transport,
+    to: Address,
+    to_kernel: Peer,
+    from: Address,
     ports: PortRange,
     next: u16,
     options: SocketOptions,
@@ -48,24 +48,26 @@ impl Connector {
     /// Connections to `to` from `from`, the first from port `first` (any number: it is brought into
     /// the range). `retry_all` goes on to the next port whatever a connect failed of.
     pub fn new(
-        to: SocketAddr,
-        from: SocketAddr,
+        transport: Transport,
+        to: Address,
+        from: Address,
         ports: PortRange,
         first: u16,
         options: SocketOptions,
         retry_all: bool,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let width = ports.max.saturating_sub(ports.min).max(1);
-        Self {
+        Ok(Self {
+            transport,
+            to_kernel: Peer::try_from(&to)?,
             to,
-            to_kernel: to.into(),
             from,
             ports,
             next: ports.min + first % width,
             options,
             retry_all,
             first: None,
-        }
+        })
     }
 
     /// What the kernel gave the first connection, at its start.
@@ -76,9 +78,12 @@ impl Connector {
     /// The next connection. `first` is sent with its opening where fast open is asked for.
     pub(crate) fn open(&mut self, first: &[u8], stop: &Stop) -> Result<Opened, LoopEnd> {
         loop {
-            let mut from = self.from;
-            from.set_port(self.next_port());
-            let socket = match data_socket(Transport::Tcp, from, &self.options, Role::Initiator) {
+            let port = self.next_port().into();
+            let from = self
+                .from
+                .with_port(port)
+                .unwrap_or_else(|| self.from.clone());
+            let socket = match data_socket(self.transport, &from, &self.options, Role::Initiator) {
                 Ok(socket) => socket,
                 Err(error) if error.error.kind() == io::ErrorKind::AddrInUse && !stop.is_set() => {
                     continue;
@@ -115,7 +120,7 @@ impl Connector {
         // The peer's own port is left out: on one host a socket could connect to itself.
         let skipped = self.to.port();
         let mut port = self.next;
-        if port == skipped {
+        if u32::from(port) == skipped {
             port = self.after(port);
         }
         self.next = self.after(port);
@@ -135,8 +140,9 @@ impl Connector {
 }
 
 /// Opens the one connection of a flow: the time that it takes is the flow's.
-pub(crate) fn connect(socket: &Socket, to: SocketAddr, stop: &Stop) -> Result<(), LoopEnd> {
-    match call::connect(socket.as_fd(), &to.into()) {
+pub(crate) fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Result<(), LoopEnd> {
+    let to = Peer::try_from(to).map_err(|error| LoopEnd::from_io("connect", &error))?;
+    match call::connect(socket.as_fd(), &to) {
         Ok(()) => Ok(()),
         Err(Error::INTR) => finish_connect(socket, stop),
         Err(error) => Err(LoopEnd::from_call("connect", error)),
@@ -157,30 +163,25 @@ fn finish_connect(socket: &Socket, stop: &Stop) -> Result<(), LoopEnd> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
+
+    fn connector(to_port: u16, min: u16, max: u16, first: u16) -> Connector {
+        let to = Address::Inet(([127, 0, 0, 1], to_port).into());
+        let (tcp, options) = (Transport::Tcp, SocketOptions::default());
+        let ports = PortRange { min, max };
+        Connector::new(tcp, to.clone(), to, ports, first, options, false).unwrap()
+    }
 
     #[test]
     fn ports_go_round_and_leave_the_peers_out() {
-        let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 5002);
-        let ports = PortRange {
-            min: 5000,
-            max: 5004,
-        };
-        let mut connector = Connector::new(to, to, ports, 1, SocketOptions::default(), false);
+        let mut connector = connector(5002, 5000, 5004, 1);
         let walked: Vec<u16> = (0..5).map(|_| connector.next_port()).collect();
         assert_eq!(walked, [5001, 5003, 5000, 5001, 5003]);
     }
 
     #[test]
     fn the_last_port_of_all_wraps() {
-        let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
-        let ports = PortRange {
-            min: 65_534,
-            max: 65_535,
-        };
-        let mut connector = Connector::new(to, to, ports, 9, SocketOptions::default(), false);
+        let mut connector = connector(1, 65_534, 65_535, 9);
         assert_eq!(
             [connector.next_port(), connector.next_port()],
             [65_534, 65_534]

@@ -34,7 +34,7 @@ pub use finish::Finish;
 pub use host::facts;
 pub use keeper::{Keeper, keeper};
 pub use memory::Memory;
-pub use ring::{MAX_DATAGRAM, RingError};
+pub use ring::RingError;
 pub use run::{Job, Path, connect, run};
 pub use socket::{DataSocket, Role, SocketError, facts_at_end};
 pub use stop::{Reason, Stop};

@@ -11,9 +11,6 @@ use sys::buffer::BufferRing;
 
 use crate::memory::{Memory, Share};
 
-/// The largest payload of a UDP datagram over IPv4: the most that a send of one may have.
-pub const MAX_DATAGRAM: u32 = 65_507;
-
 /// The size that is used when the kernel does not tell a buffer's.
 const UNKNOWN_BUFFER: u32 = 4_096;
 
@@ -66,7 +63,7 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Makes the ring that the plan's rules come to beside a socket buffer of `socket_buffer`
-    /// bytes, of which one call can take at most `largest` (datagrams: [`MAX_DATAGRAM`]).
+    /// bytes, of which one call can take at most `largest` (datagrams: [`model::Transport::largest_send`]).
     pub(crate) fn new(
         plan: &BufferPlan,
         largest: Option<u32>,
@@ -280,7 +277,7 @@ mod tests {
 
     #[test]
     fn rules_come_to_what_the_manual_says() {
-        const DATAGRAM: Option<u32> = Some(MAX_DATAGRAM);
+        const DATAGRAM: Option<u32> = Some(model::MAX_UDP_PAYLOAD);
         let default = BufferPlan::default();
         let sized = |bytes| plan(SizeRule::Bytes(bytes), WidthRule::CoverSocketBuffer);
         for (plan, largest, buffer, expected) in [

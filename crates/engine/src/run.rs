@@ -1,12 +1,11 @@
 //! From a workload, as data, to the loop that runs it.
 
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use model::{Ended, Half, Limit, Operation, Timing, Workload};
 use stats::Histogram;
-use sys::Socket;
-use sys::call::{Address, Drain};
+use sys::call::{Drain, Peer};
+use sys::{Address, Socket};
 
 use crate::buffers::Buffers;
 use crate::cell::Cell;
@@ -51,7 +50,7 @@ pub enum Path<'a> {
     /// A connected socket, stream or datagram.
     Connected(BorrowedFd<'a>),
     /// A datagram socket and whom it sends to.
-    Addressed(BorrowedFd<'a>, Address),
+    Addressed(BorrowedFd<'a>, Peer),
     /// A new connection a pass, opened.
     Connector(&'a mut Connector),
     /// A new connection a pass, accepted.
@@ -74,7 +73,7 @@ pub fn run(job: &mut Job<'_>, path: Path<'_>) -> Ran {
 }
 
 /// Opens a flow's connection within its time; `Some` says how that ended instead.
-pub fn connect(socket: &Socket, to: SocketAddr, stop: &Stop) -> Option<Ran> {
+pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
     let _attending = stop.attend();
     connector::connect(socket, to, stop)
         .err()

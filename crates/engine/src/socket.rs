@@ -1,11 +1,10 @@
 //! Data sockets: opened with what the plan asks for and no more, and asked what the kernel gave.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 use model::{SocketFacts, SocketOptions, Transport};
-use sys::{Domain, Protocol, Socket, Type, option};
+use sys::{Address, Protocol, Socket, Type, option};
 
 /// Which end of a connection a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl DataSocket {
     /// Opens a socket and reads back what it got.
     pub fn open(
         transport: Transport,
-        bind: SocketAddr,
+        bind: &Address,
         options: &SocketOptions,
         role: Role,
     ) -> Result<Self, SocketError> {
@@ -61,7 +60,9 @@ impl DataSocket {
         let facts = SocketFacts {
             send_buffer_bytes: send,
             receive_buffer_bytes: receive,
-            no_delay: (transport == Transport::Tcp).then(|| socket.tcp_nodelay().unwrap_or(false)),
+            no_delay: transport
+                .has_tcp_options()
+                .then(|| socket.tcp_nodelay().unwrap_or(false)),
             priority: options
                 .priority
                 .and_then(|_| option::priority(socket.as_fd()).ok()),
@@ -79,20 +80,13 @@ impl DataSocket {
 /// control: what is in force is told at the end.
 pub(crate) fn data_socket(
     transport: Transport,
-    bind: SocketAddr,
+    bind: &Address,
     options: &SocketOptions,
     role: Role,
 ) -> Result<Socket, SocketError> {
-    let (v6, tcp) = (bind.is_ipv6(), transport == Transport::Tcp);
-    let (kind, protocol) = match transport {
-        Transport::Tcp => (Type::STREAM, Protocol::TCP),
-        Transport::Udp => (Type::DGRAM, Protocol::UDP),
-    };
-    let socket = named(
-        "open it",
-        Socket::new(Domain::for_address(bind), kind, Some(protocol)),
-    )?;
-    apply(&socket, transport, options, role, v6)?;
+    let (kind, protocol) = kind(transport);
+    let socket = named("open it", Socket::new(bind.domain(), kind, protocol))?;
+    apply(&socket, transport, options, role, bind.is_ipv6())?;
     if bind.port() != 0 {
         // A port may be asked for again at once. One that the kernel picks must have no such mark: among
         // marked datagram sockets it gives one port to several.
@@ -100,27 +94,39 @@ pub(crate) fn data_socket(
     }
     match role {
         // The kernel binds it to what the route and the port range say when it connects.
-        Role::Initiator if tcp && bind.ip().is_unspecified() && bind.port() == 0 => {}
-        Role::Initiator => named("bind it", socket.bind(&bind.into()))?,
+        Role::Initiator
+            if transport.has_connections() && bind.is_wildcard() && bind.port() == 0 => {}
+        Role::Initiator => named("bind it", bind_to(&socket, bind))?,
         Role::Listener => named("bind it", bind_listener(&socket, bind))?,
     }
     Ok(socket)
 }
 
+/// The socket's type and protocol.
+fn kind(transport: Transport) -> (Type, Option<Protocol>) {
+    match transport {
+        Transport::Tcp => (Type::STREAM, Some(Protocol::TCP)),
+        Transport::Mptcp => (Type::STREAM, Some(Protocol::MPTCP)),
+        Transport::Udp => (Type::DGRAM, Some(Protocol::UDP)),
+        Transport::UdpLite => (Type::DGRAM, Some(Protocol::UDPLITE)),
+        Transport::Sctp => (Type::STREAM, Some(Protocol::SCTP)),
+        Transport::Dccp => (Type::DCCP, Some(Protocol::DCCP)),
+        Transport::UnixStream | Transport::Vsock | Transport::LlcStream => (Type::STREAM, None),
+        Transport::UnixDatagram | Transport::LlcDatagram => (Type::DGRAM, None),
+    }
+}
+
 /// Binds to what was asked for, or as near to it as can be: to another port when that one is taken, to
 /// any address when that one is not this host's (it may be what a NAT shows of it).
-fn bind_listener(socket: &Socket, asked: SocketAddr) -> io::Result<()> {
-    let any = match asked {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    let mut other_port = asked;
-    other_port.set_port(0);
-    socket
-        .bind(&asked.into())
-        .or_else(|_| socket.bind(&other_port.into()))
-        .or_else(|_| socket.bind(&SocketAddr::new(any, asked.port()).into()))
-        .or_else(|_| socket.bind(&SocketAddr::new(any, 0).into()))
+fn bind_listener(socket: &Socket, asked: &Address) -> io::Result<()> {
+    bind_to(socket, asked)
+        .or_else(|_| bind_to(socket, &asked.with_any_port()))
+        .or_else(|_| bind_to(socket, &asked.anywhere()))
+        .or_else(|_| bind_to(socket, &asked.anywhere().with_any_port()))
+}
+
+fn bind_to(socket: &Socket, address: &Address) -> io::Result<()> {
+    socket.bind(&address.to_kernel()?)
 }
 
 fn apply(
@@ -130,7 +136,8 @@ fn apply(
     role: Role,
     v6: bool,
 ) -> Result<(), SocketError> {
-    let tcp = transport == Transport::Tcp;
+    let tcp = transport.has_tcp_options();
+    let datagrams = !transport.has_connections();
     if let Some(bytes) = options.send_buffer_bytes {
         named("set SO_SNDBUF", socket.set_send_buffer_size(bytes as usize))?;
     }
@@ -152,7 +159,7 @@ fn apply(
     if options.dont_route {
         named("set SO_DONTROUTE", option::set_dont_route(socket.as_fd()))?;
     }
-    if let Some(tos) = options.type_of_service {
+    if let Some(tos) = options.type_of_service.filter(|_| transport.has_ip()) {
         named(
             "set IP_TOS",
             option::set_type_of_service(socket.as_fd(), v6, tos),
@@ -167,19 +174,25 @@ fn apply(
         // What is in force is read back at the end; an unknown name is told by that.
         let _ = socket.set_tcp_congestion(algorithm.as_bytes());
     }
-    if let Some(timeout) = options.receive_timeout.filter(|_| !tcp) {
+    if let Some(timeout) = options
+        .receive_timeout
+        .filter(|_| transport.has_datagrams())
+    {
         named("set SO_RCVTIMEO", socket.set_read_timeout(Some(timeout)))?;
     }
     if options.debug {
         named("set SO_DEBUG", option::set_debug(socket.as_fd()))?;
     }
-    if let Some(ttl) = options.multicast_ttl.filter(|_| !tcp) {
+    if let Some(ttl) = options
+        .multicast_ttl
+        .filter(|_| datagrams && transport.has_ip())
+    {
         named(
             "set IP_MULTICAST_TTL",
             option::set_multicast_ttl(socket.as_fd(), v6, ttl),
         )?;
     }
-    if !tcp && role == Role::Initiator {
+    if datagrams && transport.has_ip() && role == Role::Initiator {
         // Else an overflow of the interface's queue is silent, and loss would look like the path's.
         let _ = option::set_receive_errors(socket.as_fd(), v6);
     }
@@ -214,7 +227,7 @@ fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
 /// its segment size, retransmissions and congestion control.
 pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFacts) {
     (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
-    if transport != Transport::Tcp {
+    if !transport.has_tcp_options() {
         return;
     }
     facts.max_segment_bytes = option::max_segment(socket.as_fd()).ok();

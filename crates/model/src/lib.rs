@@ -8,8 +8,10 @@
 mod doubts;
 mod outcome;
 mod plan;
+mod transport;
 mod warning;
 
 pub use outcome::*;
 pub use plan::*;
+pub use transport::*;
 pub use warning::*;

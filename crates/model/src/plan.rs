@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Transport;
+
 /// One measurement: what this host does, what it asks of the peer, and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -28,16 +30,6 @@ pub struct Plan {
     pub here: Half,
     /// What is asked of the peer; each dialect's protocol carries as much of it as it can.
     pub there: Half,
-}
-
-/// What carries the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Transport {
-    /// TCP, a byte stream: tcp(7).
-    Tcp,
-    /// UDP, datagrams: udp(7).
-    Udp,
 }
 
 /// One step of a workload, on the flow's one connection.

@@ -18,8 +18,8 @@ pub(crate) struct Details {
 
 impl Details {
     /// The details of a finished test, with the facts of this host.
-    pub(crate) fn of(mut side: Side, overlapping_tests: u32, local: IpAddr) -> Self {
-        side.host = Some(engine::facts(Some(local)));
+    pub(crate) fn of(mut side: Side, overlapping_tests: u32, local: Option<IpAddr>) -> Self {
+        side.host = Some(engine::facts(local));
         side.program = Some(crate::PROGRAM.to_owned());
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,6 +1,6 @@
 //! Doubts that only the dialect's client can know of, and those that any Outcome has.
 
-use model::{Outcome, Transport, Warning};
+use model::{Outcome, Warning};
 
 use crate::details::Details;
 
@@ -27,7 +27,7 @@ pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: O
 
 fn unknown_of_a_stock_peer(outcome: &Outcome) -> Option<Warning> {
     // Its count of received datagrams has the late ones in it.
-    let datagrams = outcome.plan.transport == Transport::Udp && !outcome.plan.workload.receives();
+    let datagrams = outcome.plan.transport.has_datagrams() && !outcome.plan.workload.receives();
     datagrams.then(|| Warning::PeerCannotTell {
         figure: "which datagrams came after the test's time: they are in its count".to_owned(),
     })

@@ -289,9 +289,9 @@ fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
             "req" => plan.here.send.size = SizeRule::Bytes(number(value)),
             "resp" => plan.here.receive.size = SizeRule::Bytes(number(value)),
             "fill" => plan.here.fill = Some(PathBuf::from(value)),
-            "from" => run.endpoints.source = value.parse().unwrap(),
+            "from" => run.endpoints.source = value.parse::<SocketAddr>().unwrap().into(),
             "from_name" => value.clone_into(&mut run.endpoints.source_name),
-            "to" => run.endpoints.dest = value.parse().unwrap(),
+            "to" => run.endpoints.dest = value.parse::<SocketAddr>().unwrap().into(),
             "to_name" => value.clone_into(&mut run.endpoints.dest_name),
             "elapsed" => here.elapsed = Some(Duration::from_secs_f64(number(value))),
             "sent" => here.counts.sent = Bytes(number(value)),
@@ -521,9 +521,9 @@ fn run_of(plan: Plan) -> TestRun {
         },
         endpoints: Endpoints {
             source_name: "0.0.0.0".to_owned(),
-            source: SocketAddr::from(([0, 0, 0, 0], 0)),
+            source: SocketAddr::from(([0, 0, 0, 0], 0)).into(),
             dest_name: "127.0.0.1".to_owned(),
-            dest: SocketAddr::from(([127, 0, 0, 1], 0)),
+            dest: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
         },
     }
 }

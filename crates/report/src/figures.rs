@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Outcome, Side, Transport};
+use model::{Outcome, Side};
 use serde::Serialize;
 use stats::Summary;
 use units::{BitRate, Bytes};
@@ -149,7 +149,7 @@ fn received(outcome: &Outcome) -> Option<Bytes> {
 }
 
 fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
-    if outcome.plan.transport != Transport::Udp || outcome.plan.workload.is_transactional() {
+    if !outcome.plan.transport.has_datagrams() || outcome.plan.workload.is_transactional() {
         return None;
     }
     let (sent, got) = (sender(outcome)?.counts, receiver(outcome)?);

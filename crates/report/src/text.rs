@@ -1,6 +1,6 @@
 //! The report as people read it.
 
-use model::{HostFacts, Limit, Plan, SizeRule, Transport};
+use model::{HostFacts, Limit, Plan, SizeRule};
 
 use crate::table::table;
 use crate::{Report, Tested, warnings};
@@ -106,7 +106,7 @@ fn notes(report: &Report) -> Vec<String> {
         ];
         notes.push(parts.into_iter().flatten().collect::<Vec<_>>().join(", ") + ".");
     }
-    let datagrams = measured().find(|test| test.plan.transport == Transport::Udp && is_bulk(test));
+    let datagrams = measured().find(|test| test.plan.transport.has_datagrams() && is_bulk(test));
     if let Some(SizeRule::Bytes(bytes)) = datagrams.map(|test| test.plan.here.send.size) {
         notes.push(format!(
             "Datagrams of {bytes} bytes; their rate is what was received in time."

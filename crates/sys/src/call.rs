@@ -1,24 +1,33 @@
 //! The calls of the hot loops. None allocates; EINTR is the caller's to see, because that is how a
 //! loop is woken ([`crate::wake`]).
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use rustix::pipe::SpliceFlags;
+use socket2::{SockAddr, SockAddrStorage};
+
+use crate::Address;
 
 /// A system call's error number.
 pub use rustix::io::Errno as Error;
 
-/// A peer's address in the form that the kernel takes.
+/// A peer's address in the form that the kernel takes, made once for many calls.
 #[derive(Clone, Debug)]
-pub struct Address(SocketAddrAny);
+pub struct Peer(SocketAddrAny);
 
-impl From<SocketAddr> for Address {
-    fn from(address: SocketAddr) -> Self {
-        Self(address.into())
+impl TryFrom<&Address> for Peer {
+    type Error = std::io::Error;
+
+    /// A path may be too long for the kernel.
+    fn try_from(address: &Address) -> std::io::Result<Self> {
+        let kernel = address.to_kernel()?;
+        // SAFETY: the address is valid and as long as it says.
+        Ok(Self(unsafe {
+            SocketAddrAny::read(kernel.as_ptr().cast(), kernel.len())
+        }))
     }
 }
 
@@ -36,12 +45,12 @@ pub fn write(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
 
 /// Sends one datagram: sendto(2).
 #[inline]
-pub fn send_to(socket: BorrowedFd<'_>, data: &[u8], to: &Address) -> Result<usize, Errno> {
+pub fn send_to(socket: BorrowedFd<'_>, data: &[u8], to: &Peer) -> Result<usize, Errno> {
     rustix::net::sendto(socket, data, SendFlags::NOSIGNAL, &to.0)
 }
 
 /// Opens the connection and sends `data` with its first segment: MSG_FASTOPEN, tcp(7).
-pub fn send_fast_open(socket: BorrowedFd<'_>, data: &[u8], to: &Address) -> Result<usize, Errno> {
+pub fn send_fast_open(socket: BorrowedFd<'_>, data: &[u8], to: &Peer) -> Result<usize, Errno> {
     const MSG_FASTOPEN: u32 = libc::MSG_FASTOPEN as u32;
     let flags = SendFlags::from_bits_retain(MSG_FASTOPEN) | SendFlags::NOSIGNAL;
     rustix::net::sendto(socket, data, flags, &to.0)
@@ -112,7 +121,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 
 /// Opens a connection; one attempt, EINTR included: connect(2).
 #[inline]
-pub fn connect(socket: BorrowedFd<'_>, to: &Address) -> Result<(), Errno> {
+pub fn connect(socket: BorrowedFd<'_>, to: &Peer) -> Result<(), Errno> {
     rustix::net::connect(socket, &to.0)
 }
 
@@ -149,7 +158,7 @@ pub fn send_without_waiting(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize
 pub fn send_to_without_waiting(
     socket: BorrowedFd<'_>,
     data: &[u8],
-    to: &Address,
+    to: &Peer,
 ) -> Result<usize, Errno> {
     rustix::net::sendto(
         socket,
@@ -183,9 +192,23 @@ pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Res
 }
 
 /// Who sent the datagram that would be received next, which stays: MSG_PEEK, recvfrom(2).
-pub fn next_source(socket: BorrowedFd<'_>) -> Result<Option<SocketAddr>, Errno> {
+pub fn next_source(socket: BorrowedFd<'_>) -> Result<Option<Address>, Errno> {
     let (_, _, from) = rustix::net::recvfrom(socket, &mut [0_u8; 1], RecvFlags::PEEK)?;
-    Ok(from.and_then(|address| SocketAddr::try_from(address).ok()))
+    Ok(from.and_then(|from| Address::try_from(&own(&from)).ok()))
+}
+
+fn own(address: &SocketAddrAny) -> SockAddr {
+    let mut storage = SockAddrStorage::zeroed();
+    let length = address.addr_len() as usize;
+    // SAFETY: both are as large as any socket address, and the source is initialised for its length.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            address.as_ptr().cast::<u8>(),
+            (&raw mut storage).cast(),
+            length,
+        );
+        SockAddr::new(storage, length as libc::socklen_t)
+    }
 }
 
 /// Waits until one of the sockets is readable, and says which: poll(2). EINTR is returned.

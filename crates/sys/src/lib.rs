@@ -8,6 +8,7 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "this is the crate that the others have it in")]
 
+mod address;
 pub mod buffer;
 pub mod call;
 pub mod clock;
@@ -19,4 +20,5 @@ pub mod resolve;
 pub mod vigil;
 pub mod wake;
 
+pub use address::{Address, Llc};
 pub use socket2::{Domain, Protocol, Socket, Type};

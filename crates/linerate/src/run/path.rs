@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use engine::MAX_DATAGRAM;
+use model::MAX_UDP_PAYLOAD;
 
 /// The payload of the largest datagram that crosses the first hop in one piece, in bytes.
 pub(super) fn largest_datagram(remote: SocketAddr) -> u32 {
@@ -27,7 +27,7 @@ fn payload(remote: SocketAddr, mtu: Option<u32>) -> u32 {
     let headers = if remote.is_ipv4() { 20 + 8 } else { 40 + 8 };
     mtu.unwrap_or(ETHERNET_MTU)
         .saturating_sub(headers)
-        .clamp(1, MAX_DATAGRAM)
+        .clamp(1, MAX_UDP_PAYLOAD)
 }
 
 /// Where the interface does not tell: RFC 894.

@@ -176,7 +176,7 @@ fn connect(to: SocketAddr, from: SocketAddr, cancel: &Stop) -> io::Result<TcpStr
     }
     let in_time = cancel.follower();
     let _deadline = keeper().at(Instant::now() + CONNECT_PATIENCE, &in_time);
-    if let Some(failed) = engine::connect(&socket, to, &in_time) {
+    if let Some(failed) = engine::connect(&socket, &to.into(), &in_time) {
         return Err(match failed.failure {
             Some((_, errno)) => io::Error::from_raw_os_error(errno),
             None => io::ErrorKind::TimedOut.into(),

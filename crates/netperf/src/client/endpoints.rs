@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rand::Rng;
+use sys::Address;
 use sys::resolve::{Resolved, Wanted, resolve};
 
 use super::control::Established;
@@ -15,11 +16,11 @@ pub struct Endpoints {
     /// The resolver's canonical name of the local data address ("0.0.0.0" for the wildcard).
     pub source_name: String,
     /// The local data address and requested port (0 when none was).
-    pub source: SocketAddr,
+    pub source: Address,
     /// The resolver's canonical name of the destination.
     pub dest_name: String,
     /// The destination's address and requested port (0 when none was).
-    pub dest: SocketAddr,
+    pub dest: Address,
 }
 
 impl Endpoints {
@@ -66,16 +67,16 @@ impl Endpoints {
             source_ip.set_ip(with_random_host(source_ip.ip(), bits));
         }
         Ok(Self {
-            source: with_port(*source_ip, port(&data.local_port)?),
+            source: with_port(*source_ip, port(&data.local_port)?).into(),
             source_name: source.name,
-            dest: dest_addr,
+            dest: dest_addr.into(),
             dest_name: dest.name,
         })
     }
 
     /// Whether a source address was asked for.
     pub(super) fn source_is_given(&self) -> bool {
-        !self.source.ip().is_unspecified()
+        !self.source.is_wildcard()
     }
 }
 

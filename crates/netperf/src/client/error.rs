@@ -1,9 +1,9 @@
 //! What can go wrong, in the stock tool's words, on its streams, with its exit codes.
 
 use std::io;
-use std::net::SocketAddr;
 
 use engine::{RingError, SocketError};
+use sys::Address;
 use sys::resolve::Unresolved;
 
 use crate::options::{Exit, Family, Settings};
@@ -68,7 +68,7 @@ pub enum ClientError {
     #[error("data socket for {address}: {error}")]
     DataSocket {
         /// Where it was to be bound.
-        address: SocketAddr,
+        address: Address,
         /// Why not.
         error: SocketError,
     },
@@ -76,7 +76,7 @@ pub enum ClientError {
     #[error("data connection to {address}: {error}")]
     DataConnect {
         /// The peer's data address.
-        address: SocketAddr,
+        address: Address,
         /// Why not.
         error: io::Error,
     },

@@ -1,7 +1,6 @@
 //! This end of the data connection.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,11 +11,10 @@ use engine::{
 };
 use model::{Ended, Limit, Plan, Side, SocketFacts, SocketOptions, Transport, Warning, Workload};
 use rand::Rng;
-use sys::Socket;
-use sys::call;
+use sys::call::{self, Peer};
+use sys::{Address, Socket};
 
 use super::control::Established;
-use super::endpoints::with_port;
 use super::interim::Progress;
 use super::request::Own;
 use super::{ClientError, Endpoints};
@@ -39,7 +37,7 @@ const MAX_BUFFER_BYTES: u64 = 4 << 30;
 /// Socket and buffers, settled before the peer is asked.
 pub(super) struct LocalEnd<'a> {
     plan: &'a Plan,
-    source: SocketAddr,
+    source: Address,
     /// For a connection test only a sample: its sockets come and go.
     data: DataSocket,
     buffers: Buffers,
@@ -68,20 +66,22 @@ impl<'a> LocalEnd<'a> {
         endpoints: &Endpoints,
         doubts: &mut Vec<Warning>,
     ) -> Result<Self, ClientError> {
-        let asked = endpoints.source;
-        let source = if is_the_peers(asked, endpoints.dest) {
-            doubts.push(Warning::PortReplaced { port: asked.port() });
-            with_port(asked, 0)
+        let asked = &endpoints.source;
+        let source = if is_the_peers(asked, &endpoints.dest) {
+            doubts.push(Warning::PortReplaced {
+                port: asked.port() as u16,
+            });
+            asked.with_any_port()
         } else {
-            asked
+            asked.clone()
         };
         let half = &plan.here;
         let bind = if plan.workload.connects() {
-            with_port(source, 0)
+            source.with_any_port()
         } else {
-            source
+            source.clone()
         };
-        let data = open_socket(plan.transport, bind, &half.socket)?;
+        let data = open_socket(plan.transport, &bind, &half.socket)?;
         if !matches!(plan.limit, Limit::Time(_)) && half.socket.receive_timeout.is_none() {
             // No deadline ends it, so data that stops must.
             let _ = data.socket.set_read_timeout(Some(DATA_PATIENCE));
@@ -106,12 +106,9 @@ impl<'a> LocalEnd<'a> {
 
     /// What the request tells of this end.
     pub(super) fn own(&self) -> Own {
-        let bound = self.data.socket.local_addr().ok();
         let used = self.buffers.used();
         Own {
-            port: bound
-                .and_then(|address| address.as_socket())
-                .map_or(0, |address| address.port()),
+            port: Address::of(&self.data.socket).map_or(0, |bound| bound.port()),
             send_width: used.send_width.unwrap_or(0),
             receive_width: used.receive_width.unwrap_or(0),
         }
@@ -121,7 +118,7 @@ impl<'a> LocalEnd<'a> {
     pub(super) fn run(
         &mut self,
         settings: &Settings,
-        dest: SocketAddr,
+        dest: &Address,
         control: &Established,
         cancel: &Stop,
         progress: Progress<'_>,
@@ -138,7 +135,7 @@ impl<'a> LocalEnd<'a> {
             self.open(dest, &stop)?;
             self.moved(Ended::Count.into(), &clock)
         } else if self.plan.workload.connects() {
-            self.run_connections(dest, settings.ports, &stop, progress, &clock)
+            self.run_connections(dest, settings.ports, &stop, progress, &clock)?
         } else {
             self.run_on_one(dest, &stop, cancel, progress, &clock)?
         };
@@ -172,7 +169,7 @@ impl<'a> LocalEnd<'a> {
             return None;
         };
         let receives_a_stream =
-            self.plan.workload == Workload::receive() && self.plan.transport == Transport::Tcp;
+            self.plan.workload == Workload::receive() && !self.plan.transport.has_datagrams();
         if receives_a_stream {
             // A sender that keeps the same time ends the stream a moment later, with all that it sent;
             // one that does not is not waited for.
@@ -183,12 +180,12 @@ impl<'a> LocalEnd<'a> {
 
     fn run_connections(
         &mut self,
-        dest: SocketAddr,
+        dest: &Address,
         ports: ConnectionPorts,
         stop: &Stop,
         progress: Progress<'_>,
         clock: &Clock,
-    ) -> Moved {
+    ) -> Result<Moved, ClientError> {
         let range = PortRange {
             min: ports.min,
             max: ports.max,
@@ -196,13 +193,15 @@ impl<'a> LocalEnd<'a> {
         let options = self.plan.here.socket.clone();
         let first_port = rand::rng().random();
         let mut connector = Connector::new(
-            dest,
-            self.source,
+            self.plan.transport,
+            dest.clone(),
+            self.source.clone(),
             range,
             first_port,
             options,
             ports.retry_all,
-        );
+        )
+        .map_err(|error| unreachable(dest, error))?;
         let path = Path::Connector(&mut connector);
         let ran = run(&mut self.job(stop, progress.cell), path);
         progress.ended();
@@ -213,28 +212,28 @@ impl<'a> LocalEnd<'a> {
             socket.receive_buffer_end_bytes = first.receive_buffer_end_bytes;
             socket.max_segment_bytes = first.max_segment_bytes;
         }
-        Moved {
+        Ok(Moved {
             ran,
             socket,
             passed,
             doubts: ports_reused(progress.cell, range, passed.elapsed)
                 .into_iter()
                 .collect(),
-        }
+        })
     }
 
     /// Runs on the one connection, or datagram socket, of a flow, and finishes it.
     fn run_on_one(
         &mut self,
-        dest: SocketAddr,
+        dest: &Address,
         stop: &Stop,
         cancel: &Stop,
         progress: Progress<'_>,
         clock: &Clock,
     ) -> Result<Moved, ClientError> {
         let plan = self.plan;
-        let datagrams = plan.transport == Transport::Udp;
-        let connects = !datagrams || plan.here.socket.connect_datagrams;
+        let datagrams = plan.transport.has_datagrams();
+        let connects = plan.transport.has_connections() || plan.here.socket.connect_datagrams;
         if connects && let Some(ran) = self.open(dest, stop)? {
             return Ok(self.moved(ran, clock));
         }
@@ -243,11 +242,12 @@ impl<'a> LocalEnd<'a> {
             .socket
             .try_clone()
             .map_err(|error| ClientError::Data { call: "dup", error })?;
+        let to = Peer::try_from(dest).map_err(|error| unreachable(dest, error))?;
         let path = || {
             if connects {
                 Path::Connected(socket.as_fd())
             } else {
-                Path::Addressed(socket.as_fd(), dest.into())
+                Path::Addressed(socket.as_fd(), to.clone())
             }
         };
         let ran = run(&mut self.job(stop, progress.cell), path());
@@ -282,15 +282,12 @@ impl<'a> LocalEnd<'a> {
     }
 
     /// Opens the connection; `Some` when its time was up before it stood.
-    fn open(&mut self, dest: SocketAddr, stop: &Stop) -> Result<Option<Ran>, ClientError> {
+    fn open(&mut self, dest: &Address, stop: &Stop) -> Result<Option<Ran>, ClientError> {
         match connect(&self.data.socket, dest, stop) {
             Some(Ran {
                 failure: Some((_, errno)),
                 ..
-            }) => Err(ClientError::DataConnect {
-                address: dest,
-                error: io::Error::from_raw_os_error(errno),
-            }),
+            }) => Err(unreachable(dest, io::Error::from_raw_os_error(errno))),
             ended => Ok(ended),
         }
     }
@@ -325,12 +322,12 @@ impl<'a> LocalEnd<'a> {
 
 fn open_socket(
     transport: Transport,
-    bind: SocketAddr,
+    bind: &Address,
     options: &SocketOptions,
 ) -> Result<DataSocket, ClientError> {
     DataSocket::open(transport, bind, options, Role::Initiator).map_err(|error: SocketError| {
         ClientError::DataSocket {
-            address: bind,
+            address: bind.clone(),
             error,
         }
     })
@@ -338,12 +335,12 @@ fn open_socket(
 
 /// Whether the local port that was asked for is the peer's own, on this host: the two would talk to
 /// themselves.
-fn is_the_peers(source: SocketAddr, dest: SocketAddr) -> bool {
-    source.port() != 0 && source.port() == dest.port() && sys::facts::is_own(dest.ip())
+fn is_the_peers(source: &Address, dest: &Address) -> bool {
+    source.port() != 0 && source.port() == dest.port() && dest.ip().is_some_and(sys::facts::is_own)
 }
 
 /// What of a run's end is no end of a test, but a failure of it.
-fn failure(ran: &Ran, plan: &Plan, dest: SocketAddr) -> Option<ClientError> {
+fn failure(ran: &Ran, plan: &Plan, dest: &Address) -> Option<ClientError> {
     let (call, errno) = ran.failure?;
     let gone = ran.ended == Ended::PeerClosed;
     // A peer that counts closes when it has what it counted, whatever is still on its way.
@@ -352,10 +349,7 @@ fn failure(ran: &Ran, plan: &Plan, dest: SocketAddr) -> Option<ClientError> {
     }
     let error = io::Error::from_raw_os_error(errno);
     Some(match call {
-        "connect" => ClientError::DataConnect {
-            address: dest,
-            error,
-        },
+        "connect" => unreachable(dest, error),
         call => ClientError::Data { call, error },
     })
 }
@@ -402,6 +396,13 @@ fn ports_reused(cell: &Cell, range: PortRange, elapsed: Duration) -> Option<Warn
     let rounds = connections as f64 / f64::from(ports);
     (rounds > 1.0 && elapsed.as_secs_f64() / rounds < TIME_WAIT.as_secs_f64())
         .then_some(Warning::PortsReused { connections, ports })
+}
+
+fn unreachable(dest: &Address, error: io::Error) -> ClientError {
+    ClientError::DataConnect {
+        address: dest.clone(),
+        error,
+    }
 }
 
 /// The pause before the data, ended early by a cancel or a server that gives up.

@@ -6,7 +6,6 @@ use engine::Stop;
 use model::{Ended, Outcome, Warning};
 
 use super::control::{Established, SHORT_PATIENCE};
-use super::endpoints::with_port;
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured};
 use super::request::request;
@@ -47,14 +46,17 @@ pub(super) fn test(
     let answer = control.receive()?;
     let peer = Capability::find(&answer);
     let (mut told, port) = response(&asked, &answer)?;
-    let dest = with_port(endpoints.dest, port);
+    let dest = endpoints
+        .dest
+        .with_port(port)
+        .ok_or_else(|| ClientError::BadPort(port.to_string()))?;
 
     let started = SystemTime::now();
     let Measured {
         mut here,
         ended,
         doubts: own,
-    } = end.run(settings, dest, control, cancel, progress)?;
+    } = end.run(settings, &dest, control, cancel, progress)?;
     doubts.extend(own);
 
     // TCP_MSS does not wait for results, so there is nothing to add to them.
@@ -102,22 +104,21 @@ pub(super) fn test(
     })
 }
 
-fn response(asked: &Request, answer: &Frame) -> Result<(Told, u16), ClientError> {
+fn response(asked: &Request, answer: &Frame) -> Result<(Told, u32), ClientError> {
     let (told, port) = match asked {
         Request::TcpStream(_) => {
             let response = StreamResponse::decode(answer)?;
-            (Told::from(&response), response.data_port)
+            (Told::from(&response), response.data_port as u32)
         }
         Request::TcpCc(_) => {
             let response = TransactionResponse::decode(answer)?;
-            (Told::from(&response), response.data_port)
+            (Told::from(&response), response.data_port as u32)
         }
         _ => {
             let response = OmniResponse::decode(answer)?;
-            (Told::from(&response), response.data_port as i32)
+            (Told::from(&response), response.data_port)
         }
     };
-    let port = u16::try_from(port).map_err(|_| ClientError::BadPort(port.to_string()))?;
     Ok((told, port))
 }
 

@@ -1,6 +1,6 @@
 //! Settings → the request: what the peer is asked to do, in its family's words.
 
-use model::{BufferPlan, Limit, SizeRule, SocketOptions, Transport, WidthRule};
+use model::{BufferPlan, Limit, SizeRule, SocketOptions, WidthRule};
 
 use super::Endpoints;
 use crate::options::{Settings, Test};
@@ -13,7 +13,7 @@ use crate::wire::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Own {
     /// The port of the bound data socket; 0 when the kernel is still to pick one.
-    pub(super) port: u16,
+    pub(super) port: u32,
     /// Buffers in this end's send ring, 0 without one.
     pub(super) send_width: u32,
     /// Buffers in this end's receive ring, 0 without one.
@@ -32,6 +32,7 @@ pub(super) fn request(settings: &Settings, ends: &Endpoints, own: Own) -> Reques
 fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
     let plan = &settings.plan;
     let there = &plan.there;
+    let (socket_type, protocol) = OmniRequest::words_of(plan.transport);
     let direction = settings.print.direction;
     let transactional = direction.transmit && direction.receive;
     let size = |buffer: &BufferPlan, of_transaction| match buffer.size {
@@ -45,7 +46,7 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
     if direction.receive {
         server_direction |= OmniRequest::TRANSMIT;
     }
-    let source = ends.source_is_given().then(|| ends.source.ip().into());
+    let source = ends.source.ip().filter(|_| ends.source_is_given());
     OmniRequest {
         send_buffer: optional(there.socket.send_buffer_bytes),
         send_size: size(&there.send, false),
@@ -69,25 +70,19 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
         send_dirty: settings.dirty.remote_dirty,
         receive_dirty: settings.dirty.remote_dirty,
         receive_clean: settings.dirty.remote_clean,
-        data_port: ends.dest.port().into(),
+        data_port: ends.dest.port(),
         family: family(ends),
-        socket_type: match plan.transport {
-            Transport::Tcp => OmniRequest::STREAM,
-            Transport::Udp => OmniRequest::DATAGRAM,
-        },
-        protocol: match plan.transport {
-            Transport::Tcp => OmniRequest::TCP,
-            Transport::Udp => OmniRequest::UDP,
-        },
+        socket_type,
+        protocol,
         direction: server_direction,
-        client_port: own.port.into(),
+        client_port: own.port,
         interval_burst: settings.remote_pacing.burst,
         interval_us: settings.remote_pacing.interval_us,
-        client_address: source.unwrap_or_default(),
+        client_address: source.map(Into::into).unwrap_or_default(),
         // Only an address that the user named: a server behind a NAT cannot bind what we see of it.
-        server_address: match &settings.data.host {
-            Some(_) => ends.dest.ip().into(),
-            None => crate::wire::Address::default(),
+        server_address: match (&settings.data.host, ends.dest.ip()) {
+            (Some(_), Some(ip)) => ip.into(),
+            _ => crate::wire::Address::default(),
         },
         priority: there.socket.priority.unwrap_or(UNSET),
         type_of_service: there.socket.type_of_service.map_or(UNSET, i32::from),
@@ -137,7 +132,7 @@ fn stream(settings: &Settings, ends: &Endpoints) -> StreamRequest {
         measure_cpu: there.measure_cpu,
         // A byte limit goes as its positive number, as the stock client sends it.
         test_length: test_length(settings.plan.limit).saturating_abs(),
-        data_port: ends.dest.port().into(),
+        data_port: ends.dest.port() as i32,
         family: family(ends),
         ..StreamRequest::default()
     }
@@ -155,7 +150,7 @@ fn transaction(settings: &Settings, ends: &Endpoints) -> TransactionRequest {
         no_delay: there.socket.no_delay,
         measure_cpu: there.measure_cpu,
         test_length: test_length(settings.plan.limit),
-        data_port: ends.dest.port().into(),
+        data_port: ends.dest.port() as i32,
         family: family(ends),
         ..TransactionRequest::default()
     }
@@ -179,10 +174,10 @@ fn test_length(limit: Limit) -> i32 {
 }
 
 fn family(ends: &Endpoints) -> u32 {
-    if ends.dest.is_ipv4() {
-        FAMILY_IPV4
-    } else {
+    if ends.dest.is_ipv6() {
         FAMILY_IPV6
+    } else {
+        FAMILY_IPV4
     }
 }
 

@@ -52,11 +52,13 @@ fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
     };
     let transport = options.transport.unwrap_or(preset);
     // The stock tool spins for ever on these two.
-    match (transport, options.socket) {
-        (Transport::Tcp, Some(Socket::Datagram)) => refuse("test option -t dgram contradicts TCP"),
-        (Transport::Udp, Some(Socket::Stream)) => refuse("test option -t stream contradicts UDP"),
-        _ => Ok(transport),
-    }
+    let wrong = match options.socket {
+        Some(Socket::Datagram) if transport.has_connections() => "dgram",
+        Some(Socket::Stream) if transport.has_datagrams() => "stream",
+        _ => return Ok(transport),
+    };
+    let name = transport.name();
+    refuse(format!("test option -t {wrong} contradicts {name}"))
 }
 
 /// The test's own direction, or for OMNI what `-d` says, or else what other options suggest.
@@ -74,11 +76,15 @@ fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<
         receive,
         connection,
     };
-    if connection && transport == Transport::Udp {
+    if connection && !transport.has_connections() {
+        let name = transport.name();
         return refuse(if options.connection {
-            "test option -c contradicts UDP, which has no connections"
+            format!("test option -c contradicts {name}, which has no connections")
         } else {
-            "test option -T udp contradicts a test of connections"
+            format!(
+                "test option -T {} contradicts a test of connections",
+                name.to_lowercase()
+            )
         });
     }
     // The stock tool opens a connection for each buffer and reports a stream's throughput.

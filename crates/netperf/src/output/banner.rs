@@ -1,7 +1,8 @@
 //! The line before the results: what is about to run, from where to where.
 
 use std::fmt::Write;
-use std::net::SocketAddr;
+
+use sys::Address;
 
 use crate::client::Endpoints;
 use crate::options::{Settings, Test};
@@ -17,8 +18,8 @@ pub fn banner(settings: &Settings, endpoints: &Endpoints) -> Option<String> {
     let title = title(settings);
     Some(format!(
         "{title} from {} to {}{}\n",
-        end(&endpoints.source_name, endpoints.source),
-        end(&endpoints.dest_name, endpoints.dest),
+        end(&endpoints.source_name, &endpoints.source),
+        end(&endpoints.dest_name, &endpoints.dest),
         extras(settings, &title),
     ))
 }
@@ -45,8 +46,8 @@ fn title(settings: &Settings) -> String {
 }
 
 /// "NAME (ADDRESS) port PORT FAMILY".
-fn end(name: &str, address: SocketAddr) -> String {
-    let mut ip = address.ip().to_string();
+fn end(name: &str, address: &Address) -> String {
+    let mut ip = address.ip().map(|ip| ip.to_string()).unwrap_or_default();
     // The stock tool's measure of the room for it is the size of a pointer: in practice the
     // wildcards and ::1 show.
     if ip.len() > 7 {

@@ -1,8 +1,6 @@
 //! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
 
-use model::{
-    BufferPlan, Counts, CpuMethod, CpuUse, Half, Plan, SizeRule, SocketFacts, Transport, WidthRule,
-};
+use model::{BufferPlan, Counts, CpuMethod, CpuUse, Half, Plan, SizeRule, SocketFacts, WidthRule};
 use stats::{Histogram, Summary};
 
 use crate::client::{TestRun, Told};
@@ -318,7 +316,7 @@ impl<'a> Figures<'a> {
     /// −1 where there is no TCP or no single connection, −2 where nobody asked.
     pub(super) fn retransmits(&self) -> i64 {
         let is_countable =
-            self.plan().transport == Transport::Tcp && !self.settings.print.direction.connection;
+            self.plan().transport.has_tcp_options() && !self.settings.print.direction.connection;
         let unknown = if is_countable { -2 } else { -1 };
         self.socket().retransmits.map_or(unknown, i64::from)
     }
@@ -334,9 +332,14 @@ impl<'a> Figures<'a> {
     pub(super) fn congestion_control(&self) -> &str {
         match (&self.socket().congestion_control, self.plan().transport) {
             (Some(name), _) => name,
-            (None, Transport::Udp) if self.here().socket.connect_datagrams => "TCP Only",
+            (None, other) if !other.has_tcp_options() && self.is_connected() => "TCP Only",
             (None, _) => "",
         }
+    }
+
+    /// Whether the data socket has one peer.
+    fn is_connected(&self) -> bool {
+        self.plan().transport.has_connections() || self.here().socket.connect_datagrams
     }
 
     /// By the test's name: an OMNI test over UDP is a "Stream" to the stock tool.
@@ -348,10 +351,7 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn protocol(&self) -> &'static str {
-        match self.plan().transport {
-            Transport::Tcp => "TCP",
-            Transport::Udp => "UDP",
-        }
+        self.plan().transport.name()
     }
 
     pub(super) fn direction(&self) -> &'static str {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{BufferPlan, Half, Limit, SizeRule, SocketOptions, Transport, WidthRule, Workload};
+use sys::Address;
 use sys::call::Error;
 
 use crate::options::Limits;
@@ -24,9 +25,9 @@ pub(super) struct Assignment {
     pub(super) limit: Limit,
     pub(super) half: Half,
     /// Where the data socket is bound; the wildcard and port 0 when the client leaves it open.
-    pub(super) bind: SocketAddr,
+    pub(super) bind: Address,
     /// Where the client's data socket is, as far as it said.
-    pub(super) client: Option<SocketAddr>,
+    pub(super) client: Option<Address>,
     /// Whether the results carry the congestion control's name.
     pub(super) tells_congestion: bool,
     /// A datagram of another size than this ends the data (the classic UDP_STREAM); its bytes
@@ -64,8 +65,8 @@ impl Assignment {
     /// The assignment in a request, `None` if it is no request for a test.
     pub(super) fn of(
         request: &Request,
-        peer: SocketAddr,
-        local: IpAddr,
+        peer: &Address,
+        local: &Address,
         limits: &Limits,
     ) -> Option<Result<Self, Refusal>> {
         let assignment = match request {
@@ -96,8 +97,8 @@ impl Assignment {
 
 fn omni(
     request: &OmniRequest,
-    peer: SocketAddr,
-    local: IpAddr,
+    peer: &Address,
+    local: &Address,
     limits: &Limits,
 ) -> Result<Assignment, Refusal> {
     let flags = request.flags;
@@ -115,13 +116,13 @@ fn omni(
         (false, true, false) => Workload::send(),
         _ => return Err(Error::INVAL.into()),
     };
-    if connection && transport != Transport::Tcp {
+    if connection && !transport.has_connections() {
         return Err(Error::INVAL.into());
     }
     let transactional = workload.receives() && workload.sends();
     let family = match request.family {
-        0 if peer.is_ipv4() => FAMILY_IPV4,
-        0 => FAMILY_IPV6,
+        0 if peer.is_ipv6() => FAMILY_IPV6,
+        0 => FAMILY_IPV4,
         family => family,
     };
     let port = u16::try_from(request.data_port).map_err(|_| Error::INVAL)?;
@@ -141,8 +142,9 @@ fn omni(
         }
     };
     // Answers come from the address that was asked, which is the one that the client reached us by.
-    let own_address =
-        (flags.has(Flags::PACKET_INFO) && family_of(local) == family).then_some(local);
+    let own_address = local
+        .ip()
+        .filter(|local| flags.has(Flags::PACKET_INFO) && family_of(*local) == family);
     let named = request.congestion_control.to_string_lossy().into_owned();
     Ok(Assignment {
         transport,
@@ -175,7 +177,7 @@ fn omni(
                 offset: request.receive_offset,
             },
             fill,
-            discard_in_kernel: request.receive_copy_avoidance != 0 && transport == Transport::Tcp,
+            discard_in_kernel: request.receive_copy_avoidance != 0 && transport.has_bytes(),
             measure_cpu: flags.has(Flags::MEASURE_CPU),
             ..Half::default()
         },
@@ -192,19 +194,18 @@ fn omni(
 }
 
 /// Where the client's data socket is: the address that it named, or else the one it comes from.
-fn client(request: &OmniRequest, family: u32, peer: SocketAddr) -> Option<SocketAddr> {
+fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address> {
     let port = u16::try_from(request.client_port)
         .ok()
         .filter(|port| *port != 0)?;
-    let mut address = match request.client_address.ip(family) {
-        Some(ip) => SocketAddr::new(ip, port),
-        None => SocketAddr::new(peer.ip().to_canonical(), port),
-    };
-    if let (SocketAddr::V6(address), SocketAddr::V6(peer)) = (&mut address, peer) {
+    let ip = request.client_address.ip(family);
+    let ip = ip.or_else(|| peer.ip().map(|peer| peer.to_canonical()))?;
+    let mut address = SocketAddr::new(ip, port);
+    if let (SocketAddr::V6(address), Address::Inet(SocketAddr::V6(peer))) = (&mut address, peer) {
         // A link-local address is one only with its link, which the request has no word for.
         address.set_scope_id(peer.scope_id());
     }
-    Some(address)
+    Some(address.into())
 }
 
 fn stream(
@@ -267,7 +268,7 @@ fn transaction(
             socket: SocketOptions {
                 send_buffer_bytes: optional(request.send_buffer),
                 receive_buffer_bytes: optional(request.receive_buffer),
-                no_delay: request.no_delay && transport == Transport::Tcp,
+                no_delay: request.no_delay && transport.has_tcp_options(),
                 ..SocketOptions::default()
             },
             send: BufferPlan {
@@ -333,13 +334,13 @@ fn limit(test_length: i32, transactional: bool) -> Limit {
     }
 }
 
-fn bind(family: u32, address: Option<IpAddr>, port: u16) -> Result<SocketAddr, Refusal> {
+fn bind(family: u32, address: Option<IpAddr>, port: u16) -> Result<Address, Refusal> {
     let wildcard: IpAddr = match family {
         FAMILY_IPV4 => Ipv4Addr::UNSPECIFIED.into(),
         FAMILY_IPV6 => Ipv6Addr::UNSPECIFIED.into(),
         _ => return Err(Error::AFNOSUPPORT.into()),
     };
-    Ok(SocketAddr::new(address.unwrap_or(wildcard), port))
+    Ok(SocketAddr::new(address.unwrap_or(wildcard), port).into())
 }
 
 fn family_of(address: IpAddr) -> u32 {
@@ -398,7 +399,8 @@ mod tests {
     const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
 
     fn assign(request: OmniRequest) -> Result<Assignment, Refusal> {
-        Assignment::of(&Request::Omni(request), PEER, PEER.ip(), &Limits::default()).unwrap()
+        let peer = Address::from(PEER);
+        Assignment::of(&Request::Omni(request), &peer, &peer, &Limits::default()).unwrap()
     }
 
     #[test]
@@ -554,7 +556,7 @@ mod tests {
         };
         assert_eq!(
             assign(request.clone()).unwrap().client,
-            Some("127.0.0.1:9".parse().unwrap())
+            Some(Address::Inet("127.0.0.1:9".parse().unwrap()))
         );
         let named: IpAddr = "192.0.2.1".parse().unwrap();
         let request = OmniRequest {
@@ -563,7 +565,7 @@ mod tests {
         };
         assert_eq!(
             assign(request).unwrap().client,
-            Some("192.0.2.1:9".parse().unwrap())
+            Some(Address::Inet("192.0.2.1:9".parse().unwrap()))
         );
     }
 }

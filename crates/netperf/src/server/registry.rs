@@ -1,6 +1,7 @@
-use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use sys::Address;
 
 /// The tests that are running: who, since when, and how many others ran meanwhile.
 #[derive(Debug, Default)]
@@ -17,7 +18,7 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     number: u64,
-    peer: SocketAddr,
+    peer: Address,
     since: Instant,
     /// Tests of others that overlapped with this one.
     others: u32,
@@ -25,7 +26,7 @@ struct Entry {
 
 impl Registry {
     /// Registers a test until the guard goes.
-    pub(super) fn enter(&self, peer: SocketAddr) -> Running<'_> {
+    pub(super) fn enter(&self, peer: &Address) -> Running<'_> {
         let mut state = self.state();
         state.last_number += 1;
         let number = state.last_number;
@@ -35,7 +36,7 @@ impl Registry {
         let others = state.running.len() as u32;
         state.running.push(Entry {
             number,
-            peer,
+            peer: peer.clone(),
             since: Instant::now(),
             others,
         });
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn overlaps_are_counted_on_both_sides() {
         let registry = Registry::default();
-        let peer = "127.0.0.1:1".parse().unwrap();
+        let peer = &Address::Inet("127.0.0.1:1".parse().unwrap());
         let first = registry.enter(peer);
         let second = registry.enter(peer);
         assert_eq!(registry.len(), 2);

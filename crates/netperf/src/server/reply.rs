@@ -33,7 +33,7 @@ pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
     let no_delay = facts.no_delay.unwrap_or(false);
     let measure_cpu = half.measure_cpu;
     let cpu_rate = if measure_cpu { CALIBRATION } else { 0.0 };
-    let data_port = i32::from(test.port);
+    let data_port = test.port as i32;
     match request {
         Request::Omni(asked) => omni_response(asked, test).encode(),
         Request::TcpStream(asked) | Request::TcpMaerts(asked) => StreamResponse {
@@ -106,7 +106,7 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         },
         receive_copy_avoidance: asked.receive_copy_avoidance,
         send_copy_avoidance: asked.send_copy_avoidance,
-        data_port: test.port.into(),
+        data_port: test.port,
         interval_burst: 0,
         interval_us: 0,
         priority: in_force(half.socket.priority, facts.priority),
@@ -213,7 +213,7 @@ fn omni_results(
         peak_cpu: cpu.peak.0,
         peak_cpu_utilisation: cpu.peak.1,
         retransmits: match side.socket.retransmits {
-            Some(count) if transport == Transport::Tcp => count as i32,
+            Some(count) if transport.has_tcp_options() => count as i32,
             _ => -1,
         },
         congestion_control: congestion.map(Text::new).unwrap_or_default(),

@@ -1,12 +1,13 @@
 //! One control connection, from its first message to its end.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{Memory, Stop};
 use model::{Ended, Side};
+use sys::Address;
 use sys::call::Error;
 
 use super::assignment::{Assignment, Refusal};
@@ -38,8 +39,8 @@ pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<
     sys::option::set_vanishing_peer_notice(control.as_fd())?;
     control.set_nodelay(true)?;
     control.set_write_timeout(Some(around.limits.control_idle))?;
-    let peer = control.peer_addr()?;
-    let local = control.local_addr()?.ip().to_canonical();
+    let peer = control.peer_addr()?.into();
+    let local = std::net::SocketAddr::new(control.local_addr()?.ip().to_canonical(), 0).into();
     Session {
         control,
         peer,
@@ -52,9 +53,9 @@ pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<
 
 struct Session<'a> {
     control: TcpStream,
-    peer: SocketAddr,
+    peer: Address,
     /// The address that the client reached us by.
-    local: IpAddr,
+    local: Address,
     around: Surroundings<'a>,
     /// The last test, for a client that asks for more than the results had room for.
     last: Option<(Side, u32)>,
@@ -96,7 +97,7 @@ impl Session<'_> {
                 Request::Passphrase(_) => {}
                 Request::Details => self.tell_details()?,
                 ref request => {
-                    match Assignment::of(request, self.peer, self.local, self.around.limits) {
+                    match Assignment::of(request, &self.peer, &self.local, self.around.limits) {
                         Some(assignment) => {
                             if !self.test(request, Capability::find(&frame), assignment)? {
                                 return Ok(());
@@ -137,11 +138,11 @@ impl Session<'_> {
         }
         let transport = prepared.assignment.transport;
         let tells_congestion = prepared.assignment.tells_congestion;
-        let running = self.around.registry.enter(self.peer);
+        let running = self.around.registry.enter(&self.peer);
         self.write(&response)?;
 
         let stop = self.around.stop.follower();
-        let finished = prepared.run(self.control.as_fd(), self.peer, &stop, self.around.limits);
+        let finished = prepared.run(self.control.as_fd(), &self.peer, &stop, self.around.limits);
         if let Some(Refusal(errno)) = finished.failure {
             if errno != Error::CANCELED.raw_os_error() {
                 let why = io::Error::from_raw_os_error(errno);
@@ -163,7 +164,7 @@ impl Session<'_> {
         let Some((side, others)) = self.last.take() else {
             return self.write(&error_response(UNKNOWN_REQUEST));
         };
-        let document = Details::of(side, others, self.local).to_json();
+        let document = Details::of(side, others, self.local.ip()).to_json();
         if document.len() > DETAILS_MAX as usize {
             return self.write(&error_response(sys::call::Error::TOOBIG.raw_os_error()));
         }

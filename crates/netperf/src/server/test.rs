@@ -1,6 +1,5 @@
 //! One test at this end: prepared before the response, run after it.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -8,9 +7,9 @@ use engine::{
     Buffers, Cell, Clock, DataSocket, Finish, Job, Memory, Path, Ran, RingError, Role, Stop,
     facts_at_end, keeper, run,
 };
-use model::{Ended, Limit, Side, Timing, Transport};
-use sys::Socket;
-use sys::call::{self, Error};
+use model::{Ended, Limit, Side, Timing};
+use sys::call::{self, Error, Peer};
+use sys::{Address, Socket};
 
 use super::assignment::{Assignment, EndMark, Refusal};
 use super::wait;
@@ -40,7 +39,7 @@ pub(super) struct Prepared {
     pub(super) assignment: Assignment,
     pub(super) data: DataSocket,
     /// The data socket's port.
-    pub(super) port: u16,
+    pub(super) port: u32,
     pub(super) buffers: Buffers,
 }
 
@@ -57,16 +56,16 @@ impl Prepared {
     /// Opens the socket and makes the rings.
     pub(super) fn new(assignment: Assignment, memory: &Memory) -> Result<Self, Refusal> {
         let (workload, transport) = (&assignment.workload, assignment.transport);
-        let listens = workload.receives() || transport == Transport::Tcp;
+        let listens = workload.receives() || transport.has_connections();
         let role = if listens {
             Role::Listener
         } else {
             Role::Initiator
         };
         let half = &assignment.half;
-        let data = DataSocket::open(transport, assignment.bind, &half.socket, role)
+        let data = DataSocket::open(transport, &assignment.bind, &half.socket, role)
             .map_err(|error| Refusal(error.errno()))?;
-        if transport == Transport::Tcp {
+        if transport.has_connections() {
             let backlog = if workload.connects() {
                 CONNECTION_TEST_BACKLOG
             } else {
@@ -74,10 +73,7 @@ impl Prepared {
             };
             data.socket.listen(backlog).map_err(|_| Error::ADDRINUSE)?;
         }
-        let bound = data.socket.local_addr().ok();
-        let port = bound
-            .and_then(|address| address.as_socket())
-            .map_or(0, |address| address.port());
+        let port = Address::of(&data.socket).map_or(0, |bound| bound.port());
         let buffers = Buffers::new(half, workload, transport, &data.facts, PATTERN, memory)
             .map_err(|error| refusal(&error))?;
         Ok(Self {
@@ -92,18 +88,19 @@ impl Prepared {
     pub(super) fn run(
         mut self,
         control: BorrowedFd<'_>,
-        peer: SocketAddr,
+        peer: &Address,
         stop: &Stop,
         limits: &Limits,
     ) -> Finished {
         let _watch = keeper().on_hang_up(control, stop);
         let cell = Cell::default();
-        let outcome = match self.assignment.transport {
-            Transport::Tcp if self.assignment.workload.connects() => {
-                self.connections(control, stop, limits, &cell)
-            }
-            Transport::Tcp => self.stream(stop, limits, &cell),
-            Transport::Udp => self.datagrams(peer, stop, limits, &cell),
+        let assignment = &self.assignment;
+        let outcome = if assignment.workload.connects() {
+            self.connections(control, stop, limits, &cell)
+        } else if assignment.transport.has_connections() {
+            self.stream(stop, limits, &cell)
+        } else {
+            self.datagrams(peer, stop, limits, &cell)
         };
         let mut finished = outcome.unwrap_or_else(|refusal| Finished {
             side: Side::default(),
@@ -138,7 +135,7 @@ impl Prepared {
         let mut finished = finished(&clock, ran);
         let facts = &mut finished.side.socket;
         *facts = self.data.facts.clone();
-        facts_at_end(&connection, Transport::Tcp, facts);
+        facts_at_end(&connection, self.assignment.transport, facts);
         // A size that was asked for stays what it was.
         let options = &self.assignment.half.socket;
         if options.receive_buffer_bytes.is_some() {
@@ -185,7 +182,7 @@ impl Prepared {
 
     fn datagrams(
         &mut self,
-        peer: SocketAddr,
+        peer: &Address,
         stop: &Stop,
         limits: &Limits,
         cell: &Cell,
@@ -196,15 +193,17 @@ impl Prepared {
             self.await_datagram(&socket, peer, stop, limits)?;
             None
         } else {
-            let client = self.assignment.client.ok_or(Error::DESTADDRREQ)?;
+            let client = self.assignment.client.as_ref();
+            let client = client.ok_or(Error::DESTADDRREQ)?;
             if !wait::may_send_to(client, peer, limits) {
                 return Err(Error::ACCESS.into());
             }
+            let client = Peer::try_from(client).map_err(|error| Refusal::from_io(&error))?;
             Some(client)
         };
         wait::give_up_after(&socket, limits.data_idle);
-        let path = || match client {
-            Some(client) => Path::Addressed(socket.as_fd(), client.into()),
+        let path = || match &client {
+            Some(client) => Path::Addressed(socket.as_fd(), client.clone()),
             None => Path::Connected(socket.as_fd()),
         };
 
@@ -248,7 +247,7 @@ impl Prepared {
     fn await_datagram(
         &self,
         socket: &Socket,
-        peer: SocketAddr,
+        peer: &Address,
         stop: &Stop,
         limits: &Limits,
     ) -> Result<(), Refusal> {
@@ -262,7 +261,9 @@ impl Prepared {
             None
         };
         if let Some(source) = source {
-            let connected = socket.connect(&source.into());
+            let connected = source
+                .to_kernel()
+                .and_then(|source| socket.connect(&source));
             connected.map_err(|error| Refusal::from_io(&error))?;
         }
         Ok(())

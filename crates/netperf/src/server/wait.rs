@@ -1,12 +1,11 @@
 //! Waiting for a test's data, and knowing whose it is.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use engine::Stop;
-use sys::Socket;
 use sys::call::{self, Error};
+use sys::{Address, Socket};
 
 use super::assignment::Refusal;
 use crate::options::Limits;
@@ -62,16 +61,16 @@ pub(super) fn connects_again(
 /// Takes datagrams until one comes from a host that may be answered, and says which.
 pub(super) fn own_client(
     socket: &Socket,
-    peer: SocketAddr,
+    peer: &Address,
     stop: &Stop,
     limits: &Limits,
-) -> Result<SocketAddr, Refusal> {
+) -> Result<Address, Refusal> {
     let until = Instant::now() + limits.data_wait;
     while Instant::now() < until {
         let left = until.saturating_duration_since(Instant::now());
         readable(socket.as_fd(), stop, left)?;
         match call::next_source(socket.as_fd()) {
-            Ok(Some(source)) if may_send_to(source, peer, limits) => return Ok(source),
+            Ok(Some(source)) if may_send_to(&source, peer, limits) => return Ok(source),
             Ok(_) => drop(call::receive(socket.as_fd(), &mut [0; 1])),
             Err(Error::INTR | Error::AGAIN) => {}
             Err(error) => return Err(error.into()),
@@ -82,9 +81,12 @@ pub(super) fn own_client(
 
 /// Whether a client at `peer` may have traffic sent to `target`: to itself only, or between the
 /// addresses of this very host, unless the operator allows more.
-pub(super) fn may_send_to(target: SocketAddr, peer: SocketAddr, limits: &Limits) -> bool {
-    let (target, peer) = (target.ip().to_canonical(), peer.ip().to_canonical());
-    limits.third_party || target == peer || (sys::facts::is_own(peer) && sys::facts::is_own(target))
+pub(super) fn may_send_to(target: &Address, peer: &Address, limits: &Limits) -> bool {
+    let is_own = |address: &Address| {
+        let ip = address.ip().map(|ip| ip.to_canonical());
+        ip.is_some_and(sys::facts::is_own)
+    };
+    limits.third_party || target.shares_host_with(peer) || (is_own(peer) && is_own(target))
 }
 
 /// Data that stops for this long is over: SO_RCVTIMEO and SO_SNDTIMEO, which cost the loop nothing.

@@ -2,6 +2,8 @@
 
 use std::ops::{BitOr, BitOrAssign};
 
+use model::Transport;
+
 use super::frame::{Field, blank, layout, reply};
 use super::{Address, DO_OMNI, FAMILY_IPV4, Frame, MESSAGE_LEN, Text, UNSET};
 
@@ -97,10 +99,34 @@ impl OmniRequest {
     pub const STREAM: i32 = 1;
     /// Value of [`socket_type`](Self::socket_type): datagrams.
     pub const DATAGRAM: i32 = 2;
+    /// Value of [`socket_type`](Self::socket_type): DCCP's own.
+    pub const DCCP_TYPE: i32 = 3;
     /// Value of [`protocol`](Self::protocol).
     pub const TCP: u32 = 6;
     /// Value of [`protocol`](Self::protocol).
     pub const UDP: u32 = 17;
+    /// Value of [`protocol`](Self::protocol).
+    pub const DCCP: u32 = 33;
+    /// Value of [`protocol`](Self::protocol).
+    pub const SCTP: u32 = 132;
+    /// Value of [`protocol`](Self::protocol).
+    pub const UDPLITE: u32 = 136;
+
+    /// The socket type and the protocol that say what carries the data, beside the family. What is
+    /// told apart by that alone has protocol 0.
+    pub fn words_of(transport: Transport) -> (i32, u32) {
+        match transport {
+            // Multipath TCP is TCP to whoever does not know it; its own number, 262, would make a
+            // stock server spin for ever.
+            Transport::Tcp | Transport::Mptcp => (Self::STREAM, Self::TCP),
+            Transport::Udp => (Self::DATAGRAM, Self::UDP),
+            Transport::UdpLite => (Self::DATAGRAM, Self::UDPLITE),
+            Transport::Sctp => (Self::STREAM, Self::SCTP),
+            Transport::Dccp => (Self::DCCP_TYPE, Self::DCCP),
+            Transport::UnixStream | Transport::Vsock | Transport::LlcStream => (Self::STREAM, 0),
+            Transport::UnixDatagram | Transport::LlcDatagram => (Self::DATAGRAM, 0),
+        }
+    }
 
     /// Whether the server is to send.
     pub fn transmits(&self) -> bool {

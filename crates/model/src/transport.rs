@@ -1,0 +1,105 @@
+use serde::{Deserialize, Serialize};
+
+/// What carries the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// TCP, a byte stream: tcp(7).
+    Tcp,
+    /// Multipath TCP, a byte stream over one or more TCP connections: RFC 8684.
+    Mptcp,
+    /// UDP, datagrams: udp(7).
+    Udp,
+    /// UDP-Lite, datagrams whose checksum need not cover all: udplite(7).
+    UdpLite,
+    /// SCTP, one association a socket (RFC 6458, section 4): messages, in order, none lost.
+    Sctp,
+    /// DCCP, datagrams under a congestion control, on a connection: RFC 4340.
+    Dccp,
+    /// A byte stream within one host: unix(7).
+    UnixStream,
+    /// Datagrams within one host: unix(7).
+    UnixDatagram,
+    /// A byte stream between a virtual machine and its host: vsock(7).
+    Vsock,
+    /// The logical link control with connections (802.2 type 2): messages, in order, none lost.
+    LlcStream,
+    /// The logical link control without connections (802.2 type 1): datagrams.
+    LlcDatagram,
+}
+
+impl Transport {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Mptcp => "MPTCP",
+            Self::Udp => "UDP",
+            Self::UdpLite => "UDPLite",
+            Self::Sctp => "SCTP",
+            Self::Dccp => "DCCP",
+            Self::UnixStream => "UNIX",
+            Self::UnixDatagram => "UNIX datagram",
+            Self::Vsock => "VSOCK",
+            Self::LlcStream => "LLC2",
+            Self::LlcDatagram => "LLC",
+        }
+    }
+
+    /// Whether one end listens and the other connects.
+    pub fn has_connections(self) -> bool {
+        !matches!(
+            self,
+            Self::Udp | Self::UdpLite | Self::UnixDatagram | Self::LlcDatagram
+        )
+    }
+
+    /// Whether a send call is one datagram, which may be lost, and an empty one can be told from the
+    /// end of a stream.
+    pub fn has_datagrams(self) -> bool {
+        !self.has_connections() || self == Self::Dccp
+    }
+
+    /// Whether it has the socket options of TCP: tcp(7).
+    pub fn has_tcp_options(self) -> bool {
+        matches!(self, Self::Tcp | Self::Mptcp)
+    }
+
+    /// Whether splice(2) and sendfile(2) move its data without loss: streams of bytes.
+    pub fn has_bytes(self) -> bool {
+        matches!(
+            self,
+            Self::Tcp | Self::Mptcp | Self::UnixStream | Self::Vsock
+        )
+    }
+
+    /// Whether its addresses are those of IP.
+    pub fn has_ip(self) -> bool {
+        matches!(
+            self,
+            Self::Tcp | Self::Mptcp | Self::Udp | Self::UdpLite | Self::Sctp | Self::Dccp
+        )
+    }
+
+    /// The most bytes that one send call may have when nobody asks for a size; `None` where the
+    /// socket's buffer bounds it.
+    pub fn largest_send(self) -> Option<u32> {
+        match self {
+            Self::Udp | Self::UdpLite => Some(MAX_UDP_PAYLOAD),
+            Self::Dccp | Self::LlcStream | Self::LlcDatagram => Some(SAFE_FRAME_PAYLOAD),
+            Self::Tcp
+            | Self::Mptcp
+            | Self::Sctp
+            | Self::UnixStream
+            | Self::UnixDatagram
+            | Self::Vsock => None,
+        }
+    }
+}
+
+/// The largest payload of a UDP datagram over IPv4: RFC 768 and 791.
+pub const MAX_UDP_PAYLOAD: u32 = 65_535 - 8 - 20;
+
+/// What an Ethernet frame carries of a protocol that does not fragment, with room for IPv6's and
+/// DCCP's headers and options: RFC 4340, section 14.
+const SAFE_FRAME_PAYLOAD: u32 = 1400;

@@ -1,0 +1,321 @@
+//! Where a data socket is, whatever its family.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket};
+
+/// A socket's address. Port 0 is any port, in every family that has ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// IPv4 or IPv6: ip(7), ipv6(7).
+    Inet(SocketAddr),
+    /// A path in the file system; empty is a socket without a name: unix(7).
+    Unix(PathBuf),
+    /// A context and a port: vsock(7).
+    Vsock {
+        /// Which machine; [`Address::ANY_CONTEXT`] is any of this one.
+        context: u32,
+        /// The port.
+        port: u32,
+    },
+    /// A hardware address and a service access point of IEEE 802.2.
+    Llc(Llc),
+}
+
+/// An address of the logical link control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Llc {
+    /// The interface's hardware address; zero is any.
+    pub mac: [u8; 6],
+    /// The service access point, even; 0 is any.
+    pub sap: u8,
+}
+
+impl Address {
+    /// VMADDR_CID_ANY: vsock(7).
+    pub const ANY_CONTEXT: u32 = libc::VMADDR_CID_ANY;
+
+    /// The address that a socket is bound to.
+    pub fn of(socket: &Socket) -> io::Result<Self> {
+        Self::try_from(&socket.local_addr()?)
+    }
+
+    /// The address that a socket is connected to.
+    pub fn of_peer(socket: &Socket) -> io::Result<Self> {
+        Self::try_from(&socket.peer_addr()?)
+    }
+
+    /// The socket address family.
+    pub fn domain(&self) -> Domain {
+        match self {
+            Self::Inet(address) => Domain::for_address(*address),
+            Self::Unix(_) => Domain::UNIX,
+            Self::Vsock { .. } => Domain::VSOCK,
+            Self::Llc(_) => Domain::from(libc::AF_LLC),
+        }
+    }
+
+    /// The IP address, if it is of such a family.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Inet(address) => Some(address.ip()),
+            _ => None,
+        }
+    }
+
+    /// Whether the options of IPv6 apply.
+    pub fn is_ipv6(&self) -> bool {
+        matches!(self, Self::Inet(SocketAddr::V6(_)))
+    }
+
+    /// Whether it leaves open where.
+    pub fn is_wildcard(&self) -> bool {
+        match self {
+            Self::Inet(address) => address.ip().is_unspecified(),
+            Self::Unix(path) => path.as_os_str().is_empty(),
+            Self::Vsock { context, .. } => *context == Self::ANY_CONTEXT,
+            Self::Llc(address) => address.mac == [0; 6],
+        }
+    }
+
+    /// The port, or the service access point; 0 is any, or that the family has none.
+    pub fn port(&self) -> u32 {
+        match self {
+            Self::Inet(address) => address.port().into(),
+            Self::Unix(_) => 0,
+            Self::Vsock { port, .. } => *port,
+            Self::Llc(address) => address.sap.into(),
+        }
+    }
+
+    /// The same place with another port; `None` if that is no port of the family. A family without
+    /// ports stays as it is.
+    #[must_use]
+    pub fn with_port(&self, port: u32) -> Option<Self> {
+        let mut changed = self.clone();
+        match &mut changed {
+            Self::Inet(address) => address.set_port(port.try_into().ok()?),
+            Self::Unix(_) => {}
+            Self::Vsock { port: own, .. } => *own = port,
+            Self::Llc(address) => address.sap = port.try_into().ok()?,
+        }
+        Some(changed)
+    }
+
+    /// The same place with any port.
+    #[must_use]
+    pub fn with_any_port(&self) -> Self {
+        self.with_port(0).unwrap_or_else(|| self.clone())
+    }
+
+    /// The same port anywhere on this host. A path is the only place of its kind.
+    #[must_use]
+    pub fn anywhere(&self) -> Self {
+        match self {
+            Self::Inet(SocketAddr::V4(address)) => {
+                Self::Inet((Ipv4Addr::UNSPECIFIED, address.port()).into())
+            }
+            Self::Inet(SocketAddr::V6(address)) => {
+                Self::Inet((Ipv6Addr::UNSPECIFIED, address.port()).into())
+            }
+            Self::Unix(path) => Self::Unix(path.clone()),
+            Self::Vsock { port, .. } => Self::Vsock {
+                context: Self::ANY_CONTEXT,
+                port: *port,
+            },
+            Self::Llc(address) => Self::Llc(Llc {
+                mac: [0; 6],
+                ..*address
+            }),
+        }
+    }
+
+    /// Whether both are the same host, as far as addresses tell: the port does not matter.
+    pub fn shares_host_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inet(a), Self::Inet(b)) => a.ip().to_canonical() == b.ip().to_canonical(),
+            (Self::Unix(_), Self::Unix(_)) => true,
+            (Self::Vsock { context: a, .. }, Self::Vsock { context: b, .. }) => a == b,
+            (Self::Llc(a), Self::Llc(b)) => a.mac == b.mac,
+            _ => false,
+        }
+    }
+
+    /// In the form that the kernel takes; a path may be too long for it.
+    pub fn to_kernel(&self) -> io::Result<SockAddr> {
+        match self {
+            Self::Inet(address) => Ok(SockAddr::from(*address)),
+            Self::Unix(path) => SockAddr::unix(path),
+            Self::Vsock { context, port } => {
+                let port = if *port == 0 {
+                    libc::VMADDR_PORT_ANY
+                } else {
+                    *port
+                };
+                Ok(SockAddr::vsock(*context, port))
+            }
+            Self::Llc(address) => Ok(address.to_kernel()),
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Inet(address)
+    }
+}
+
+impl TryFrom<&SockAddr> for Address {
+    type Error = io::Error;
+
+    /// A family that has no place here is an error.
+    fn try_from(address: &SockAddr) -> io::Result<Self> {
+        if let Some(inet) = address.as_socket() {
+            return Ok(Self::Inet(inet));
+        }
+        if let Some((context, port)) = address.as_vsock_address() {
+            let port = if port == libc::VMADDR_PORT_ANY {
+                0
+            } else {
+                port
+            };
+            return Ok(Self::Vsock { context, port });
+        }
+        if address.is_unix() {
+            let path = address.as_pathname().unwrap_or(Path::new(""));
+            return Ok(Self::Unix(path.to_owned()));
+        }
+        Llc::of(address)
+            .map(Self::Llc)
+            .ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+            Self::Vsock { context, port } => write!(f, "vsock {context}:{port}"),
+            Self::Llc(address) => address.fmt(f),
+        }
+    }
+}
+
+/// `struct sockaddr_llc` of linux/llc.h, which is part of the kernel's interface.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SockaddrLlc {
+    family: libc::sa_family_t,
+    hardware: libc::sa_family_t,
+    test: u8,
+    xid: u8,
+    unnumbered: u8,
+    sap: u8,
+    mac: [u8; 6],
+    pad: [u8; 2],
+}
+
+impl Llc {
+    fn to_kernel(self) -> SockAddr {
+        let raw = SockaddrLlc {
+            family: libc::AF_LLC as libc::sa_family_t,
+            hardware: libc::ARPHRD_ETHER,
+            test: 0,
+            xid: 0,
+            unnumbered: 0,
+            sap: self.sap,
+            mac: self.mac,
+            pad: [0; 2],
+        };
+        let mut storage = socket2::SockAddrStorage::zeroed();
+        // SAFETY: the storage is larger than any socket address, and any bytes are a `SockaddrLlc`.
+        unsafe { *storage.view_as::<SockaddrLlc>() = raw };
+        // SAFETY: its first so many bytes are a socket address of the family that it begins with.
+        unsafe { SockAddr::new(storage, size_of::<SockaddrLlc>() as libc::socklen_t) }
+    }
+
+    fn of(address: &SockAddr) -> Option<Self> {
+        let of_family = i32::from(address.family()) == libc::AF_LLC;
+        if !of_family || (address.len() as usize) < size_of::<SockaddrLlc>() {
+            return None;
+        }
+        // SAFETY: the address is at least so long, and any bytes are a `SockaddrLlc`.
+        let raw = unsafe { address.as_ptr().cast::<SockaddrLlc>().read_unaligned() };
+        Some(Self {
+            mac: raw.mac,
+            sap: raw.sap,
+        })
+    }
+}
+
+impl fmt::Display for Llc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, byte) in self.mac.iter().enumerate() {
+            let separator = if position == 0 { "" } else { ":" };
+            write!(f, "{separator}{byte:02x}")?;
+        }
+        write!(f, " sap {:#04x}", self.sap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_form_and_back() {
+        for address in [
+            Address::Inet("192.0.2.1:7".parse().unwrap()),
+            Address::Inet("[2001:db8::1]:0".parse().unwrap()),
+            Address::Unix("/tmp/x".into()),
+            Address::Unix(PathBuf::new()),
+            Address::Vsock {
+                context: 3,
+                port: 0,
+            },
+            Address::Vsock {
+                context: Address::ANY_CONTEXT,
+                port: 70_000,
+            },
+            Address::Llc(Llc {
+                mac: [2, 0, 0, 0, 0, 1],
+                sap: 0x40,
+            }),
+        ] {
+            let kernel = address.to_kernel().unwrap();
+            assert_eq!(Address::try_from(&kernel).unwrap(), address);
+            assert_eq!(kernel.domain(), address.domain(), "{address}");
+        }
+        assert!(Address::Unix("x".repeat(200).into()).to_kernel().is_err());
+    }
+
+    #[test]
+    fn ports_are_the_familys() {
+        let inet = Address::Inet("192.0.2.1:7".parse().unwrap());
+        assert_eq!(inet.with_port(70_000), None);
+        assert_eq!(inet.with_port(9).unwrap().port(), 9);
+        assert_eq!(inet.anywhere().to_string(), "0.0.0.0:7");
+        let vsock = Address::Vsock {
+            context: 3,
+            port: 1,
+        };
+        assert_eq!(vsock.with_port(70_000).unwrap().port(), 70_000);
+        assert!(vsock.anywhere().is_wildcard());
+        let llc = Address::Llc(Llc::default());
+        assert_eq!(llc.with_port(256), None);
+        assert_eq!(Address::Unix("/x".into()).with_port(5).unwrap().port(), 0);
+    }
+
+    #[test]
+    fn one_host_by_its_addresses() {
+        let mapped = Address::Inet("[::ffff:192.0.2.1]:7".parse().unwrap());
+        let plain = Address::Inet("192.0.2.1:8".parse().unwrap());
+        let other = Address::Inet("192.0.2.2:8".parse().unwrap());
+        assert!(mapped.shares_host_with(&plain) && !plain.shares_host_with(&other));
+        assert!(!plain.shares_host_with(&Address::Unix("/x".into())));
+    }
+}
