@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::names::{PROGRAMS, Program};
-use crate::{links, run};
+use crate::{links, manual, run};
 
 /// Measures networks: throughput, latency and loss between two hosts, and what they cost in CPU time.
 ///
@@ -31,6 +31,12 @@ enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// Write the manual pages of this program and of its dialects
+    Man {
+        /// Where; netperf.1, netserver.1 and linerate.1 are overwritten there
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// Runs what `words`, those after the program's name, ask for. Without any it is the short help.
@@ -38,11 +44,7 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     let help = [OsString::from("-h")];
     let words = if words.is_empty() { &help[..] } else { words };
     let program = OsString::from("linerate");
-    let command = PROGRAMS
-        .iter()
-        .map(dialect)
-        .fold(CommandLine::command(), clap::Command::subcommand);
-    let parsed = command
+    let parsed = whole()
         .try_get_matches_from(std::iter::once(&program).chain(words))
         .and_then(|matches| CommandLine::from_arg_matches(&matches));
     match parsed {
@@ -52,12 +54,27 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         Ok(CommandLine {
             command: Command::Links { directory },
         }) => links::run(&directory),
+        Ok(CommandLine {
+            command: Command::Man { directory },
+        }) => {
+            let mut command_line = whole();
+            command_line.build();
+            manual::run(&directory, &command_line)
+        }
         Err(exit) => {
             // A reader that has had enough is no failure.
             let _ = exit.print();
             ExitCode::from(u8::try_from(exit.exit_code()).unwrap_or(2))
         }
     }
+}
+
+/// The command line with its dialects.
+fn whole() -> clap::Command {
+    PROGRAMS
+        .iter()
+        .map(dialect)
+        .fold(CommandLine::command(), clap::Command::subcommand)
 }
 
 /// A dialect's place in the help. Its words never come here: see `main`.
@@ -78,10 +95,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        PROGRAMS
-            .iter()
-            .map(dialect)
-            .fold(CommandLine::command(), clap::Command::subcommand)
-            .debug_assert();
+        whole().debug_assert();
     }
 }

@@ -6,6 +6,8 @@
 #[cfg_attr(not(feature = "run"), path = "small.rs")]
 mod command_line;
 mod links;
+#[cfg(feature = "run")]
+mod manual;
 mod names;
 #[cfg(feature = "netperf")]
 mod netperf;

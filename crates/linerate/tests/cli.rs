@@ -75,6 +75,39 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
     );
 }
 
+/// The pages are sound: groff, where it is installed, has nothing to say about them.
+#[test]
+fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = linerate(&["man", directory.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for (page, words) in [
+        (
+            "netperf.1",
+            &["\\-\\-strict", "TCP_MAERTS", "P99.9_LATENCY"][..],
+        ),
+        ("netserver.1", &["\\-\\-allow\\-fill\\-dir", "inetd"]),
+        ("linerate.1", &["linerate run", "\\-\\-warm\\-up"]),
+    ] {
+        let path = directory.path().join(page);
+        let text = fs::read_to_string(&path).unwrap();
+        for word in words {
+            assert!(text.contains(word), "no {word} in {page}");
+        }
+        match Command::new("groff")
+            .args(["-man", "-ww", "-z"])
+            .arg(&path)
+            .output()
+        {
+            Ok(groff) => assert_eq!(String::from_utf8_lossy(&groff.stderr), "", "{page}"),
+            Err(error) => println!("SKIPPED groff over {page}: {error}"),
+        }
+    }
+    let nowhere = linerate(&["man", "/no/such/directory"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).starts_with("linerate man: /no/such"));
+}
+
 #[test]
 fn links_lead_to_the_dialects_and_overwrite_nothing() {
     let directory = tempfile::tempdir().unwrap();

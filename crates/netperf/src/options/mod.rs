@@ -7,6 +7,7 @@
 mod getopt;
 mod global;
 mod halves;
+pub mod manual;
 mod plan;
 mod selection;
 mod server;

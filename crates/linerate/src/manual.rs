@@ -1,0 +1,203 @@
+//! `linerate man DIR`: the manual pages, made from the tables that the parsers and usage texts are made
+//! of.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use netperf::options::Test;
+use netperf::options::manual::{self, Chapter};
+use netperf::selector::Selector;
+use roff::{Inline, Roff, bold, italic, roman};
+
+/// Writes the pages into `directory`, and says on stdout which.
+pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
+    for (file, page) in pages(command_line) {
+        let path = directory.join(file);
+        if let Err(error) = page.and_then(|text| std::fs::write(&path, text)) {
+            eprintln!("linerate man: {}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+        // A reader that has had enough is no failure.
+        let _ = writeln!(io::stdout(), "{}", path.display());
+    }
+    ExitCode::SUCCESS
+}
+
+fn pages(command_line: &clap::Command) -> [(&'static str, io::Result<Vec<u8>>); 3] {
+    [
+        ("netperf.1", rendered(&client())),
+        ("netserver.1", rendered(&server())),
+        ("linerate.1", of_clap(command_line)),
+    ]
+}
+
+fn rendered(page: &Roff) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    page.to_writer(&mut text)?;
+    Ok(text)
+}
+
+fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let page = clap_mangen::Man::new(command_line.clone());
+    page.render_title(&mut text)?;
+    page.render_name_section(&mut text)?;
+    page.render_synopsis_section(&mut text)?;
+    page.render_description_section(&mut text)?;
+    page.render_options_section(&mut text)?;
+    let mut rest = Roff::new();
+    for command in command_line.get_subcommands() {
+        subcommand(&mut rest, command);
+    }
+    see_also(&mut rest, &["netperf", "netserver"]);
+    rest.to_writer(&mut text)?;
+    Ok(text)
+}
+
+/// One of linerate's commands. A dialect's options are in a page of its own.
+fn subcommand(page: &mut Roff, command: &clap::Command) {
+    let about = command.get_long_about().or(command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    section(page, &format!("linerate {}", command.get_name()), &about);
+    let is_dialect = crate::names::by_name(command.get_name().as_ref()).is_some();
+    let arguments = command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set());
+    for argument in arguments.filter(|_| !is_dialect) {
+        let short = argument.get_short().map(|letter| format!("-{letter}, "));
+        // A list's place ends in dots, for which roff has a meaning of its own at a line's start.
+        let typed = short.unwrap_or_default() + &argument.to_string();
+        entry(
+            page,
+            &typed,
+            "",
+            &argument
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        );
+    }
+    if let Some(after) = command.get_after_help() {
+        for line in after.to_string().lines() {
+            page.control("br", []);
+            page.text([roman(line)]);
+        }
+    }
+}
+
+fn client() -> Roff {
+    let mut page = head(
+        "netperf",
+        "network performance benchmark, client",
+        &[
+            bold("netperf"),
+            roman(" [global options] "),
+            bold("--"),
+            roman(" [test options]"),
+        ],
+        "netperf measures throughput, request/response and connection rates, and what they cost in CPU \
+         time, between this host and one on which a netserver runs, this program's or the stock one. It has \
+         the options and the output of netperf 2.7.0. Most options take two values, for this end and the other \
+         one or for sending and receiving: \"a,b\" sets both, \"a,\" the first, \",b\" the second, and \"a\" both or \
+         the first, as the option's text says.",
+    );
+    chapters(&mut page, &manual::client());
+    section(&mut page, "TESTS", "The names that -t knows, in any case.");
+    let names: Vec<_> = Test::ALL.iter().map(|(_, name)| *name).collect();
+    page.text([roman(names.join(", ") + ".")]);
+    section(
+        &mut page,
+        "OUTPUT SELECTION",
+        "The test options -k, -o and -O print selectors: names separated by commas, blocks of them separated by \
+         semicolons, \"all\" for all of the stock tool's, \"?\" for a list of names, or a file with a block a line. \
+         Beside the stock tool's there are:",
+    );
+    for selector in Selector::listed().filter(|selector| !matches!(selector, Selector::Stock(_))) {
+        entry(&mut page, selector.name(), "", &selector.one_line_header());
+    }
+    section(&mut page, "ENVIRONMENT", "");
+    entry(
+        &mut page,
+        "DUMP_TCP_INFO",
+        "",
+        "If it is set, TCP's own statistics of the data connection are printed on standard error after each test.",
+    );
+    section(
+        &mut page,
+        "EXIT STATUS",
+        "0 for a result, also one whose confidence interval was not reached; 1 for a wrong command line or a failed \
+         test; 3 with --strict for a doubtful result; 255 where the stock tool has that, as for a server that cannot \
+         be reached.",
+    );
+    see_also(&mut page, &["netserver", "linerate"]);
+    page
+}
+
+fn server() -> Roff {
+    let mut page = head(
+        "netserver",
+        "network performance benchmark, server",
+        &[bold("netserver"), roman(" [options]")],
+        "netserver answers netperf clients, this program's and the stock one. It goes to the background unless -D is \
+         given. With none of -D, -f, -L and -p, and a socket as its standard input, it serves that one client, as \
+         inetd(8) and systemd.socket(5) start it. What it does for a client has limits, which options set.",
+    );
+    chapters(&mut page, &manual::server());
+    section(
+        &mut page,
+        "EXIT STATUS",
+        "0 when it went to the background or was ended by a signal, 1 when it could not start.",
+    );
+    see_also(&mut page, &["netperf", "linerate"]);
+    page
+}
+
+fn head(name: &str, about: &str, synopsis: &[Inline], description: &str) -> Roff {
+    let mut page = Roff::new();
+    let source = concat!("linerate ", env!("CARGO_PKG_VERSION"));
+    page.control("TH", [name, "1", "", source]);
+    section(&mut page, "NAME", "");
+    page.text([roman(format!("{name} - {about}"))]);
+    section(&mut page, "SYNOPSIS", "");
+    page.text(synopsis.to_vec());
+    section(&mut page, "DESCRIPTION", description);
+    page
+}
+
+fn chapters(page: &mut Roff, chapters: &[Chapter]) {
+    for chapter in chapters {
+        section(page, chapter.title, "");
+        for option in &chapter.options {
+            let (name, argument) = option
+                .synopsis
+                .split_once(' ')
+                .unwrap_or((option.synopsis, ""));
+            page.control("TP", []);
+            page.text([bold(name), roman(" "), italic(argument)]);
+            page.text([roman(option.text)]);
+        }
+    }
+}
+
+fn entry(page: &mut Roff, name: &str, argument: &str, text: &str) {
+    page.control("TP", []);
+    if argument.is_empty() {
+        page.text([bold(name)]);
+    } else {
+        page.text([bold(name), roman(" "), italic(argument)]);
+    }
+    page.text([roman(text)]);
+}
+
+fn section(page: &mut Roff, title: &str, text: &str) {
+    page.control("SH", [title]);
+    if !text.is_empty() {
+        page.text([roman(text)]);
+    }
+}
+
+fn see_also(page: &mut Roff, names: &[&str]) {
+    let names: Vec<_> = names.iter().map(|name| format!("{name}(1)")).collect();
+    section(page, "SEE ALSO", &names.join(", "));
+}

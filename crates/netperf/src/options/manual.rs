@@ -1,0 +1,237 @@
+//! What the man pages say of each option. The tables of [`super::global`], [`super::test`] and
+//! [`super::server`] say what the options are; a test sees to it that none is missing here, or here
+//! alone.
+
+use super::getopt::Name;
+use super::getopt::Name::{Letter, Long};
+use super::getopt::Section;
+use super::{global, server, test};
+
+/// The options of one command, or of one family of tests.
+pub struct Chapter {
+    /// Its heading.
+    pub title: &'static str,
+    /// The options, in the order of the usage text.
+    pub options: Vec<Described>,
+}
+
+/// One option.
+pub struct Described {
+    /// The option with its argument, as it is typed.
+    pub synopsis: &'static str,
+    /// What it does, in a few sentences.
+    pub text: &'static str,
+}
+
+/// The chapters of `netperf.1`.
+pub fn client() -> Vec<Chapter> {
+    vec![
+        chapter("GLOBAL OPTIONS", &global::SECTION, GLOBAL),
+        chapter("TEST OPTIONS", &test::OMNI, OMNI),
+        chapter(
+            "TEST OPTIONS OF TCP_SENDFILE, TCP_CC AND TCP_MSS",
+            &test::CLASSIC,
+            CLASSIC,
+        ),
+    ]
+}
+
+/// The chapters of `netserver.1`.
+pub fn server() -> Vec<Chapter> {
+    vec![chapter("OPTIONS", &server::SECTION, SERVER)]
+}
+
+/// An option's name, how it is typed, and what it does.
+type Paragraph = (Name, &'static str, &'static str);
+
+fn chapter<L: 'static>(
+    title: &'static str,
+    section: &Section<L>,
+    paragraphs: &'static [Paragraph],
+) -> Chapter {
+    let mut options: Vec<Described> = Vec::new();
+    for flag in section.flags {
+        let Some((_, synopsis, text)) = paragraphs.iter().find(|(name, ..)| *name == flag.name)
+        else {
+            continue;
+        };
+        // A letter that the stock usage text has twice is one option all the same.
+        if options.iter().all(|known| known.synopsis != *synopsis) {
+            options.push(Described { synopsis, text });
+        }
+    }
+    Chapter { title, options }
+}
+
+#[rustfmt::skip]
+const GLOBAL: &[Paragraph] = &[
+    (Letter('a'), "-a send[,recv]", "Alignment of the local send and receive buffers, a power of two in bytes. Default 8."),
+    (Letter('A'), "-A send[,recv]", "Alignment of the remote send and receive buffers."),
+    (Letter('b'), "-b local[,remote]", "Sends an interval of -w: pacing, at this end and, behind the comma, at the other. Without -w an interval is a millisecond."),
+    (Letter('B'), "-B text", "A brand, which the selector RESULT_BRAND prints, and with -P 0 the tables that have room for it."),
+    (Letter('c'), "-c [rate]", "Report the local host's CPU utilisation and service demand. The next word is a calibration value if it starts with a digit."),
+    (Letter('C'), "-C [rate]", "The same for the remote host."),
+    (Letter('d'), "-d", "Print the plan of the test on standard error."),
+    (Letter('D'), "-D seconds[,units]", "Interim results, one an interval of so many seconds (a fraction will do). A negative value is for tools that ask for a clock read a pass; here both are exact and cost the test nothing. The units, stock's first guess of the work in an interval, are not needed."),
+    (Letter('f'), "-f unit", "Unit of throughput: g m k for 10^9, 10^6, 10^3 bits a second, G M K for 2^30, 2^20, 2^10 bytes a second, B and b for bytes, x for transactions, u for microseconds a byte."),
+    (Letter('F'), "-F local[,remote]", "Files whose contents fill the buffers; TCP_SENDFILE sends the local one. A linerate netserver reads the remote one only below a directory of --allow-fill-dir."),
+    (Letter('h'), "-h", "Print the usage text and exit with 1."),
+    (Letter('H'), "-H name[,family]", "The netserver's host. The data connection goes there too unless the test option -H says otherwise."),
+    (Letter('i'), "-i max[,min]", "At most and at least so many iterations of the test, 3 to 30, until the confidence interval of -I is reached."),
+    (Letter('I'), "-I level[,width]", "Confidence level, 95 or 99, and the width of the interval in per cent of the mean (the full width, 5 by default). A lone value sets both, as in the stock tool: write -I 99,5."),
+    (Letter('j'), "-j", "Keep statistics of times: of whole transactions, or of single calls in one-way tests."),
+    (Letter('k'), "-k dirty[,clean]", "Before each local send, and after each local receive, change the first dirty bytes of the buffer and read the next clean ones."),
+    (Letter('K'), "-K dirty[,clean]", "The same at the remote end."),
+    (Letter('l'), "-l length", "Length of the test: seconds, or a negative number of bytes or transactions; 0 runs until an interrupt. A Go duration such as 1m30s is one."),
+    (Letter('L'), "-L name[,family]", "Local address of the control connection, and of the data connection unless the test option -L says otherwise."),
+    (Letter('n'), "-n cpus", "Number of CPUs. Linux tells it, so that the value is accepted and not used, as in the stock tool."),
+    (Letter('N'), "-N", "No control connection: the test runs against whatever listens, by default the services discard, chargen or echo by the test's direction. What only a netserver could tell is unknown."),
+    (Letter('o'), "-o send[,recv]", "Offset of the local buffers from their alignment, in bytes."),
+    (Letter('O'), "-O send[,recv]", "Offset of the remote buffers."),
+    (Letter('p'), "-p port[,local]", "The netserver's port (12865), and the local port of the control connection."),
+    (Letter('P'), "-P 0|1", "0 leaves out the banner and the column headers."),
+    (Letter('r'), "-r", "Reach the confidence interval on the result alone, whatever the CPU utilisations do."),
+    (Letter('s'), "-s seconds", "Wait between the agreement with the server and the first data."),
+    (Letter('S'), "-S", "Set SO_KEEPALIVE on the data sockets of both ends."),
+    (Letter('t'), "-t test", "The test, in any case: see TESTS. Default TCP_STREAM."),
+    (Letter('T'), "-T local[,remote]", "Bind the threads of this test to a CPU, at this end and at the other."),
+    (Letter('v'), "-v level", "Verbosity. 0 prints the single figure, 1 the table, 2 adds a block of details and the histogram, 3 the block alone."),
+    (Letter('V'), "-V", "Print the version and exit."),
+    (Letter('w'), "-w local[,remote]", "Length of a pacing interval: an integer with the suffix s, m (milliseconds, also without a suffix) or u (microseconds)."),
+    (Letter('W'), "-W send[,recv]", "Number of buffers in the send and receive rings of both ends."),
+    (Letter('y'), "-y local[,remote]", "SO_PRIORITY of the data sockets."),
+    (Letter('Y'), "-Y local[,remote]", "Type of service or traffic class of the data sockets: a number 0 to 255, or a name such as cs1, af42, ef, lowdelay."),
+    (Letter('Z'), "-Z text", "The passphrase that the server expects. It crosses the network in clear text."),
+    (Letter('4'), "-4", "IPv4 only."),
+    (Letter('6'), "-6", "IPv6 only."),
+    (Long("strict"), "--strict", "Say on standard error what makes the result doubtful, and exit with 3 if anything does."),
+];
+
+#[rustfmt::skip]
+const OMNI: &[Paragraph] = &[
+    (Letter('a'), "-a", "Set TCP_DEFER_ACCEPT on the server's listening socket."),
+    (Letter('b'), "-b requests", "In request/response tests, keep so many requests in flight beyond the one."),
+    (Letter('B'), "-B", "The server answers datagrams from the address that they were sent to."),
+    (Letter('c'), "-c", "A connection for each transaction."),
+    (Letter('C'), "-C", "Set TCP_CORK on the local data socket."),
+    (Letter('d'), "-d direction", "Direction of an OMNI test: words joined by | (send, recv, stream, maerts, rr, crr) or a number of bits, 2 to transmit and 4 to receive."),
+    (Letter('D'), "-D", "Set TCP_NODELAY at both ends."),
+    (Letter('e'), "-e seconds", "Give up waiting for a datagram after so long, and send the next request."),
+    (Letter('F'), "-F", "TCP Fast Open: the first data leaves with the first segment."),
+    (Letter('g'), "-g", "Set SO_DEBUG on the local data socket."),
+    (Letter('G'), "-G bytes", "Set TCP_MAXSEG on the local data socket."),
+    (Letter('h'), "-h", "Print the help text and exit with 1."),
+    (Letter('H'), "-H name[/bits][,family]", "Where the data connection goes. With bits, the host part behind so many bits is drawn anew for each iteration."),
+    (Letter('i'), "-i number", "Given up by the stock tool, which says so and goes on."),
+    (Letter('I'), "-I", "Use write(2) where send(2) would do."),
+    (Letter('j'), "-j number", "Parallel connections that the stock tool never came to open: accepted, without effect."),
+    (Letter('k'), "-k [selection]", "Print NAME=value lines. See OUTPUT SELECTION."),
+    (Letter('K'), "-K local[,remote]", "Congestion control of the data sockets. What was in force is what LOCAL_CONG_CONTROL and REMOTE_CONG_CONTROL print."),
+    (Letter('l'), "-l ttl", "TTL of multicast datagrams."),
+    (Letter('L'), "-L name[/bits][,family]", "Where the data connection comes from."),
+    (Letter('m'), "-m local[,remote]", "Bytes a send call. Without it, the socket's buffer as the kernel gives it."),
+    (Letter('M'), "-M remote[,local]", "Bytes a receive call, the remote end first."),
+    (Letter('n'), "-n", "Connect the local datagram socket."),
+    (Letter('N'), "-N", "Without effect, as in the stock tool."),
+    (Letter('o'), "-o [selection]", "Print comma-separated values. See OUTPUT SELECTION."),
+    (Letter('O'), "-O [selection]", "Print columns. See OUTPUT SELECTION."),
+    (Letter('p'), "-p min[,max]", "Local ports of a connection test, 5000 to 65535 by default."),
+    (Letter('P'), "-P local[,remote]", "Ports of the data connection."),
+    (Letter('r'), "-r request[,response]", "Bytes of a request and of a response, 1 by default."),
+    (Letter('R'), "-R 0|1", "Whether datagrams may be routed; 0 sets SO_DONTROUTE. Default 0 for UDP tests that are not request/response, else 1."),
+    (Letter('s'), "-s send[,recv]", "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes."),
+    (Letter('S'), "-S send[,recv]", "The same of the remote one."),
+    (Letter('t'), "-t type", "Socket type, stream or dgram."),
+    (Letter('T'), "-T protocol", "Protocol of the data connection."),
+    (Letter('u'), "-u text", "The UUID of this test; one is made otherwise."),
+    (Letter('U'), "-U", "In connection tests, try the next port whatever a connect failed of."),
+    (Letter('V'), "-V", "Let the receiving ends throw the data away inside the kernel: splice(2) to /dev/null."),
+    (Letter('w'), "-w text", "Without effect, as in the stock tool."),
+    (Letter('W'), "-W buffers", "Number of buffers in the send ring."),
+    (Letter('4'), "-4", "IPv4 for the data connection."),
+    (Letter('6'), "-6", "IPv6 for the data connection."),
+];
+
+#[rustfmt::skip]
+const CLASSIC: &[Paragraph] = &[
+    (Letter('b'), "-b requests", "Without effect in these tests, as in the stock tool."),
+    (Letter('C'), "-C", "Set TCP_CORK on the local data socket."),
+    (Letter('D'), "-D", "Set TCP_NODELAY at both ends."),
+    (Letter('h'), "-h", "Print the help text and exit with 1."),
+    (Letter('H'), "-H name[,family]", "Where the data connection goes."),
+    (Letter('L'), "-L name[,family]", "Where the data connection comes from."),
+    (Letter('m'), "-m bytes", "Bytes a send call."),
+    (Letter('M'), "-M bytes", "Bytes a receive call of the remote end."),
+    (Letter('n'), "-n", "Without effect in these tests."),
+    (Letter('N'), "-N", "Without effect in these tests."),
+    (Letter('p'), "-p min[,max]", "Local ports of TCP_CC, 5000 to 65535 by default."),
+    (Letter('P'), "-P local[,remote]", "Ports of the data connection."),
+    (Letter('r'), "-r request[,response]", "Without effect in these tests, which move no requests."),
+    (Letter('R'), "-R 0|1", "Whether the data may be routed."),
+    (Letter('s'), "-s send[,recv]", "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes."),
+    (Letter('S'), "-S send[,recv]", "The same of the remote one."),
+    (Letter('T'), "-T text", "Without effect in these tests."),
+    (Letter('V'), "-V", "Not available in these tests, which is said."),
+    (Letter('w'), "-w text", "Without effect in these tests."),
+    (Letter('W'), "-W buffers", "Number of buffers in the send ring."),
+    (Letter('z'), "-z", "Without effect in these tests."),
+    (Letter('4'), "-4", "IPv4 for the data connection."),
+    (Letter('6'), "-6", "IPv6 for the data connection."),
+];
+
+#[rustfmt::skip]
+const SERVER: &[Paragraph] = &[
+    (Letter('h'), "-h", "Print the usage text and exit with 1."),
+    (Letter('D'), "-D", "Stay in the foreground."),
+    (Letter('d'), "-d", "Write what happens to standard error, when in the foreground."),
+    (Letter('f'), "-f", "Serve one client at a time; others wait."),
+    (Letter('L'), "-L name[,family]", "Listen on this address."),
+    (Letter('N'), "-N", "No debug output, even if a client asks for it."),
+    (Letter('p'), "-p port", "Listen on this port. Default 12865."),
+    (Letter('4'), "-4", "Listen on IPv4 only."),
+    (Letter('6'), "-6", "Listen on IPv6 only."),
+    (Letter('v'), "-v level", "Verbosity, without effect, as in the stock tool."),
+    (Letter('V'), "-V", "Print the version and exit."),
+    (Letter('Z'), "-Z text", "Serve only clients that send this passphrase first. It crosses the network in clear text."),
+    (Letter('n'), "-n cpus", "Number of CPUs. Linux tells it: accepted up to 256, and not used."),
+    (Long("allow-fill-dir"), "--allow-fill-dir DIR", "Let clients name fill files below this directory. May be given several times; without it no file is read."),
+    (Long("allow-third-party"), "--allow-third-party", "Let a client have datagrams sent to another host than its own."),
+    (Long("control-idle"), "--control-idle SECONDS", "How long a control connection may be silent. Default 120."),
+    (Long("data-wait"), "--data-wait SECONDS", "How long a test's data may take to begin. Default 60."),
+    (Long("data-idle"), "--data-idle SECONDS", "How long data may stop before it is given up. Default 60."),
+    (Long("drain"), "--drain SECONDS", "How long beyond its length a test may drain what is on its way. Default 15."),
+    (Long("passphrase-wait"), "--passphrase-wait SECONDS", "How long to wait for a passphrase. Default 20."),
+    (Long("max-clients"), "--max-clients N", "Control connections at a time. Default 1024."),
+    (Long("max-buffer"), "--max-buffer BYTES", "Memory of one test's buffers in one direction. Default 256M."),
+    (Long("max-memory"), "--max-memory BYTES", "Memory of all tests' buffers together. Default 1G."),
+    (Long("max-length"), "--max-length SECONDS", "The longest test. Default 604800, seven days."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_has_its_paragraph_and_no_other_has_one() {
+        same("global", &global::SECTION, GLOBAL);
+        same("omni", &test::OMNI, OMNI);
+        same("classic", &test::CLASSIC, CLASSIC);
+        same("server", &server::SECTION, SERVER);
+    }
+
+    fn same<L: 'static>(what: &str, section: &Section<L>, paragraphs: &[Paragraph]) {
+        for flag in section.flags {
+            let known = paragraphs.iter().any(|(name, ..)| *name == flag.name);
+            assert!(known, "{what}: {:?} is not in the manual", flag.name);
+        }
+        for (name, synopsis, _) in paragraphs {
+            let known = section.flags.iter().any(|flag| flag.name == *name);
+            assert!(known, "{what}: {name:?} is in the manual alone");
+            let typed = match name {
+                Letter(letter) => format!("-{letter}"),
+                Long(long) => format!("--{long}"),
+            };
+            assert!(synopsis.starts_with(&typed), "{what}: {synopsis}");
+        }
+    }
+}
