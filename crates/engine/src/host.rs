@@ -1,17 +1,25 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use model::HostFacts;
+use model::{HostFacts, Security, SecurityModule};
 use sys::facts as host;
 
 /// This host; the MTU is that of the interface with `local`.
 pub fn facts(local: Option<IpAddr>) -> HostFacts {
-    let (kernel, machine) = host::kernel();
+    let uname = host::uname();
     HostFacts {
-        kernel: Some(kernel),
-        machine: Some(machine),
+        kernel: Some(format!("{} {}", uname.sysname, uname.release)),
+        kernel_version: Some(uname.version),
+        machine: Some(uname.machine),
         cpus: Some(sys::cpu::online()),
         cpu_model: host::cpu_model(),
+        cpu_mhz: host::cpu_mhz(),
+        system_model: host::system_model(),
+        security: host::security().map(|found| Security {
+            module: found.module.and_then(module),
+            enforcing: found.enforcing,
+            policy: found.policy,
+        }),
         mtu_bytes: local.and_then(host::mtu_of),
         congestion_control: host::congestion_control(),
         virtual_guest: host::virtual_guest(),
@@ -22,4 +30,14 @@ pub fn facts(local: Option<IpAddr>) -> HostFacts {
             })
         }),
     }
+}
+
+fn module(name: &str) -> Option<SecurityModule> {
+    Some(match name {
+        "selinux" => SecurityModule::SeLinux,
+        "apparmor" => SecurityModule::AppArmor,
+        "smack" => SecurityModule::Smack,
+        "tomoyo" => SecurityModule::Tomoyo,
+        _ => return None,
+    })
 }

@@ -172,12 +172,20 @@ pub enum CpuMethod {
 pub struct HostFacts {
     /// `uname -sr`.
     pub kernel: Option<String>,
+    /// `uname -v`.
+    pub kernel_version: Option<String>,
     /// The machine's architecture.
     pub machine: Option<String>,
     /// CPUs online.
     pub cpus: Option<u32>,
     /// The first CPU's model name.
     pub cpu_model: Option<String>,
+    /// The first CPU's frequency when it was looked at, in MHz.
+    pub cpu_mhz: Option<u32>,
+    /// The machine's model, by its firmware (DMI, or the device tree).
+    pub system_model: Option<String>,
+    /// The mandatory access control that the kernel runs with.
+    pub security: Option<Security>,
     /// The MTU of the path's first hop, in bytes.
     pub mtu_bytes: Option<u32>,
     /// The host's default congestion control.
@@ -186,6 +194,28 @@ pub struct HostFacts {
     pub virtual_guest: Option<bool>,
     /// An identity of the running system, to tell whether two ends share a host.
     pub boot_id: Option<String>,
+}
+
+/// Mandatory access control: the first of the kernel's security modules that confines programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Security {
+    /// Which module; `None` when the kernel runs with none.
+    pub module: Option<SecurityModule>,
+    /// Whether it forbids, or only logs what it would forbid; `None` where it does not say.
+    pub enforcing: Option<bool>,
+    /// SELinux: the name of the policy. Others: the profile or label of this process.
+    pub policy: Option<String>,
+}
+
+/// A security module that confines programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "they are their names")]
+pub enum SecurityModule {
+    SeLinux,
+    AppArmor,
+    Smack,
+    Tomoyo,
 }
 
 /// Why a run ended.

@@ -20,7 +20,7 @@ use netperf::options::{
     Selection, Settings, Test, Unit,
 };
 use netperf::output;
-use netperf::selector::{Selector, Stock};
+use netperf::selector::{Needs, Selector, Stock};
 use stats::Histogram;
 use units::Bytes;
 
@@ -485,6 +485,7 @@ fn settings_of(test: Test) -> Settings {
             brand: None,
             interim: None,
             latency: false,
+            needs: Needs::default(),
             form: Form::Table,
             uuid: String::new(),
             command_line: String::new(),

@@ -7,7 +7,7 @@ mod data;
 
 use netperf::wire::{
     CalibrateResponse, Capability, DatagramResponse, DatagramResults, DetailsResponse, Frame,
-    MESSAGE_LEN, OmniResponse, OmniResults, Request, StreamResponse, StreamResults,
+    MESSAGE_LEN, OmniResponse, OmniResults, Request, StreamResponse, StreamResults, SysInfo,
     TransactionResponse, TransactionResults,
 };
 
@@ -89,6 +89,9 @@ fn capabilities() {
         frame[216 + noise.below(36)] ^= noise.byte().max(1);
         assert_eq!(Capability::find(&frame), None);
         None
+    });
+    fuzz("SysInfo", &[601], |frame| {
+        Some(SysInfo::decode(frame).ok()?.encode())
     });
     fuzz("Capability in noise", &[97, 98], |frame| {
         assert_eq!(Capability::find(frame), None);

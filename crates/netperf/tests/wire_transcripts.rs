@@ -15,8 +15,8 @@ use data::Sender;
 use netperf::wire::{
     CalibrateResponse, Capability, DatagramResponse, DatagramResults, FAMILY_IPV6, Flags, Frame,
     MESSAGE_LEN, OmniRequest, OmniResponse, OmniResults, RemoteError, Request, StreamResponse,
-    StreamResults, TransactionResponse, TransactionResults, UNKNOWN_REQUEST, check, debug_response,
-    error_response, finite, sysinfo_response,
+    StreamResults, SysInfo, TransactionResponse, TransactionResults, UNKNOWN_REQUEST, check,
+    debug_response, error_response, finite,
 };
 
 /// Message bytes that the stock sender does not set. It has whatever was there before, we have
@@ -99,7 +99,7 @@ fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
     }
     let again = match (request, number) {
         (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NOTHING)),
-        (Request::SysInfo, 1) => Ok((sysinfo_response(), NOTHING)),
+        (Request::SysInfo, 1) => SysInfo::decode(reply).map(|info| (info.encode(), NOTHING)),
         (Request::CpuCalibrate, 1) => {
             CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
         }

@@ -218,12 +218,16 @@ fn request_response() -> Outcome {
 fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
     let host = |kernel: &str, boot_id: &str| HostFacts {
         kernel: Some(kernel.to_owned()),
+        kernel_version: Some("#1 SMP".to_owned()),
         machine: Some("x86_64".to_owned()),
         cpus: Some(2),
         cpu_model: Some("Example 9000".to_owned()),
         mtu_bytes: Some(1500),
         congestion_control: Some("cubic".to_owned()),
         virtual_guest: Some(false),
+        cpu_mhz: Some(2600),
+        system_model: Some("Example Server".to_owned()),
+        security: None,
         boot_id: Some(boot_id.to_owned()),
     };
     let cpu = CpuUse {

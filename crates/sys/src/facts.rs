@@ -1,42 +1,37 @@
 //! What a host is, as far as it bears on what it measures. What cannot be read is `None`.
 
+mod cpu;
+mod security;
+
 use std::fs;
 use std::net::IpAddr;
 
-/// `uname -sr` and `uname -m`.
-pub fn kernel() -> (String, String) {
+pub use cpu::{cpu_mhz, cpu_model, virtual_guest};
+pub use security::{SecurityFacts, security};
+
+/// The running system, in the words of uname(2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uname {
+    /// "Linux".
+    pub sysname: String,
+    /// The kernel's release.
+    pub release: String,
+    /// The release's build.
+    pub version: String,
+    /// The machine's architecture.
+    pub machine: String,
+}
+
+/// What runs here.
+pub fn uname() -> Uname {
     let uname = rustix::system::uname();
-    (
-        format!(
-            "{} {}",
-            uname.sysname().to_string_lossy(),
-            uname.release().to_string_lossy()
-        ),
-        uname.machine().to_string_lossy().into_owned(),
-    )
-}
-
-/// The first CPU's model name, from /proc/cpuinfo.
-pub fn cpu_model() -> Option<String> {
-    fs::read_to_string("/proc/cpuinfo")
-        .ok()?
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("model name")?
-                .split_once(':')
-                .map(|(_, name)| name.trim().to_owned())
-        })
-}
-
-/// Whether the CPU says that a hypervisor runs this system; `None` where it has no such flag.
-pub fn virtual_guest() -> Option<bool> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let flags = text.lines().find_map(|line| line.strip_prefix("flags"))?;
-    Some(
-        flags
-            .split_ascii_whitespace()
-            .any(|flag| flag == "hypervisor"),
-    )
+    let text = |word: &std::ffi::CStr| word.to_string_lossy().into_owned();
+    Uname {
+        sysname: text(uname.sysname()),
+        release: text(uname.release()),
+        version: text(uname.version()),
+        machine: text(uname.machine()),
+    }
 }
 
 /// The identity of this boot of this system, 16 bytes; network namespaces share it.
@@ -50,18 +45,27 @@ pub fn boot_id() -> Option<[u8; 16]> {
     Some(id)
 }
 
+/// The machine's model, as DMI (x86 and servers) or the device tree (boards) has it.
+pub fn system_model() -> Option<String> {
+    read_line("/sys/class/dmi/id/product_name").or_else(|| read_line("/proc/device-tree/model"))
+}
+
+/// What a file of one line says; `None` when it says nothing. The device tree ends lines with a NUL.
+fn read_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.trim_matches(|char: char| char.is_whitespace() || char == '\0');
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
 /// The default congestion control of this network namespace.
 pub fn congestion_control() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
-    Some(text.trim().to_owned())
+    read_line("/proc/sys/net/ipv4/tcp_congestion_control")
 }
 
 /// The MTU in bytes of the interface that has this address.
 pub fn mtu_of(address: IpAddr) -> Option<u32> {
     let interface = interface_of(address)?;
-    fs::read_to_string(format!("/sys/class/net/{interface}/mtu"))
-        .ok()?
-        .trim()
+    read_line(&format!("/sys/class/net/{interface}/mtu"))?
         .parse()
         .ok()
 }

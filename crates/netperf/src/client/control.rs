@@ -11,7 +11,7 @@ use sys::{Domain, Protocol, Socket, Type};
 use super::endpoints::{look_up, port, wildcard, with_port};
 use super::error::ClientError;
 use crate::options::{Control, Family};
-use crate::wire::{Frame, MESSAGE_LEN, Request};
+use crate::wire::{Capability, Frame, MESSAGE_LEN, Request, SysInfo};
 
 /// How long one address has to answer; the kernel's own patience is over two minutes.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
@@ -34,6 +34,16 @@ pub struct Established {
     pub remote: SocketAddr,
     /// The resolver's canonical name of the server.
     pub remote_name: String,
+    introduced: Option<Introduction>,
+}
+
+/// How a server describes itself before any test.
+#[derive(Clone, Debug)]
+pub(super) struct Introduction {
+    /// What it can do beyond netperf's protocol; `None` of a stock server.
+    pub(super) capability: Option<Capability>,
+    /// Its host.
+    pub(super) system: SysInfo,
 }
 
 impl Established {
@@ -69,6 +79,7 @@ impl Established {
                             cancel: cancel.clone(),
                             remote: to,
                             remote_name: remote.name,
+                            introduced: None,
                         };
                         if let Some(passphrase) = &control.passphrase {
                             let text = passphrase.clone().into_bytes();
@@ -98,6 +109,25 @@ impl Established {
             remote_family,
             error: last,
         })
+    }
+
+    /// Who the server is. It is asked once a connection, and only if somebody wants to know: a stock
+    /// server answers too, but has nothing to say.
+    pub(super) fn introduction(&mut self) -> Result<&Introduction, ClientError> {
+        let introduction = if let Some(introduction) = self.introduced.take() {
+            introduction
+        } else {
+            let mut frame = Request::SysInfo.encode(None);
+            Capability::own().put(&mut frame);
+            self.send(&frame)?;
+            let answer = self.receive()?;
+            Introduction {
+                capability: Capability::find(&answer),
+                // A server that does not know the question is one that says nothing of its host.
+                system: SysInfo::decode(&answer).unwrap_or_default(),
+            }
+        };
+        Ok(self.introduced.insert(introduction))
     }
 
     pub(super) fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {

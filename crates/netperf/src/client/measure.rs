@@ -37,6 +37,11 @@ pub(super) fn test(
             why: error.to_string(),
         });
     }
+    let introduction = if settings.print.needs.peer_system {
+        Some(control.introduction()?.clone())
+    } else {
+        None
+    };
     let mut end = LocalEnd::prepare(plan, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
     let mut frame = asked.encode(settings.plan.there.cpu);
@@ -44,8 +49,12 @@ pub(super) fn test(
     control.send(&frame)?;
 
     let answer = control.receive()?;
-    let peer = Capability::find(&answer);
+    let introduced = introduction
+        .as_ref()
+        .and_then(|introduction| introduction.capability);
+    let peer = Capability::find(&answer).or(introduced);
     let (mut told, port) = response(&asked, &answer)?;
+    told.system = introduction.map(|introduction| introduction.system);
     let dest = endpoints
         .dest
         .with_port(port)

@@ -6,7 +6,7 @@ use model::{BuffersUsed, Counts, CpuMethod, CpuUse, Side, SocketFacts};
 use units::Bytes;
 
 use crate::wire::{
-    Flags, OmniResponse, OmniResults, StreamResponse, StreamResults, TransactionResponse,
+    Flags, OmniResponse, OmniResults, StreamResponse, StreamResults, SysInfo, TransactionResponse,
     TransactionResults, finite,
 };
 
@@ -57,6 +57,8 @@ pub struct Told {
     pub retransmits: i32,
     /// The congestion control algorithm ("TCP Only" on connected non-TCP).
     pub congestion_control: String,
+    /// The peer's operating system, if it was asked.
+    pub system: Option<SysInfo>,
 }
 
 impl From<&OmniResponse> for Told {

@@ -261,6 +261,11 @@ fn print(
         brand: global.brand.clone(),
         interim: global.interim,
         latency: wants_latency(global, options),
+        needs: options
+            .output
+            .as_ref()
+            .map(|(_, selected)| selected.needs)
+            .unwrap_or_default(),
         form: form(test, options.output.as_ref()),
         uuid: options.uuid.clone().unwrap_or_else(uuid::generate),
         command_line,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::Plan;
 
-use crate::selector::Selector;
+use crate::selector::{Needs, Selector};
 
 /// Everything that one command line asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,6 +217,8 @@ pub struct Print {
     pub interim: Option<Duration>,
     /// `-j`, or a selector that needs them: keep latency statistics.
     pub latency: bool,
+    /// What the selectors need.
+    pub needs: Needs,
     /// Table, or test options `-o`, `-O`, `-k`.
     pub form: Form,
     /// Test option `-u`, or a generated one.

@@ -1,10 +1,13 @@
 //! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
 
-use model::{BufferPlan, Counts, CpuMethod, CpuUse, Half, Plan, SizeRule, SocketFacts, WidthRule};
+use model::{
+    BufferPlan, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule, SocketFacts, WidthRule,
+};
 use stats::{Histogram, Summary};
 
 use crate::client::{TestRun, Told};
 use crate::options::{Direction, Family, Settings, Test, Unit};
+use crate::wire::SysInfo;
 
 /// What is printed for a figure that was not measured.
 pub(super) const NONE: f64 = -1.0;
@@ -109,6 +112,25 @@ impl<'a> Figures<'a> {
 
     pub(super) fn told(&self) -> &Told {
         &self.run.told
+    }
+
+    pub(super) fn local_host(&self) -> Option<&HostFacts> {
+        self.run.outcome.here.host.as_ref()
+    }
+
+    /// What the peer told of its host; a stock one tells nothing.
+    pub(super) fn remote_host(&self) -> Option<&HostFacts> {
+        self.run.outcome.there.as_ref()?.host.as_ref()
+    }
+
+    pub(super) fn local_system(&self) -> Option<SysInfo> {
+        self.local_host().and_then(system)
+    }
+
+    pub(super) fn remote_system(&self) -> Option<SysInfo> {
+        self.remote_host()
+            .and_then(system)
+            .or_else(|| self.told().system.clone())
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -424,6 +446,17 @@ impl Processor {
             demand: NONE,
         }
     }
+}
+
+/// What a host runs, in the words of uname(2).
+fn system(host: &HostFacts) -> Option<SysInfo> {
+    let (sysname, release) = host.kernel.as_ref()?.split_once(' ')?;
+    Some(SysInfo {
+        sysname: sysname.to_owned(),
+        release: release.to_owned(),
+        machine: host.machine.clone()?,
+        version: host.kernel_version.clone()?,
+    })
 }
 
 pub(super) fn unit_in_force(settings: &Settings) -> Unit {

@@ -81,7 +81,8 @@ impl Selector {
     pub fn needs(&self) -> Needs {
         use Stock::{
             MaxLatency, MeanLatency, MinLatency, P50Latency, P90Latency, P99Latency,
-            RemoteCongControl, StddevLatency,
+            RemoteCongControl, RemoteMachine, RemoteRelease, RemoteSysname, RemoteVersion,
+            StddevLatency,
         };
         let mut needs = Needs::default();
         match self {
@@ -92,6 +93,9 @@ impl Selector {
             | Self::Own(Own::LatencySamples)
             | Self::Percentile(_) => needs.latency = true,
             Self::Stock(RemoteCongControl) => needs.peer_congestion_control = true,
+            Self::Stock(RemoteSysname | RemoteRelease | RemoteVersion | RemoteMachine) => {
+                needs.peer_system = true;
+            }
             _ => {}
         }
         needs
@@ -108,12 +112,15 @@ pub struct Needs {
     pub latency: bool,
     /// The peer's congestion control algorithm.
     pub peer_congestion_control: bool,
+    /// The peer's operating system.
+    pub peer_system: bool,
 }
 
 impl BitOrAssign for Needs {
     fn bitor_assign(&mut self, other: Self) {
         self.latency |= other.latency;
         self.peer_congestion_control |= other.peer_congestion_control;
+        self.peer_system |= other.peer_system;
     }
 }
 

@@ -18,8 +18,8 @@ use super::test::Prepared;
 use crate::details::Details;
 use crate::options::Limits;
 use crate::wire::{
-    Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received, Request,
-    UNKNOWN_REQUEST, debug_response, error_response, sysinfo_response,
+    Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received, Request, SysInfo,
+    UNKNOWN_REQUEST, debug_response, error_response,
 };
 
 /// What a session has of the server around it.
@@ -92,7 +92,7 @@ impl Session<'_> {
             match request {
                 Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
                 Request::CpuCalibrate => self.write(&reply::calibration().encode())?,
-                Request::SysInfo => self.write(&sysinfo_response())?,
+                Request::SysInfo => self.describe(&frame)?,
                 // No answer, whether it was needed or not.
                 Request::Passphrase(_) => {}
                 Request::Details => self.tell_details()?,
@@ -158,6 +158,23 @@ impl Session<'_> {
         let others = running.leave();
         self.last = Some((finished.side, others));
         Ok(finished.ended != Ended::Cancelled)
+    }
+
+    /// Describes this host. It is also how a linerate client finds out whom it talks to before it asks
+    /// for a test.
+    fn describe(&mut self, asked: &Frame) -> io::Result<()> {
+        let uname = sys::facts::uname();
+        let mut answer = SysInfo {
+            sysname: uname.sysname,
+            release: uname.release,
+            machine: uname.machine,
+            version: uname.version,
+        }
+        .encode();
+        if Capability::find(asked).is_some() {
+            Capability::own().put(&mut answer);
+        }
+        self.write(&answer)
     }
 
     fn tell_details(&mut self) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! How two linerates know each other: a block in the zero tail of the first request and response.
+//! How two linerates know each other: a block in the zero tail of the first request and response, or of the
+//! question for a description of the host and its answer, which may come before them.
 //!
 //! It lies behind all that netperf 2.7.0 defines in an omni or classic request or response (the
 //! longest, an omni response, ends at byte 209), where stock programs look at nothing. All numbers
@@ -112,6 +113,7 @@ mod tests {
     use super::*;
     use crate::wire::{
         MESSAGE_LEN, OmniRequest, OmniResponse, Received, Request, StreamRequest, StreamResponse,
+        SysInfo,
     };
 
     const US: Capability = Capability {
@@ -133,6 +135,15 @@ mod tests {
         let mut frame = OmniResponse::default().encode();
         US.put(&mut frame);
         assert_eq!(OmniResponse::decode(&frame), Ok(OmniResponse::default()));
+        let info = SysInfo {
+            version: "v".repeat(1000),
+            ..SysInfo::default()
+        };
+        let mut frame = info.encode();
+        let told = SysInfo::decode(&frame);
+        US.put(&mut frame);
+        assert_eq!(SysInfo::decode(&frame), told);
+        assert_eq!(Capability::find(&frame), Some(US));
         let mut frame = StreamResponse::default().encode(10);
         US.put(&mut frame);
         assert_eq!(

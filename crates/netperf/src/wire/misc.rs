@@ -1,7 +1,7 @@
 //! The answers that belong to no test.
 
-use super::frame::{PAYLOAD, blank, layout, reply};
-use super::{CPU_CALIBRATE, DEBUG_OK, Frame, SYSINFO_RESPONSE};
+use super::frame::{PAYLOAD, blank, layout, reply, until_nul};
+use super::{CPU_CALIBRATE, DEBUG_OK, Frame, RemoteError, SYSINFO_RESPONSE, check};
 
 layout! {
     /// The answer to [`CPU_CALIBRATE`].
@@ -30,13 +30,68 @@ pub fn debug_response() -> Frame {
     blank(DEBUG_OK)
 }
 
-/// The answer to [`DO_SYSINFO`](super::DO_SYSINFO): 2.7.0 no longer describes its host.
-pub fn sysinfo_response() -> Frame {
-    const DESCRIPTION: &[u8] = b",Deprecated,Deprecated,Deprecated,Deprecated";
-    let mut frame = blank(SYSINFO_RESPONSE);
-    frame[PAYLOAD..][..DESCRIPTION.len()].copy_from_slice(DESCRIPTION);
-    frame
+/// The answer to [`DO_SYSINFO`](super::DO_SYSINFO): the server's host, in the words of uname(2). Those
+/// of a stock server are all "Deprecated".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SysInfo {
+    /// The system's name ("Linux").
+    pub sysname: String,
+    /// Its release.
+    pub release: String,
+    /// The machine's architecture.
+    pub machine: String,
+    /// The release's build.
+    pub version: String,
 }
+
+impl SysInfo {
+    /// The frame to send: one text, each word after a comma. What has no room is cut.
+    pub fn encode(&self) -> Frame {
+        let mut text = String::new();
+        for word in [&self.sysname, &self.release, &self.machine] {
+            text = text + "," + &word.replace(',', " ");
+        }
+        text = text + "," + &self.version;
+        let mut frame = blank(SYSINFO_RESPONSE);
+        for (byte, char) in frame[PAYLOAD..][..MAX_DESCRIPTION]
+            .iter_mut()
+            .zip(text.chars())
+        {
+            *byte = printable(char) as u8;
+        }
+        frame
+    }
+
+    /// The words of an answer; those that are not there are empty.
+    pub fn decode(frame: &Frame) -> Result<Self, RemoteError> {
+        check(frame)?;
+        let bytes = until_nul(&frame[PAYLOAD..][..MAX_DESCRIPTION]);
+        let text: String = bytes
+            .iter()
+            .map(|byte| printable(char::from(*byte)))
+            .collect();
+        let mut words = text.splitn(5, ',').skip(1).map(str::to_owned);
+        let mut next = || words.next().unwrap_or_default();
+        Ok(Self {
+            sysname: next(),
+            release: next(),
+            machine: next(),
+            version: next(),
+        })
+    }
+}
+
+/// The words end on a terminal, and are ASCII wherever there is a Linux.
+fn printable(char: char) -> char {
+    if char == ' ' || char.is_ascii_graphic() {
+        char
+    } else {
+        '?'
+    }
+}
+
+/// Behind it stands the [`Capability`](super::Capability) block, or a NUL.
+const MAX_DESCRIPTION: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -59,8 +114,52 @@ mod tests {
     #[test]
     fn fixed_answers() {
         assert_eq!(debug_response()[..8], [0, 0, 0, 3, 0, 0, 0, 0]);
-        let sysinfo = sysinfo_response();
-        assert_eq!(sysinfo[..4], [0, 0, 2, 0x59]);
-        assert_eq!(sysinfo[8..20], *b",Deprecated,");
+    }
+
+    #[test]
+    fn descriptions() {
+        let info = |words: [&str; 4]| {
+            let [sysname, release, machine, version] = words.map(str::to_owned);
+            SysInfo {
+                sysname,
+                release,
+                machine,
+                version,
+            }
+        };
+        let long = "v".repeat(500);
+        let room = 200 - ",Linux,6.1,x86_64,".len();
+        for (given, text, told) in [
+            (
+                ["Deprecated"; 4],
+                ",Deprecated,Deprecated,Deprecated,Deprecated",
+                ["Deprecated"; 4],
+            ),
+            (["", "", "", ""], ",,,,", ["", "", "", ""]),
+            (
+                ["Li,nux", "6.1", "x86_64", "#1, SMP"],
+                ",Li nux,6.1,x86_64,#1, SMP",
+                ["Li nux", "6.1", "x86_64", "#1, SMP"],
+            ),
+            (
+                ["Linux", "6.1", "x86_64", &long],
+                ",Linux,6.1,x86_64,vvv",
+                ["Linux", "6.1", "x86_64", &long[..room]],
+            ),
+        ] {
+            let frame = info(given).encode();
+            assert_eq!(frame[..8], [0, 0, 2, 0x59, 0, 0, 0, 0]);
+            assert_eq!(&frame[8..8 + text.len()], text.as_bytes());
+            assert_eq!(SysInfo::decode(&frame), Ok(info(told)), "{text}");
+        }
+        for (text, told) in [
+            ("", ["", "", "", ""]),
+            ("x", ["", "", "", ""]),
+            (",a,b", ["a", "b", "", ""]),
+        ] {
+            let mut frame = blank(SYSINFO_RESPONSE);
+            frame[8..8 + text.len()].copy_from_slice(text.as_bytes());
+            assert_eq!(SysInfo::decode(&frame), Ok(info(told)), "{text}");
+        }
     }
 }

@@ -24,7 +24,7 @@ pub use classic::{
 };
 pub use details::{DETAILS_MAX, DetailsError, DetailsResponse};
 pub use frame::{Address, Text};
-pub use misc::{CalibrateResponse, debug_response, sysinfo_response};
+pub use misc::{CalibrateResponse, SysInfo, debug_response};
 pub use omni::{Flags, OmniRequest, OmniResponse, OmniResults};
 pub use request::{Received, Request};
 

@@ -6,10 +6,20 @@
 )]
 
 mod own;
+mod security;
 mod stock;
 
 use super::figures::{Figures, NONE};
 use crate::selector::{Percentile, Selector};
+
+/// What the stock tool prints for facts that it has given up to find out, and we of a stock peer.
+const DEPRECATED: &str = "Deprecated";
+
+/// There is such a thing, but the host does not tell.
+const UNKNOWN: &str = "Unknown";
+
+/// There is no such thing.
+const NONE_THERE: &str = "None";
 
 /// A selector's text; `None` where the run has no value for it.
 pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {

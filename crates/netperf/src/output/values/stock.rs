@@ -1,17 +1,19 @@
 use std::path::Path;
 
+use model::HostFacts;
 use stats::Summary;
 
-use super::{count, fixed, int, text};
-use crate::output::figures::{Figures, NONE};
+use super::{DEPRECATED, UNKNOWN, count, fixed, int, security, text};
+use crate::output::figures::{Figures, NONE, Processor};
 use crate::selector::Stock;
+use crate::wire::SysInfo;
 
 /// The text of a selector of the stock tool; `None` where the run has no value for it.
 ///
-/// What the stock tool has given up to find out prints its word for that, "Deprecated". REMOTE_CORK
-/// is this end's: one option is for both, and the protocol has no word for it.
+/// REMOTE_CORK is this end's: one option is for both, and the protocol has no word for it.
 #[rustfmt::skip]
-#[expect(clippy::too_many_lines, clippy::match_same_arms, reason = "it is one table")]
+#[expect(clippy::too_many_lines, reason = "it is one table")]
+#[expect(clippy::match_same_arms, reason = "each line is one selector")]
 pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
     #[allow(clippy::enum_glob_use, reason = "all of them are here")]
     use Stock::*;
@@ -75,17 +77,17 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteSendThroughput => fixed(2, f.rate_of(f.told().bytes_sent)),
         RemoteRecvThroughput => fixed(2, f.rate_of(f.told().bytes_received)),
         LocalCpuBind => asked(f.here().cpu),
-        LocalCpuCount => int(f.local.cpus),
+        LocalCpuCount => int(cpus(&f.local, f.local_host())),
         LocalCpuPeakUtil => fixed(2, f.local.peak_busy),
         LocalCpuPeakId => int(f.local.peak_id),
-        LocalCpuModel => deprecated(),
-        LocalCpuFrequency => int(0),
+        LocalCpuModel => fact(f.local_host(), |host| host.cpu_model.clone()),
+        LocalCpuFrequency => int(f.local_host().and_then(|host| host.cpu_mhz).unwrap_or(0)),
         RemoteCpuBind => asked(f.there().cpu),
-        RemoteCpuCount => int(f.remote.cpus),
+        RemoteCpuCount => int(cpus(&f.remote, f.remote_host())),
         RemoteCpuPeakUtil => fixed(2, f.remote.peak_busy),
         RemoteCpuPeakId => int(f.remote.peak_id),
-        RemoteCpuModel => deprecated(),
-        RemoteCpuFrequency => int(0),
+        RemoteCpuModel => fact(f.remote_host(), |host| host.cpu_model.clone()),
+        RemoteCpuFrequency => int(f.remote_host().and_then(|host| host.cpu_mhz).unwrap_or(0)),
         SourcePort => text(&f.settings.data.local_port),
         SourceAddr => text(&f.run.endpoints.source_name),
         SourceFamily => int(f.source_family()),
@@ -128,16 +130,16 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteRecvCleanCount => int(f.settings.dirty.remote_clean),
         RemoteNodelay => flag(f.told().no_delay),
         RemoteCork => flag(f.here().socket.cork),
-        LocalSysname => deprecated(),
-        LocalSystemModel => deprecated(),
-        LocalRelease => deprecated(),
-        LocalVersion => deprecated(),
-        LocalMachine => deprecated(),
-        RemoteSysname => deprecated(),
-        RemoteSystemModel => deprecated(),
-        RemoteRelease => deprecated(),
-        RemoteVersion => deprecated(),
-        RemoteMachine => deprecated(),
+        LocalSysname => system(f.local_system(), |system| system.sysname),
+        LocalSystemModel => fact(f.local_host(), |host| host.system_model.clone()),
+        LocalRelease => system(f.local_system(), |system| system.release),
+        LocalVersion => system(f.local_system(), |system| system.version),
+        LocalMachine => system(f.local_system(), |system| system.machine),
+        RemoteSysname => system(f.remote_system(), |system| system.sysname),
+        RemoteSystemModel => fact(f.remote_host(), |host| host.system_model.clone()),
+        RemoteRelease => system(f.remote_system(), |system| system.release),
+        RemoteVersion => system(f.remote_system(), |system| system.version),
+        RemoteMachine => system(f.remote_system(), |system| system.machine),
         LocalInterfaceName => deprecated(),
         LocalInterfaceVendor => unknown_id(),
         LocalInterfaceDevice => unknown_id(),
@@ -162,16 +164,16 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         LocalIntervalBurst => int(0),
         RemoteIntervalUsecs => int(f.settings.remote_pacing.interval_us),
         RemoteIntervalBurst => int(f.settings.remote_pacing.burst),
-        LocalSecurityTypeId => int(0),
-        LocalSecurityType => deprecated(),
-        LocalSecurityEnabledNum => int(0),
-        LocalSecurityEnabled => deprecated(),
-        LocalSecuritySpecific => deprecated(),
-        RemoteSecurityTypeId => int(0),
-        RemoteSecurityType => deprecated(),
-        RemoteSecurityEnabledNum => int(0),
-        RemoteSecurityEnabled => deprecated(),
-        RemoteSecuritySpecific => deprecated(),
+        LocalSecurityTypeId => int(security::type_id(f.local_host())),
+        LocalSecurityType => text(security::type_name(f.local_host())),
+        LocalSecurityEnabledNum => int(security::enabled_number(f.local_host())),
+        LocalSecurityEnabled => text(security::enabled(f.local_host())),
+        LocalSecuritySpecific => text(security::specific(f.local_host())),
+        RemoteSecurityTypeId => int(security::type_id(f.remote_host())),
+        RemoteSecurityType => text(security::type_name(f.remote_host())),
+        RemoteSecurityEnabledNum => int(security::enabled_number(f.remote_host())),
+        RemoteSecurityEnabled => text(security::enabled(f.remote_host())),
+        RemoteSecuritySpecific => text(security::specific(f.remote_host())),
         ResultBrand => f.settings.print.brand.as_deref().and_then(quoted),
         Uuid => text(&f.settings.print.uuid),
         MinLatency => micros(f, |times| times.min_ns),
@@ -222,8 +224,32 @@ fn path(value: Option<&Path>) -> Option<String> {
     text(&value.unwrap_or(Path::new("")).to_string_lossy())
 }
 
+/// A word of uname(2). A stock peer's is "Deprecated".
+fn system(system: Option<SysInfo>, word: fn(SysInfo) -> String) -> Option<String> {
+    system
+        .map(word)
+        .filter(|word| !word.is_empty())
+        .or_else(deprecated)
+}
+
+/// What is known of a host. A stock peer tells nothing.
+fn fact(host: Option<&HostFacts>, fact: fn(&HostFacts) -> Option<String>) -> Option<String> {
+    match host {
+        Some(host) => fact(host).or_else(|| text(UNKNOWN)),
+        None => deprecated(),
+    }
+}
+
+/// CPUs online; 0 of a stock peer that did not measure.
+fn cpus(measured: &Processor, host: Option<&HostFacts>) -> u32 {
+    match (measured.cpus, host) {
+        (0, Some(host)) => host.cpus.unwrap_or(0),
+        (cpus, _) => cpus,
+    }
+}
+
 fn deprecated() -> Option<String> {
-    text("Deprecated")
+    text(DEPRECATED)
 }
 
 /// The interface's PCI numbers, which the stock tool has given up to find out.
