@@ -18,6 +18,5 @@ pub mod options;
 pub mod output;
 pub mod selector;
 pub mod server;
-mod tcp_info;
 mod warnings;
 pub mod wire;

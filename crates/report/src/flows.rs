@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use model::{Ended, Outcome, Side, Warning};
+use model::{Ended, Outcome, Paced, Side, Warning};
 use stats::Histogram;
 
 /// What flows that started together moved together: counts are sums, times lie in one histogram,
@@ -57,9 +57,27 @@ fn add_side(merged: &mut Side, flow: Side) {
         (&mut merged.latency, flow.latency),
         (&mut merged.send_times, flow.send_times),
         (&mut merged.receive_times, flow.receive_times),
+        (&mut merged.send_gaps, flow.send_gaps),
     ] {
         add_times(merged, flow);
     }
+    match (&mut merged.paced, flow.paced) {
+        (Some(paced), Some(flow)) => {
+            add_paced(paced, &flow);
+            // Of flows whose times did not travel there is no common distribution.
+            paced.gaps = merged.send_gaps.as_ref().and_then(Histogram::summary);
+        }
+        (paced, _) => *paced = None,
+    }
+}
+
+fn add_paced(merged: &mut Paced, flow: &Paced) {
+    merged.passes += flow.passes;
+    merged.elapsed = merged.elapsed.max(flow.elapsed);
+    merged.intervals += flow.intervals;
+    merged.late_intervals += flow.late_intervals;
+    merged.worst_lag = merged.worst_lag.max(flow.worst_lag);
+    merged.waited += flow.waited;
 }
 
 fn add_times(merged: &mut Option<Histogram>, flow: Option<Histogram>) {

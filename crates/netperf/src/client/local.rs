@@ -18,8 +18,8 @@ use super::control::Established;
 use super::interim::Progress;
 use super::request::Own;
 use super::{ClientError, Endpoints};
+use crate::PATTERN;
 use crate::options::{ConnectionPorts, Settings, Test};
-use crate::{PATTERN, tcp_info};
 
 /// How long the peer may take to read what is on its way when the time is up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +49,6 @@ pub(super) struct Measured {
     pub(super) ended: Ended,
     /// What only this end can doubt.
     pub(super) doubts: Vec<Warning>,
-    pub(super) tcp_info: Option<tcp_info::Dump>,
 }
 
 /// What one run of the loop left.
@@ -59,7 +58,6 @@ struct Moved {
     /// The measured phase.
     passed: Passed,
     doubts: Vec<Warning>,
-    tcp_info: Option<tcp_info::Dump>,
 }
 
 impl<'a> LocalEnd<'a> {
@@ -155,6 +153,8 @@ impl<'a> LocalEnd<'a> {
             latency: moved.ran.latency,
             send_times: moved.ran.send_times,
             receive_times: moved.ran.receive_times,
+            paced: moved.ran.paced,
+            send_gaps: moved.ran.send_gaps,
             cpu: moved.passed.cpu,
             ..Side::default()
         };
@@ -162,7 +162,6 @@ impl<'a> LocalEnd<'a> {
             here,
             ended: moved.ran.ended,
             doubts,
-            tcp_info: moved.tcp_info,
         })
     }
 
@@ -222,7 +221,6 @@ impl<'a> LocalEnd<'a> {
             doubts: ports_reused(progress.cell, range, passed.elapsed)
                 .into_iter()
                 .collect(),
-            tcp_info: None,
         })
     }
 
@@ -306,7 +304,6 @@ impl<'a> LocalEnd<'a> {
             socket,
             passed,
             doubts: Vec::new(),
-            tcp_info: tcp_info::Dump::of(&self.data.socket),
         }
     }
 

@@ -59,19 +59,18 @@ pub(super) fn test(
         .dest
         .with_port(port)
         .ok_or_else(|| ClientError::BadPort(port.to_string()))?;
+    if plan.there.pacing.is_some() && told.interval_burst == 0 {
+        // A stock server is seldom built for it, and says nothing.
+        doubts.push(Warning::NotPaced);
+    }
 
     let started = SystemTime::now();
     let Measured {
         mut here,
         ended,
         doubts: own,
-        tcp_info,
     } = end.run(settings, &dest, control, cancel, progress)?;
     doubts.extend(own);
-    // The stock tool's classic tests have no word of it.
-    if let Some(dump) = tcp_info.filter(|_| !settings.test.is_classic()) {
-        dump.print();
-    }
 
     // TCP_MSS does not wait for results, so there is nothing to add to them.
     let tells_more = settings.test != Test::TcpMss
