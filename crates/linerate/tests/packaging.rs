@@ -1,0 +1,234 @@
+//! What stands in `packaging/`, tried: a client is served by what each file starts.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use testkit::{Server, run};
+
+/// The place that all files expect the program at.
+const INSTALLED: &str = "/usr/local/bin/netserver";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        trial("systemd_units", &["systemd-analyze"], systemd_units),
+        trial("systemd_socket", &["systemd-socket-activate"], || {
+            served(|files, port| {
+                let mut command = Command::new("systemd-socket-activate");
+                command
+                    .args(["-l", &port.to_string()])
+                    .arg(&files.netserver)
+                    .arg("-D");
+                command
+            })
+        }),
+        trial(
+            "systemd_socket_a_client",
+            &["systemd-socket-activate"],
+            || {
+                served(|files, port| {
+                    let mut command = Command::new("systemd-socket-activate");
+                    command.args(["-a", "--inetd", "-l", &port.to_string()]);
+                    command.arg(&files.netserver);
+                    command
+                })
+            },
+        ),
+        trial("inetd", &["inetd"], || {
+            served(|files, port| {
+                let line = files.text("inetd.conf", port).replace("nobody", "root");
+                let conf = files.write("inetd.conf", &line);
+                let mut command = Command::new(found("inetd").expect("looked for before"));
+                command.arg("-i").arg(conf);
+                command
+            })
+        }),
+        trial("xinetd", &["xinetd"], || {
+            served(|files, port| {
+                let text = files.text("xinetd", port).replace("nobody", "root");
+                let conf = files.write("xinetd.conf", &format!("defaults\n{{\n}}\n{text}"));
+                let mut command = Command::new(found("xinetd").expect("looked for before"));
+                command.args(["-dontfork", "-f"]).arg(conf);
+                command
+            })
+        }),
+        trial("services", &["unshare"], services),
+        trial("openwrt", &["sh"], || {
+            served(|files, port| {
+                let init = files
+                    .text("openwrt/netserver.init", port)
+                    .replace("/usr/bin/netserver", &files.netserver());
+                let init = files.write("netserver.init", &init);
+                let rc = files.write("rc.common", &format!("PORT={port}\n{RC_COMMON}"));
+                let mut command = Command::new("sh");
+                command.arg(rc).arg(init);
+                command
+            })
+        }),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// What of OpenWrt's /etc/rc.common and procd the script uses: it collects the command, and runs it.
+const RC_COMMON: &str = r#"
+config_load() { [ "$1" = netserver ]; }
+config_get() { if [ "$3" = port ]; then eval "$1=$PORT"; else eval "$1=\${4-}"; fi; }
+config_get_bool() { eval "$1=$4"; }
+procd_open_instance() { line=; }
+procd_set_param() { [ "$1" != command ] || { shift; line=$*; }; }
+procd_append_param() { [ "$1" != command ] || { shift; line="$line $*"; }; }
+procd_add_reload_trigger() { :; }
+procd_close_instance() { exec $line; }
+. "$1"
+[ "$USE_PROCD" = 1 ] && start_service
+"#;
+
+type Outcome = Result<(), String>;
+
+fn trial(name: &str, programs: &[&'static str], check: fn() -> Outcome) -> Trial {
+    let missing = programs.iter().find(|program| found(program).is_none());
+    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
+    let Some(missing) = missing else {
+        return Trial::test(name, move || check().map_err(Failed::from));
+    };
+    let why = format!("{missing} is not installed");
+    println!("SKIPPED packaging::{name}: {why}");
+    Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!required)
+}
+
+/// A program in the PATH, where root finds it, or unpacked from its package beside the builds.
+fn found(program: &str) -> Option<PathBuf> {
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/superservers/usr/sbin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), unpacked])
+        .map(|directory| directory.join(program))
+        .find(|path| path.exists())
+}
+
+/// A directory with the program under its name, and what the packaging's files become.
+struct Files {
+    directory: tempfile::TempDir,
+    netserver: PathBuf,
+}
+
+impl Files {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
+        let netserver = directory.path().join("netserver");
+        symlink(env!("CARGO_BIN_EXE_linerate"), &netserver).expect("a new directory");
+        Self {
+            directory,
+            netserver,
+        }
+    }
+
+    fn netserver(&self) -> String {
+        self.netserver.to_string_lossy().into_owned()
+    }
+
+    /// A file of the packaging, for this program and this port.
+    fn text(&self, name: &str, port: u16) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../packaging")
+            .join(name);
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        text.replace(INSTALLED, &self.netserver())
+            .replace("12865", &port.to_string())
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        fs::write(&path, text).expect("a new directory");
+        path
+    }
+}
+
+/// Starts what `command` makes, and has two clients served by it.
+fn served(command: impl Fn(&Files, u16) -> Command) -> Outcome {
+    let files = Files::new();
+    let server =
+        Server::start(None, |port| command(&files, port)).map_err(|error| error.to_string())?;
+    for _ in 0..2 {
+        let mut client = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        client.args([
+            "netperf",
+            "-H",
+            "127.0.0.1",
+            "-p",
+            &server.port().to_string(),
+        ]);
+        client.args(["-t", "TCP_RR", "-l", "-10", "-P", "0", "-v", "0"]);
+        let finished = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
+        let is_a_rate = finished
+            .stdout
+            .trim()
+            .parse::<f64>()
+            .is_ok_and(|rate| rate > 0.0);
+        if finished.code != Some(0) || !is_a_rate {
+            return Err(format!("{finished:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// With the line in /etc/services the port has a name. It is put there in a mount namespace, so that this
+/// host keeps its own.
+fn services() -> Outcome {
+    if !rustix::process::geteuid().is_root() {
+        return Err("a mount namespace needs root".to_owned());
+    }
+    let files = Files::new();
+    let netserver = |port: u16| {
+        let mut command = Command::new(&files.netserver);
+        command.args(["-D", "-p", &port.to_string()]);
+        command
+    };
+    let server = Server::start(None, netserver).map_err(|error| error.to_string())?;
+    let lines = files.write("services", &files.text("services", server.port()));
+    let mut client = Command::new("unshare");
+    client.args([
+        "-m",
+        "sh",
+        "-c",
+        "mount --bind \"$1\" /etc/services && exec \"$0\" netperf -p netperf -l -1000 -P 0",
+    ]);
+    client.arg(env!("CARGO_BIN_EXE_linerate")).arg(lines);
+    let finished = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
+    if finished.code == Some(0) {
+        Ok(())
+    } else {
+        Err(format!("{finished:?}"))
+    }
+}
+
+/// systemd has nothing to say about the units.
+fn systemd_units() -> Outcome {
+    let files = Files::new();
+    let units = [
+        "linerate-netserver.service",
+        "linerate-netserver.socket",
+        "linerate-netserver-inetd@.service",
+        "linerate-netserver-inetd.socket",
+    ];
+    let mut command = Command::new("systemd-analyze");
+    command.args(["verify", "--man=no", "--recursive-errors=no"]);
+    for unit in units {
+        command.arg(files.write(unit, &files.text(unit, 12865)));
+    }
+    let finished = run(command, Duration::from_secs(30)).map_err(|error| error.to_string())?;
+    let ours: Vec<&str> = finished
+        .stderr
+        .lines()
+        .filter(|line| line.contains("linerate-"))
+        .collect();
+    if ours.is_empty() {
+        Ok(())
+    } else {
+        Err(ours.join("\n"))
+    }
+}
