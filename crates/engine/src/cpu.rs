@@ -5,20 +5,20 @@ use sys::cpu::{Ticks, snapshot};
 ///
 /// A tick is 10 ms (4 ms on some kernels), so a share over a second is right to a few points.
 #[derive(Debug)]
-pub(crate) struct CpuMeter {
+pub struct CpuMeter {
     started: Vec<(u32, Ticks)>,
 }
 
 impl CpuMeter {
     /// Starts; `None` where /proc/stat cannot be read.
-    pub(crate) fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         Some(Self {
             started: snapshot().ok()?,
         })
     }
 
     /// What passed since.
-    pub(crate) fn finish(&self) -> Option<CpuUse> {
+    pub fn finish(&self) -> Option<CpuUse> {
         Some(account(&self.started, &snapshot().ok()?))
     }
 }

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod doubts;
+mod flows;
 mod outcome;
 mod plan;
 mod transport;
 mod warning;
 
+pub use flows::*;
 pub use outcome::*;
 pub use plan::*;
 pub use transport::*;

@@ -64,28 +64,6 @@ pub enum Warning {
         /// Ports that there were for them.
         ports: u32,
     },
-    /// An end fell behind its schedule: the rate that was asked for was not reached.
-    PacingNotHeld {
-        /// Which end.
-        end: End,
-        /// Passes a second that were asked for.
-        asked_per_second: f64,
-        /// Passes a second as they were.
-        reached_per_second: f64,
-    },
-    /// Intervals of an end's schedule began when the next one was already due: the rate was as asked for
-    /// over the whole test, but what was to be spaced ran together.
-    PacingUneven {
-        /// Which end.
-        end: End,
-        /// Of all intervals.
-        late_percent: f64,
-        /// How late the latest began.
-        #[serde(rename = "worst_ns", with = "nanos")]
-        worst: Duration,
-    },
-    /// The peer was asked to keep to a pace and did not: it cannot, or was not told.
-    NotPaced,
     /// The peer's protocol or version has no place for a figure.
     PeerCannotTell {
         /// What is missing.
@@ -188,11 +166,6 @@ impl Warning {
                 "more connections than its {ports} ports: ports were used again within TIME_WAIT, which the kernel may \
                  delay"
             ),
-            Self::PacingNotHeld { end, .. } => format!("the pace of {end} was not held"),
-            Self::PacingUneven { end, .. } => format!(
-                "the pace of {end} was uneven: intervals began when the next one was due already"
-            ),
-            Self::NotPaced => "the peer does not pace: it went as fast as it could".to_owned(),
             Self::PeerCannotTell { figure } => format!("the peer cannot tell {figure}"),
             Self::EndedEarly { .. } => {
                 "ended early: the figures are of the time until then".to_owned()
@@ -211,6 +184,11 @@ impl Warning {
         }
     }
 
+    /// Whether both are the same doubt, about the same end, whatever their figures are.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.gist() == other.gist()
+    }
+
     /// The doubt's figure, with what stands behind it (a unit with its blank, or nothing).
     pub fn figure(&self) -> Option<(f64, &'static str)> {
         match self {
@@ -226,18 +204,8 @@ impl Warning {
             Self::LateDatagrams { datagrams } => Some((*datagrams as f64, "")),
             Self::SenderOverflow { failed_sends } => Some((*failed_sends as f64, " times")),
             Self::PeerShared { tests } => Some((f64::from(*tests), "")),
-            Self::PacingNotHeld {
-                asked_per_second,
-                reached_per_second,
-                ..
-            } => Some((
-                100.0 * reached_per_second / asked_per_second,
-                " % of the rate that was asked for",
-            )),
-            Self::PacingUneven { late_percent, .. } => Some((*late_percent, " % of them")),
             Self::SameHost
             | Self::SelfConnection
-            | Self::NotPaced
             | Self::BufferClipped { .. }
             | Self::Stalled { waited: None }
             | Self::PeerCannotTell { .. }

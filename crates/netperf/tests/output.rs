@@ -16,7 +16,8 @@ use model::{
 };
 use netperf::client::{Endpoints, TestRun, Told};
 use netperf::options::{
-    ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection, Settings, Test, Unit,
+    ConnectionPorts, Control, Data, Direction, DirtyCounts, Family, Form, Print, RemotePacing,
+    Selection, Settings, Test, Unit,
 };
 use netperf::output;
 use netperf::selector::{Needs, Selector, Stock};
@@ -446,12 +447,14 @@ fn settings_of(test: Test) -> Settings {
         burst: 0,
         timing: Timing::default(),
         flows: 1,
+        bidirectional: false,
         here: Half::default(),
         there: Half::default(),
     };
     Settings {
         test,
         plan,
+        reverse: None,
         control: Control {
             host: "127.0.0.1".to_owned(),
             family: Family::Unspecified,
@@ -476,6 +479,7 @@ fn settings_of(test: Test) -> Settings {
             max: 65535,
             retry_all: false,
         },
+        remote_pacing: RemotePacing::default(),
         print: Print {
             headers: true,
             verbosity: 1,
@@ -489,7 +493,9 @@ fn settings_of(test: Test) -> Settings {
             command_line: String::new(),
             direction,
         },
+        dirty: DirtyCounts::default(),
         debug: 0,
+        histogram: None,
         strict: false,
         notices: Vec::new(),
         warnings: Vec::new(),
@@ -506,6 +512,7 @@ fn run_of(plan: Plan) -> TestRun {
                 ..Side::default()
             },
             there: None,
+            flows: Vec::new(),
             ended: Ended::Deadline,
             warnings: Vec::new(),
         },

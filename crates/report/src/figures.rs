@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use model::{Outcome, Side};
+use model::{Counts, FlowShare, Outcome, Side};
 use serde::Serialize;
-use stats::Summary;
+use stats::{Summary, jain_index};
 use units::{BitRate, Bytes};
 
 /// The derived figures of one Outcome. What the test does not have, or an end did not tell, is
@@ -28,6 +28,28 @@ pub struct Figures {
     pub retransmits: Option<u64>,
     /// Of one-way datagrams, what became of them.
     pub datagrams: Option<Datagrams>,
+    /// What several flows did beside each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+}
+
+/// Several flows beside each other. A rate is in transactions or bits a second, over the flow's own time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// How many there were, in both directions.
+    pub flows: usize,
+    /// The slowest one's rate.
+    pub slowest_rate: f64,
+    /// The fastest one's rate.
+    pub fastest_rate: f64,
+    /// 1 when all were equally fast, 1/n when one had it all.
+    pub jain_index: Option<f64>,
+    /// From the first one's beginning to the last one's, in nanoseconds.
+    pub start_spread_ns: u64,
+    /// Of a test in both directions: what arrived at the peer, over the test's time …
+    pub outbound_bps: Option<BitRate>,
+    /// … and what arrived here.
+    pub inbound_bps: Option<BitRate>,
 }
 
 /// Service demand: the CPU time that an end's whole host spent in the test, over the work done.
@@ -80,7 +102,7 @@ impl Figures {
         };
         Self {
             throughput_bps: received(outcome).and_then(rate),
-            offered_bps: datagrams.and_then(|_| rate(sender(outcome)?.counts.sent)),
+            offered_bps: datagrams.and_then(|_| rate(offered(outcome)?)),
             transactions_per_s: elapsed
                 .filter(|elapsed| transactional && !elapsed.is_zero())
                 .map(|elapsed| outcome.here.counts.transactions as f64 / elapsed.as_secs_f64()),
@@ -92,6 +114,7 @@ impl Figures {
             service_demand: demand(outcome),
             retransmits: retransmits(outcome),
             datagrams,
+            spread: spread(outcome),
         }
     }
 
@@ -145,21 +168,64 @@ fn receiver(outcome: &Outcome) -> Option<&Side> {
 }
 
 fn received(outcome: &Outcome) -> Option<Bytes> {
+    if outcome.plan.bidirectional {
+        let there = outcome.there.as_ref()?;
+        return Some(outcome.here.counts.received + there.counts.received);
+    }
     receiver(outcome).map(|side| side.counts.received)
+}
+
+fn offered(outcome: &Outcome) -> Option<Bytes> {
+    let sent = sender(outcome)?.counts.sent;
+    if outcome.plan.bidirectional {
+        return Some(sent + receiver(outcome)?.counts.sent);
+    }
+    Some(sent)
+}
+
+fn spread(outcome: &Outcome) -> Option<Spread> {
+    let transactional = outcome.plan.workload.is_transactional();
+    let rate = |flow: &FlowShare| {
+        if transactional {
+            flow.transactions_per_second()
+        } else {
+            flow.bytes_per_second().map(|rate| rate * 8.0)
+        }
+    };
+    let rates: Vec<f64> = outcome.flows.iter().map(rate).collect::<Option<_>>()?;
+    let one_way = |counts: Option<&Counts>| {
+        let bytes = counts.filter(|_| outcome.plan.bidirectional)?.received;
+        bytes.over(outcome.here.elapsed?)
+    };
+    Some(Spread {
+        flows: rates.len(),
+        slowest_rate: rates.iter().copied().reduce(f64::min)?,
+        fastest_rate: rates.iter().copied().reduce(f64::max)?,
+        jain_index: jain_index(&rates),
+        start_spread_ns: u64::try_from(outcome.start_spread()?.as_nanos()).unwrap_or(u64::MAX),
+        outbound_bps: one_way(outcome.there.as_ref().map(|there| &there.counts)),
+        inbound_bps: one_way(Some(&outcome.here.counts)),
+    })
 }
 
 fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
     if !outcome.plan.transport.has_datagrams() || outcome.plan.workload.is_transactional() {
         return None;
     }
-    let (sent, got) = (sender(outcome)?.counts, receiver(outcome)?);
+    let (mut sent, got) = (sender(outcome)?.counts, receiver(outcome)?);
+    let mut counts = got.counts;
+    if outcome.plan.bidirectional {
+        // Each end has sent and received.
+        sent += counts;
+        counts = sent;
+    }
     // A stock peer counts late ones among the others, and does not say how many they are.
-    let received_late = got.program.as_ref().map(|_| got.counts.receive_calls_late);
-    let arrived = got.counts.receive_calls + got.counts.receive_calls_late;
+    let received_late = got.program.as_ref().map(|_| counts.receive_calls_late);
+    let arrived = counts.receive_calls + counts.receive_calls_late;
     let lost = sent.send_calls.saturating_sub(arrived);
     Some(Datagrams {
         sent: sent.send_calls,
-        received: got.counts.receive_calls,
+        received: counts.receive_calls,
         received_late,
         lost,
         lost_percent: (sent.send_calls > 0).then(|| lost as f64 / sent.send_calls as f64 * 100.0),
@@ -167,19 +233,15 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
 }
 
 fn retransmits(outcome: &Outcome) -> Option<u64> {
+    let (workload, both) = (&outcome.plan.workload, outcome.plan.bidirectional);
     let told = |side: &Side| side.socket.retransmits.map(u64::from);
-    let here = outcome
-        .plan
-        .workload
-        .sends()
-        .then_some(&outcome.here)
-        .and_then(told);
+    let here = (workload.sends() || both)
+        .then(|| told(&outcome.here))
+        .flatten();
     let there = outcome
-        .plan
-        .workload
-        .receives()
-        .then_some(outcome.there.as_ref())
-        .flatten()
+        .there
+        .as_ref()
+        .filter(|_| workload.receives() || both)
         .and_then(told);
     here.into_iter()
         .chain(there)

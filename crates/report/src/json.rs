@@ -7,7 +7,8 @@
 use std::time::{Duration, SystemTime};
 
 use model::{
-    BuffersUsed, Counts, CpuUse, Ended, HostFacts, Outcome, Paced, Plan, Side, SocketFacts, Warning,
+    BuffersUsed, Counts, CpuUse, Ended, FlowShare, HostFacts, Outcome, Plan, Side, SocketFacts,
+    Warning,
 };
 use serde::Serialize;
 use stats::{Histogram, Summary};
@@ -82,6 +83,11 @@ struct RunDocument<'a> {
     started: Option<String>,
     /// Connections that ran side by side; the figures are of all of them.
     flows: u32,
+    /// As many more ran the other way.
+    bidirectional: bool,
+    /// What each of several did.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    each_flow: &'a [FlowShare],
     ended: &'a Ended,
     figures: Figures,
     here: SideDocument<'a>,
@@ -99,8 +105,6 @@ struct SideDocument<'a> {
     latency: Option<Summary>,
     send_times: Option<Summary>,
     receive_times: Option<Summary>,
-    /// The rate that was reached and how evenly, of a test at a pace.
-    paced: Option<&'a Paced>,
 }
 
 #[derive(Serialize)]
@@ -169,6 +173,8 @@ impl<'a> RunDocument<'a> {
         Self {
             started: rfc3339(run.started),
             flows: run.plan.flows,
+            bidirectional: run.plan.bidirectional,
+            each_flow: &run.flows,
             ended: &run.ended,
             figures: Figures::of(run),
             here: SideDocument::of(&run.here),
@@ -190,7 +196,6 @@ impl<'a> SideDocument<'a> {
             latency: summary(&side.latency),
             send_times: summary(&side.send_times),
             receive_times: summary(&side.receive_times),
-            paced: side.paced.as_ref(),
         }
     }
 }

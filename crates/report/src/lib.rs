@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod figures;
-mod flows;
 mod json;
 mod number;
 mod table;
@@ -15,8 +14,7 @@ use std::time::SystemTime;
 
 use model::{Outcome, Plan, Side};
 
-pub use figures::{Datagrams, Demand, Figures};
-pub use flows::merge;
+pub use figures::{Datagrams, Demand, Figures, Spread};
 pub use json::{SCHEMA, json};
 pub use text::text;
 

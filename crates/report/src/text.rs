@@ -2,8 +2,11 @@
 
 use model::{HostFacts, Limit, Plan, SizeRule};
 
+use units::BitRate;
+
+use crate::number::{significant, thousands};
 use crate::table::table;
-use crate::{Report, Tested, warnings};
+use crate::{Figures, Report, Tested, warnings};
 
 /// No line is longer, unless one word is.
 const COLUMNS: usize = 110;
@@ -97,15 +100,18 @@ fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(test) = measured().next() {
         let runs = measured().map(|test| test.runs.len()).max().unwrap_or(1);
-        let (flows, warm_up) = (test.runs[0].plan.flows, test.plan.phases.warm_up);
+        let plan = &test.runs[0].plan;
+        let (flows, both_ways) = (plan.flows, plan.bidirectional);
+        let warm_up = test.plan.phases.warm_up;
         let parts = [
             Some(length(&test.plan)),
-            (flows > 1).then(|| format!("{flows} flows at once")),
+            (flows > 1 || both_ways).then(|| flows_at_once(flows, both_ways)),
             (!warm_up.is_zero()).then(|| format!("after a warm-up of {} s", warm_up.as_secs())),
             (runs > 1).then(|| format!("the median of {runs} runs, their range below it")),
         ];
         notes.push(parts.into_iter().flatten().collect::<Vec<_>>().join(", ") + ".");
     }
+    notes.extend(measured().filter_map(spread));
     let datagrams = measured().find(|test| test.plan.transport.has_datagrams() && is_bulk(test));
     if let Some(SizeRule::Bytes(bytes)) = datagrams.map(|test| test.plan.here.send.size) {
         notes.push(format!(
@@ -115,6 +121,37 @@ fn notes(report: &Report) -> Vec<String> {
     notes
         .push("Service demand is CPU time of all of a host's CPUs; 1 KB is 1024 bytes.".to_owned());
     notes
+}
+
+fn flows_at_once(flows: u32, both_ways: bool) -> String {
+    let (plural, direction) = (
+        if flows == 1 { "" } else { "s" },
+        if both_ways { " in each direction" } else { "" },
+    );
+    format!("{flows} flow{plural}{direction} at once")
+}
+
+/// How the flows of a test compare, of the run whose figures the table shows.
+fn spread(test: &Tested) -> Option<String> {
+    let figures = Figures::of(&test.runs[test.median()?]);
+    let spread = figures.spread?;
+    let rate = |rate: f64| match figures.transactions_per_s {
+        Some(_) => format!("{} tran/s", thousands(rate)),
+        None => BitRate(rate).to_string(),
+    };
+    let ways = spread.outbound_bps.zip(spread.inbound_bps);
+    let ways = ways.map(|(out, back)| format!("{out} out and {back} in; "));
+    Some(format!(
+        "{}: {}a flow from {} to {}, Jain's index {}, started within {} ms.",
+        test.plan.name,
+        ways.unwrap_or_default(),
+        rate(spread.slowest_rate),
+        rate(spread.fastest_rate),
+        spread
+            .jain_index
+            .map_or("–".to_owned(), |index| format!("{index:.3}")),
+        significant(spread.start_spread_ns as f64 / 1e6),
+    ))
 }
 
 fn is_bulk(test: &Tested) -> bool {

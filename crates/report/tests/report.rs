@@ -8,7 +8,7 @@ use model::{
     Counts, CpuMethod, CpuUse, End, Ended, Half, HostFacts, Limit, Outcome, Phases, Plan, Side,
     SizeRule, Timing, Transport, Warning, Workload,
 };
-use report::{Figures, Peer, Report, Tested, merge};
+use report::{Figures, Peer, Report, Tested};
 use stats::Histogram;
 use units::{BitRate, Bytes};
 
@@ -50,11 +50,20 @@ fn flows_are_added_up() {
         Warning::PeerShared { tests: 3 },
         Warning::LateDatagrams { datagrams: 5 },
     ];
-    let sum = merge(vec![first.clone(), second]).unwrap();
+    let later = Duration::from_millis(500);
+    let sum = Outcome::sum(vec![(first.clone(), Duration::ZERO), (second, later)]).unwrap();
     assert_eq!(sum.plan.flows, 2);
     assert_eq!(sum.here.counts.transactions, 200_000);
     assert_eq!(sum.here.latency.as_ref().unwrap().len(), 2_000);
-    assert_eq!(sum.here.elapsed, Some(Duration::from_secs(4)));
+    // From the first one's beginning to the last one's end.
+    assert_eq!(sum.here.elapsed, Some(Duration::from_millis(4500)));
+    assert_eq!(sum.start_spread(), Some(later));
+    let rates: Vec<_> = sum
+        .flows
+        .iter()
+        .map(model::FlowShare::transactions_per_second)
+        .collect();
+    assert_eq!(rates, [Some(50_000.0), Some(25_000.0)]);
     assert_eq!(sum.here.cpu, first.here.cpu);
     assert_eq!(sum.here.socket.retransmits, Some(3));
     // One of the three is the flow's own neighbour.
@@ -65,8 +74,8 @@ fn flows_are_added_up() {
             Warning::LateDatagrams { datagrams: 7 }
         ]
     );
-    assert_eq!(Figures::of(&sum).transactions_per_s, Some(50_000.0));
-    assert!(merge(Vec::new()).is_none());
+    assert_eq!(Figures::of(&sum).transactions_per_s, Some(200_000.0 / 4.5));
+    assert!(Outcome::sum(Vec::new()).is_none());
 }
 
 #[test]
@@ -254,6 +263,7 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
         started: started(),
         here: side("Linux 6.1.0", "01"),
         there: Some(side("Linux 6.12.0", "02")),
+        flows: Vec::new(),
         ended: Ended::Deadline,
         warnings: Vec::new(),
     }
@@ -269,6 +279,7 @@ fn plan(name: &str, transport: Transport, workload: Workload) -> Plan {
         burst: 0,
         timing: Timing::default(),
         flows: 1,
+        bidirectional: false,
         here: Half::default(),
         there: Half::default(),
     }

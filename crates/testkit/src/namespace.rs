@@ -45,18 +45,6 @@ impl Namespace {
         Some(format!("no network namespaces here: {error}"))
     }
 
-    /// The processes inside, by their numbers.
-    pub fn processes(&self) -> Vec<i32> {
-        let listed = Command::new("ip")
-            .args(["netns", "pids", &self.name])
-            .output();
-        let text = listed.map(|output| output.stdout).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        text.split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .collect()
-    }
-
     /// A command that runs `command`'s program and arguments inside, under the same process id.
     pub fn enter(&self, command: &Command) -> Command {
         let mut inside = Command::new("ip");

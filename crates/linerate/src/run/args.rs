@@ -1,5 +1,7 @@
 //! What `linerate run` is told.
 
+use std::path::PathBuf;
+
 use netperf::options::Test;
 
 /// Measures a path and explains what it found.
@@ -18,7 +20,7 @@ pub(crate) struct Args {
     pub(crate) host: Option<String>,
 
     /// Tests, in this order
-    #[arg(short = 't', long = "test", value_name = "TEST,...", value_delimiter = ',', default_values = DEFAULT_TESTS)]
+    #[arg(short = 't', long = "test", value_name = "TEST,...", value_delimiter = ',', default_values = DEFAULT_TESTS, default_value_if("bidirectional", "true", "TCP_STREAM,UDP_STREAM"))]
     tests: Vec<String>,
 
     /// How long each test runs
@@ -44,6 +46,14 @@ pub(crate) struct Args {
     /// Run so many flows of a test at once, and show their sum
     #[arg(long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub(crate) parallel: u32,
+
+    /// Run as many flows the other way at the same time; the tests are TCP_STREAM and UDP_STREAM then
+    #[arg(long)]
+    pub(crate) bidirectional: bool,
+
+    /// Write the times of all transactions, or of single calls, as a histogram log
+    #[arg(long, value_name = "FILE")]
+    pub(crate) histogram: Option<PathBuf>,
 
     /// Exit with 3 if anything makes a result doubtful
     #[arg(long)]

@@ -14,13 +14,14 @@ use std::time::{Duration, SystemTime};
 
 use engine::Stop;
 use model::Limit;
+use netperf::client::HistogramFile;
 use netperf::options::{Limits, Settings, Test};
 use netperf::server::Embedded;
 use report::{Peer, Report, Tested};
 
 pub(crate) use args::Args;
 use progress::Phase;
-use settings::settings;
+use settings::{for_both_ways, settings};
 
 /// A test failed.
 const FAILED: u8 = 1;
@@ -40,6 +41,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    let log = match args.histogram.as_deref().map(HistogramFile::create) {
+        None => None,
+        Some(Ok(log)) => Some(log),
+        Some(Err(error)) => {
+            eprintln!("linerate run: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     let report = measure(args, &tests, &stop);
@@ -48,6 +57,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     } else {
         report::text(&report)
     };
+    let logged = log.map_or(Ok(()), |log| {
+        let runs = report.tests.iter().flat_map(|test| &test.runs);
+        log.write(&runs.collect::<Vec<_>>())
+    });
+    if let Err(error) = logged {
+        eprintln!("linerate run: {error}");
+        return ExitCode::from(FAILED);
+    }
     match print(&text) {
         Err(error) => {
             eprintln!("linerate run: standard output: {error}");
@@ -126,10 +143,12 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
         }
         let length = Duration::from_secs(seconds.into());
         let mut settings = settings.clone();
-        settings.plan.limit = Limit::Time(length);
+        for_both_ways(&mut settings, |settings| {
+            settings.plan.limit = Limit::Time(length);
+        });
         let transactional = settings.plan.workload.is_transactional();
         let phase = Phase::new(title(&settings, number, args.repeat), length, transactional);
-        match flows::run(&settings, args.parallel, stop, &phase) {
+        match flows::run(&settings, stop, &phase) {
             Ok(outcome) if number > 0 => tested.runs.push(outcome),
             Ok(_) => {}
             Err(error) => {

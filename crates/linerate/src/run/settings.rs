@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
-use model::SizeRule;
+use model::{SizeRule, Transport};
 use netperf::options::{Exit, Family, Settings, Test};
 use report::Peer;
 
@@ -23,6 +23,11 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
     ]
     .map(OsString::from)
     .to_vec();
+    let flows = args.parallel.to_string();
+    words.extend(["--parallel", &flows].map(OsString::from));
+    if args.bidirectional {
+        words.push("--bidirectional".into());
+    }
     if test == Test::UdpStream {
         words.extend(["--", "-R", "1"].map(OsString::from));
     }
@@ -33,20 +38,38 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         (_, true) => Family::V6,
         _ => Family::Unspecified,
     };
-    settings.control.host.clone_from(&peer.host);
-    settings.control.port = peer.port.to_string();
-    settings.control.family = family;
-    settings.control.local_family = family;
-    settings.data.family = family;
-    settings.data.local_family = family;
-    settings.plan.timing.passes = settings.plan.workload.is_transactional();
+    for_both_ways(&mut settings, |settings| {
+        settings.control.host.clone_from(&peer.host);
+        settings.control.port = peer.port.to_string();
+        settings.control.family = family;
+        settings.control.local_family = family;
+        settings.data.family = family;
+        settings.data.local_family = family;
+        settings.plan.timing.passes = settings.plan.workload.is_transactional();
+        settings.plan.timing.calls =
+            args.histogram.is_some() && !settings.plan.workload.is_transactional();
+    });
     Ok(settings)
+}
+
+/// Does the same to the settings of both directions.
+pub(super) fn for_both_ways(settings: &mut Settings, change: impl Fn(&mut Settings)) {
+    change(settings);
+    if let Some(reverse) = &mut settings.reverse {
+        change(reverse);
+    }
 }
 
 /// Sets the size of one-way datagrams to what crosses the path's first hop in one piece.
 pub(super) fn fit_datagrams(settings: &mut Settings, remote: SocketAddr) {
-    if settings.test == Test::UdpStream {
-        settings.plan.here.send.size = SizeRule::Bytes(largest_datagram(remote));
+    let plan = &mut settings.plan;
+    if plan.transport == Transport::Udp && !plan.workload.is_transactional() {
+        let sender = if plan.workload.sends() {
+            &mut plan.here
+        } else {
+            &mut plan.there
+        };
+        sender.send.size = SizeRule::Bytes(largest_datagram(remote));
     }
 }
 

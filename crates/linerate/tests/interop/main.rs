@@ -9,6 +9,7 @@ mod consumers;
 mod demo;
 mod errors;
 mod exchange;
+mod flows;
 mod matrix;
 mod selections;
 mod variants;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         selections::cases(),
         errors::cases(),
         consumers::cases(),
+        flows::cases(),
         demo::cases(),
     ];
     let trials = trials.into_iter().flatten().map(|case| {

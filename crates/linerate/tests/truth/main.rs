@@ -14,13 +14,12 @@ mod counters;
 mod ground;
 
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use model::Side;
-use netperf::client::{Established, TestRun, measure};
+use netperf::client::{Flows, TestRun};
 use netperf::options::netperf;
 
 use counters::{Course, udp};
@@ -202,14 +201,10 @@ impl Path {
             let course =
                 scope.spawn(|| receiver.enter(|| Course::of("eth0", || running.load(Relaxed))));
             let run = self.client.enter(|| {
-                let mut control = Established::connect(&settings.control, &engine::Stop::new())?;
-                let run = measure(
-                    &settings,
-                    &mut control,
-                    &engine::Stop::new(),
-                    &Arc::default(),
-                )?;
-                control.close();
+                let stop = engine::Stop::new();
+                let mut flows = Flows::connect(&settings, &stop)?;
+                let run = flows.measure(&stop, &flows.cells())?;
+                flows.close();
                 Ok::<_, netperf::client::ClientError>(run)
             });
             running.store(false, Relaxed);

@@ -74,6 +74,21 @@ impl Endpoints {
         })
     }
 
+    /// Moves the ports that were asked for so far up, as each flow needs its own.
+    pub(super) fn move_ports(&mut self, up: usize) -> Result<(), ClientError> {
+        for end in [&mut self.source, &mut self.dest] {
+            if end.port() == 0 {
+                continue;
+            }
+            let port = u64::from(end.port()) + up as u64;
+            let moved = u32::try_from(port)
+                .ok()
+                .and_then(|port| end.with_port(port));
+            *end = moved.ok_or_else(|| ClientError::BadPort(port.to_string()))?;
+        }
+        Ok(())
+    }
+
     /// Whether a source address was asked for.
     pub(super) fn source_is_given(&self) -> bool {
         !self.source.is_wildcard()

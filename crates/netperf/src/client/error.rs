@@ -1,6 +1,7 @@
 //! What can go wrong, in the stock tool's words, on its streams, with its exit codes.
 
 use std::io;
+use std::path::PathBuf;
 
 use engine::{RingError, SocketError};
 use sys::Address;
@@ -91,6 +92,17 @@ pub enum ClientError {
     /// Buffers that cannot be had.
     #[error(transparent)]
     Buffers(#[from] RingError),
+    /// The histogram's file.
+    #[error("--histogram {}: {error}", path.display())]
+    Histogram {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Another of the test's flows could not start, so this one did not.
+    #[error("another flow of the test could not start")]
+    Abandoned,
     /// The engine could not go on.
     #[error("{0}")]
     Ended(String),

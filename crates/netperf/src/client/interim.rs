@@ -13,10 +13,12 @@ use model::{Counts, Limit};
 use crate::options::{Settings, Test};
 use crate::output;
 
-/// A test's counts, and who is told when they begin and end to move.
+/// A flow's counts, and who is told when they begin and end to move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
     pub(super) cell: &'a Arc<Cell>,
+    /// Those of all flows of the test, at the one flow that says when it begins.
+    pub(super) all: &'a [Arc<Cell>],
     pub(super) interim: Option<&'a Interim>,
 }
 
@@ -29,19 +31,22 @@ enum Phase {
     Begun {
         at: Instant,
         before: Counts,
-        cell: Arc<Cell>,
+        cells: Vec<Arc<Cell>>,
     },
+    /// One of the flows has ended.
     Ended(Instant),
 }
 
 impl Progress<'_> {
     /// The measured phase has begun.
     pub(super) fn begun(&self, at: Instant) {
-        if let Some(Interim(thread)) = self.interim {
+        if let Some(Interim(thread)) = self.interim
+            && !self.all.is_empty()
+        {
             let _ = thread.send(Phase::Begun {
                 at,
-                before: self.cell.counts(),
-                cell: Arc::clone(self.cell),
+                before: counts(self.all),
+                cells: self.all.to_vec(),
             });
         }
     }
@@ -52,6 +57,14 @@ impl Progress<'_> {
             let _ = thread.send(Phase::Ended(Instant::now()));
         }
     }
+}
+
+fn counts(cells: &[Arc<Cell>]) -> Counts {
+    let mut sum = Counts::default();
+    for cell in cells {
+        sum += cell.counts();
+    }
+    sum
 }
 
 impl Interim {
@@ -116,12 +129,12 @@ impl<W: Write> Printer<'_, W> {
         let mut phase = phases.recv().ok();
         while let Some(now) = phase {
             phase = match now {
-                Phase::Begun { at, before, cell } => {
+                Phase::Begun { at, before, cells } => {
                     let begun = Sample {
                         at,
                         work: self.lines.work(&before),
                     };
-                    self.print_until_next(phases, begun, &cell)
+                    self.print_until_next(phases, begun, &cells)
                 }
                 Phase::Ended(_) => phases.recv().ok(),
             };
@@ -133,22 +146,24 @@ impl<W: Write> Printer<'_, W> {
         &mut self,
         phases: &Receiver<Phase>,
         begun: Sample,
-        cell: &Cell,
+        cells: &[Arc<Cell>],
     ) -> Option<Phase> {
         let mut last = begun;
+        let mut moving = cells.len();
         let mut grid = Grid::new(self.interval, self.expected_end);
         loop {
             let due = begun.at + grid.next();
             match phases.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    let sample = self.sample(cell);
+                    let sample = self.sample(cells);
                     self.print(last, sample);
                     grid.pass(sample.at - begun.at);
                     last = sample;
                 }
+                Ok(Phase::Ended(_)) if moving > 1 => moving -= 1,
                 Ok(phase) => {
-                    let work = self.lines.work(&cell.counts());
+                    let work = self.lines.work(&counts(cells));
                     if let Phase::Ended(at) = phase
                         && self.tells_rest
                         && work > last.work
@@ -162,12 +177,12 @@ impl<W: Write> Printer<'_, W> {
     }
 
     /// Looks at the clock and the counts at once: when it was kept off its CPU in between, again.
-    fn sample(&self, cell: &Cell) -> Sample {
+    fn sample(&self, cells: &[Arc<Cell>]) -> Sample {
         const AT_ONCE: Duration = Duration::from_micros(20);
         const TRIES: u32 = 5;
         let look = || {
             let at = Instant::now();
-            let work = self.lines.work(&cell.counts());
+            let work = self.lines.work(&counts(cells));
             (Sample { at, work }, at.elapsed())
         };
         let mut best = look();
@@ -257,6 +272,7 @@ mod tests {
             let interim = Interim::start(scope, &settings, &Stop::new(), &mut out).unwrap();
             let progress = Progress {
                 cell: &cell,
+                all: std::slice::from_ref(&cell),
                 interim: interim.as_ref(),
             };
             progress.begun(begun);
@@ -317,6 +333,7 @@ mod tests {
             let interim = Interim::start(scope, &settings, &cancel, &mut out).unwrap();
             Progress {
                 cell: &Arc::default(),
+                all: &[Arc::default()],
                 interim: interim.as_ref(),
             }
             .begun(Instant::now());

@@ -15,6 +15,7 @@ use sys::call::{self, Peer};
 use sys::{Address, Socket};
 
 use super::control::Established;
+use super::flows::Member;
 use super::interim::Progress;
 use super::request::Own;
 use super::{ClientError, Endpoints};
@@ -45,6 +46,8 @@ pub(super) struct LocalEnd<'a> {
 
 /// What this end measured.
 pub(super) struct Measured {
+    /// When the measured phase began.
+    pub(super) begun: Instant,
     pub(super) here: Side,
     pub(super) ended: Ended,
     /// What only this end can doubt.
@@ -122,8 +125,13 @@ impl<'a> LocalEnd<'a> {
         control: &Established,
         cancel: &Stop,
         progress: Progress<'_>,
+        member: Option<Member<'_>>,
     ) -> Result<Measured, ClientError> {
         wait(self.plan.phases.wait, control, cancel);
+        let company = match member {
+            Some(member) => Some(member.start().ok_or(ClientError::Abandoned)?),
+            None => None,
+        };
         let stop = cancel.follower();
         let _watch = keeper().on_hang_up(control.stream.as_fd(), &stop);
         let clock = Clock::start(self.plan.here.measure_cpu);
@@ -139,6 +147,9 @@ impl<'a> LocalEnd<'a> {
         } else {
             self.run_on_one(dest, &stop, cancel, progress, &clock)?
         };
+        if let Some(company) = company {
+            company.ended();
+        }
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
         }
@@ -153,12 +164,11 @@ impl<'a> LocalEnd<'a> {
             latency: moved.ran.latency,
             send_times: moved.ran.send_times,
             receive_times: moved.ran.receive_times,
-            paced: moved.ran.paced,
-            send_gaps: moved.ran.send_gaps,
             cpu: moved.passed.cpu,
             ..Side::default()
         };
         Ok(Measured {
+            begun: clock.started,
             here,
             ended: moved.ran.ended,
             doubts,

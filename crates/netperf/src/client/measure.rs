@@ -1,11 +1,12 @@
 //! One test from the request to the results.
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use engine::Stop;
 use model::{Ended, Outcome, Warning};
 
 use super::control::{Established, SHORT_PATIENCE};
+use super::flows::Member;
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured};
 use super::request::request;
@@ -18,14 +19,16 @@ use crate::wire::{
     Request, StreamResponse, StreamResults, TransactionResponse, TransactionResults,
 };
 
-/// Runs the test; an error is a test without a result.
+/// Runs the test, which begins when `member`'s company does; also when its measured phase began. An
+/// error is a test without a result.
 pub(super) fn test(
     settings: &Settings,
     control: &mut Established,
     endpoints: Endpoints,
     cancel: &Stop,
     progress: Progress<'_>,
-) -> Result<TestRun, ClientError> {
+    member: Option<Member<'_>>,
+) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.plan;
     let mut doubts = Vec::new();
     if let Some(cpu) = plan.here.cpu
@@ -59,17 +62,14 @@ pub(super) fn test(
         .dest
         .with_port(port)
         .ok_or_else(|| ClientError::BadPort(port.to_string()))?;
-    if plan.there.pacing.is_some() && told.interval_burst == 0 {
-        // A stock server is seldom built for it, and says nothing.
-        doubts.push(Warning::NotPaced);
-    }
 
     let started = SystemTime::now();
     let Measured {
+        begun,
         mut here,
         ended,
         doubts: own,
-    } = end.run(settings, &dest, control, cancel, progress)?;
+    } = end.run(settings, &dest, control, cancel, progress, member)?;
     doubts.extend(own);
 
     // TCP_MSS does not wait for results, so there is nothing to add to them.
@@ -102,6 +102,7 @@ pub(super) fn test(
         started,
         here,
         there: Some(told.side()),
+        flows: Vec::new(),
         ended,
         warnings: doubts,
     };
@@ -110,11 +111,12 @@ pub(super) fn test(
         peer.map(|peer| peer.shares_host_with(&Capability::own())),
         details,
     );
-    Ok(TestRun {
+    let run = TestRun {
         outcome,
         told,
         endpoints,
-    })
+    };
+    Ok((run, begun))
 }
 
 fn response(asked: &Request, answer: &Frame) -> Result<(Told, u32), ClientError> {

@@ -3,6 +3,8 @@
 mod control;
 mod endpoints;
 mod error;
+mod flows;
+mod histogram;
 mod interim;
 mod local;
 mod measure;
@@ -10,15 +12,16 @@ mod request;
 mod told;
 
 use std::io::{IsTerminal, Write, stderr};
-use std::sync::Arc;
 
-use engine::{Cell, Stop};
-use model::{Ended, Outcome, Warning};
+use engine::Stop;
+use model::{Outcome, Warning};
 
 pub use control::Established;
 pub use endpoints::Endpoints;
 pub use error::ClientError;
-use interim::{Interim, Progress};
+pub use flows::Flows;
+pub use histogram::HistogramFile;
+use interim::Interim;
 pub use told::Told;
 
 use crate::options::{Exit, Form, Selection, Settings, Test};
@@ -70,40 +73,54 @@ fn print_test(
     cancel: &Stop,
     out: &mut (impl Write + Send),
 ) -> Result<Exit, ClientError> {
+    if settings.test.moves_data() {
+        return print_measured(settings, cancel, out);
+    }
     let mut control = Established::connect(&settings.control, cancel)?;
-    let mut code = 0;
     let stdout = match settings.test {
-        Test::Uuid => output::uuid(settings),
         Test::LocCpu => output::local_cpu(settings, TICKS_A_SECOND, sys::cpu::online()),
         Test::RemCpu => {
             control.send(&Request::CpuCalibrate.encode(None))?;
             let told = CalibrateResponse::decode(&control.receive()?)?;
             output::remote_cpu(settings, told.rate, told.cpus.max(0) as u32)
         }
-        _ => {
-            let endpoints = Endpoints::of(settings, &control)?;
-            if let Some(banner) = output::banner(settings, &endpoints) {
-                let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
-            }
-            let run = std::thread::scope(|scope| {
-                let interim = Interim::start(scope, settings, cancel, out)
-                    .map_err(|error| ClientError::Ended(format!("no thread for -D: {error}")))?;
-                let progress = Progress {
-                    cell: &Arc::default(),
-                    interim: interim.as_ref(),
-                };
-                measure::test(settings, &mut control, endpoints, cancel, progress)
-            })?;
-            if let Ended::Failed(why) = &run.outcome.ended {
-                return Err(ClientError::Ended(why.clone()));
-            }
-            code = say_doubts(settings, &run.outcome.warnings);
-            output::result(settings, &run)
-        }
+        _ => output::uuid(settings),
     };
     // Before the goodbye, which may take as long as the server likes.
     let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
     control.close();
+    Ok(Exit::default())
+}
+
+/// A test in which data moves, on one flow or several.
+fn print_measured(
+    settings: &Settings,
+    cancel: &Stop,
+    out: &mut (impl Write + Send),
+) -> Result<Exit, ClientError> {
+    let log = settings
+        .histogram
+        .as_deref()
+        .map(HistogramFile::create)
+        .transpose()?;
+    let mut flows = Flows::connect(settings, cancel)?;
+    if let Some(banner) = output::banner(settings, flows.endpoints()) {
+        let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
+    }
+    let cells = flows.cells();
+    let run = std::thread::scope(|scope| {
+        let interim = Interim::start(scope, settings, cancel, out)
+            .map_err(|error| ClientError::Ended(format!("no thread for -D: {error}")))?;
+        flows.measure_and_tell(cancel, &cells, interim.as_ref())
+    })?;
+    let code = say_doubts(settings, &run.outcome.warnings);
+    let stdout = output::result(settings, &run);
+    // Before the goodbye, which may take as long as the server likes.
+    let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
+    if let Some(log) = log {
+        log.write(&[&run.outcome])?;
+    }
+    flows.close();
     Ok(Exit {
         code,
         ..Exit::default()
@@ -119,10 +136,7 @@ fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
     for doubt in doubts {
         let not_done = matches!(
             doubt,
-            Warning::NotBound { .. }
-                | Warning::PortReplaced { .. }
-                | Warning::PacingNotHeld { .. }
-                | Warning::NotPaced
+            Warning::NotBound { .. } | Warning::PortReplaced { .. }
         );
         if wants_all || not_done {
             eprintln!("netperf: {doubt}");
@@ -140,18 +154,3 @@ const DOUBTFUL: u8 = 3;
 
 /// What a calibration gives where the kernel counts ticks, as it does on Linux.
 const TICKS_A_SECOND: f32 = 100.0;
-
-/// Runs the settings' test over a control connection. The counts can be read from `cell` meanwhile.
-pub fn measure(
-    settings: &Settings,
-    control: &mut Established,
-    cancel: &Stop,
-    cell: &Arc<Cell>,
-) -> Result<TestRun, ClientError> {
-    let endpoints = Endpoints::of(settings, control)?;
-    let progress = Progress {
-        cell,
-        interim: None,
-    };
-    measure::test(settings, control, endpoints, cancel, progress)
-}

@@ -35,8 +35,6 @@ pub struct Told {
     pub priority: i32,
     /// Type of service in force, −1 if none was asked for.
     pub type_of_service: i32,
-    /// Passes an interval that the peer is kept to; 0 is no pacing.
-    pub interval_burst: u32,
     /// Final SO_RCVBUF.
     pub receive_buffer_end: i32,
     /// Final SO_SNDBUF.
@@ -76,7 +74,6 @@ impl From<&OmniResponse> for Told {
             measures_cpu: response.flags.has(Flags::MEASURE_CPU),
             priority: response.priority,
             type_of_service: response.type_of_service,
-            interval_burst: response.interval_burst,
             receive_buffer_end: response.receive_buffer,
             send_buffer_end: response.send_buffer,
             retransmits: -2,
@@ -189,6 +186,22 @@ impl Told {
             peak: None,
             method: method(code),
         });
+    }
+
+    /// Adds what another flow of the same test was told. What belongs to the host or cannot be added
+    /// stays the first flow's.
+    pub(super) fn add(&mut self, flow: &Self) {
+        self.bytes_received = self.bytes_received.saturating_add(flow.bytes_received);
+        self.receive_calls = self.receive_calls.saturating_add(flow.receive_calls);
+        self.bytes_sent = self.bytes_sent.saturating_add(flow.bytes_sent);
+        self.send_calls = self.send_calls.saturating_add(flow.send_calls);
+        self.transactions = self.transactions.saturating_add(flow.transactions);
+        self.elapsed = self.elapsed.max(flow.elapsed);
+        self.retransmits = if self.retransmits < 0 || flow.retransmits < 0 {
+            self.retransmits.min(flow.retransmits)
+        } else {
+            self.retransmits.saturating_add(flow.retransmits)
+        };
     }
 
     /// The peer's side as far as netperf's words go.

@@ -67,7 +67,7 @@ fn chapter<L: 'static>(
 const GLOBAL: &[Paragraph] = &[
     (Letter('a'), "-a send[,recv]", "Alignment of the local send and receive buffers, a power of two in bytes. Default 8."),
     (Letter('A'), "-A send[,recv]", "Alignment of the remote send and receive buffers."),
-    (Letter('b'), "-b local[,remote]", "Sends (receives, transactions) an interval of -w: pacing, at this end and, behind the comma, at the other. Without -w an interval is a millisecond. The schedule does not move: what is late is caught up with at once, and a pace that was not held is said on standard error."),
+    (Letter('b'), "-b local[,remote]", "Sends an interval of -w: pacing, at this end and, behind the comma, at the other. Without -w an interval is a millisecond."),
     (Letter('B'), "-B text", "A brand, which the selector RESULT_BRAND prints, and with -P 0 the tables that have room for it."),
     (Letter('c'), "-c [rate]", "Report the local host's CPU utilisation and service demand. The next word is a calibration value if it starts with a digit."),
     (Letter('C'), "-C [rate]", "The same for the remote host."),
@@ -80,7 +80,7 @@ const GLOBAL: &[Paragraph] = &[
     (Letter('i'), "-i max[,min]", "At most and at least so many iterations of the test, 3 to 30, until the confidence interval of -I is reached."),
     (Letter('I'), "-I level[,width]", "Confidence level, 95 or 99, and the width of the interval in per cent of the mean (the full width, 5 by default). A lone value sets both, as in the stock tool: write -I 99,5."),
     (Letter('j'), "-j", "Keep statistics of times: of whole transactions, or of single calls in one-way tests."),
-    (Letter('k'), "-k dirty[,clean]", "Change the first dirty bytes of a buffer before each local send, and after each local receive of what came, and then read the next clean ones."),
+    (Letter('k'), "-k dirty[,clean]", "Before each local send, and after each local receive, change the first dirty bytes of the buffer and read the next clean ones."),
     (Letter('K'), "-K dirty[,clean]", "The same at the remote end."),
     (Letter('l'), "-l length", "Length of the test: seconds, or a negative number of bytes or transactions; 0 runs until an interrupt. A Go duration such as 1m30s is one."),
     (Letter('L'), "-L name[,family]", "Local address of the control connection, and of the data connection unless the test option -L says otherwise."),
@@ -104,7 +104,9 @@ const GLOBAL: &[Paragraph] = &[
     (Letter('Z'), "-Z text", "The passphrase that the server expects. It crosses the network in clear text."),
     (Letter('4'), "-4", "IPv4 only."),
     (Letter('6'), "-6", "IPv6 only."),
-    (Long("spin"), "--spin", "Wait for the next -w interval of this end by looking at the clock instead of sleeping: right to a fraction of a microsecond, and it takes a CPU."),
+    (Long("parallel"), "--parallel flows", "Run so many flows in one test, which start together, and report their sum and how they compare. CPU utilisation and service demand are those of the whole."),
+    (Long("bidirectional"), "--bidirectional", "In one-way tests, run as many flows the other way at the same time; the throughput is the total."),
+    (Long("histogram"), "--histogram file", "Time every transaction, or in one-way tests every call, and write the times as a histogram log in HdrHistogram's compressed V2 encoding, in nanoseconds."),
     (Long("strict"), "--strict", "Say on standard error what makes the result doubtful, and exit with 3 if anything does."),
 ];
 

@@ -10,8 +10,8 @@ use super::selection::Selected;
 use super::test::{DataEnd, Printed, Socket, TestOptions};
 use super::value::Pair;
 use super::{
-    ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection, Settings, Test,
-    Unit, halves, uuid,
+    ConnectionPorts, Control, Data, Direction, DirtyCounts, Family, Form, Print, Selection,
+    Settings, Test, Unit, halves, uuid,
 };
 
 /// The first and the last local port of a connection test, unless test option `-p` says otherwise.
@@ -27,47 +27,26 @@ pub(super) fn settings(
     let transport = transport(test, &options)?;
     let direction = direction(test, transport, &options)?;
     let plan = plan(test, transport, direction, &global, &options)?;
-    let print = print(test, direction, &global, &options, command_line);
     let control = control(&global);
+    several_flows(test, &global)?;
+    let reverse = reverse(direction, transport, &global, &options, &command_line)?;
+    let print = print(test, direction, &global, &options, command_line);
     Ok(Settings {
         test,
         data: data(test, &control, options.local, options.remote, options.port),
         control,
         plan,
+        reverse,
         ports: connection_ports(options.ports, options.retry_all),
+        remote_pacing: global.remote_pacing,
         print,
+        dirty: DirtyCounts::default(),
         debug: global.debug,
+        histogram: global.histogram,
         strict: global.strict,
-        warnings: [paced_by_nothing(&global), options.warnings].concat(),
         notices: [global.notices, options.notices].concat(),
+        warnings: options.warnings,
     })
-}
-
-/// Intervals without a burst pace nothing, in stock without a word.
-fn paced_by_nothing(global: &Global) -> Vec<String> {
-    let halves = [
-        (
-            global.pace_burst.first,
-            global.pace_interval_us.first,
-            "-w",
-            "-b",
-        ),
-        (
-            global.pace_burst.second,
-            global.pace_interval_us.second,
-            "-w ,n",
-            "-b ,n",
-        ),
-    ];
-    let mut lines: Vec<_> = halves
-        .into_iter()
-        .filter(|(burst, interval_us, ..)| *burst == 0 && *interval_us > 0)
-        .map(|(_, _, interval, burst)| format!("{interval} has no effect without {burst}"))
-        .collect();
-    if global.spin && global.pace_burst.first == 0 {
-        lines.push("--spin has no effect without -b".to_owned());
-    }
-    lines
 }
 
 fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
@@ -140,13 +119,11 @@ fn plan(
     options: &TestOptions,
 ) -> Result<Plan, Stop> {
     let workload = workload(direction);
-    let timed = wants_latency(global, options) || global.verbosity >= 2;
+    let timed =
+        wants_latency(global, options) || global.verbosity >= 2 || global.histogram.is_some();
     let (here, there) = halves::halves(test, transport, direction, global, options);
     within_memory(&here)?;
     within_memory(&there)?;
-    within_the_protocol(test, &there)?;
-    within_reach(&here, direction.receive && !direction.transmit)?;
-    within_reach(&there, direction.transmit && !direction.receive)?;
     Ok(Plan {
         name: test.name().to_owned(),
         transport,
@@ -166,10 +143,69 @@ fn plan(
             calls: timed && !direction.is_transactional(),
         },
         workload,
-        flows: 1,
+        flows: global.parallel,
+        bidirectional: global.bidirectional,
         here,
         there,
     })
+}
+
+/// Refuses what more than one flow cannot do.
+fn several_flows(test: Test, global: &Global) -> Result<(), Stop> {
+    if global.parallel == 1 && !global.bidirectional {
+        return Ok(());
+    }
+    if !test.moves_data() || test == Test::TcpMss {
+        return refuse(format!("{} has no flows to run at once", test.name()));
+    }
+    if global.bidirectional && test.is_classic() {
+        return refuse(format!(
+            "--bidirectional: the peer has no {} of its own",
+            test.name()
+        ));
+    }
+    if global.port.second != "0" {
+        return refuse("several flows cannot share the local control port that -p asks for");
+    }
+    Ok(())
+}
+
+/// What runs the other way at the same time: `--bidirectional`.
+fn reverse(
+    direction: Direction,
+    transport: Transport,
+    global: &Global,
+    options: &TestOptions,
+    command_line: &str,
+) -> Result<Option<Box<Settings>>, Stop> {
+    if !global.bidirectional {
+        return Ok(None);
+    }
+    if direction.is_transactional() {
+        return refuse(
+            "--bidirectional is for one-way tests: in this one data goes both ways already",
+        );
+    }
+    let global = Global {
+        bidirectional: false,
+        ..global.clone()
+    };
+    // A size for one end is that of the other's data, too, unless that has its own.
+    let both = |sizes: &Pair<Option<u32>>| Pair {
+        first: sizes.first.or(sizes.second),
+        second: sizes.second.or(sizes.first),
+    };
+    let options = TestOptions {
+        send_size: both(&options.send_size),
+        receive_size: both(&options.receive_size),
+        transport: Some(transport),
+        socket: None,
+        direction: Some((direction.receive, direction.transmit)),
+        ..options.clone()
+    };
+    let mut reverse = settings(Test::Omni, global, options, command_line.to_owned())?;
+    reverse.plan.bidirectional = true;
+    Ok(Some(Box::new(reverse)))
 }
 
 fn workload(direction: Direction) -> Workload {
@@ -189,50 +225,6 @@ fn limit(length: Length, direction: Direction) -> Limit {
         Length::Amount(n) => Limit::Bytes(n.into()),
         Length::Unlimited => Limit::Unlimited,
     }
-}
-
-/// Refuses what there is no word for.
-fn within_the_protocol(test: Test, there: &Half) -> Result<(), Stop> {
-    if let Some(pacing) = &there.pacing {
-        if test.is_classic() {
-            return refuse(format!(
-                "-b ,{}: the protocol of {} has no word for the peer's pacing",
-                pacing.burst,
-                test.name()
-            ));
-        }
-        if u32::try_from(pacing.burst).is_err() {
-            return refuse(format!(
-                "-b ,{}: the protocol has 32 bits for it",
-                pacing.burst
-            ));
-        }
-    }
-    if there.touch.is_some() && test.is_classic() {
-        return refuse(format!(
-            "-K: no peer can be told in the protocol of {} (a stock one leaves chance there)",
-            test.name()
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses to touch data that never comes into this end's memory.
-fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop> {
-    if !half.touch.is_some() {
-        return Ok(());
-    }
-    if half.send_from_file {
-        return refuse(
-            "-k contradicts TCP_SENDFILE: what the kernel sends from a file is in no buffer",
-        );
-    }
-    if half.discard_in_kernel && only_receives {
-        return refuse(
-            "-k and -K contradict test option -V: what the kernel throws away is in no buffer",
-        );
-    }
-    Ok(())
 }
 
 /// Refuses buffers that no host will want to give. What goes by the socket's buffer is counted as

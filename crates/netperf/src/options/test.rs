@@ -17,7 +17,7 @@ use super::selection::{Selected, select};
 use super::value::{Pair, c_integer, count, count_or_default, number, port, word};
 
 /// The options after `--`, as typed. What was not typed is `None`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one option without a value"
@@ -94,7 +94,7 @@ pub(super) struct TestOptions {
 }
 
 /// One end of the data connection: `-H`, `-L`, `-4`, `-6`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct DataEnd {
     pub(super) host: Option<String>,
     pub(super) bits: Option<u8>,

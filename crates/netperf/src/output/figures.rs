@@ -152,6 +152,9 @@ impl<'a> Figures<'a> {
     /// What counts is what arrived: here when this end only receives, else at the peer, which in
     /// request/response tests in units of bytes means both directions.
     fn bytes_that_arrived(&self) -> f64 {
+        if self.plan().bidirectional {
+            return self.told().bytes_received as f64 + self.counts().received.0 as f64;
+        }
         match self.settings.print.direction {
             Direction {
                 transmit: false,
@@ -162,26 +165,16 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// A burst keeps several requests in flight, each of which takes that many times as long as
-    /// the time between two responses.
+    /// A burst, and several flows, keep several requests in flight, each of which takes that many times
+    /// as long as the time between two responses.
     fn round_trip(&self) -> f64 {
-        let waited = match &self.run.outcome.here.paced {
-            None => 0.0,
-            // How many were in flight is then the pace's business: only the times themselves tell.
-            Some(_) if self.plan().burst > 0 => {
-                return self.summary.map_or(NONE, |times| times.mean_ns / 1000.0);
-            }
-            Some(paced) => paced.waited.as_secs_f64(),
-        };
         let in_flight = if self.settings.print.direction.connection {
             1.0
         } else {
             1.0 + f64::from(self.plan().burst)
         };
-        ratio(
-            1e6 * (self.elapsed - waited) * in_flight,
-            self.transactions(),
-        )
+        let in_flight = in_flight * f64::from(self.plan().flows);
+        ratio(1e6 * self.elapsed * in_flight, self.transactions())
     }
 
     /// Service demand as the stock client computes it. Both ends are charged for the same work; an
@@ -388,6 +381,9 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn direction(&self) -> &'static str {
+        if self.plan().bidirectional {
+            return BOTH_WAYS.name();
+        }
         self.settings.print.direction.name()
     }
 
@@ -409,6 +405,12 @@ impl<'a> Figures<'a> {
         }
     }
 }
+
+const BOTH_WAYS: Direction = Direction {
+    transmit: true,
+    receive: true,
+    connection: false,
+};
 
 impl Direction {
     /// What the stock tool calls it.

@@ -2,6 +2,7 @@
 
 mod banner;
 mod figures;
+mod flows;
 mod histogram;
 mod interim;
 mod selection;
@@ -22,13 +23,23 @@ use table::Table;
 pub fn result(settings: &Settings, run: &TestRun) -> String {
     let figures = Figures::new(settings, run);
     let mut text = match &settings.print.form {
-        Form::Table => Table(&figures).to_string(),
+        Form::Table => table(&figures),
         Form::Human(selection) => selection::human(&figures, selection),
         Form::Csv(selection) => selection::csv(&figures, selection),
         Form::KeyVal(selection) => selection::key_value(&figures, selection),
     };
     if settings.print.verbosity > 1 {
         text += &histogram::blocks(settings, run);
+    }
+    text
+}
+
+/// The test's own table; below that of several flows what each did.
+fn table(figures: &Figures<'_>) -> String {
+    let mut text = Table(figures).to_string();
+    let several = !figures.run.outcome.flows.is_empty();
+    if several && figures.settings.print.verbosity > 0 {
+        text += &flows::Block(figures).to_string();
     }
     text
 }

@@ -107,10 +107,8 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         receive_copy_avoidance: asked.receive_copy_avoidance,
         send_copy_avoidance: asked.send_copy_avoidance,
         data_port: test.port,
-        interval_burst: half.pacing.map_or(0, |pacing| pacing.burst as u32),
-        interval_us: half
-            .pacing
-            .map_or(0, |pacing| pacing.interval.as_micros() as u32),
+        interval_burst: 0,
+        interval_us: 0,
         priority: in_force(half.socket.priority, facts.priority),
         type_of_service: in_force(
             half.socket.type_of_service.map(i32::from),

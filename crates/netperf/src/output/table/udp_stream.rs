@@ -45,7 +45,7 @@ fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.send_buffer(),
         figures.send_size(),
         figures.elapsed,
-        figures.counts().send_calls,
+        sent_calls(figures),
         figures.counts().failed_sends,
         sent_rate(figures),
     )?;
@@ -54,7 +54,7 @@ fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         "{:>6}           {:<7.2}   {:>7}           {:>7.2}\n",
         figures.told().receive_buffer,
         figures.elapsed,
-        figures.told().receive_calls,
+        received_calls(figures),
         received_rate(figures),
     )
 }
@@ -74,7 +74,7 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.send_buffer(),
         figures.send_size(),
         figures.elapsed,
-        figures.counts().send_calls,
+        sent_calls(figures),
         figures.counts().failed_sends,
         sent_rate(figures),
         figures.local.busy,
@@ -85,7 +85,7 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         "{:>6}           {:<7.2}   {:>7}           {:>7.1}     {:<6.2}   {:<6.3}\n",
         figures.told().receive_buffer,
         figures.elapsed,
-        figures.told().receive_calls,
+        received_calls(figures),
         received_rate(figures),
         figures.remote.busy,
         figures.remote.demand,
@@ -93,9 +93,37 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
 }
 
 fn sent_rate(figures: &Figures<'_>) -> f64 {
-    figures.rate_of(figures.counts().sent.0)
+    let back = if figures.plan().bidirectional {
+        figures.told().bytes_sent
+    } else {
+        0
+    };
+    figures.rate_of(figures.counts().sent.0 + back)
 }
 
 fn received_rate(figures: &Figures<'_>) -> f64 {
-    figures.rate_of(figures.told().bytes_received)
+    let back = if figures.plan().bidirectional {
+        figures.counts().received.0
+    } else {
+        0
+    };
+    figures.rate_of(figures.told().bytes_received + back)
+}
+
+fn sent_calls(figures: &Figures<'_>) -> u64 {
+    let back = if figures.plan().bidirectional {
+        figures.told().send_calls
+    } else {
+        0
+    };
+    figures.counts().send_calls + back
+}
+
+fn received_calls(figures: &Figures<'_>) -> u64 {
+    let back = if figures.plan().bidirectional {
+        figures.counts().receive_calls
+    } else {
+        0
+    };
+    figures.told().receive_calls + back
 }

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use model::{Half, HostFacts};
+use model::HostFacts;
 use stats::Summary;
 
 use super::{DEPRECATED, UNKNOWN, count, fixed, int, security, text};
@@ -107,9 +107,9 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         LocalRecvAlign => int(f.here().receive.alignment),
         LocalSendWidth => int(f.send_width()),
         LocalRecvWidth => int(f.receive_width()),
-        LocalSendDirtyCount => asked(f.here().touch.send_dirty_bytes),
-        LocalRecvDirtyCount => asked(f.here().touch.receive_dirty_bytes),
-        LocalRecvCleanCount => asked(f.here().touch.receive_clean_bytes),
+        LocalSendDirtyCount => int(f.settings.dirty.local_dirty),
+        LocalRecvDirtyCount => int(f.settings.dirty.local_dirty),
+        LocalRecvCleanCount => int(f.settings.dirty.local_clean),
         LocalNodelay => flag(f.here().socket.no_delay),
         LocalCork => flag(f.here().socket.cork),
         RemoteSendCalls => count(f.told().send_calls),
@@ -125,9 +125,9 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteRecvAlign => int(f.there().receive.alignment),
         RemoteSendWidth => int(f.told().send_width),
         RemoteRecvWidth => int(f.told().receive_width),
-        RemoteSendDirtyCount => asked(f.there().touch.send_dirty_bytes),
-        RemoteRecvDirtyCount => asked(f.there().touch.receive_dirty_bytes),
-        RemoteRecvCleanCount => asked(f.there().touch.receive_clean_bytes),
+        RemoteSendDirtyCount => int(f.settings.dirty.remote_dirty),
+        RemoteRecvDirtyCount => int(f.settings.dirty.remote_dirty),
+        RemoteRecvCleanCount => int(f.settings.dirty.remote_clean),
         RemoteNodelay => flag(f.told().no_delay),
         RemoteCork => flag(f.here().socket.cork),
         LocalSysname => system(f.local_system(), |system| system.sysname),
@@ -160,10 +160,10 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteDriverFirmware => deprecated(),
         RemoteDriverBus => deprecated(),
         RemoteInterfaceSlot => deprecated(),
-        LocalIntervalUsecs => interval_us(f.here()),
-        LocalIntervalBurst => burst(f.here()),
-        RemoteIntervalUsecs => interval_us(f.there()),
-        RemoteIntervalBurst => burst(f.there()),
+        LocalIntervalUsecs => int(0),
+        LocalIntervalBurst => int(0),
+        RemoteIntervalUsecs => int(f.settings.remote_pacing.interval_us),
+        RemoteIntervalBurst => int(f.settings.remote_pacing.burst),
         LocalSecurityTypeId => int(security::type_id(f.local_host())),
         LocalSecurityType => text(security::type_name(f.local_host())),
         LocalSecurityEnabledNum => int(security::enabled_number(f.local_host())),
@@ -218,19 +218,6 @@ fn flag(value: bool) -> Option<String> {
 /// −1 when nothing was asked for.
 fn asked(value: Option<u32>) -> Option<String> {
     int(value.map_or(-1, i64::from))
-}
-
-/// 0 without pacing.
-fn interval_us(half: &Half) -> Option<String> {
-    count(
-        half.pacing
-            .map_or(0, |pacing| pacing.interval.as_micros() as u64),
-    )
-}
-
-/// 0 without pacing.
-fn burst(half: &Half) -> Option<String> {
-    count(half.pacing.map_or(0, |pacing| pacing.burst))
 }
 
 fn path(value: Option<&Path>) -> Option<String> {

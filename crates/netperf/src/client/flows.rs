@@ -1,0 +1,281 @@
+//! Several flows in one test: a control connection and a thread for each, one gate before the data,
+//! one sum.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::time::Instant;
+
+use engine::{Cell, CpuMeter, Gate, Stop, Ticket};
+use model::{CpuUse, Ended, Outcome};
+
+use super::control::Established;
+use super::interim::{Interim, Progress};
+use super::{ClientError, Endpoints, TestRun, measure};
+use crate::options::Settings;
+
+/// The flows of a test, each with a control connection that stands.
+#[derive(Debug)]
+pub struct Flows {
+    /// The first flow's are the test's.
+    flows: Vec<Flow>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    settings: Settings,
+    control: Established,
+    endpoints: Endpoints,
+}
+
+impl Flows {
+    /// Connects as often as the settings have flows; `cancel` ends every wait.
+    pub fn connect(settings: &Settings, cancel: &Stop) -> Result<Self, ClientError> {
+        let a_direction = settings.plan.flows.max(1);
+        let mut flows = Vec::new();
+        for direction in [Some(settings), settings.reverse.as_deref()]
+            .into_iter()
+            .flatten()
+        {
+            for _ in 0..a_direction {
+                let mut settings = direction.clone();
+                let control = Established::connect(&settings.control, cancel)?;
+                let mut endpoints = Endpoints::of(&settings, &control)?;
+                endpoints.move_ports(flows.len())?;
+                // CPU time is the whole host's: it is taken once for all.
+                settings.plan.there.measure_cpu &= flows.is_empty();
+                flows.push(Flow {
+                    settings,
+                    control,
+                    endpoints,
+                });
+            }
+        }
+        Ok(Self { flows })
+    }
+
+    /// The server's address.
+    pub fn remote(&self) -> SocketAddr {
+        self.flows[0].control.remote
+    }
+
+    /// The first flow's data connection.
+    pub(super) fn endpoints(&self) -> &Endpoints {
+        &self.flows[0].endpoints
+    }
+
+    /// Lets `change` have each flow's settings, which it may still change before they are run.
+    pub fn settings_mut(&mut self) -> impl Iterator<Item = &mut Settings> {
+        self.flows.iter_mut().map(|flow| &mut flow.settings)
+    }
+
+    /// A cell for each flow.
+    pub fn cells(&self) -> Vec<Arc<Cell>> {
+        self.flows.iter().map(|_| Arc::default()).collect()
+    }
+
+    /// Runs the test once and adds up what the flows did. The counts can be read from the cells, one a
+    /// flow, meanwhile.
+    pub fn measure(&mut self, cancel: &Stop, cells: &[Arc<Cell>]) -> Result<TestRun, ClientError> {
+        self.measure_and_tell(cancel, cells, None)
+    }
+
+    /// The same, with interim results.
+    pub(super) fn measure_and_tell(
+        &mut self,
+        cancel: &Stop,
+        cells: &[Arc<Cell>],
+        interim: Option<&Interim>,
+    ) -> Result<TestRun, ClientError> {
+        let progress = |number: usize| Progress {
+            cell: &cells[number],
+            all: if number == 0 { cells } else { &[] },
+            interim,
+        };
+        if let [flow] = &mut self.flows[..] {
+            let (run, _) = flow.measure(cancel, progress(0), None)?;
+            return Ok(run);
+        }
+        let measure_cpu = self.flows[0].settings.plan.here.measure_cpu;
+        let company = Company::new(self.flows.len(), measure_cpu);
+        let results: Vec<Result<_, ClientError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .flows
+                .iter_mut()
+                .enumerate()
+                .map(|(number, flow)| flow.start(scope, cancel, progress(number), &company))
+                .collect();
+            threads.into_iter().map(join).collect()
+        });
+        let runs = all_or_the_cause(results)?;
+        let mut sum = sum(runs)?;
+        // The first flow ran without: the clock of all flows has it.
+        sum.outcome.plan.here.measure_cpu = measure_cpu;
+        sum.outcome.here.cpu = company.used();
+        let doubts = sum.outcome.doubts();
+        for doubt in doubts {
+            if !sum
+                .outcome
+                .warnings
+                .iter()
+                .any(|known| known.is_like(&doubt))
+            {
+                sum.outcome.warnings.push(doubt);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Ends the control connections as the stock tool does.
+    pub fn close(self) {
+        for flow in self.flows {
+            flow.control.close();
+        }
+    }
+}
+
+impl Flow {
+    fn start<'scope>(
+        &'scope mut self,
+        scope: &'scope Scope<'scope, '_>,
+        cancel: &'scope Stop,
+        progress: Progress<'scope>,
+        company: &'scope Company,
+    ) -> io::Result<ScopedJoinHandle<'scope, Result<(TestRun, Instant), ClientError>>> {
+        let member = company.member();
+        Builder::new()
+            .name("flow".to_owned())
+            .spawn_scoped(scope, move || self.measure(cancel, progress, Some(member)))
+    }
+
+    fn measure(
+        &mut self,
+        cancel: &Stop,
+        progress: Progress<'_>,
+        member: Option<Member<'_>>,
+    ) -> Result<(TestRun, Instant), ClientError> {
+        let mut settings = self.settings.clone();
+        settings.plan.here.measure_cpu &= member.is_none();
+        let endpoints = self.endpoints.clone();
+        let control = &mut self.control;
+        let (run, begun) = measure::test(&settings, control, endpoints, cancel, progress, member)?;
+        match run.outcome.ended {
+            Ended::Failed(why) => Err(ClientError::Ended(why)),
+            _ => Ok((run, begun)),
+        }
+    }
+}
+
+fn join<T>(
+    thread: io::Result<ScopedJoinHandle<'_, Result<T, ClientError>>>,
+) -> Result<T, ClientError> {
+    match thread.map(ScopedJoinHandle::join) {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(ClientError::Ended("a flow's thread broke off".to_owned())),
+        Err(error) => Err(ClientError::Ended(format!("no thread for a flow: {error}"))),
+    }
+}
+
+/// All results, or the error that kept the others from starting.
+fn all_or_the_cause<T>(results: Vec<Result<T, ClientError>>) -> Result<Vec<T>, ClientError> {
+    let mut cause = None;
+    let mut all = Vec::new();
+    for result in results {
+        match (result, &cause) {
+            (Ok(result), _) => all.push(result),
+            (Err(error), None | Some(ClientError::Abandoned)) => cause = Some(error),
+            (Err(_), Some(_)) => {}
+        }
+    }
+    cause.map_or(Ok(all), Err)
+}
+
+fn sum(runs: Vec<(TestRun, Instant)>) -> Result<TestRun, ClientError> {
+    let first = runs.iter().map(|(_, begun)| *begun).min();
+    let Some((((run, _), others), first)) = runs.split_first().zip(first) else {
+        return Err(ClientError::Ended("no flow was run".to_owned()));
+    };
+    let (mut told, endpoints) = (run.told.clone(), run.endpoints.clone());
+    for (run, _) in others {
+        told.add(&run.told);
+    }
+    let outcomes = runs
+        .into_iter()
+        .map(|(run, at)| (run.outcome, at - first))
+        .collect();
+    let Some(outcome) = Outcome::sum(outcomes) else {
+        return Err(ClientError::Ended("no flow was run".to_owned()));
+    };
+    Ok(TestRun {
+        outcome,
+        told,
+        endpoints,
+    })
+}
+
+/// What flows that run together share: the gate that they start at, and the host's CPU time.
+#[derive(Debug)]
+pub(super) struct Company {
+    gate: Gate,
+    measure_cpu: bool,
+    /// Flows whose data still moves.
+    moving: AtomicUsize,
+    meter: Mutex<Option<CpuMeter>>,
+    used: Mutex<Option<CpuUse>>,
+}
+
+/// One flow's place in a [`Company`].
+#[derive(Debug)]
+pub(super) struct Member<'a> {
+    company: &'a Company,
+    ticket: Ticket<'a>,
+}
+
+impl Company {
+    fn new(flows: usize, measure_cpu: bool) -> Self {
+        Self {
+            gate: Gate::new(flows),
+            measure_cpu,
+            moving: AtomicUsize::new(flows),
+            meter: Mutex::default(),
+            used: Mutex::default(),
+        }
+    }
+
+    fn member(&self) -> Member<'_> {
+        Member {
+            company: self,
+            ticket: self.gate.ticket(),
+        }
+    }
+
+    fn used(&self) -> Option<CpuUse> {
+        *lock(&self.used)
+    }
+
+    /// A flow's data has stopped; with the last one's the time of all is over.
+    pub(super) fn ended(&self) {
+        if self.moving.fetch_sub(1, SeqCst) == 1 {
+            let meter = lock(&self.meter);
+            *lock(&self.used) = meter.as_ref().and_then(CpuMeter::finish);
+        }
+    }
+}
+
+impl<'a> Member<'a> {
+    /// Waits until every flow is ready for its data; `None` if one of them cannot be.
+    pub(super) fn start(self) -> Option<&'a Company> {
+        let company = self.company;
+        let first = || {
+            let meter = company.measure_cpu.then(CpuMeter::start);
+            *lock(&company.meter) = meter.flatten();
+        };
+        self.ticket.pass(first).then_some(company)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
