@@ -125,6 +125,28 @@ pub enum SocketBuffer {
 }
 
 impl Warning {
+    /// What kind of doubt it is: the member `kind` of its JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::SameHost => "same_host",
+            Self::SelfConnection => "self_connection",
+            Self::CpuSaturated { .. } => "cpu_saturated",
+            Self::StealTime { .. } => "steal_time",
+            Self::SenderLimited { .. } => "sender_limited",
+            Self::BufferClipped { .. } => "buffer_clipped",
+            Self::ClockStepped { .. } => "clock_stepped",
+            Self::Stalled { .. } => "stalled",
+            Self::PortsReused { .. } => "ports_reused",
+            Self::PeerCannotTell { .. } => "peer_cannot_tell",
+            Self::EndedEarly { .. } => "ended_early",
+            Self::LateDatagrams { .. } => "late_datagrams",
+            Self::SenderOverflow { .. } => "sender_overflow",
+            Self::NotBound { .. } => "not_bound",
+            Self::PortReplaced { .. } => "port_replaced",
+            Self::PeerShared { .. } => "peer_shared",
+        }
+    }
+
     /// What the doubt is, without its figure: equal for all tests that have it.
     pub fn gist(&self) -> String {
         match self {
@@ -251,5 +273,24 @@ impl fmt::Display for SocketBuffer {
             Self::Send => "send buffer",
             Self::Receive => "receive buffer",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_the_name_in_json() {
+        for warning in [
+            Warning::SameHost,
+            Warning::NotBound {
+                cpu: 1,
+                why: String::new(),
+            },
+        ] {
+            let json = serde_json::to_value(&warning).unwrap();
+            assert_eq!(json["kind"], warning.kind());
+        }
     }
 }

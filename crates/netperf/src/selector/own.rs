@@ -5,6 +5,9 @@ use super::selectors;
 selectors! {
     /// Selectors of our own, in the order in which `?` lists them.
     pub enum Own {
+        Warnings = "WARNINGS" ["Warnings"],
+        LateDatagrams = "LATE_DATAGRAMS" ["Late", "Datagrams"],
+        LostDatagrams = "LOST_DATAGRAMS" ["Lost", "Datagrams"],
         LatencySamples = "LATENCY_SAMPLES" ["Latency", "Samples"],
         Flows = "FLOWS" ["Flows"],
         FlowMinThroughput = "FLOW_MIN_THROUGHPUT" ["Slowest", "Flow's", "Throughput"],

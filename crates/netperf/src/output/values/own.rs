@@ -1,3 +1,5 @@
+use model::{Warning, Workload};
+
 use super::{fixed, int};
 use crate::output::figures::{Figures, NONE};
 use crate::output::flows::{Spread, Way, start_spread_us};
@@ -11,6 +13,9 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
         fixed(2, if both { spread(way).throughput } else { NONE })
     };
     match selector {
+        Own::Warnings => Some(warnings(f)),
+        Own::LateDatagrams => int(late_datagrams(f).map_or(-1, |late| late as i64)),
+        Own::LostDatagrams => int(lost_datagrams(f).unwrap_or(-1)),
         Own::LatencySamples => int(f.summary.map_or(-1, |times| times.count as i64)),
         Own::Flows => int(spread(Way::Both).flows as i64),
         Own::FlowMinThroughput => fixed(2, spread(Way::Both).least),
@@ -20,4 +25,35 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
         Own::OutboundThroughput => one_way(Way::Outbound),
         Own::InboundThroughput => one_way(Way::Inbound),
     }
+}
+
+/// The kinds of the doubts, as the JSON of `linerate run` names them; "none" if there is none.
+fn warnings(f: &Figures<'_>) -> String {
+    let kinds: Vec<&str> = f.run.outcome.warnings.iter().map(Warning::kind).collect();
+    if kinds.is_empty() {
+        return "none".to_owned();
+    }
+    kinds.join(";")
+}
+
+/// Datagrams that came to the peer after the test's time. A classic peer cannot tell them from the others.
+fn late_datagrams(f: &Figures<'_>) -> Option<u64> {
+    is_sent_one_way(f).then_some(())?;
+    let there = f.run.outcome.there.as_ref()?;
+    there
+        .program
+        .as_ref()
+        .map(|_| there.counts.receive_calls_late)
+}
+
+/// Datagrams that never came: whether late or not, a peer counts what it received.
+fn lost_datagrams(f: &Figures<'_>) -> Option<i64> {
+    is_sent_one_way(f).then_some(())?;
+    let there = f.run.outcome.there.as_ref()?;
+    let received = there.counts.receive_calls + there.counts.receive_calls_late;
+    Some(f.counts().send_calls as i64 - received as i64)
+}
+
+fn is_sent_one_way(f: &Figures<'_>) -> bool {
+    f.plan().transport.has_datagrams() && f.plan().workload == Workload::send()
 }
