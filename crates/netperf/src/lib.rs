@@ -18,5 +18,6 @@ pub mod options;
 pub mod output;
 pub mod selector;
 pub mod server;
+mod tcp_info;
 mod warnings;
 pub mod wire;

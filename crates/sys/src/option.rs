@@ -104,9 +104,37 @@ pub fn set_vanishing_peer_notice(socket: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Segments that TCP has sent again on this connection: `tcpi_total_retrans` of TCP_INFO, tcp(7).
 pub fn retransmits(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    /// `struct tcp_info` of linux/tcp.h is part of the kernel's interface and only ever grows at its
-    /// end.
-    const TOTAL_RETRANS: std::ops::Range<usize> = 100..104;
+    tcp_info(socket).map(|info| info.total_retransmits)
+}
+
+/// What TCP says of a connection: part of `struct tcp_info`, tcp(7). Times are microseconds, windows
+/// and counts are segments unless they are named bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// The retransmission timeout.
+    pub retransmit_timeout_us: u32,
+    /// The time that a delayed acknowledgement may wait.
+    pub ack_timeout_us: u32,
+    /// The path's MTU.
+    pub path_mtu_bytes: u32,
+    /// The most that the receive window may be at present.
+    pub receive_threshold_bytes: u32,
+    /// The smoothed round-trip time, RFC 6298.
+    pub rtt_us: u32,
+    /// Its mean deviation.
+    pub rtt_variation_us: u32,
+    /// The slow start threshold.
+    pub send_threshold: u32,
+    /// The congestion window.
+    pub congestion_window: u32,
+    /// How far segments may be out of order before one counts as lost.
+    pub reordering: u32,
+    /// Segments sent again since the connection was opened.
+    pub total_retransmits: u32,
+}
+
+/// TCP_INFO of a connection.
+pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut raw = [0_u8; 256];
     let mut length = raw.len() as libc::socklen_t;
     // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
@@ -122,11 +150,30 @@ pub fn retransmits(socket: BorrowedFd<'_>) -> io::Result<u32> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let word = raw[..length as usize]
-        .get(TOTAL_RETRANS)
-        .and_then(|word| word.try_into().ok());
-    word.map(u32::from_ne_bytes)
-        .ok_or_else(|| io::ErrorKind::Unsupported.into())
+    TcpInfo::parse(&raw[..length as usize]).ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+impl TcpInfo {
+    /// `struct tcp_info` of linux/tcp.h is part of the kernel's interface and only ever grows at its
+    /// end.
+    fn parse(raw: &[u8]) -> Option<Self> {
+        let word = |at: usize| {
+            let word = raw.get(at..at + 4)?.try_into().ok()?;
+            Some(u32::from_ne_bytes(word))
+        };
+        Some(Self {
+            retransmit_timeout_us: word(8)?,
+            ack_timeout_us: word(12)?,
+            path_mtu_bytes: word(60)?,
+            receive_threshold_bytes: word(64)?,
+            rtt_us: word(68)?,
+            rtt_variation_us: word(72)?,
+            send_threshold: word(76)?,
+            congestion_window: word(80)?,
+            reordering: word(88)?,
+            total_retransmits: word(100)?,
+        })
+    }
 }
 
 fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {

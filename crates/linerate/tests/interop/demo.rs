@@ -1,8 +1,9 @@
 //! Interim results (`-D`): stock's lines with figures of our own, on time, and together the test.
+//! What TCP says at the end (`DUMP_TCP_INFO`): stock's lines, where stock prints them.
 
 use testkit::{figures, same_text};
 
-use crate::exchange::{Pair, Setting, succeed};
+use crate::exchange::{Pair, Setting, exchange, succeed};
 use crate::{Case, Outcome};
 
 /// Every test with data, the unit of its results, and whether it connects for each transaction.
@@ -33,6 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let more = [
         Case::against_stock("demo::brief", brief),
         Case::against_stock("demo::to_stock", to_stock),
+        Case::against_stock("demo::tcp_info", tcp_info).inside(true),
     ];
     tests.chain(more).collect()
 }
@@ -140,6 +142,21 @@ fn to_stock() -> Outcome {
         let args = ["-t", test, "-l", "1", "-D", "0.3", "--", "-o", "THROUGHPUT"];
         let text = succeed(Pair::TESTED[0], Setting::PLAIN, &args)?;
         add_up(&interim(&text), &text, test)?;
+    }
+    Ok(())
+}
+
+fn tcp_info() -> Outcome {
+    let setting = Setting {
+        environment: &[("DUMP_TCP_INFO", "1")],
+        namespace: true,
+        ..Setting::PLAIN
+    };
+    for (test, _, _) in TESTS {
+        let args = ["-t", test, "-l", "-1000"];
+        let said = |pair| exchange(pair, setting, &args).map(|finished| finished.stderr);
+        let (ours, stock) = (said(Pair::TESTED[0])?, said(Pair::CONTROL)?);
+        same_text(&ours, &stock).map_err(|why| format!("{test}: {why}"))?;
     }
     Ok(())
 }

@@ -77,6 +77,8 @@ pub(crate) struct Setting {
     pub(crate) namespace: bool,
     /// What the server gets besides its port and family.
     pub(crate) server_args: &'static [&'static str],
+    /// What the client has in its environment, as name and value.
+    pub(crate) environment: &'static [(&'static str, &'static str)],
 }
 
 impl Setting {
@@ -85,6 +87,7 @@ impl Setting {
         family: Family::V4,
         namespace: false,
         server_args: &[],
+        environment: &[],
     };
 
     /// The same, in a network namespace if `namespace`.
@@ -120,7 +123,8 @@ pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Fi
     client
         .args(["-H", setting.family.loopback()])
         .args(["-p", &server.port().to_string()])
-        .args(args);
+        .args(args)
+        .envs(setting.environment.iter().copied());
     run(match &namespace {
         Some(namespace) => namespace.enter(&client),
         None => client,

@@ -19,8 +19,8 @@ use super::flows::Member;
 use super::interim::Progress;
 use super::request::Own;
 use super::{ClientError, Endpoints};
-use crate::PATTERN;
 use crate::options::{ConnectionPorts, Settings, Test};
+use crate::{PATTERN, tcp_info};
 
 /// How long the peer may take to read what is on its way when the time is up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
@@ -52,6 +52,7 @@ pub(super) struct Measured {
     pub(super) ended: Ended,
     /// What only this end can doubt.
     pub(super) doubts: Vec<Warning>,
+    pub(super) tcp_info: Option<tcp_info::Dump>,
 }
 
 /// What one run of the loop left.
@@ -61,6 +62,7 @@ struct Moved {
     /// The measured phase.
     passed: Passed,
     doubts: Vec<Warning>,
+    tcp_info: Option<tcp_info::Dump>,
 }
 
 impl<'a> LocalEnd<'a> {
@@ -172,6 +174,7 @@ impl<'a> LocalEnd<'a> {
             here,
             ended: moved.ran.ended,
             doubts,
+            tcp_info: moved.tcp_info,
         })
     }
 
@@ -231,6 +234,7 @@ impl<'a> LocalEnd<'a> {
             doubts: ports_reused(progress.cell, range, passed.elapsed)
                 .into_iter()
                 .collect(),
+            tcp_info: None,
         })
     }
 
@@ -314,6 +318,7 @@ impl<'a> LocalEnd<'a> {
             socket,
             passed,
             doubts: Vec::new(),
+            tcp_info: tcp_info::Dump::of(&self.data.socket),
         }
     }
 

@@ -69,8 +69,13 @@ pub(super) fn test(
         mut here,
         ended,
         doubts: own,
+        tcp_info,
     } = end.run(settings, &dest, control, cancel, progress, member)?;
     doubts.extend(own);
+    // The stock tool's classic tests have no word of it.
+    if let Some(dump) = tcp_info.filter(|_| !settings.test.is_classic()) {
+        dump.print();
+    }
 
     // TCP_MSS does not wait for results, so there is nothing to add to them.
     let tells_more = settings.test != Test::TcpMss

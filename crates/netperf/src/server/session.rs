@@ -154,6 +154,12 @@ impl Session<'_> {
         }
         let results = reply::results(request, transport, tells_congestion, &finished);
         self.write(&results)?;
+        if let Some(dump) = finished
+            .tcp_info
+            .filter(|_| matches!(request, Request::Omni(_)))
+        {
+            dump.print();
+        }
         // Only now: a server that is told to end waits for the tests that are entered.
         let others = running.leave();
         self.last = Some((finished.side, others));

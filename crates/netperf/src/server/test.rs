@@ -13,8 +13,8 @@ use sys::{Address, Socket};
 
 use super::assignment::{Assignment, EndMark, Refusal};
 use super::wait;
-use crate::PATTERN;
 use crate::options::Limits;
+use crate::{PATTERN, tcp_info};
 
 /// Connections that wait for accept(2).
 const BACKLOG: i32 = 128;
@@ -50,6 +50,7 @@ pub(super) struct Finished {
     pub(super) ended: Ended,
     /// What the client is told in place of results.
     pub(super) failure: Option<Refusal>,
+    pub(super) tcp_info: Option<tcp_info::Dump>,
 }
 
 impl Prepared {
@@ -106,6 +107,7 @@ impl Prepared {
             side: Side::default(),
             ended: Ended::Failed(std::io::Error::from_raw_os_error(refusal.0).to_string()),
             failure: Some(refusal),
+            tcp_info: None,
         });
         finished.side.counts = cell.counts();
         finished.side.buffers = self.buffers.used();
@@ -133,6 +135,7 @@ impl Prepared {
         );
 
         let mut finished = finished(&clock, ran);
+        finished.tcp_info = tcp_info::Dump::of(&connection);
         let facts = &mut finished.side.socket;
         *facts = self.data.facts.clone();
         facts_at_end(&connection, self.assignment.transport, facts);
@@ -322,6 +325,7 @@ fn finished(clock: &Clock, ran: Ran) -> Finished {
         },
         ended: ran.ended,
         failure,
+        tcp_info: None,
     }
 }
 

@@ -1,0 +1,91 @@
+//! `DUMP_TCP_INFO` in the environment: what TCP says of the data connection, on stderr, after each
+//! omni test.
+
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use sys::Socket;
+use sys::option::{TcpInfo, tcp_info};
+
+/// TCP's figures in the stock tool's three lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dump(TcpInfo);
+
+impl Dump {
+    /// The figures of a connection, if the environment asks for them.
+    pub(crate) fn of(socket: &Socket) -> Option<Self> {
+        static WANTED: OnceLock<bool> = OnceLock::new();
+        WANTED
+            .get_or_init(|| std::env::var_os("DUMP_TCP_INFO").is_some())
+            .then(|| tcp_info(socket.as_fd()).ok())
+            .flatten()
+            .map(Self)
+    }
+
+    /// Writes the lines to stderr, in one piece. Nobody need read them.
+    pub(crate) fn print(self) {
+        let _ = io::stderr().write_all(self.to_string().as_bytes());
+    }
+}
+
+impl Display for Dump {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let TcpInfo {
+            retransmit_timeout_us,
+            ack_timeout_us,
+            path_mtu_bytes,
+            receive_threshold_bytes,
+            rtt_us,
+            rtt_variation_us,
+            send_threshold,
+            congestion_window,
+            reordering,
+            total_retransmits,
+        } = self.0;
+        writeln!(
+            f,
+            "tcpi_rto {retransmit_timeout_us} tcpi_ato {ack_timeout_us} tcpi_pmtu {path_mtu_bytes} \
+             tcpi_rcv_ssthresh {receive_threshold_bytes}"
+        )?;
+        // The last name is the stock tool's slip. flent reads the names as they are.
+        writeln!(
+            f,
+            "tcpi_rtt {rtt_us} tcpi_rttvar {rtt_variation_us} tcpi_snd_ssthresh {send_threshold} \
+             tpci_snd_cwnd {congestion_window}"
+        )?;
+        writeln!(
+            f,
+            "tcpi_reordering {reordering} tcpi_total_retrans {total_retransmits}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Debian's netperf printed it.
+    #[test]
+    fn lines_are_stocks() {
+        let dump = Dump(TcpInfo {
+            retransmit_timeout_us: 204_000,
+            ack_timeout_us: 40_000,
+            path_mtu_bytes: 65_535,
+            receive_threshold_bytes: 65_495,
+            rtt_us: 43,
+            rtt_variation_us: 18,
+            send_threshold: 2_147_483_647,
+            congestion_window: 18,
+            reordering: 3,
+            total_retransmits: 0,
+        });
+        assert_eq!(
+            dump.to_string(),
+            "tcpi_rto 204000 tcpi_ato 40000 tcpi_pmtu 65535 tcpi_rcv_ssthresh 65495\n\
+             tcpi_rtt 43 tcpi_rttvar 18 tcpi_snd_ssthresh 2147483647 tpci_snd_cwnd 18\n\
+             tcpi_reordering 3 tcpi_total_retrans 0\n"
+        );
+    }
+}
