@@ -32,7 +32,7 @@ pub(crate) fn client(program: &str, args: impl IntoIterator<Item = OsString>) ->
         Err(exit) => return leave(&exit),
     };
     let stop = engine::Stop::new();
-    crate::signals::stop_on_signals(&stop);
+    crate::signals::stop_on_signals_and_alarm(&stop);
     let exit = netperf::client::run(&settings, &stop, &mut std::io::stdout());
     leave(&exit)
 }

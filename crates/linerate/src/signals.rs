@@ -1,4 +1,4 @@
-//! What SIGINT and SIGTERM do: end what runs, early but properly.
+//! What SIGINT, SIGTERM and SIGALRM do: end what runs, early but properly.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use engine::{Stop, keeper};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
@@ -17,10 +17,16 @@ const INTERRUPTED: i32 = 130;
 /// who has lost patience.
 pub(crate) fn stop_on_signals(stop: &Stop) {
     // Without handlers the signals end the process, which is the next best thing.
-    let _ = register(stop);
+    let _ = register(stop, &[]);
 }
 
-fn register(stop: &Stop) -> io::Result<()> {
+/// The same, and at SIGALRM: the stock client's own timer is that signal, and scripts send it to say
+/// that the time is up. More of them say nothing new.
+pub(crate) fn stop_on_signals_and_alarm(stop: &Stop) {
+    let _ = register(stop, &[SIGALRM]);
+}
+
+fn register(stop: &Stop, alarms: &[i32]) -> io::Result<()> {
     let (bell, ring) = UnixStream::pair()?;
     keeper().on_input(bell.into(), stop)?;
     let once = Arc::new(AtomicBool::new(false));
@@ -29,6 +35,9 @@ fn register(stop: &Stop) -> io::Result<()> {
         flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&once))?;
         flag::register(signal, Arc::clone(&once))?;
         pipe::register(signal, ring.try_clone()?)?;
+    }
+    for signal in alarms {
+        pipe::register(*signal, ring.try_clone()?)?;
     }
     Ok(())
 }

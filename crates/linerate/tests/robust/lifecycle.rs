@@ -26,15 +26,16 @@ pub(crate) fn trials() -> Vec<Trial> {
             sigterm_ends_tests,
         ),
         trial(
-            "lifecycle::sigint_reports_from_ours",
+            "lifecycle::early_end_reports_from_ours",
             &[Namespaces],
-            sigint_reports_from_ours,
+            early_end_reports_from_ours,
         ),
         trial(
-            "lifecycle::sigint_reports_from_stock",
+            "lifecycle::early_end_reports_from_stock",
             &[STOCK, Namespaces],
-            sigint_reports_from_stock,
+            early_end_reports_from_stock,
         ),
+        trial("lifecycle::tcp_info_on_request", &[], tcp_info_on_request),
         trial("lifecycle::a_daemon", &[], a_daemon),
         trial("lifecycle::a_taken_port", &[], a_taken_port),
         trial("lifecycle::under_inetd", &[], under_inetd),
@@ -71,33 +72,42 @@ fn sigterm_ends_tests() {
     });
 }
 
-fn sigint_reports_from_ours() {
+fn early_end_reports_from_ours() {
     Namespace::new().enter(|| {
         let server = Server::start("");
         let rest = server.usage_at_rest();
-        sigint_reports(&server);
+        early_end_reports(&server);
         server.is_back_at(rest, AT_ONCE, "interrupted tests");
     });
 }
 
-fn sigint_reports_from_stock() {
-    Namespace::new().enter(|| sigint_reports(&Server::start_stock()));
+fn early_end_reports_from_stock() {
+    Namespace::new().enter(|| early_end_reports(&Server::start_stock()));
 }
 
-fn sigint_reports(server: &Server) {
-    for kind in Kind::ALL {
-        let options = format!(
-            "netperf -H 127.0.0.1 -p {} -t {} -P 0 -l 30",
-            server.port,
-            kind.name()
-        );
-        let mut client = Process::start(&mut linerate(&options));
-        client.await_data_phase();
-        client.signal(Signal::INT);
-        let client: Finished = client.finish(AT_ONCE);
-        client.succeeded();
-        let rate = client.figures().last().copied().unwrap_or_default();
-        assert!(rate > 0.0, "{client:#?}");
+/// Every test with data, ended by an impatient user, and by a script that says that the time is up.
+fn early_end_reports(server: &Server) {
+    const CLASSIC: [&str; 2] = ["TCP_SENDFILE", "TCP_CC"];
+    for name in Kind::ALL.map(Kind::name).into_iter().chain(CLASSIC) {
+        for signals in [&[Signal::INT][..], &[Signal::ALARM], &[Signal::ALARM; 2]] {
+            let options = format!(
+                "netperf -H 127.0.0.1 -p {} -t {name} -P 0 -l 30 -D 10",
+                server.port
+            );
+            let mut client = Process::start(&mut linerate(&options));
+            client.await_data_phase();
+            for signal in signals {
+                client.signal(*signal);
+            }
+            let client: Finished = client.finish(AT_ONCE);
+            client.succeeded();
+            let rate = client.figures().last().copied().unwrap_or_default();
+            assert!(rate > 0.0, "{name}: {client:#?}");
+            // What was done has an interim result of its own where stock prints one.
+            let interim = client.stdout.matches("Interim result: ").count();
+            let expected = usize::from(!CLASSIC.contains(&name));
+            assert_eq!(interim, expected, "{name}: {client:#?}");
+        }
     }
 }
 
@@ -123,6 +133,31 @@ fn a_daemon() {
         eventually(AT_ONCE, || !is_listening(port)),
         "SIGTERM does not end the daemon"
     );
+}
+
+/// `DUMP_TCP_INFO`: after each omni test over one connection the server says what TCP says.
+fn tcp_info_on_request() {
+    let port = free_port();
+    let mut netserver = linerate(&format!("netserver -D -p {port}"));
+    let server = Process::start(netserver.env("DUMP_TCP_INFO", "1"));
+    assert!(
+        eventually(AT_ONCE, || is_listening(port)),
+        "netserver: {}",
+        server.stderr()
+    );
+    for name in ["TCP_RR", "TCP_CC", "UDP_RR", "TCP_MAERTS"] {
+        let options = format!("netperf -H 127.0.0.1 -p {port} -t {name} -l -10 -P 0");
+        let client = Process::start(&mut linerate(&options)).finish(Duration::from_secs(20));
+        client.succeeded();
+        assert_eq!(client.stderr, "", "only the server was asked");
+    }
+    let said = |text: &str| server.stderr().matches(text).count();
+    assert!(
+        eventually(AT_ONCE, || said("tcpi_total_retrans") == 2),
+        "{}",
+        server.stderr()
+    );
+    assert_eq!((said("tcpi_rtt "), said("tpci_snd_cwnd ")), (2, 2));
 }
 
 fn a_taken_port() {
