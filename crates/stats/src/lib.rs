@@ -2,11 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod confidence;
 mod fairness;
 mod hdr;
 mod histogram;
 pub mod log;
+mod modes;
 
 pub use fairness::jain_index;
 pub use hdr::HdrError;
 pub use histogram::{Histogram, Summary};
+pub use modes::{Modes, modes};
