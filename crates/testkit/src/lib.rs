@@ -8,9 +8,11 @@ mod mask;
 mod namespace;
 mod peer;
 mod server;
+mod trial;
 
 pub use command::{Finished, run};
 pub use mask::{Difference, figures, keyvals, same_text};
-pub use namespace::Namespace;
+pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role};
 pub use server::Server;
+pub use trial::{Need, eventually, trial};

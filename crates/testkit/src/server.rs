@@ -36,7 +36,7 @@ impl Server {
             let port = free_port()?;
             let plain = program(port);
             let mut command = match namespace {
-                Some(namespace) => namespace.enter(&plain),
+                Some(namespace) => namespace.command(&plain),
                 None => plain,
             };
             let child = command

@@ -105,11 +105,7 @@ pub(crate) fn peers() -> Peers {
 /// Runs the client with `args` against a server of its own.
 pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Finished, String> {
     let peers = peers();
-    let namespace = setting
-        .namespace
-        .then(Namespace::new)
-        .transpose()
-        .map_err(|error| error.to_string())?;
+    let namespace = setting.namespace.then(Namespace::new);
     let server = Server::start(namespace.as_ref(), |port| {
         let mut command = peers.command(pair.server, Role::Server);
         command
@@ -126,7 +122,7 @@ pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Fi
         .args(args)
         .envs(setting.environment.iter().copied());
     run(match &namespace {
-        Some(namespace) => namespace.enter(&client),
+        Some(namespace) => namespace.command(&client),
         None => client,
     })
     .map_err(|error| format!("{}: netperf {}: {error}", pair.name(), args.join(" ")))

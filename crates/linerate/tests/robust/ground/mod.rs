@@ -1,81 +1,13 @@
-//! What the tests stand on: namespaces, processes that end with their test, servers.
+//! What the tests stand on beside `testkit`: processes that end with their test, servers.
 
-mod namespace;
 mod process;
 mod server;
 mod sockets;
 
-pub(crate) use namespace::{Namespace, link};
 pub(crate) use process::{Finished, Process, linerate, stock};
 pub(crate) use server::{Server, Usage, free_port};
 pub(crate) use sockets::{connections_of, established, is_listening, listeners};
-
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use libtest_mimic::{Failed, Trial};
-
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(10);
-
-/// Waits until `condition` holds, for `patience` at most; whether it does.
-pub(crate) fn eventually(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let until = Instant::now() + patience;
-    loop {
-        if condition() {
-            return true;
-        }
-        if Instant::now() > until {
-            return false;
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-/// What a test cannot do without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// A program in the PATH.
-    Program(&'static str),
-    /// The right to make network namespaces.
-    Namespaces,
-}
+pub(crate) use testkit::{Namespace, Need, eventually, link, trial};
 
 /// netperf and netserver 2.7 as the distribution has them: one package.
 pub(crate) const STOCK: Need = Need::Program("netperf");
-
-impl Need {
-    fn missing(self) -> Option<String> {
-        match self {
-            Self::Program(name) => (!installed(name)).then(|| format!("{name} is not installed")),
-            Self::Namespaces if !rustix::process::geteuid().is_root() => {
-                Some("network namespaces need root".to_owned())
-            }
-            Self::Namespaces => Self::Program("ip").missing(),
-        }
-    }
-}
-
-/// A test with its needs: where one is missing the test is skipped and says why, or fails if
-/// `LINERATE_REQUIRE_PEERS=1`.
-pub(crate) fn trial(name: &str, needs: &[Need], run: fn()) -> Trial {
-    let missing = needs.iter().find_map(|need| need.missing());
-    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
-    let skipped = missing.is_some() && !required;
-    if let (Some(why), true) = (&missing, skipped) {
-        println!("SKIPPED {name}: {why}");
-    }
-    let runner = move || {
-        missing.map_or(Ok(()), |why| Err(Failed::from(why)))?;
-        run();
-        Ok(())
-    };
-    Trial::test(name, runner).with_ignored_flag(skipped)
-}
-
-/// Whether a program is in the PATH.
-fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
-        || Path::new("/usr/sbin").join(program).exists()
-}

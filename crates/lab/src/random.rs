@@ -1,0 +1,56 @@
+//! Numbers that depend on a seed and a position and on nothing else: no generator has a state that
+//! another draw could move, and no library's next version changes what a seed means.
+
+/// A uniform number of 64 bits: the output function of SplitMix64 (Steele, Lea, Flood 2014).
+pub(crate) fn mixed(seed: u64, position: u64) -> u64 {
+    let mut word = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
+/// At least 0 and less than 1.
+pub(crate) fn uniform(seed: u64, position: u64) -> f64 {
+    (mixed(seed, position) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Of the normal distribution around 0 with deviation 1 (Box and Muller 1958).
+pub(crate) fn normal(seed: u64, position: u64) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(seed, position)).ln()).sqrt();
+    // From another stream of the same seed.
+    radius * (std::f64::consts::TAU * uniform(!seed, position)).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splitmix64() {
+        // The first outputs of the generator in Vigna's splitmix64.c, which is started with 1234567.
+        let outputs = [0, 1, 2, 3, 4].map(|position| mixed(1_234_567, position));
+        assert_eq!(
+            outputs,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423,
+                4_593_380_528_125_082_431,
+                16_408_922_859_458_223_821,
+            ]
+        );
+    }
+
+    #[test]
+    fn moments() {
+        let draws = 100_000;
+        let of = |draw: fn(u64, u64) -> f64, power: i32| {
+            (0..draws).map(|at| draw(42, at).powi(power)).sum::<f64>() / draws as f64
+        };
+        // Five sigmas of each mean.
+        assert!((of(uniform, 1) - 0.5).abs() < 0.005);
+        assert!((of(uniform, 2) - 1.0 / 3.0).abs() < 0.005);
+        assert!(of(normal, 1).abs() < 0.016);
+        assert!((of(normal, 2) - 1.0).abs() < 0.023);
+    }
+}

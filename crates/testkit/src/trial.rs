@@ -1,0 +1,68 @@
+//! Tests that need something of the machine, and waiting for what a test needs to happen.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a test cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A program in the PATH.
+    Program(&'static str),
+    /// The right to make network namespaces.
+    Namespaces,
+}
+
+impl Need {
+    fn missing(self) -> Option<String> {
+        match self {
+            Self::Program(name) => (!installed(name)).then(|| format!("{name} is not installed")),
+            Self::Namespaces if !rustix::process::geteuid().is_root() => {
+                Some("network namespaces need root".to_owned())
+            }
+            Self::Namespaces => Self::Program("ip").missing(),
+        }
+    }
+}
+
+/// A test with its needs: where one is missing the test is skipped and says why, or fails if
+/// `LINERATE_REQUIRE_PEERS=1`.
+pub fn trial(name: &str, needs: &[Need], run: fn()) -> Trial {
+    let missing = needs.iter().find_map(|need| need.missing());
+    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
+    let skipped = missing.is_some() && !required;
+    if let (Some(why), true) = (&missing, skipped) {
+        println!("SKIPPED {name}: {why}");
+    }
+    let runner = move || {
+        missing.map_or(Ok(()), |why| Err(Failed::from(why)))?;
+        run();
+        Ok(())
+    };
+    Trial::test(name, runner).with_ignored_flag(skipped)
+}
+
+/// Waits until `condition` holds, for `patience` at most; whether it does.
+pub fn eventually(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Whether a program is in the PATH.
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+        || Path::new("/usr/sbin").join(program).exists()
+}
