@@ -17,6 +17,7 @@ pub mod facts;
 pub mod option;
 pub mod process;
 pub mod resolve;
+pub mod tun;
 pub mod vigil;
 pub mod wake;
 
