@@ -63,12 +63,14 @@ impl DataSocket {
             no_delay: transport
                 .has_tcp_options()
                 .then(|| socket.tcp_nodelay().unwrap_or(false)),
-            priority: options
-                .priority
-                .and_then(|_| option::priority(socket.as_fd()).ok()),
-            type_of_service: options
-                .type_of_service
-                .and_then(|_| option::type_of_service(socket.as_fd(), bind.is_ipv6()).ok()),
+            cork: transport
+                .has_tcp_options()
+                .then(|| socket.tcp_cork().unwrap_or(false)),
+            priority: option::priority(socket.as_fd()).ok(),
+            type_of_service: transport
+                .has_ip()
+                .then(|| option::type_of_service(socket.as_fd(), bind.is_ipv6()).ok())
+                .flatten(),
             ..SocketFacts::default()
         };
         Ok(Self { socket, facts })

@@ -56,6 +56,10 @@ pub struct Side {
     pub cpu: Option<CpuUse>,
     /// The host.
     pub host: Option<HostFacts>,
+    /// The interface that the data leaves the host by.
+    pub interface: Option<Interface>,
+    /// The clock, where times were kept.
+    pub clock: Option<ClockFacts>,
     /// The program that measured, with its version, if it says who it is.
     pub program: Option<String>,
 }
@@ -116,9 +120,11 @@ pub struct SocketFacts {
     pub congestion_control: Option<String>,
     /// TCP_NODELAY.
     pub no_delay: Option<bool>,
-    /// SO_PRIORITY, when one was asked for.
+    /// TCP_CORK.
+    pub cork: Option<bool>,
+    /// SO_PRIORITY.
     pub priority: Option<i32>,
-    /// IP_TOS or IPV6_TCLASS, when one was asked for.
+    /// IP_TOS or IPV6_TCLASS.
     pub type_of_service: Option<i32>,
 }
 
@@ -199,6 +205,57 @@ pub struct HostFacts {
     pub boot_id: Option<String>,
 }
 
+/// A network interface, and what drives it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The driver's name; `None` where there is none.
+    pub driver: Option<String>,
+    /// The driver's version.
+    pub driver_version: Option<String>,
+    /// The device's firmware, if the driver tells.
+    pub firmware: Option<String>,
+    /// Where the device sits, in the bus's own words.
+    pub bus: Option<String>,
+    /// The name of the PCI slot, if it has one.
+    pub slot: Option<String>,
+    /// The PCI device; `None` where it is none.
+    pub pci: Option<PciIds>,
+    /// What it carried from before the first operation to after the last.
+    pub traffic: Option<Traffic>,
+}
+
+/// The numbers that a PCI device is known by: pci.ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "they are the field's names")]
+pub struct PciIds {
+    pub vendor: u16,
+    pub device: u16,
+    pub subvendor: u16,
+    pub subdevice: u16,
+}
+
+/// What an interface carried, of this flow and of all others, as its driver counts: bytes with the
+/// link's headers, and with segmentation offload packets of up to 64 KB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is one counter, named as it is")]
+pub struct Traffic {
+    pub received_packets: u64,
+    pub received_bytes: u64,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
+}
+
+/// What the clock that times are taken with adds to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClockFacts {
+    /// A reading, in nanoseconds. A time has one in it.
+    pub cost_ns: f64,
+    /// The clock's step, in nanoseconds.
+    pub resolution_ns: u64,
+}
+
 /// Mandatory access control: the first of the kernel's security modules that confines programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Security {
@@ -219,6 +276,28 @@ pub enum SecurityModule {
     AppArmor,
     Smack,
     Tomoyo,
+}
+
+impl SecurityModule {
+    /// How it writes its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SeLinux => "SELinux",
+            Self::AppArmor => "AppArmor",
+            Self::Smack => "Smack",
+            Self::Tomoyo => "TOMOYO",
+        }
+    }
+
+    /// A number that stands for it where there is room for no more.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::SeLinux => 1,
+            Self::AppArmor => 2,
+            Self::Smack => 3,
+            Self::Tomoyo => 4,
+        }
+    }
 }
 
 /// Why a run ended.

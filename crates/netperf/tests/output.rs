@@ -487,6 +487,7 @@ fn settings_of(test: Test) -> Settings {
             brand: None,
             interim: None,
             latency: false,
+            call_sizes: (None, None),
             needs: Needs::default(),
             form: Form::Table,
             uuid: String::new(),

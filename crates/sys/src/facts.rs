@@ -9,6 +9,8 @@ use std::net::IpAddr;
 pub use cpu::{cpu_mhz, cpu_model, virtual_guest};
 pub use security::{SecurityFacts, security};
 
+use crate::interface;
+
 /// The running system, in the words of uname(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uname {
@@ -65,9 +67,8 @@ pub fn congestion_control() -> Option<String> {
 /// The MTU in bytes of the interface that has this address.
 pub fn mtu_of(address: IpAddr) -> Option<u32> {
     let interface = interface_of(address)?;
-    read_line(&format!("/sys/class/net/{interface}/mtu"))?
-        .parse()
-        .ok()
+    let index = interface::index_of(&interface).ok()?;
+    Some(interface::link(index).ok()?.mtu_bytes)
 }
 
 /// Whether an address is one of this host.

@@ -14,6 +14,7 @@ pub mod call;
 pub mod clock;
 pub mod cpu;
 pub mod facts;
+pub mod interface;
 pub mod option;
 pub mod process;
 pub mod resolve;

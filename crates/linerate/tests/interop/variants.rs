@@ -144,9 +144,6 @@ const VARIANTS: &[(&str, &[&str])] = &[
             "-l -2M -- -k OUTPUT_NONE,THROUGHPUT",
             "-l -2M -- -k THROUGHPUT,OUTPUT_END",
             "-l -2M -- -u name-of-my-own -k UUID",
-            "-l -2M -- -o ?",
-            "-l -2M -- -O ?",
-            "-l -2M -- -k ?",
         ],
     ),
     (

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, Clock, Connector, DataSocket, Finish, Job, Memory, Passed, Path, PortRange, Ran,
-    Role, SocketError, Stop, connect, facts_at_end, keeper, run,
+    Buffers, Cell, Clock, Connector, DataSocket, Finish, InterfaceMeter, Job, Memory, Passed, Path,
+    PortRange, Ran, Role, SocketError, Stop, connect, facts_at_end, keeper, run,
 };
 use model::{Ended, Limit, Plan, Side, SocketFacts, SocketOptions, Transport, Warning, Workload};
 use rand::Rng;
@@ -130,6 +130,14 @@ impl<'a> LocalEnd<'a> {
         member: Option<Member<'_>>,
     ) -> Result<Measured, ClientError> {
         wait(self.plan.phases.wait, control, cancel);
+        // What the machine is asked for stands outside the measured phase.
+        let needs = settings.print.needs;
+        let clock_facts = (needs.clock || self.plan.timing.passes || self.plan.timing.calls)
+            .then(engine::clock_facts);
+        let meter = needs
+            .interface
+            .then(|| InterfaceMeter::start(dest))
+            .flatten();
         let company = match member {
             Some(member) => Some(member.start().ok_or(ClientError::Abandoned)?),
             None => None,
@@ -167,6 +175,8 @@ impl<'a> LocalEnd<'a> {
             send_times: moved.ran.send_times,
             receive_times: moved.ran.receive_times,
             cpu: moved.passed.cpu,
+            interface: meter.map(InterfaceMeter::finish),
+            clock: clock_facts,
             ..Side::default()
         };
         Ok(Measured {

@@ -62,7 +62,12 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
         receive_offset: there.receive.offset,
         receive_width: own.receive_width.max(explicit(there.receive.width)),
         response_size: size(&there.send, true),
-        flags: flags(&there.socket, there.measure_cpu, direction.connection),
+        flags: flags(
+            &there.socket,
+            there.measure_cpu,
+            direction.connection,
+            settings.print.needs.interface,
+        ),
         cpu_rate: 0.0,
         test_length: test_length(plan.limit),
         receive_copy_avoidance: there.discard_in_kernel.into(),
@@ -100,7 +105,7 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
     }
 }
 
-fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool) -> Flags {
+fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool, interface: bool) -> Flags {
     [
         (socket.no_delay, Flags::NO_DELAY),
         (connection, Flags::CONNECTION_TEST),
@@ -110,6 +115,7 @@ fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool) -> Flags {
         (socket.answer_from_destination, Flags::PACKET_INFO),
         (socket.defer_accept_seconds.is_some(), Flags::DEFER_ACCEPT),
         (socket.keep_alive, Flags::KEEP_ALIVE),
+        (interface, Flags::INTERFACE),
     ]
     .into_iter()
     .filter(|(wanted, _)| *wanted)

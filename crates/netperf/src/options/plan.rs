@@ -325,6 +325,7 @@ fn print(
         brand: global.brand.clone(),
         interim: global.interim,
         latency: wants_latency(global, options),
+        call_sizes: (options.send_size.first, options.receive_size.second),
         needs: options
             .output
             .as_ref()

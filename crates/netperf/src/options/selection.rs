@@ -29,9 +29,13 @@ pub(super) fn select(text: &str) -> Result<Selected, Stop> {
         _ => {
             let blocks = from_file(text)?;
             // The stock tool measures nothing for what a file asks. Ours have no such habit.
-            let ours = |selector: &&Selector| !matches!(selector, Selector::Stock(_));
+            let mut needs: Needs = blocks.iter().flatten().collect();
+            let is_ours = |selector: &&Selector| !matches!(selector, Selector::Stock(_));
+            let of_ours: Needs = blocks.iter().flatten().filter(is_ours).collect();
+            needs.latency = of_ours.latency;
+            needs.peer_congestion_control = of_ours.peer_congestion_control;
             return Ok(Selected {
-                needs: blocks.iter().flatten().filter(ours).collect(),
+                needs,
                 selection: Selection::Blocks(blocks),
             });
         }

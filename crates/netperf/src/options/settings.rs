@@ -227,6 +227,8 @@ pub struct Print {
     pub interim: Option<Duration>,
     /// `-j`, or a selector that needs them: keep latency statistics.
     pub latency: bool,
+    /// What `-m` and `-M` say of this end's send and receive calls.
+    pub call_sizes: (Option<u32>, Option<u32>),
     /// What the selectors need.
     pub needs: Needs,
     /// Table, or test options `-o`, `-O`, `-k`.

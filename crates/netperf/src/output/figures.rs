@@ -1,10 +1,12 @@
 //! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
 
 use model::{
-    BufferPlan, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule, SocketFacts, WidthRule,
+    BufferPlan, ClockFacts, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule,
+    SocketFacts, WidthRule,
 };
 use stats::{Histogram, Summary};
 
+use super::values::interface;
 use crate::client::{TestRun, Told};
 use crate::options::{Direction, Family, Settings, Test, Unit};
 use crate::wire::SysInfo;
@@ -121,6 +123,28 @@ impl<'a> Figures<'a> {
     /// What the peer told of its host; a stock one tells nothing.
     pub(super) fn remote_host(&self) -> Option<&HostFacts> {
         self.run.outcome.there.as_ref()?.host.as_ref()
+    }
+
+    pub(super) fn local_interface(&self) -> interface::Known<'_> {
+        interface::Known::of(&self.run.outcome.here)
+    }
+
+    pub(super) fn remote_interface(&self) -> interface::Known<'_> {
+        let there = self.run.outcome.there.as_ref();
+        there.map_or(interface::Known::NotTold, interface::Known::of)
+    }
+
+    /// What the clock adds to a time, where times are kept.
+    pub(super) fn clock(&self) -> Option<ClockFacts> {
+        self.run.outcome.here.clock
+    }
+
+    /// Packets of this end's interface, in and out; −1 where there are no transactions, or no counts.
+    pub(super) fn packets_a_transaction(&self) -> f64 {
+        match interface::packets(self.local_interface()) {
+            Some(packets) if self.is_transactional() => ratio(packets as f64, self.transactions()),
+            _ => NONE,
+        }
     }
 
     pub(super) fn local_system(&self) -> Option<SysInfo> {
@@ -287,20 +311,26 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn send_size(&self) -> i64 {
-        self.call_size(self.run.outcome.here.buffers.send_bytes, &self.here().send)
+        self.call_size(
+            self.run.outcome.here.buffers.send_bytes,
+            &self.here().send,
+            self.settings.print.call_sizes.0,
+        )
     }
 
     pub(super) fn receive_size(&self) -> i64 {
         self.call_size(
             self.run.outcome.here.buffers.receive_bytes,
             &self.here().receive,
+            self.settings.print.call_sizes.1,
         )
     }
 
-    /// Requests and responses have selectors of their own; their tests have no other sizes.
-    fn call_size(&self, used: Option<u32>, plan: &BufferPlan) -> i64 {
+    /// Requests and responses have selectors of their own; in their tests this is what `-m` or `-M`
+    /// says, to no effect.
+    fn call_size(&self, used: Option<u32>, plan: &BufferPlan, typed: Option<u32>) -> i64 {
         match (used, plan.size) {
-            _ if self.is_transactional() => 0,
+            _ if self.is_transactional() => typed.map_or(0, i64::from),
             (Some(bytes), _) | (None, SizeRule::Bytes(bytes)) => bytes.into(),
             (None, SizeRule::SocketBuffer) => 0,
         }
@@ -347,12 +377,54 @@ impl<'a> Figures<'a> {
         self.socket().retransmits.map_or(unknown, i64::from)
     }
 
+    /// As the kernel has it; −1 where there is no such option.
     pub(super) fn priority(&self) -> i32 {
         self.socket().priority.unwrap_or(-1)
     }
 
+    /// Likewise at the peer. A stock one tells what was asked for.
+    pub(super) fn remote_priority(&self) -> i32 {
+        let there = self.remote_socket();
+        there
+            .and_then(|socket| socket.priority)
+            .unwrap_or(self.told().priority)
+    }
+
+    /// As the kernel has it; −1 where there is no such option.
     pub(super) fn type_of_service(&self) -> i32 {
         self.socket().type_of_service.unwrap_or(-1)
+    }
+
+    /// Likewise at the peer. A stock one tells what was asked for.
+    pub(super) fn remote_type_of_service(&self) -> i32 {
+        let there = self.remote_socket();
+        there
+            .and_then(|socket| socket.type_of_service)
+            .unwrap_or(self.told().type_of_service)
+    }
+
+    /// As the kernel has it; what was asked for where there is no such option.
+    pub(super) fn no_delay(&self) -> bool {
+        let asked = self.here().socket.no_delay;
+        self.socket().no_delay.unwrap_or(asked)
+    }
+
+    /// Likewise.
+    pub(super) fn cork(&self) -> bool {
+        self.socket().cork.unwrap_or(self.here().socket.cork)
+    }
+
+    /// At the peer. A stock one tells nothing, and stock's answer is what was asked of this end: one
+    /// option is for both, though the protocol has no word for it.
+    pub(super) fn remote_cork(&self) -> bool {
+        let there = self.remote_socket();
+        there
+            .and_then(|socket| socket.cork)
+            .unwrap_or(self.here().socket.cork)
+    }
+
+    fn remote_socket(&self) -> Option<&SocketFacts> {
+        Some(&self.run.outcome.there.as_ref()?.socket)
     }
 
     pub(super) fn congestion_control(&self) -> &str {

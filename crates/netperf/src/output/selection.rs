@@ -91,7 +91,9 @@ pub(super) fn csv(figures: &Figures<'_>, selection: &Selection) -> String {
     let mut values = String::new();
     for selector in &selectors {
         match value(selector, figures) {
-            Some(value) => values = values + &value + ",",
+            // What has quotes of its own is what it is; else a comma would begin another column.
+            Some(value) if value.starts_with('"') => values = values + &value + ",",
+            Some(value) => values = values + &value.replace(',', " ") + ",",
             // What has no value leaves a blank, which the next field then begins with.
             None => values += ", ",
         }

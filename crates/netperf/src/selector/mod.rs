@@ -79,26 +79,59 @@ impl Selector {
 
     /// What has to be measured, or asked of the peer, so that it has a value.
     pub fn needs(&self) -> Needs {
-        use Stock::{
-            MaxLatency, MeanLatency, MinLatency, P50Latency, P90Latency, P99Latency,
-            RemoteCongControl, RemoteMachine, RemoteRelease, RemoteSysname, RemoteVersion,
-            StddevLatency,
-        };
-        let mut needs = Needs::default();
         match self {
-            Self::Stock(
-                MinLatency | MaxLatency | P50Latency | P90Latency | P99Latency | MeanLatency
-                | StddevLatency,
-            )
-            | Self::Own(Own::LatencySamples)
-            | Self::Percentile(_) => needs.latency = true,
-            Self::Stock(RemoteCongControl) => needs.peer_congestion_control = true,
-            Self::Stock(RemoteSysname | RemoteRelease | RemoteVersion | RemoteMachine) => {
-                needs.peer_system = true;
-            }
-            _ => {}
+            Self::Stock(selector) => of_stock(*selector),
+            Self::Own(selector) => of_own(*selector),
+            Self::Percentile(_) => Needs::LATENCY,
         }
-        needs
+    }
+}
+
+fn of_stock(selector: Stock) -> Needs {
+    use Stock::{
+        LocalInterfaceName, LocalInterfaceSlot, MaxLatency, MeanLatency, MinLatency, P50Latency,
+        P90Latency, P99Latency, RemoteCongControl, RemoteInterfaceName, RemoteInterfaceSlot,
+        RemoteMachine, RemoteRelease, RemoteSysname, RemoteVersion, StddevLatency,
+    };
+    match selector {
+        MinLatency | MaxLatency | P50Latency | P90Latency | P99Latency | MeanLatency
+        | StddevLatency => Needs::LATENCY,
+        RemoteCongControl => Needs {
+            peer_congestion_control: true,
+            ..Needs::default()
+        },
+        RemoteSysname | RemoteRelease | RemoteVersion | RemoteMachine => Needs {
+            peer_system: true,
+            ..Needs::default()
+        },
+        // Name, ids, driver and slot stand together.
+        selector
+            if (LocalInterfaceName..=LocalInterfaceSlot).contains(&selector)
+                || (RemoteInterfaceName..=RemoteInterfaceSlot).contains(&selector) =>
+        {
+            Needs::INTERFACE
+        }
+        _ => Needs::default(),
+    }
+}
+
+fn of_own(selector: Own) -> Needs {
+    match selector {
+        Own::LatencySamples => Needs::LATENCY,
+        Own::ClockCostNs | Own::ClockResolutionNs => Needs {
+            clock: true,
+            ..Needs::default()
+        },
+        Own::LocalInterfaceRxPackets
+        | Own::LocalInterfaceRxBytes
+        | Own::LocalInterfaceTxPackets
+        | Own::LocalInterfaceTxBytes
+        | Own::RemoteInterfaceRxPackets
+        | Own::RemoteInterfaceRxBytes
+        | Own::RemoteInterfaceTxPackets
+        | Own::RemoteInterfaceTxBytes
+        | Own::PacketsPerTransaction => Needs::INTERFACE,
+        _ => Needs::default(),
     }
 }
 
@@ -107,6 +140,10 @@ pub const HEADER_LINES: usize = 4;
 
 /// What has to be measured, or asked of the peer, for a selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing to find out"
+)]
 pub struct Needs {
     /// Latency statistics.
     pub latency: bool,
@@ -114,6 +151,30 @@ pub struct Needs {
     pub peer_congestion_control: bool,
     /// The peer's operating system.
     pub peer_system: bool,
+    /// The interfaces of both ends, and what they carry.
+    pub interface: bool,
+    /// What the clock adds to a time.
+    pub clock: bool,
+}
+
+impl Needs {
+    const LATENCY: Self = Self {
+        latency: true,
+        ..Self::NOTHING
+    };
+
+    const INTERFACE: Self = Self {
+        interface: true,
+        ..Self::NOTHING
+    };
+
+    const NOTHING: Self = Self {
+        latency: false,
+        peer_congestion_control: false,
+        peer_system: false,
+        interface: false,
+        clock: false,
+    };
 }
 
 impl BitOrAssign for Needs {
@@ -121,6 +182,8 @@ impl BitOrAssign for Needs {
         self.latency |= other.latency;
         self.peer_congestion_control |= other.peer_congestion_control;
         self.peer_system |= other.peer_system;
+        self.interface |= other.interface;
+        self.clock |= other.clock;
     }
 }
 
@@ -218,21 +281,38 @@ mod tests {
 
     #[test]
     fn what_a_selector_needs() {
-        for (name, latency, congestion) in [
-            ("THROUGHPUT", false, false),
-            ("RT_LATENCY", false, false),
-            ("MIN_LATENCY", true, false),
-            ("STDDEV_LATENCY", true, false),
-            ("P99.9_LATENCY", true, false),
-            ("LOCAL_CONG_CONTROL", false, false),
-            ("REMOTE_CONG_CONTROL", false, true),
+        let congestion = Needs {
+            peer_congestion_control: true,
+            ..Needs::default()
+        };
+        let system = Needs {
+            peer_system: true,
+            ..Needs::default()
+        };
+        let clock = Needs {
+            clock: true,
+            ..Needs::default()
+        };
+        for (name, needs) in [
+            ("THROUGHPUT", Needs::default()),
+            ("RT_LATENCY", Needs::default()),
+            ("MIN_LATENCY", Needs::LATENCY),
+            ("STDDEV_LATENCY", Needs::LATENCY),
+            ("P99.9_LATENCY", Needs::LATENCY),
+            ("LATENCY_SAMPLES", Needs::LATENCY),
+            ("LOCAL_CONG_CONTROL", Needs::default()),
+            ("REMOTE_CONG_CONTROL", congestion),
+            ("LOCAL_SYSNAME", Needs::default()),
+            ("REMOTE_MACHINE", system),
+            ("LOCAL_INTERFACE_NAME", Needs::INTERFACE),
+            ("LOCAL_DRIVER_BUS", Needs::INTERFACE),
+            ("REMOTE_INTERFACE_SUBDEVICE", Needs::INTERFACE),
+            ("REMOTE_INTERFACE_SLOT", Needs::INTERFACE),
+            ("LOCAL_INTERVAL_USECS", Needs::default()),
+            ("PACKETS_PER_TRANSACTION", Needs::INTERFACE),
+            ("CLOCK_COST_NS", clock),
         ] {
-            let needs = Selector::by_name(name).unwrap().needs();
-            assert_eq!(
-                (needs.latency, needs.peer_congestion_control),
-                (latency, congestion),
-                "{name}"
-            );
+            assert_eq!(Selector::by_name(name).unwrap().needs(), needs, "{name}");
         }
     }
 }

@@ -16,5 +16,16 @@ selectors! {
         FlowStartSpread = "FLOW_START_SPREAD" ["Flows'", "Start", "Spread", "Microseconds"],
         OutboundThroughput = "OUTBOUND_THROUGHPUT" ["Outbound", "Flows'", "Throughput"],
         InboundThroughput = "INBOUND_THROUGHPUT" ["Inbound", "Flows'", "Throughput"],
+        ClockCostNs = "CLOCK_COST_NS" ["Clock", "Cost", "Nanoseconds"],
+        ClockResolutionNs = "CLOCK_RESOLUTION_NS" ["Clock", "Resolution", "Nanoseconds"],
+        LocalInterfaceRxPackets = "LOCAL_INTERFACE_RX_PACKETS" ["Local", "Interface", "Received", "Packets"],
+        LocalInterfaceRxBytes = "LOCAL_INTERFACE_RX_BYTES" ["Local", "Interface", "Received", "Bytes"],
+        LocalInterfaceTxPackets = "LOCAL_INTERFACE_TX_PACKETS" ["Local", "Interface", "Sent", "Packets"],
+        LocalInterfaceTxBytes = "LOCAL_INTERFACE_TX_BYTES" ["Local", "Interface", "Sent", "Bytes"],
+        RemoteInterfaceRxPackets = "REMOTE_INTERFACE_RX_PACKETS" ["Remote", "Interface", "Received", "Packets"],
+        RemoteInterfaceRxBytes = "REMOTE_INTERFACE_RX_BYTES" ["Remote", "Interface", "Received", "Bytes"],
+        RemoteInterfaceTxPackets = "REMOTE_INTERFACE_TX_PACKETS" ["Remote", "Interface", "Sent", "Packets"],
+        RemoteInterfaceTxBytes = "REMOTE_INTERFACE_TX_BYTES" ["Remote", "Interface", "Sent", "Bytes"],
+        PacketsPerTransaction = "PACKETS_PER_TRANSACTION" ["Packets", "Per", "Transaction"],
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Assignment {
     pub(super) client: Option<Address>,
     /// Whether the results carry the congestion control's name.
     pub(super) tells_congestion: bool,
+    /// Whether the client wants to know which interface the data goes by, and what that carries.
+    pub(super) tells_interface: bool,
     /// A datagram of another size than this ends the data (the classic UDP_STREAM); its bytes
     /// count, the datagram does not.
     pub(super) end_mark: EndMark,
@@ -188,6 +190,7 @@ fn omni(
         )?,
         client: client(request, family, peer),
         tells_congestion: flags.has(Flags::ROUTING_ALLOWED),
+        tells_interface: flags.has_any(Flags::INTERFACE),
         workload,
         end_mark: EndMark::Empty,
     })
@@ -244,6 +247,7 @@ fn stream(
         bind: bind(request.family, None, port(request.data_port)?)?,
         client: None,
         tells_congestion: false,
+        tells_interface: false,
         end_mark: EndMark::Empty,
     })
 }
@@ -289,6 +293,7 @@ fn transaction(
         bind: bind(request.family, None, port(request.data_port)?)?,
         client: None,
         tells_congestion: false,
+        tells_interface: false,
         workload,
         end_mark: EndMark::Empty,
     })
@@ -321,6 +326,7 @@ fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
         bind: bind(request.family, None, port(request.data_port)?)?,
         client: None,
         tells_congestion: false,
+        tells_interface: false,
         end_mark: EndMark::OtherSizeThan(size),
     })
 }

@@ -1,6 +1,6 @@
 //! What the client is told, in the layout of the messages that it asked with.
 
-use model::{CpuMethod, Side, Transport};
+use model::{CpuMethod, Interface, PciIds, Security, SecurityModule, Side, Transport};
 
 use super::test::{Finished, Prepared};
 use crate::wire::{
@@ -88,6 +88,8 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
     if test.assignment.half.measure_cpu {
         flags |= Flags::MEASURE_CPU;
     }
+    let host = engine::facts(None);
+    let security = host.security.as_ref();
     // A direction that is not used echoes what was asked.
     let used = test.buffers.used();
     let or_echo = |used: Option<u32>, asked: i32| used.map_or(asked, |value| value as i32);
@@ -109,6 +111,11 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         data_port: test.port,
         interval_burst: 0,
         interval_us: 0,
+        cpu_mhz: host.cpu_mhz.unwrap_or(0),
+        security: security.map_or(0, security_word),
+        system_model: text(host.system_model.as_deref()),
+        cpu_model: text(host.cpu_model.as_deref()),
+        security_type: text(security.and_then(|security| Some(security.module?.name()))),
         priority: in_force(half.socket.priority, facts.priority),
         type_of_service: in_force(
             half.socket.type_of_service.map(i32::from),
@@ -193,6 +200,13 @@ fn omni_results(
         .congestion_control
         .as_deref()
         .filter(|_| tells_congestion);
+    let interface = side.interface.as_ref();
+    let pci = interface.map(|interface| interface.pci);
+    // Nobody asked is 0; no PCI device is −1.
+    let id =
+        |id: fn(&PciIds) -> u16| pci.map_or(0, |pci| pci.as_ref().map_or(-1, |ids| id(ids).into()));
+    let told =
+        |fact: fn(&Interface) -> Option<&String>| interface.and_then(fact).map(String::as_str);
     OmniResults {
         bytes_received: counts.received.0,
         receive_calls: counts.receive_calls as u32,
@@ -216,8 +230,28 @@ fn omni_results(
             Some(count) if transport.has_tcp_options() => count as i32,
             _ => -1,
         },
-        congestion_control: congestion.map(Text::new).unwrap_or_default(),
+        pci_vendor: id(|ids| ids.vendor),
+        pci_device: id(|ids| ids.device),
+        pci_subvendor: id(|ids| ids.subvendor),
+        pci_subdevice: id(|ids| ids.subdevice),
+        interface: text(interface.map(|interface| interface.name.as_str())),
+        driver: text(told(|interface| interface.driver.as_ref())),
+        driver_version: text(told(|interface| interface.driver_version.as_ref())),
+        firmware: text(told(|interface| interface.firmware.as_ref())),
+        bus: text(told(|interface| interface.bus.as_ref())),
+        slot: text(told(|interface| interface.slot.as_ref())),
+        congestion_control: text(congestion),
     }
+}
+
+fn text<const N: usize>(fact: Option<&str>) -> Text<N> {
+    fact.map(Text::new).unwrap_or_default()
+}
+
+/// As the selectors *_SECURITY_TYPE_ID and *_SECURITY_ENABLED_NUM have it.
+fn security_word(security: &Security) -> u32 {
+    let module = security.module.map_or(0, SecurityModule::number);
+    u32::from(module) << 16 | u32::from(security.enforcing == Some(true))
 }
 
 /// CPU figures as the words have them; all zero when nothing was measured.

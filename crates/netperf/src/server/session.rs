@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::{Memory, Stop};
+use engine::{InterfaceMeter, Memory, Stop};
 use model::{Ended, Side};
 use sys::Address;
 use sys::call::Error;
@@ -138,11 +138,17 @@ impl Session<'_> {
         }
         let transport = prepared.assignment.transport;
         let tells_congestion = prepared.assignment.tells_congestion;
+        // Once the client has the response the data may come.
+        let meter = prepared.assignment.tells_interface.then(|| {
+            let client = prepared.assignment.client.as_ref();
+            InterfaceMeter::start(client.unwrap_or(&self.peer))
+        });
         let running = self.around.registry.enter(&self.peer);
         self.write(&response)?;
 
         let stop = self.around.stop.follower();
-        let finished = prepared.run(self.control.as_fd(), &self.peer, &stop, self.around.limits);
+        let mut finished =
+            prepared.run(self.control.as_fd(), &self.peer, &stop, self.around.limits);
         if let Some(Refusal(errno)) = finished.failure {
             if errno != Error::CANCELED.raw_os_error() {
                 let why = io::Error::from_raw_os_error(errno);
@@ -152,6 +158,7 @@ impl Session<'_> {
             // Cancelled is that the client hung up: nobody is there to be told.
             return Ok(false);
         }
+        finished.side.interface = meter.flatten().map(InterfaceMeter::finish);
         let results = reply::results(request, transport, tells_congestion, &finished);
         self.write(&results)?;
         if let Some(dump) = finished

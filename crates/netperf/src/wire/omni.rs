@@ -180,6 +180,9 @@ impl Flags {
     /// No SO_DONTROUTE on the server, and the name of the congestion control algorithm in the
     /// results: one bit for both.
     pub const ROUTING_ALLOWED: Self = Self(0x20);
+    /// Tell the interface: its name, its slot, its PCI numbers, its driver. Four bits, which 2.7.0 sets
+    /// and takes no notice of.
+    pub const INTERFACE: Self = Self(0x40 | 0x80 | 0x100 | 0x200);
     /// Accept data with a client's first segment (TCP Fast Open).
     pub const FAST_OPEN: Self = Self(0x800);
     /// Answer datagrams from the address that they were sent to.
@@ -188,6 +191,11 @@ impl Flags {
     pub const DEFER_ACCEPT: Self = Self(0x8000);
     /// SO_KEEPALIVE on the server's data socket.
     pub const KEEP_ALIVE: Self = Self(0x8000_0000);
+
+    /// Whether any of `flags` is set.
+    pub fn has_any(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
+    }
 
     /// Whether all of `flags` are set.
     pub fn has(self, flags: Self) -> bool {
@@ -224,8 +232,9 @@ impl Field for Flags {
 layout! {
     /// What the server has set up.
     ///
-    /// The test length (P+32), the CPU's frequency and the security words and texts (P+56 on) have
-    /// a place in the message but are neither set nor read by anybody.
+    /// The test length (P+32) has a place in the message but is neither set nor read by anybody. The
+    /// words on the host (P+56, P+60, P+72 on) are leftovers of a stock server, and no stock client
+    /// looks at them.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct OmniResponse {
         /// SO_RCVBUF, as the kernel gives it.
@@ -255,10 +264,21 @@ layout! {
         [48] interval_burst: u32,
         /// Microseconds an interval in force; 0 without pacing.
         [52] interval_us: u32,
+        /// The CPUs' frequency in MHz; 0 is unknown.
+        [56] cpu_mhz: u32,
+        /// The security module's number times 65,536, and whether it forbids: 0, 1. As the selectors
+        /// *_SECURITY_TYPE_ID and *_SECURITY_ENABLED_NUM have them; 0 is unknown.
+        [60] security: u32,
         /// SO_PRIORITY as read back; −1 if none was asked for, −2 if it could not be set.
         [64] priority: i32,
         /// Likewise.
         [68] type_of_service: i32,
+        /// The machine's model.
+        [72] system_model: Text<33>,
+        /// The CPUs' model.
+        [105] cpu_model: Text<80>,
+        /// The security module's name.
+        [185] security_type: Text<16>,
     }
 }
 
@@ -276,9 +296,9 @@ impl OmniResponse {
 layout! {
     /// What the server has counted.
     ///
-    /// The failed sends (P+32), the service demand (P+68), the PCI numbers (P+88 on) and the texts
-    /// about the interface (P+108 on) have a place in the message but are neither set nor read by
-    /// anybody.
+    /// The failed sends (P+32) and the service demand (P+68) have a place in the message but are
+    /// neither set nor read by anybody. What there is on the interface (P+88 to P+100, P+108 on) is
+    /// leftovers of a stock server, and no stock client looks at it.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct OmniResults {
         /// Payload received, bytes.
@@ -318,8 +338,29 @@ layout! {
         [80] peak_cpu: i32,
         /// … and how busy it was, percent.
         [84] peak_cpu_utilisation: f32,
+        /// The PCI vendor of the interface that the data goes by; −1 is none. This and what follows on
+        /// the interface is told when it was asked for ([`Flags::INTERFACE`]).
+        [88] pci_vendor: i32,
+        /// Its PCI device.
+        [92] pci_device: i32,
+        /// Its PCI subsystem's vendor.
+        [96] pci_subvendor: i32,
+        /// Its PCI subsystem's device.
+        [100] pci_subdevice: i32,
         /// TCP segments retransmitted on the data connection; −1 when unknown or not TCP.
         [104] retransmits: i32,
+        /// The interface's name.
+        [108] interface: Text<16>,
+        /// Its driver.
+        [124] driver: Text<32>,
+        /// Its driver's version.
+        [156] driver_version: Text<32>,
+        /// Its firmware.
+        [188] firmware: Text<32>,
+        /// Its place on the bus.
+        [220] bus: Text<32>,
+        /// Its slot.
+        [252] slot: Text<16>,
         /// The algorithm in force; "TCP Only" for other connected protocols, empty when it was not
         /// asked for ([`Flags::ROUTING_ALLOWED`]) or the connection is closed.
         [268] congestion_control: Text<16>,

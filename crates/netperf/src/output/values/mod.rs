@@ -5,6 +5,7 @@
     reason = "each helper gives a selector's value, and a selector may have none"
 )]
 
+pub(super) mod interface;
 mod own;
 mod security;
 mod stock;

@@ -1,11 +1,12 @@
 use model::{Warning, Workload};
 
-use super::{fixed, int};
+use super::{fixed, int, interface};
 use crate::output::figures::{Figures, NONE};
 use crate::output::flows::{Spread, Way, start_spread_us};
 use crate::selector::Own;
 
 /// The text of a selector of our own; `None` where the run has no value for it.
+#[rustfmt::skip]
 pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
     let spread = |way| Spread::of(f, way);
     let one_way = |way| {
@@ -24,6 +25,17 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
         Own::FlowStartSpread => fixed(3, start_spread_us(f)),
         Own::OutboundThroughput => one_way(Way::Outbound),
         Own::InboundThroughput => one_way(Way::Inbound),
+        Own::ClockCostNs => fixed(1, f.clock().map_or(NONE, |clock| clock.cost_ns)),
+        Own::ClockResolutionNs => int(f.clock().map_or(-1, |clock| clock.resolution_ns as i64)),
+        Own::LocalInterfaceRxPackets => interface::traffic(f.local_interface(), |traffic| traffic.received_packets),
+        Own::LocalInterfaceRxBytes => interface::traffic(f.local_interface(), |traffic| traffic.received_bytes),
+        Own::LocalInterfaceTxPackets => interface::traffic(f.local_interface(), |traffic| traffic.sent_packets),
+        Own::LocalInterfaceTxBytes => interface::traffic(f.local_interface(), |traffic| traffic.sent_bytes),
+        Own::RemoteInterfaceRxPackets => interface::traffic(f.remote_interface(), |traffic| traffic.received_packets),
+        Own::RemoteInterfaceRxBytes => interface::traffic(f.remote_interface(), |traffic| traffic.received_bytes),
+        Own::RemoteInterfaceTxPackets => interface::traffic(f.remote_interface(), |traffic| traffic.sent_packets),
+        Own::RemoteInterfaceTxBytes => interface::traffic(f.remote_interface(), |traffic| traffic.sent_bytes),
+        Own::PacketsPerTransaction => fixed(3, f.packets_a_transaction()),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn type_id(host: Option<&HostFacts>) -> i32 {
     match known(host) {
         Known::NotTold => 0,
         Known::Unknown => -1,
-        Known::Facts(security) => security.module.map_or(0, |module| number(module).into()),
+        Known::Facts(security) => security.module.map_or(0, |module| module.number().into()),
     }
 }
 
@@ -31,7 +31,7 @@ pub(super) fn type_name(host: Option<&HostFacts>) -> &'static str {
     match known(host) {
         Known::NotTold => DEPRECATED,
         Known::Unknown => UNKNOWN,
-        Known::Facts(security) => security.module.map_or(NONE_THERE, name),
+        Known::Facts(security) => security.module.map_or(NONE_THERE, SecurityModule::name),
     }
 }
 
@@ -68,26 +68,6 @@ pub(super) fn specific(host: Option<&HostFacts>) -> &str {
         Known::Facts(Security { module: None, .. }) => NONE_THERE,
         Known::Unknown => UNKNOWN,
         Known::Facts(security) => security.policy.as_deref().unwrap_or(UNKNOWN),
-    }
-}
-
-/// What SECURITY_TYPE prints.
-pub(crate) fn name(module: SecurityModule) -> &'static str {
-    match module {
-        SecurityModule::SeLinux => "SELinux",
-        SecurityModule::AppArmor => "AppArmor",
-        SecurityModule::Smack => "Smack",
-        SecurityModule::Tomoyo => "TOMOYO",
-    }
-}
-
-/// What SECURITY_TYPE_ID prints.
-fn number(module: SecurityModule) -> u8 {
-    match module {
-        SecurityModule::SeLinux => 1,
-        SecurityModule::AppArmor => 2,
-        SecurityModule::Smack => 3,
-        SecurityModule::Tomoyo => 4,
     }
 }
 

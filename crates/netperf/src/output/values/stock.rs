@@ -3,14 +3,12 @@ use std::path::Path;
 use model::HostFacts;
 use stats::Summary;
 
-use super::{DEPRECATED, UNKNOWN, count, fixed, int, security, text};
+use super::{DEPRECATED, UNKNOWN, count, fixed, int, interface, security, text};
 use crate::output::figures::{Figures, NONE, Processor};
 use crate::selector::Stock;
 use crate::wire::SysInfo;
 
 /// The text of a selector of the stock tool; `None` where the run has no value for it.
-///
-/// REMOTE_CORK is this end's: one option is for both, and the protocol has no word for it.
 #[rustfmt::skip]
 #[expect(clippy::too_many_lines, reason = "it is one table")]
 #[expect(clippy::match_same_arms, reason = "each line is one selector")]
@@ -110,8 +108,8 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         LocalSendDirtyCount => int(f.settings.dirty.local_dirty),
         LocalRecvDirtyCount => int(f.settings.dirty.local_dirty),
         LocalRecvCleanCount => int(f.settings.dirty.local_clean),
-        LocalNodelay => flag(f.here().socket.no_delay),
-        LocalCork => flag(f.here().socket.cork),
+        LocalNodelay => flag(f.no_delay()),
+        LocalCork => flag(f.cork()),
         RemoteSendCalls => count(f.told().send_calls),
         RemoteRecvCalls => count(f.told().receive_calls),
         RemoteBytesPerRecv => fixed(2, f.bytes_a_remote_receive()),
@@ -129,7 +127,7 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteRecvDirtyCount => int(f.settings.dirty.remote_dirty),
         RemoteRecvCleanCount => int(f.settings.dirty.remote_clean),
         RemoteNodelay => flag(f.told().no_delay),
-        RemoteCork => flag(f.here().socket.cork),
+        RemoteCork => flag(f.remote_cork()),
         LocalSysname => system(f.local_system(), |system| system.sysname),
         LocalSystemModel => fact(f.local_host(), |host| host.system_model.clone()),
         LocalRelease => system(f.local_system(), |system| system.release),
@@ -140,26 +138,26 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteRelease => system(f.remote_system(), |system| system.release),
         RemoteVersion => system(f.remote_system(), |system| system.version),
         RemoteMachine => system(f.remote_system(), |system| system.machine),
-        LocalInterfaceName => deprecated(),
-        LocalInterfaceVendor => unknown_id(),
-        LocalInterfaceDevice => unknown_id(),
-        LocalInterfaceSubvendor => unknown_id(),
-        LocalInterfaceSubdevice => unknown_id(),
-        LocalDriverName => deprecated(),
-        LocalDriverVersion => deprecated(),
-        LocalDriverFirmware => deprecated(),
-        LocalDriverBus => deprecated(),
-        LocalInterfaceSlot => deprecated(),
-        RemoteInterfaceName => deprecated(),
-        RemoteInterfaceVendor => unknown_id(),
-        RemoteInterfaceDevice => unknown_id(),
-        RemoteInterfaceSubvendor => unknown_id(),
-        RemoteInterfaceSubdevice => unknown_id(),
-        RemoteDriverName => deprecated(),
-        RemoteDriverVersion => deprecated(),
-        RemoteDriverFirmware => deprecated(),
-        RemoteDriverBus => deprecated(),
-        RemoteInterfaceSlot => deprecated(),
+        LocalInterfaceName => interface::fact(f.local_interface(), |interface| Some(interface.name.clone())),
+        LocalInterfaceVendor => interface::pci_id(f.local_interface(), |ids| ids.vendor),
+        LocalInterfaceDevice => interface::pci_id(f.local_interface(), |ids| ids.device),
+        LocalInterfaceSubvendor => interface::pci_id(f.local_interface(), |ids| ids.subvendor),
+        LocalInterfaceSubdevice => interface::pci_id(f.local_interface(), |ids| ids.subdevice),
+        LocalDriverName => interface::fact(f.local_interface(), |interface| interface.driver.clone()),
+        LocalDriverVersion => interface::fact(f.local_interface(), |interface| interface.driver_version.clone()),
+        LocalDriverFirmware => interface::fact(f.local_interface(), |interface| interface.firmware.clone()),
+        LocalDriverBus => interface::fact(f.local_interface(), |interface| interface.bus.clone()),
+        LocalInterfaceSlot => interface::fact(f.local_interface(), |interface| interface.slot.clone()),
+        RemoteInterfaceName => interface::fact(f.remote_interface(), |interface| Some(interface.name.clone())),
+        RemoteInterfaceVendor => interface::pci_id(f.remote_interface(), |ids| ids.vendor),
+        RemoteInterfaceDevice => interface::pci_id(f.remote_interface(), |ids| ids.device),
+        RemoteInterfaceSubvendor => interface::pci_id(f.remote_interface(), |ids| ids.subvendor),
+        RemoteInterfaceSubdevice => interface::pci_id(f.remote_interface(), |ids| ids.subdevice),
+        RemoteDriverName => interface::fact(f.remote_interface(), |interface| interface.driver.clone()),
+        RemoteDriverVersion => interface::fact(f.remote_interface(), |interface| interface.driver_version.clone()),
+        RemoteDriverFirmware => interface::fact(f.remote_interface(), |interface| interface.firmware.clone()),
+        RemoteDriverBus => interface::fact(f.remote_interface(), |interface| interface.bus.clone()),
+        RemoteInterfaceSlot => interface::fact(f.remote_interface(), |interface| interface.slot.clone()),
         LocalIntervalUsecs => int(0),
         LocalIntervalBurst => int(0),
         RemoteIntervalUsecs => int(f.settings.remote_pacing.interval_us),
@@ -184,9 +182,9 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         MeanLatency => precise_micros(f, |times| times.mean_ns),
         StddevLatency => precise_micros(f, |times| times.deviation_ns),
         LocalSocketPrio => int(f.priority()),
-        RemoteSocketPrio => int(f.told().priority),
+        RemoteSocketPrio => int(f.remote_priority()),
         LocalSocketTos => hex(f.type_of_service()),
-        RemoteSocketTos => hex(f.told().type_of_service),
+        RemoteSocketTos => hex(f.remote_type_of_service()),
         LocalCongControl => text(f.congestion_control()),
         RemoteCongControl => text(&f.told().congestion_control),
         LocalFillFile => path(f.here().fill.as_deref()),
@@ -250,11 +248,6 @@ fn cpus(measured: &Processor, host: Option<&HostFacts>) -> u32 {
 
 fn deprecated() -> Option<String> {
     text(DEPRECATED)
-}
-
-/// The interface's PCI numbers, which the stock tool has given up to find out.
-fn unknown_id() -> Option<String> {
-    text("0xfffffffe")
 }
 
 /// Whole microseconds of a latency in nanoseconds, −1 when none were recorded.

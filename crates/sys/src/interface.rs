@@ -1,0 +1,334 @@
+//! The interfaces of this network namespace, by netlink and ioctl. /sys/class/net would be of the
+//! namespace that /sys was mounted in.
+
+use std::ffi::{CStr, c_char};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::{fs, ptr};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// An interface, as rtnetlink(7) has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// Its MTU in bytes.
+    pub mtu_bytes: u32,
+    /// What it has carried.
+    pub traffic: Traffic,
+}
+
+/// What an interface has carried since it was made, as its driver counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is one counter, named as it is")]
+pub struct Traffic {
+    pub received_packets: u64,
+    pub sent_packets: u64,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+}
+
+/// What drives an interface, in the words of its driver; empty is that it has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Driver {
+    /// The driver's name.
+    pub name: String,
+    /// The driver's version; the kernel's where it has none of its own.
+    pub version: String,
+    /// The device's firmware.
+    pub firmware: String,
+    /// Where the device sits: for PCI `domain:bus:device.function`.
+    pub bus: String,
+}
+
+/// The numbers that a PCI device is known by: pci.ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are the field's names")]
+pub struct PciIds {
+    pub vendor: u16,
+    pub device: u16,
+    pub subvendor: u16,
+    pub subdevice: u16,
+}
+
+/// The index of the interface that packets to this address leave by.
+pub fn index_towards(remote: SocketAddr) -> io::Result<u32> {
+    if let SocketAddr::V6(address) = remote
+        && address.scope_id() != 0
+    {
+        return Ok(address.scope_id());
+    }
+    let ip = remote.ip().to_canonical();
+    let (family, octets) = match &ip {
+        IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+    };
+    let mut request = vec![0; ROUTE_HEADER];
+    request[0] = family as u8;
+    request[1] = (octets.len() * 8) as u8;
+    put_attribute(&mut request, libc::RTA_DST, &octets);
+    let answer = ask(libc::RTM_GETROUTE, libc::RTM_NEWROUTE, &request)?;
+    attribute(&answer, ROUTE_HEADER, libc::RTA_OIF)
+        .and_then(|value| Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?)))
+        .ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
+}
+
+/// The index of the interface of this name.
+pub fn index_of(name: &str) -> io::Result<u32> {
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
+    Ok(rustix::net::netdevice::name_to_index(socket, name)?)
+}
+
+/// The interface with this index.
+pub fn link(index: u32) -> io::Result<Link> {
+    let mut request = vec![0; LINK_HEADER];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    let answer = ask(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
+    let find = |kind: u16| attribute(&answer, LINK_HEADER, kind);
+    let parsed = || {
+        let name = CStr::from_bytes_until_nul(find(libc::IFLA_IFNAME)?).ok()?;
+        let mtu = find(libc::IFLA_MTU)?.get(..4)?.try_into().ok()?;
+        let mut counters = find(libc::IFLA_STATS64)?
+            .chunks_exact(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        // struct rtnl_link_stats64 of linux/if_link.h begins with these.
+        let traffic = Traffic {
+            received_packets: counters.next()?,
+            sent_packets: counters.next()?,
+            received_bytes: counters.next()?,
+            sent_bytes: counters.next()?,
+        };
+        Some(Link {
+            name: name.to_string_lossy().into_owned(),
+            mtu_bytes: u32::from_ne_bytes(mtu),
+            traffic,
+        })
+    };
+    parsed().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// What drives the interface of this name; an error for one that nothing drives, such as `lo`.
+/// netdevice(7), `SIOCETHTOOL`.
+pub fn driver(name: &str) -> io::Result<Driver> {
+    const SIOCETHTOOL: libc::Ioctl = 0x8946;
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    /// `struct ethtool_drvinfo` of linux/ethtool.h.
+    #[repr(C)]
+    struct DriverInfo {
+        command: u32,
+        driver: [c_char; 32],
+        version: [c_char; 32],
+        firmware: [c_char; 32],
+        bus: [c_char; 32],
+        rest: [u32; 16],
+    }
+    let mut info = DriverInfo {
+        command: ETHTOOL_GDRVINFO,
+        driver: [0; 32],
+        version: [0; 32],
+        firmware: [0; 32],
+        bus: [0; 32],
+        rest: [0; 16],
+    };
+    // SAFETY: a zeroed ifreq is a valid one: integers, and a pointer that is set below.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays NUL; no interface's name is that long.
+    for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1]
+        .iter_mut()
+        .zip(name.bytes())
+    {
+        *to = from as c_char;
+    }
+    request.ifr_ifru.ifru_data = ptr::from_mut(&mut info).cast();
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
+    // SAFETY: the request is an ifreq with a NUL-terminated name, and its pointer leads to a live
+    // struct of the layout that ETHTOOL_GDRVINFO writes, 196 bytes; this one is longer, not shorter.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let text = |field: &[c_char]| {
+        let bytes: Vec<u8> = field.iter().map(|byte| *byte as u8).collect();
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).trim().to_owned()
+    };
+    Ok(Driver {
+        name: text(&info.driver),
+        version: text(&info.version),
+        firmware: text(&info.firmware),
+        bus: text(&info.bus),
+    })
+}
+
+/// The numbers of the PCI device at this place of the bus. `None` when it is no place of PCI's.
+pub fn pci_ids(bus: &str) -> Option<PciIds> {
+    let id = |file: &str| {
+        let text = fs::read_to_string(format!("{}/{file}", pci_device(bus)?)).ok()?;
+        u16::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
+    };
+    Some(PciIds {
+        vendor: id("vendor")?,
+        device: id("device")?,
+        subvendor: id("subsystem_vendor")?,
+        subdevice: id("subsystem_device")?,
+    })
+}
+
+/// The name of the slot that the PCI device at this place of the bus sits in, if it has one.
+pub fn pci_slot(bus: &str) -> Option<String> {
+    pci_device(bus)?;
+    let place = bus.split('.').next()?;
+    fs::read_dir("/sys/bus/pci/slots").ok()?.find_map(|slot| {
+        let slot = slot.ok()?;
+        let address = fs::read_to_string(slot.path().join("address")).ok()?;
+        (address.trim() == place).then(|| slot.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// Devices of the bus are the same in every namespace.
+fn pci_device(bus: &str) -> Option<String> {
+    let is_place = bus.starts_with(|first: char| first.is_ascii_hexdigit())
+        && bus
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
+    is_place.then(|| format!("/sys/bus/pci/devices/{bus}"))
+}
+
+/// Asks netlink, and gives the body of its answer: a header of the kind's length, then attributes.
+fn ask(request: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+    let protocol = Protocol::from(libc::NETLINK_ROUTE);
+    let domain = Domain::from(libc::AF_NETLINK);
+    let mut socket = Socket::new(domain, Type::RAW, Some(protocol))?;
+    let mut message = Vec::with_capacity(MESSAGE_HEADER + body.len());
+    message.extend(((MESSAGE_HEADER + body.len()) as u32).to_ne_bytes());
+    message.extend(request.to_ne_bytes());
+    message.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    socket.write_all(&message)?;
+
+    // One message, whose length the kernel knows; it has answered before the call came back.
+    let mut received = vec![0; 64 << 10];
+    let length = socket.read(&mut received)?;
+    received.truncate(length);
+    let word = |at: usize| {
+        let bytes = received.get(at..at + 4)?;
+        Some(i32::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let kind = received.get(4..6).and_then(|bytes| bytes.try_into().ok());
+    match kind.map(u16::from_ne_bytes) {
+        Some(kind) if kind == answer => Ok(received.split_off(MESSAGE_HEADER)),
+        Some(kind) if i32::from(kind) == libc::NLMSG_ERROR => Err(io::Error::from_raw_os_error(
+            -word(MESSAGE_HEADER).unwrap_or(-libc::EPROTO),
+        )),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Appends an attribute: length, kind and value, and nothing up to the next multiple of four.
+fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    message.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
+    message.extend(kind.to_ne_bytes());
+    message.extend(value);
+    message.resize(message.len().next_multiple_of(4), 0);
+}
+
+/// The value of the first attribute of a kind in what stands behind a header.
+fn attribute(message: &[u8], header: usize, wanted: u16) -> Option<&[u8]> {
+    let mut rest = message.get(header..)?;
+    while let [a, b, c, d, ..] = *rest {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let value = rest.get(ATTRIBUTE_HEADER..length)?;
+        if u16::from_ne_bytes([c, d]) == wanted {
+            return Some(value);
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// Length of `struct nlmsghdr`.
+const MESSAGE_HEADER: usize = 16;
+
+/// Length of `struct rtmsg`.
+const ROUTE_HEADER: usize = 12;
+
+/// Length of `struct ifinfomsg`.
+const LINK_HEADER: usize = 16;
+
+/// Length of `struct rtattr`.
+const ATTRIBUTE_HEADER: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_reached_by_lo() {
+        let lo = index_of("lo").unwrap();
+        for remote in ["127.0.0.1:9", "127.1.2.3:0", "[::ffff:127.0.0.1]:9"] {
+            assert_eq!(
+                index_towards(remote.parse().unwrap()).unwrap(),
+                lo,
+                "{remote}"
+            );
+        }
+        let scoped = "[fe80::1%7]:9".parse().unwrap();
+        assert_eq!(index_towards(scoped).unwrap(), 7);
+        let link = link(lo).unwrap();
+        assert_eq!(link.name, "lo");
+        assert!(link.mtu_bytes >= 1280, "{link:?}");
+        assert_eq!(
+            driver("lo").unwrap_err().raw_os_error(),
+            Some(libc::EOPNOTSUPP)
+        );
+    }
+
+    #[test]
+    fn what_is_not_there() {
+        assert!(link(u32::MAX >> 1).is_err());
+        assert!(index_of("nosuchinterface").is_err());
+        assert!(driver("a name that is longer than any interface's").is_err());
+        for bus in ["", "virtio0", "../../../etc", "0000:ff:1f.7", "N/A"] {
+            assert_eq!((pci_ids(bus), pci_slot(bus)), (None, None), "{bus}");
+        }
+    }
+
+    #[test]
+    fn counters_move_with_the_traffic() {
+        let lo = index_of("lo").unwrap();
+        let before = link(lo).unwrap().traffic;
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        for _ in 0..10 {
+            socket.send_to(&[0; 100], to).unwrap();
+        }
+        let after = link(lo).unwrap().traffic;
+        assert!(
+            after.sent_packets >= before.sent_packets + 10,
+            "{before:?} {after:?}"
+        );
+        assert!(
+            after.received_bytes >= before.received_bytes + 1280,
+            "{before:?} {after:?}"
+        );
+    }
+
+    #[test]
+    fn attributes_end_where_the_message_does() {
+        let mut message = vec![9; 4];
+        put_attribute(&mut message, 5, b"abcde");
+        put_attribute(&mut message, 7, b"xy");
+        let body = &message[4..];
+        assert_eq!(attribute(&message, 4, 5), Some(&b"abcde"[..]));
+        assert_eq!(attribute(&message, 4, 7), Some(&b"xy"[..]));
+        assert_eq!(attribute(&message, 4, 8), None);
+        for length in 0..body.len() {
+            let _ = attribute(&body[..length], 0, 7);
+        }
+        assert_eq!(attribute(&[0, 0, 0, 0, 1, 1], 0, 5), None);
+        assert_eq!(attribute(&[255, 255, 5, 0, 1], 0, 5), None);
+    }
+}
