@@ -1,10 +1,11 @@
-//! One direction without pause.
+//! One direction, without pause or at a pace.
 
 use sys::call::Error;
 
 use crate::cell::Cell;
 use crate::channel::{Sink, Source, Timer};
 use crate::end::{Bounds, LoopEnd};
+use crate::hooks::Hooks;
 use crate::stop::Stop;
 
 /// Sends until the budget is spent or somebody stops it.
@@ -12,6 +13,7 @@ pub(crate) fn send(
     source: &mut impl Source,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
+    hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -22,11 +24,16 @@ pub(crate) fn send(
     cell.expect(source.size(), 0, false);
     timer.start();
     while !stop.is_set() {
-        match source.send() {
+        if hooks.waited(stop) {
+            timer.start();
+            continue;
+        }
+        match source.send(hooks) {
             // A file that has become shorter than it was.
             Ok(0) => return LoopEnd::from_call("send", Error::NODATA),
             Ok(sent) => {
                 timer.lap();
+                hooks.took_turn();
                 if sent == whole {
                     cell.pass();
                 } else {
@@ -38,7 +45,10 @@ pub(crate) fn send(
             }
             Err(Error::INTR) => timer.start(),
             // The interface's queue is full; the datagram was dropped here, the test goes on.
-            Err(Error::NOBUFS) => cell.send_failed(),
+            Err(Error::NOBUFS) => {
+                hooks.took_turn();
+                cell.send_failed();
+            }
             Err(error) => return LoopEnd::from_call("send", error),
         }
     }
@@ -46,7 +56,12 @@ pub(crate) fn send(
 }
 
 /// Receives until the peer ends it, the budget is spent or somebody stops it.
-pub(crate) fn receive(sink: &mut impl Sink, bounds: Bounds<'_>, timer: &mut impl Timer) -> LoopEnd {
+pub(crate) fn receive(
+    sink: &mut impl Sink,
+    bounds: Bounds<'_>,
+    timer: &mut impl Timer,
+    hooks: &mut impl Hooks,
+) -> LoopEnd {
     let Bounds {
         mut budget,
         stop,
@@ -54,10 +69,15 @@ pub(crate) fn receive(sink: &mut impl Sink, bounds: Bounds<'_>, timer: &mut impl
     } = bounds;
     timer.start();
     while !stop.is_set() {
-        match sink.receive() {
+        if hooks.waited(stop) {
+            timer.start();
+            continue;
+        }
+        match sink.receive(hooks) {
             Ok(0) => return LoopEnd::PeerClosed,
             Ok(received) => {
                 timer.lap();
+                hooks.took_turn();
                 cell.received(received);
                 if budget.spend(received as u64) {
                     return LoopEnd::Count;
@@ -73,7 +93,7 @@ pub(crate) fn receive(sink: &mut impl Sink, bounds: Bounds<'_>, timer: &mut impl
 /// Receives what comes after the test's time, to the peer's end mark; counted apart.
 pub(crate) fn receive_late(sink: &mut impl Sink, stop: &Stop, cell: &Cell) -> LoopEnd {
     while !stop.is_set() {
-        match sink.receive() {
+        match sink.receive(&mut ()) {
             Ok(0) => return LoopEnd::PeerClosed,
             Ok(received) => cell.received_late(received),
             Err(Error::INTR) => {}

@@ -7,6 +7,7 @@ use stats::Histogram;
 use sys::call::{self, Drain, Error, Peer};
 use sys::clock::monotonic_ns;
 
+use crate::hooks::Hooks;
 use crate::ring::{Ring, SendFile};
 
 /// A connection's two calls.
@@ -98,7 +99,7 @@ impl Channel for Addressed<'_> {
 pub(crate) trait Source {
     /// Bytes a call, when it takes all.
     fn size(&self) -> u32;
-    fn send(&mut self) -> Result<usize, Error>;
+    fn send(&mut self, hooks: &mut impl Hooks) -> Result<usize, Error>;
 }
 
 /// A ring of buffers.
@@ -113,12 +114,14 @@ impl<C: Channel> Source for FromRing<'_, C> {
     }
 
     #[inline]
-    fn send(&mut self) -> Result<usize, Error> {
-        self.channel.send(self.ring.advance())
+    fn send(&mut self, hooks: &mut impl Hooks) -> Result<usize, Error> {
+        let buffer = self.ring.advance();
+        hooks.before_send(buffer);
+        self.channel.send(buffer)
     }
 }
 
-/// A file, sent by the kernel.
+/// A file, sent by the kernel: its data is in no buffer of ours.
 pub(crate) struct FromFile<'a> {
     pub(crate) socket: BorrowedFd<'a>,
     pub(crate) file: &'a mut SendFile,
@@ -130,7 +133,7 @@ impl Source for FromFile<'_> {
     }
 
     #[inline]
-    fn send(&mut self) -> Result<usize, Error> {
+    fn send(&mut self, _: &mut impl Hooks) -> Result<usize, Error> {
         let (file, mut offset, count) = self.file.advance();
         call::send_file(self.socket, file, &mut offset, count)
     }
@@ -138,7 +141,7 @@ impl Source for FromFile<'_> {
 
 /// Where a bulk transfer's data goes.
 pub(crate) trait Sink {
-    fn receive(&mut self) -> Result<usize, Error>;
+    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<usize, Error>;
 }
 
 /// A ring of buffers.
@@ -149,8 +152,11 @@ pub(crate) struct IntoRing<'a, C> {
 
 impl<C: Channel> Sink for IntoRing<'_, C> {
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
-        self.channel.receive(self.ring.advance())
+    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<usize, Error> {
+        let buffer = self.ring.advance();
+        let received = self.channel.receive(buffer)?;
+        hooks.after_receive(&mut buffer[..received]);
+        Ok(received)
     }
 }
 
@@ -163,7 +169,7 @@ pub(crate) struct IntoNothing<'a> {
 
 impl Sink for IntoNothing<'_> {
     #[inline]
-    fn receive(&mut self) -> Result<usize, Error> {
+    fn receive(&mut self, _: &mut impl Hooks) -> Result<usize, Error> {
         self.pipe.receive(self.socket, self.size)
     }
 }

@@ -8,6 +8,7 @@ use crate::cell::Cell;
 use crate::channel::{Connected, Timer};
 use crate::connector::Connector;
 use crate::end::{Bounds, LoopEnd};
+use crate::hooks::Hooks;
 use crate::ring::Ring;
 use crate::stop::Stop;
 use crate::transaction::{receive_all, send_all};
@@ -27,6 +28,7 @@ pub(crate) fn connect(
     mut exchange: Option<Exchange<'_>>,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
+    hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -36,9 +38,18 @@ pub(crate) fn connect(
     expect(exchange.as_ref(), cell, true);
     timer.start();
     while !stop.is_set() {
+        if hooks.waited(stop) {
+            timer.start();
+            continue;
+        }
+        hooks.took_turn();
         // With fast open part of the request, usually all, leaves with the connection's opening.
         let request: &[u8] = match &mut exchange {
-            Some(exchange) => exchange.requests.advance(),
+            Some(exchange) => {
+                let request = exchange.requests.advance();
+                hooks.before_send(request);
+                request
+            }
             None => &[],
         };
         let opened = match connector.open(request, stop) {
@@ -53,7 +64,12 @@ pub(crate) fn connect(
             send_all(&channel, rest, stop, cell)
         };
         let answered = asked.and_then(|()| match &mut exchange {
-            Some(exchange) => receive_all(&channel, exchange.responses.advance(), stop, cell),
+            Some(exchange) => {
+                let response = exchange.responses.advance();
+                receive_all(&channel, response, stop, cell)?;
+                hooks.after_receive(response);
+                Ok(())
+            }
             None => Ok(()),
         });
         if let Err(end) = answered {
@@ -79,6 +95,7 @@ pub(crate) fn accept(
     mut exchange: Option<Exchange<'_>>,
     bounds: Bounds<'_>,
     cut: &Stop,
+    hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -87,17 +104,24 @@ pub(crate) fn accept(
     } = bounds;
     expect(exchange.as_ref(), cell, false);
     while !stop.is_set() {
+        if hooks.waited(stop) {
+            continue;
+        }
         let socket = match call::accept(listener) {
             Ok(socket) => socket,
             // accept(2): errors of the one connection that is being accepted.
             Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,
             Err(error) => return LoopEnd::from_call("accept", error),
         };
+        hooks.took_turn();
         if let Some(exchange) = &mut exchange {
             let channel = Connected(socket.as_fd());
             let request = exchange.requests.advance();
             let answered = receive_all(&channel, request, cut, cell).and_then(|()| {
-                send_all(&channel, exchange.responses.advance(), cut, cell)
+                hooks.after_receive(request);
+                let response = exchange.responses.advance();
+                hooks.before_send(response);
+                send_all(&channel, response, cut, cell)
                     .inspect_err(|_| cell.received(request.len()))
             });
             match answered {

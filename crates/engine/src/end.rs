@@ -2,7 +2,7 @@
 
 use std::io;
 
-use model::{Ended, Limit};
+use model::{Ended, Limit, Paced};
 use stats::Histogram;
 use sys::call::Error;
 
@@ -18,6 +18,10 @@ pub struct Ran {
     pub send_times: Option<Histogram>,
     /// Times of receive calls.
     pub receive_times: Option<Histogram>,
+    /// What became of the schedule, if there was one.
+    pub paced: Option<Paced>,
+    /// From one interval's beginning to the next one's.
+    pub send_gaps: Option<Histogram>,
     /// Why it ended.
     pub ended: Ended,
     /// The failed call and its error number, when it ended with [`Ended::Failed`] or because the
@@ -32,6 +36,8 @@ impl From<Ended> for Ran {
             latency: None,
             send_times: None,
             receive_times: None,
+            paced: None,
+            send_gaps: None,
             ended,
             failure: None,
         }

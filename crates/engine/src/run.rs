@@ -1,6 +1,7 @@
 //! From a workload, as data, to the loop that runs it.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use model::{Ended, Half, Limit, Operation, Timing, Workload};
 use stats::Histogram;
@@ -16,6 +17,7 @@ use crate::channel::{
 use crate::connection::{self, Exchange};
 use crate::connector::{self, Connector};
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
+use crate::hooks::{Extras, Hooks};
 use crate::ring::Ring;
 use crate::stop::Stop;
 use crate::{bulk, transaction};
@@ -61,14 +63,27 @@ pub enum Path<'a> {
 pub fn run(job: &mut Job<'_>, path: Path<'_>) -> Ran {
     let _attending = job.stop.attend();
     let _attending_drain = job.drain.map(Stop::attend);
+    let Some(mut extras) = Extras::of(job.half, job.length()) else {
+        return on_path(job, path, &mut ());
+    };
+    let ran = on_path(job, path, &mut extras);
+    let (paced, send_gaps) = extras.finish().unzip();
+    Ran {
+        paced,
+        send_gaps,
+        ..ran
+    }
+}
+
+fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
     match path {
         Path::Connected(socket) if job.half.write_instead_of_send => {
-            on_channel(job, &Written(socket))
+            on_channel(job, &Written(socket), hooks)
         }
-        Path::Connected(socket) => on_channel(job, &Connected(socket)),
-        Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }),
-        Path::Connector(connector) => on_connector(job, connector),
-        Path::Listener(listener) => on_listener(job, listener),
+        Path::Connected(socket) => on_channel(job, &Connected(socket), hooks),
+        Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }, hooks),
+        Path::Connector(connector) => on_connector(job, connector, hooks),
+        Path::Listener(listener) => on_listener(job, listener, hooks),
     }
 }
 
@@ -80,7 +95,7 @@ pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
         .map(|end| end.ran(stop))
 }
 
-fn on_channel(job: &mut Job<'_>, channel: &impl Channel) -> Ran {
+fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks) -> Ran {
     use Operation::{Receive, ReceiveAll, Send};
     let bounds = job.bounds();
     let (timing, drain, discard) = (
@@ -95,11 +110,13 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel) -> Ran {
         receive,
     } = &mut *job.buffers;
     match (job.workload.body.as_slice(), send, receive) {
-        ([Send], Some(ring), _) => send_bulk(&mut FromRing { channel, ring }, timing, bounds),
+        ([Send], Some(ring), _) => {
+            send_bulk(&mut FromRing { channel, ring }, timing, bounds, hooks)
+        }
         ([Send], None, _) => match send_file {
             Some(file) => {
                 let socket = channel.socket();
-                send_bulk(&mut FromFile { socket, file }, timing, bounds)
+                send_bulk(&mut FromFile { socket, file }, timing, bounds, hooks)
             }
             None => unsupported(),
         },
@@ -111,13 +128,18 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel) -> Ran {
                     timing,
                     bounds,
                     drain,
+                    hooks,
                 ),
                 Err(error) => LoopEnd::from_io("pipe", &error).ran(bounds.stop),
             }
         }
-        ([Receive], _, Some(ring)) => {
-            receive_bulk(&mut IntoRing { channel, ring }, timing, bounds, drain)
-        }
+        ([Receive], _, Some(ring)) => receive_bulk(
+            &mut IntoRing { channel, ring },
+            timing,
+            bounds,
+            drain,
+            hooks,
+        ),
         ([Send, ReceiveAll], Some(requests), Some(responses)) => ask(
             channel,
             &mut Exchange {
@@ -128,6 +150,7 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel) -> Ran {
             job.burst,
             timing,
             bounds,
+            hooks,
         ),
         ([ReceiveAll, Send], Some(responses), Some(requests)) => {
             let mut exchange = Exchange {
@@ -135,32 +158,32 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel) -> Ran {
                 responses,
                 asks_again,
             };
-            transaction::answer(channel, &mut exchange, bounds).ran(bounds.stop)
+            transaction::answer(channel, &mut exchange, bounds, hooks).ran(bounds.stop)
         }
         _ => unsupported(),
     }
 }
 
-fn on_connector(job: &mut Job<'_>, connector: &mut Connector) -> Ran {
+fn on_connector(job: &mut Job<'_>, connector: &mut Connector, hooks: &mut impl Hooks) -> Ran {
     let bounds = job.bounds();
     let exchange = exchange(&mut job.buffers.send, &mut job.buffers.receive);
     if job.timing.passes {
         let mut timer = Clocked::new();
-        let end = connection::connect(connector, exchange, bounds, &mut timer);
+        let end = connection::connect(connector, exchange, bounds, &mut timer, hooks);
         Ran {
             latency: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        connection::connect(connector, exchange, bounds, &mut ()).ran(bounds.stop)
+        connection::connect(connector, exchange, bounds, &mut (), hooks).ran(bounds.stop)
     }
 }
 
-fn on_listener(job: &mut Job<'_>, listener: BorrowedFd<'_>) -> Ran {
+fn on_listener(job: &mut Job<'_>, listener: BorrowedFd<'_>, hooks: &mut impl Hooks) -> Ran {
     let (bounds, cut) = (job.bounds(), job.drain.unwrap_or(job.stop));
     // Seen from here what is sent are the responses.
     let exchange = exchange(&mut job.buffers.receive, &mut job.buffers.send);
-    connection::accept(listener, exchange, bounds, cut).ran(bounds.stop)
+    connection::accept(listener, exchange, bounds, cut, hooks).ran(bounds.stop)
 }
 
 /// A workload without data has no buffers, and so no exchange.
@@ -181,37 +204,43 @@ fn ask(
     burst: u32,
     timing: Timing,
     bounds: Bounds<'_>,
+    hooks: &mut impl Hooks,
 ) -> Ran {
     if burst > 0 {
         let mut times = timing.passes.then(Histogram::default);
         let window = burst as usize + 1;
-        let end = transaction::ask_ahead(channel, exchange, window, bounds, times.as_mut());
+        let end = transaction::ask_ahead(channel, exchange, window, bounds, times.as_mut(), hooks);
         Ran {
             latency: times,
             ..end.ran(bounds.stop)
         }
     } else if timing.passes {
         let mut timer = Clocked::new();
-        let end = transaction::ask(channel, exchange, bounds, &mut timer);
+        let end = transaction::ask(channel, exchange, bounds, &mut timer, hooks);
         Ran {
             latency: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        transaction::ask(channel, exchange, bounds, &mut ()).ran(bounds.stop)
+        transaction::ask(channel, exchange, bounds, &mut (), hooks).ran(bounds.stop)
     }
 }
 
-fn send_bulk(source: &mut impl Source, timing: Timing, bounds: Bounds<'_>) -> Ran {
+fn send_bulk(
+    source: &mut impl Source,
+    timing: Timing,
+    bounds: Bounds<'_>,
+    hooks: &mut impl Hooks,
+) -> Ran {
     if timing.calls {
         let mut timer = Clocked::new();
-        let end = bulk::send(source, bounds, &mut timer);
+        let end = bulk::send(source, bounds, &mut timer, hooks);
         Ran {
             send_times: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        bulk::send(source, bounds, &mut ()).ran(bounds.stop)
+        bulk::send(source, bounds, &mut (), hooks).ran(bounds.stop)
     }
 }
 
@@ -220,16 +249,17 @@ fn receive_bulk(
     timing: Timing,
     bounds: Bounds<'_>,
     drain: Option<&Stop>,
+    hooks: &mut impl Hooks,
 ) -> Ran {
     let ran = if timing.calls {
         let mut timer = Clocked::new();
-        let end = bulk::receive(sink, bounds, &mut timer);
+        let end = bulk::receive(sink, bounds, &mut timer, hooks);
         Ran {
             receive_times: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        bulk::receive(sink, bounds, &mut ()).ran(bounds.stop)
+        bulk::receive(sink, bounds, &mut (), hooks).ran(bounds.stop)
     };
     if let (Ended::Deadline, Some(drain)) = (&ran.ended, drain)
         && let end @ LoopEnd::Failed { .. } = bulk::receive_late(sink, drain, bounds.cell)
@@ -247,6 +277,18 @@ fn unsupported() -> Ran {
 }
 
 impl<'a> Job<'a> {
+    /// How long this end goes on of its own accord; who receives goes on to the end of the data.
+    fn length(&self) -> Option<Duration> {
+        let begins = matches!(
+            self.workload.body.first(),
+            Some(Operation::Send | Operation::Connect)
+        );
+        match self.limit {
+            Limit::Time(length) if begins => Some(length),
+            _ => None,
+        }
+    }
+
     fn bounds(&self) -> Bounds<'a> {
         Bounds {
             budget: Budget::of(self.limit),

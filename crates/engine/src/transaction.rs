@@ -10,6 +10,7 @@ use crate::cell::Cell;
 use crate::channel::{Channel, Timer};
 use crate::connection::Exchange;
 use crate::end::{Bounds, Budget, LoopEnd};
+use crate::hooks::Hooks;
 use crate::stop::Stop;
 
 /// One request, one response, over and over.
@@ -18,6 +19,7 @@ pub(crate) fn ask<C: Channel>(
     exchange: &mut Exchange<'_>,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
+    hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -28,7 +30,12 @@ pub(crate) fn ask<C: Channel>(
     cell.expect(requests.size(), responses.size(), true);
     timer.start();
     while !stop.is_set() {
+        if hooks.waited(stop) {
+            timer.start();
+            continue;
+        }
         let request = requests.advance();
+        hooks.before_send(request);
         let sent = channel.send(request);
         let mut missed = None;
         if sent != Ok(request.len()) {
@@ -43,7 +50,11 @@ pub(crate) fn ask<C: Channel>(
                     cell.sent(request.len());
                 }
             }
+            if missed.is_none() {
+                hooks.after_receive(response);
+            }
         }
+        hooks.took_turn();
         match missed {
             None => {
                 timer.lap();
@@ -66,6 +77,7 @@ pub(crate) fn answer<C: Channel>(
     channel: &C,
     exchange: &mut Exchange<'_>,
     bounds: Bounds<'_>,
+    hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -75,10 +87,18 @@ pub(crate) fn answer<C: Channel>(
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
     cell.expect(responses.size(), requests.size(), true);
     while !stop.is_set() {
-        if let Err(end) = receive_all(channel, requests.advance(), stop, cell) {
+        if hooks.waited(stop) {
+            continue;
+        }
+        let request = requests.advance();
+        if let Err(end) = receive_all(channel, request, stop, cell) {
             return end;
         }
-        match send_all(channel, responses.advance(), stop, cell) {
+        hooks.after_receive(request);
+        let response = responses.advance();
+        hooks.before_send(response);
+        hooks.took_turn();
+        match send_all(channel, response, stop, cell) {
             Ok(()) => {}
             Err(end) => {
                 cell.received(requests.size() as usize);
@@ -102,12 +122,16 @@ pub(crate) fn answer<C: Channel>(
 /// otherwise wait for us for ever (both sides full, `-b 6 -r 32K,32K`). No more requests are sent
 /// than the budget has transactions, or the peer, having answered the last, would reset the
 /// connection over the surplus. Each time runs from its own request's send to its response.
+///
+/// At a pace it is the requests that are paced, and responses are taken as they come: so a time has no
+/// wait in it, and fewer than `window` requests are on their way when the pace asks for no more.
 pub(crate) fn ask_ahead<C: Channel>(
     channel: &C,
     exchange: &mut Exchange<'_>,
     window: usize,
     bounds: Bounds<'_>,
     mut times: Option<&mut Histogram>,
+    hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -122,10 +146,17 @@ pub(crate) fn ask_ahead<C: Channel>(
     let mut request: &[u8] = &[];
     let mut missing = responses.size() as usize;
     while !stop.is_set() {
-        let mut blocked = false;
+        let (mut blocked, mut early) = (false, false);
         while !blocked && (!request.is_empty() || ahead.may_ask(budget)) {
             if request.is_empty() {
-                request = requests.advance();
+                early = !hooks.is_my_turn();
+                if early {
+                    break;
+                }
+                let next = requests.advance();
+                hooks.before_send(next);
+                hooks.took_turn();
+                request = next;
                 ahead.asked();
             }
             match channel.try_send(request) {
@@ -146,7 +177,11 @@ pub(crate) fn ask_ahead<C: Channel>(
             }
         }
         if ahead.in_flight == 0 {
-            // The queue took nothing; there is no answer to wait for.
+            // The queue took nothing, or it is too early; there is no answer to wait for.
+            hooks.waited(stop);
+            continue;
+        }
+        if early && !hooks.has_input_before_turn(channel.socket()) {
             continue;
         }
         if blocked && call::wait_either(channel.socket()).is_err() {
@@ -162,6 +197,7 @@ pub(crate) fn ask_ahead<C: Channel>(
         match received {
             Ok(0) => return LoopEnd::PeerClosed,
             Ok(received) => {
+                hooks.after_receive(&mut buffer[..received]);
                 cell.received(received);
                 missing -= received;
             }
@@ -389,6 +425,7 @@ mod tests {
             5,
             bounds,
             Some(&mut times),
+            &mut (),
         );
         assert_eq!(end, LoopEnd::Count);
         assert_eq!(cell.counts().transactions, 10);

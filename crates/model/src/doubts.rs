@@ -1,7 +1,8 @@
 //! What an Outcome's own figures give reason to doubt.
 
 use crate::{
-    Ended, Outcome, Side, SocketBuffer, SocketFacts, SocketOptions, Warning, Workload, warning::End,
+    Ended, Half, Outcome, Paced, Pacing, Side, SocketBuffer, SocketFacts, SocketOptions, Warning,
+    Workload, warning::End,
 };
 
 /// A CPU with less idle time than this is what may have been measured.
@@ -18,9 +19,9 @@ impl Outcome {
     /// was replaced, a peer that served others) is not among them.
     pub fn doubts(&self) -> Vec<Warning> {
         let mut doubts = Vec::new();
-        doubts.extend(of_end(End::Here, &self.here, &self.plan.here.socket));
+        doubts.extend(of_end(End::Here, &self.here, &self.plan.here));
         if let Some(there) = &self.there {
-            doubts.extend(of_end(End::There, there, &self.plan.there.socket));
+            doubts.extend(of_end(End::There, there, &self.plan.there));
             let datagrams = there.counts.receive_calls_late;
             doubts.extend((datagrams > 0).then_some(Warning::LateDatagrams { datagrams }));
         }
@@ -42,7 +43,7 @@ impl Outcome {
     }
 }
 
-fn of_end(end: End, side: &Side, asked: &SocketOptions) -> Vec<Warning> {
+fn of_end(end: End, side: &Side, asked: &Half) -> Vec<Warning> {
     let mut doubts = Vec::new();
     if let Some(cpu) = &side.cpu {
         if let Some((_, busy_percent)) = cpu.peak.filter(|(_, busy)| *busy > SATURATED_PERCENT) {
@@ -52,8 +53,41 @@ fn of_end(end: End, side: &Side, asked: &SocketOptions) -> Vec<Warning> {
             doubts.push(Warning::StealTime { end, steal_percent });
         }
     }
-    doubts.extend(clipped(end, &side.socket, asked));
+    doubts.extend(clipped(end, &side.socket, &asked.socket));
+    if let (Some(pacing), Some(paced)) = (&asked.pacing, &side.paced) {
+        doubts.extend(unpaced(end, pacing, paced));
+    }
     doubts
+}
+
+/// A rate of more than this is not meant as one: `-b 10G` is how people say "as fast as it goes".
+const MOST_PASSES_A_SECOND: f64 = 1e9;
+
+/// A schedule is held to this share of what was due, or to one pass, whichever is more.
+const PACE_TOLERANCE: f64 = 0.001;
+
+/// Fewer late intervals than this are a machine that has other things to do now and then.
+const LATE_PERCENT: f64 = 1.0;
+
+fn unpaced(end: End, pacing: &Pacing, paced: &Paced) -> Option<Warning> {
+    if pacing.rate() > MOST_PASSES_A_SECOND {
+        return None;
+    }
+    let behind = paced.behind(pacing);
+    let due = paced.passes + behind;
+    if behind > 1 && behind as f64 > PACE_TOLERANCE * due as f64 {
+        return Some(Warning::PacingNotHeld {
+            end,
+            asked_per_second: pacing.rate(),
+            reached_per_second: paced.rate()?,
+        });
+    }
+    let late_percent = 100.0 * paced.late_intervals as f64 / paced.intervals.max(1) as f64;
+    (late_percent > LATE_PERCENT).then_some(Warning::PacingUneven {
+        end,
+        late_percent,
+        worst: paced.worst_lag,
+    })
 }
 
 /// Linux doubles what is asked for, for its own bookkeeping: socket(7).
@@ -110,6 +144,43 @@ mod tests {
                 given_bytes: 425_984,
             }]
         );
+    }
+
+    #[test]
+    fn a_schedule_is_held_to_a_thousandth_or_to_one_pass() {
+        use crate::Wait;
+        let pacing = |burst, micros| Pacing {
+            burst,
+            interval: Duration::from_micros(micros),
+            wait: Wait::Sleep,
+        };
+        // Over one second: what was asked, passes, late of them, what is said.
+        for (pacing, passes, late, said) in [
+            (pacing(1, 1000), 1000, 0, ""),
+            (pacing(1, 1000), 999, 9, ""),
+            (pacing(1, 1000), 998, 10, "not held"),
+            (pacing(1, 10), 99_901, 0, ""),
+            (pacing(1, 10), 99_899, 0, "not held"),
+            (pacing(1, 10), 100_000, 2_000, "uneven"),
+            // The last interval is not over.
+            (pacing(10, 300_000), 31, 0, ""),
+            (pacing(10, 300_000), 28, 0, "not held"),
+            (pacing(10 << 30, 1000), 5_000, 0, ""),
+        ] {
+            let paced = Paced {
+                passes,
+                elapsed: Duration::from_secs(1),
+                intervals: passes,
+                late_intervals: late,
+                ..Paced::default()
+            };
+            let warning =
+                unpaced(End::Here, &pacing, &paced).map_or(String::new(), |doubt| doubt.gist());
+            assert!(
+                warning.contains(said) && warning.is_empty() == said.is_empty(),
+                "{passes} of {pacing:?}: {warning}"
+            );
+        }
     }
 
     #[test]

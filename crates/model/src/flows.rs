@@ -7,7 +7,7 @@ use stats::Histogram;
 use units::Bytes;
 
 use crate::plan::nanos;
-use crate::{Ended, Outcome, Side, Warning};
+use crate::{Ended, Outcome, Paced, Side, Warning};
 
 /// What one of several flows did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -140,8 +140,17 @@ fn add_side(sum: &mut Side, flow: Side) {
         (&mut sum.latency, flow.latency),
         (&mut sum.send_times, flow.send_times),
         (&mut sum.receive_times, flow.receive_times),
+        (&mut sum.send_gaps, flow.send_gaps),
     ] {
         add_times(sum, flow);
+    }
+    match (&mut sum.paced, flow.paced) {
+        (Some(paced), Some(flow)) => {
+            add_paced(paced, &flow);
+            // Of flows whose times did not travel there is no common distribution.
+            paced.gaps = sum.send_gaps.as_ref().and_then(Histogram::summary);
+        }
+        (paced, _) => *paced = None,
     }
     // The other direction's, where the first flow has none.
     let (sum, flow) = (&mut sum.buffers, flow.buffers);
@@ -149,6 +158,15 @@ fn add_side(sum: &mut Side, flow: Side) {
     sum.send_width = sum.send_width.or(flow.send_width);
     sum.receive_bytes = sum.receive_bytes.or(flow.receive_bytes);
     sum.receive_width = sum.receive_width.or(flow.receive_width);
+}
+
+fn add_paced(sum: &mut Paced, flow: &Paced) {
+    sum.passes += flow.passes;
+    sum.elapsed = sum.elapsed.max(flow.elapsed);
+    sum.intervals += flow.intervals;
+    sum.late_intervals += flow.late_intervals;
+    sum.worst_lag = sum.worst_lag.max(flow.worst_lag);
+    sum.waited += flow.waited;
 }
 
 fn add_times(sum: &mut Option<Histogram>, flow: Option<Histogram>) {

@@ -3,10 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use stats::Histogram;
+use stats::{Histogram, Summary};
 use units::Bytes;
 
-use crate::{FlowShare, Plan, Warning};
+use crate::plan::nanos;
+use crate::{FlowShare, Pacing, Plan, Warning};
 
 /// The result of one Plan. There is always one, however the run ended.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +50,12 @@ pub struct Side {
     /// Times of single receive calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_times: Option<Histogram>,
+    /// What became of the schedule, when there was one.
+    #[serde(default)]
+    pub paced: Option<Paced>,
+    /// From the beginning of one interval's passes to that of the next one's, as they were.
+    #[serde(skip)]
+    pub send_gaps: Option<Histogram>,
     /// CPU time of the thread that moved the data, over the measured phase.
     #[serde(default, rename = "thread_cpu_ns", with = "optional_nanos")]
     pub thread_cpu: Option<Duration>,
@@ -62,6 +69,44 @@ pub struct Side {
     pub clock: Option<ClockFacts>,
     /// The program that measured, with its version, if it says who it is.
     pub program: Option<String>,
+}
+
+/// What became of a [`Pacing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Paced {
+    /// Passes that were begun, also such as moved nothing.
+    pub passes: u64,
+    /// From the schedule's beginning to the end of the loop.
+    #[serde(rename = "elapsed_ns", with = "nanos")]
+    pub elapsed: Duration,
+    /// Intervals that were begun.
+    pub intervals: u64,
+    /// Of these, begun only when the next one was already due.
+    pub late_intervals: u64,
+    /// By how much the latest one was.
+    #[serde(rename = "worst_lag_ns", with = "nanos")]
+    pub worst_lag: Duration,
+    /// Spent waiting for the next interval: no part of what an operation took.
+    #[serde(rename = "waited_ns", with = "nanos")]
+    pub waited: Duration,
+    /// From one interval's beginning to the next one's, as they were.
+    pub gaps: Option<Summary>,
+}
+
+impl Paced {
+    /// Passes a second, as they were; `None` when no time passed.
+    pub fn rate(&self) -> Option<f64> {
+        (!self.elapsed.is_zero()).then(|| self.passes as f64 / self.elapsed.as_secs_f64())
+    }
+
+    /// Passes that were due in intervals that are over, and were not begun.
+    pub fn behind(&self, pacing: &Pacing) -> u64 {
+        let over = self.elapsed.as_nanos() / pacing.interval.as_nanos().max(1);
+        let due = u128::from(pacing.burst).saturating_mul(over);
+        u64::try_from(due)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(self.passes)
+    }
 }
 
 /// What one end moved. Bytes are payload as this end's calls returned them.

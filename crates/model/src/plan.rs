@@ -208,10 +208,70 @@ pub struct Half {
     pub discard_in_kernel: bool,
     /// Use write(2) where send(2) would do.
     pub write_instead_of_send: bool,
+    /// How many passes an interval; `None` is as fast as it goes.
+    pub pacing: Option<Pacing>,
+    /// What is done with the data beside moving it.
+    pub touch: Touch,
     /// The CPU that this end's thread is bound to.
     pub cpu: Option<u32>,
     /// Account the CPU time of the whole host over the measured phase.
     pub measure_cpu: bool,
+}
+
+/// A schedule: `burst` passes of the workload at the beginning of each interval. It counts from the
+/// first pass and does not move: an interval that begins late is caught up with at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pacing {
+    /// Passes (sends, receives, transactions) an interval, at least 1.
+    pub burst: u64,
+    /// From the beginning of one interval to that of the next, not 0.
+    #[serde(rename = "interval_ns", with = "nanos")]
+    pub interval: Duration,
+    /// How the next interval is awaited.
+    pub wait: Wait,
+}
+
+impl Pacing {
+    /// Passes a second when the schedule is held.
+    pub fn rate(&self) -> f64 {
+        self.burst as f64 / self.interval.as_secs_f64()
+    }
+}
+
+/// How time is let pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// By sleeping: the thread wakes some microseconds late, and takes no CPU time.
+    #[default]
+    Sleep,
+    /// By looking at the clock: right to a fraction of a microsecond, and takes a CPU.
+    Spin,
+}
+
+/// What an end does with the data beside moving it, as a program that uses its data would: so many
+/// bytes from the beginning of a buffer. `None` where nothing was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Touch {
+    /// Modified before a send call.
+    pub send_dirty_bytes: Option<u32>,
+    /// Modified after a receive call, of what it gave.
+    pub receive_dirty_bytes: Option<u32>,
+    /// Read after a receive call, of what it gave: behind what was modified.
+    pub receive_clean_bytes: Option<u32>,
+}
+
+impl Touch {
+    /// Whether it is anything at all.
+    pub fn is_some(&self) -> bool {
+        [
+            self.send_dirty_bytes,
+            self.receive_dirty_bytes,
+            self.receive_clean_bytes,
+        ]
+        .iter()
+        .any(|bytes| bytes.is_some_and(|bytes| bytes > 0))
+    }
 }
 
 /// What is set on a data socket; a `None` or `false` leaves the kernel's default.

@@ -64,6 +64,28 @@ pub enum Warning {
         /// Ports that there were for them.
         ports: u32,
     },
+    /// An end fell behind its schedule: the rate that was asked for was not reached.
+    PacingNotHeld {
+        /// Which end.
+        end: End,
+        /// Passes a second that were asked for.
+        asked_per_second: f64,
+        /// Passes a second as they were.
+        reached_per_second: f64,
+    },
+    /// Intervals of an end's schedule began when the next one was already due: the rate was as asked for
+    /// over the whole test, but what was to be spaced ran together.
+    PacingUneven {
+        /// Which end.
+        end: End,
+        /// Of all intervals.
+        late_percent: f64,
+        /// How late the latest began.
+        #[serde(rename = "worst_ns", with = "nanos")]
+        worst: Duration,
+    },
+    /// The peer was asked to keep to a pace and did not: it cannot, or was not told.
+    NotPaced,
     /// The peer's protocol or version has no place for a figure.
     PeerCannotTell {
         /// What is missing.
@@ -129,6 +151,9 @@ impl Warning {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::SameHost => "same_host",
+            Self::NotPaced => "not_paced",
+            Self::PacingUneven { .. } => "pacing_uneven",
+            Self::PacingNotHeld { .. } => "pacing_not_held",
             Self::SelfConnection => "self_connection",
             Self::CpuSaturated { .. } => "cpu_saturated",
             Self::StealTime { .. } => "steal_time",
@@ -188,6 +213,11 @@ impl Warning {
                 "more connections than its {ports} ports: ports were used again within TIME_WAIT, which the kernel may \
                  delay"
             ),
+            Self::PacingNotHeld { end, .. } => format!("the pace of {end} was not held"),
+            Self::PacingUneven { end, .. } => format!(
+                "the pace of {end} was uneven: intervals began when the next one was due already"
+            ),
+            Self::NotPaced => "the peer does not pace: it went as fast as it could".to_owned(),
             Self::PeerCannotTell { figure } => format!("the peer cannot tell {figure}"),
             Self::EndedEarly { .. } => {
                 "ended early: the figures are of the time until then".to_owned()
@@ -226,8 +256,18 @@ impl Warning {
             Self::LateDatagrams { datagrams } => Some((*datagrams as f64, "")),
             Self::SenderOverflow { failed_sends } => Some((*failed_sends as f64, " times")),
             Self::PeerShared { tests } => Some((f64::from(*tests), "")),
+            Self::PacingNotHeld {
+                asked_per_second,
+                reached_per_second,
+                ..
+            } => Some((
+                100.0 * reached_per_second / asked_per_second,
+                " % of the rate that was asked for",
+            )),
+            Self::PacingUneven { late_percent, .. } => Some((*late_percent, " % of them")),
             Self::SameHost
             | Self::SelfConnection
+            | Self::NotPaced
             | Self::BufferClipped { .. }
             | Self::Stalled { waited: None }
             | Self::PeerCannotTell { .. }

@@ -307,6 +307,31 @@ fn wrong_test_options_get_one_line_that_names_them() {
              offset 0, needs more than 2 GiB\n",
         ),
         (
+            "-t TCP_CC -b ,5",
+            "netperf: -b ,5: the protocol of TCP_CC has no word for the peer's pacing\n",
+        ),
+        (
+            "-b ,10G",
+            "netperf: -b ,10737418240: the protocol has 32 bits for it\n",
+        ),
+        (
+            "-t TCP_SENDFILE -K 5",
+            "netperf: -K: no peer can be told in the protocol of TCP_SENDFILE (a stock one leaves chance \
+             there)\n",
+        ),
+        (
+            "-t TCP_SENDFILE -k 5",
+            "netperf: -k contradicts TCP_SENDFILE: what the kernel sends from a file is in no buffer\n",
+        ),
+        (
+            "-t TCP_MAERTS -k 5 -- -V",
+            "netperf: -k and -K contradict test option -V: what the kernel throws away is in no buffer\n",
+        ),
+        (
+            "-K 5 -- -V",
+            "netperf: -k and -K contradict test option -V: what the kernel throws away is in no buffer\n",
+        ),
+        (
             "-- -p 7000,6000",
             "netperf: test option -p 7000,6000: port 7000 is above port 6000\n",
         ),
@@ -342,9 +367,10 @@ fn stock_words_where_the_stock_tool_has_them() {
         ),
         // What would have been said by then has been said.
         (
-            "-b 5 -N",
-            "Packet burst size is not compiled in. \n",
-            "netperf: -N: not supported yet by this version\n",
+            "-L x,odd -l x",
+            "WARNING! odd not recognized as an address family, using AF_UNPSEC\n\
+             Are you sure netperf was configured for that address family?\n",
+            "netperf: -l x: 'x' is not a number\n",
             1,
         ),
     ] {
@@ -360,7 +386,9 @@ fn stock_words_where_the_stock_tool_has_them() {
 #[test]
 fn what_the_stock_tool_says_and_runs_on_is_kept_for_later() {
     for (line, notices, warnings) in [
-        ("-b 5 -w 6 -k 1 -K 2", 4, 0),
+        ("-b 5 -w 6 -k 1 -K 2", 0, 0),
+        ("-w 6,7 --spin", 0, 3),
+        ("-b ,5 -w 6", 0, 1),
         ("-H 127.0.0.1,foo", 1, 0),
         ("-t TCP_SENDFILE -- -V -H 127.0.0.1,foo", 3, 0),
         ("-- -i 5", 0, 1),

@@ -16,8 +16,7 @@ use model::{
 };
 use netperf::client::{Endpoints, TestRun, Told};
 use netperf::options::{
-    ConnectionPorts, Control, Data, Direction, DirtyCounts, Family, Form, Print, RemotePacing,
-    Selection, Settings, Test, Unit,
+    ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection, Settings, Test, Unit,
 };
 use netperf::output;
 use netperf::selector::{Needs, Selector, Stock};
@@ -479,7 +478,6 @@ fn settings_of(test: Test) -> Settings {
             max: 65535,
             retry_all: false,
         },
-        remote_pacing: RemotePacing::default(),
         print: Print {
             headers: true,
             verbosity: 1,
@@ -494,7 +492,6 @@ fn settings_of(test: Test) -> Settings {
             command_line: String::new(),
             direction,
         },
-        dirty: DirtyCounts::default(),
         debug: 0,
         histogram: None,
         strict: false,

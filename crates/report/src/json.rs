@@ -7,8 +7,8 @@
 use std::time::{Duration, SystemTime};
 
 use model::{
-    BuffersUsed, Counts, CpuUse, Ended, FlowShare, HostFacts, Outcome, Plan, Side, SocketFacts,
-    Warning,
+    BuffersUsed, Counts, CpuUse, Ended, FlowShare, HostFacts, Outcome, Paced, Plan, Side,
+    SocketFacts, Warning,
 };
 use serde::Serialize;
 use stats::{Histogram, Summary};
@@ -105,6 +105,8 @@ struct SideDocument<'a> {
     latency: Option<Summary>,
     send_times: Option<Summary>,
     receive_times: Option<Summary>,
+    /// The rate that was reached and how evenly, of a test at a pace.
+    paced: Option<&'a Paced>,
 }
 
 #[derive(Serialize)]
@@ -196,6 +198,7 @@ impl<'a> SideDocument<'a> {
             latency: summary(&side.latency),
             send_times: summary(&side.send_times),
             receive_times: summary(&side.receive_times),
+            paced: side.paced.as_ref(),
         }
     }
 }

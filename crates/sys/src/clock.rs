@@ -1,4 +1,13 @@
-//! Clocks: the monotonic one as cheap as it is to be had, and what else is asked now and then.
+//! Clocks: the monotonic one as cheap as it is to be had, sleeping by it, and what else is asked now
+//! and then.
+
+use std::marker::PhantomData;
+use std::num::NonZeroU64;
+
+use rustix::io::Errno;
+use rustix::thread::{
+    ClockId, Timespec, clock_nanosleep_absolute, current_timer_slack, set_current_timer_slack,
+};
 
 /// Nanoseconds of CLOCK_MONOTONIC: 30 to 40 ns a read, without a system call. `Instant` reads the
 /// same clock, but spends as much again on taking it apart.
@@ -37,4 +46,70 @@ pub fn wall_ahead_ns() -> i64 {
         }
     }
     ahead
+}
+
+/// Sleeps until the clock of [`monotonic_ns`] shows `until_ns`, at once if it does already:
+/// clock_nanosleep(2), absolute. EINTR is returned.
+#[inline]
+pub fn sleep_until(until_ns: u64) -> Result<(), Errno> {
+    clock_nanosleep_absolute(ClockId::Monotonic, &timespec(until_ns))
+}
+
+/// While it lives, the calling thread's sleeps end when they are to: by default the kernel may make
+/// them 50 us longer, to wake several threads at once (PR_SET_TIMERSLACK, prctl(2)).
+#[derive(Debug)]
+pub struct ExactSleep {
+    before_ns: Option<NonZeroU64>,
+    // It is the thread's own setting.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl ExactSleep {
+    /// From now on; where the system refuses, sleeps stay as they were.
+    pub fn begin() -> Self {
+        let before_ns = current_timer_slack().ok().and_then(NonZeroU64::new);
+        let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
+        Self {
+            before_ns,
+            _not_send: PhantomData,
+        }
+    }
+}
+
+impl Drop for ExactSleep {
+    fn drop(&mut self) {
+        // `None` is the thread's default.
+        let _ = set_current_timer_slack(self.before_ns);
+    }
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_ends_at_its_time_and_not_before() {
+        let _exact = ExactSleep::begin();
+        for pause_ns in [0, 1_000, 2_000_000] {
+            let until_ns = monotonic_ns() + pause_ns;
+            sleep_until(until_ns).unwrap();
+            assert!(monotonic_ns() >= until_ns);
+        }
+    }
+
+    #[test]
+    fn the_slack_is_put_back() {
+        let before = current_timer_slack().unwrap();
+        let exact = ExactSleep::begin();
+        assert_eq!(current_timer_slack(), Ok(1));
+        drop(exact);
+        assert_eq!(current_timer_slack(), Ok(before));
+    }
 }

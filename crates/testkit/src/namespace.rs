@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -64,6 +65,22 @@ impl Namespace {
     pub fn missing() -> Option<String> {
         let error = Self::create().err()?;
         Some(format!("no network namespaces here: {error}"))
+    }
+
+    /// The processes inside, by their numbers.
+    pub fn processes(&self) -> Vec<i32> {
+        let Ok(own) = self.file.metadata() else {
+            return Vec::new();
+        };
+        let is_inside = |pid: &i32| {
+            std::fs::metadata(format!("/proc/{pid}/ns/net"))
+                .is_ok_and(|its| (its.dev(), its.ino()) == (own.dev(), own.ino()))
+        };
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        // This one may be among them, on a thread of its own.
+        pids.filter(|pid| *pid != std::process::id() as i32 && is_inside(pid))
+            .collect()
     }
 
     /// Where other processes find it as long as this one keeps it: for nsenter(1), or the `netns`

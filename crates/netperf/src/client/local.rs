@@ -174,6 +174,8 @@ impl<'a> LocalEnd<'a> {
             latency: moved.ran.latency,
             send_times: moved.ran.send_times,
             receive_times: moved.ran.receive_times,
+            paced: moved.ran.paced,
+            send_gaps: moved.ran.send_gaps,
             cpu: moved.passed.cpu,
             interface: meter.map(InterfaceMeter::finish),
             clock: clock_facts,

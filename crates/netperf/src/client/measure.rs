@@ -62,6 +62,10 @@ pub(super) fn test(
         .dest
         .with_port(port)
         .ok_or_else(|| ClientError::BadPort(port.to_string()))?;
+    if plan.there.pacing.is_some() && told.interval_burst == 0 {
+        // A stock server is seldom built for it, and says nothing.
+        doubts.push(Warning::NotPaced);
+    }
 
     let started = SystemTime::now();
     let Measured {

@@ -136,7 +136,10 @@ fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
     for doubt in doubts {
         let not_done = matches!(
             doubt,
-            Warning::NotBound { .. } | Warning::PortReplaced { .. }
+            Warning::NotBound { .. }
+                | Warning::PortReplaced { .. }
+                | Warning::PacingNotHeld { .. }
+                | Warning::NotPaced
         );
         if wants_all || not_done {
             eprintln!("netperf: {doubt}");

@@ -72,17 +72,19 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
         test_length: test_length(plan.limit),
         receive_copy_avoidance: there.discard_in_kernel.into(),
         send_copy_avoidance: there.discard_in_kernel.into(),
-        send_dirty: settings.dirty.remote_dirty,
-        receive_dirty: settings.dirty.remote_dirty,
-        receive_clean: settings.dirty.remote_clean,
+        send_dirty: optional(there.touch.send_dirty_bytes),
+        receive_dirty: optional(there.touch.receive_dirty_bytes),
+        receive_clean: optional(there.touch.receive_clean_bytes),
         data_port: ends.dest.port(),
         family: family(ends),
         socket_type,
         protocol,
         direction: server_direction,
         client_port: own.port,
-        interval_burst: settings.remote_pacing.burst,
-        interval_us: settings.remote_pacing.interval_us,
+        interval_burst: there.pacing.map_or(0, |pacing| pacing.burst as u32),
+        interval_us: there
+            .pacing
+            .map_or(0, |pacing| pacing.interval.as_micros() as u32),
         client_address: source.map(Into::into).unwrap_or_default(),
         // Only an address that the user named: a server behind a NAT cannot bind what we see of it.
         server_address: match (&settings.data.host, ends.dest.ip()) {

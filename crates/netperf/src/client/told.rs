@@ -35,6 +35,8 @@ pub struct Told {
     pub priority: i32,
     /// Type of service in force, −1 if none was asked for.
     pub type_of_service: i32,
+    /// Passes an interval that the peer is kept to; 0 is no pacing.
+    pub interval_burst: u32,
     /// Final SO_RCVBUF.
     pub receive_buffer_end: i32,
     /// Final SO_SNDBUF.
@@ -74,6 +76,7 @@ impl From<&OmniResponse> for Told {
             measures_cpu: response.flags.has(Flags::MEASURE_CPU),
             priority: response.priority,
             type_of_service: response.type_of_service,
+            interval_burst: response.interval_burst,
             receive_buffer_end: response.receive_buffer,
             send_buffer_end: response.send_buffer,
             retransmits: -2,

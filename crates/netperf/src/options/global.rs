@@ -1,10 +1,5 @@
 //! The options before `--`: what they are, and what was typed.
 
-#![expect(
-    clippy::unnecessary_wraps,
-    reason = "what an option does may fail, and one that does not still goes into the table"
-)]
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +8,7 @@ use super::getopt::{Flag, Section, Stop, flag, long, refuse};
 use super::value::{
     Pair, alignment, count, count_or_default, family, number, port, type_of_service, word,
 };
-use super::{Exit, Family, RemotePacing, Unit};
+use super::{Exit, Family, Unit};
 
 /// The options before `--`, as typed.
 #[derive(Clone)]
@@ -70,8 +65,14 @@ pub(super) struct Global {
     pub(super) cpu: Pair<Option<u32>>,
     /// `-v`.
     pub(super) verbosity: i32,
-    /// `-b`, `-w`: the remote halves.
-    pub(super) remote_pacing: RemotePacing,
+    /// `-b`: local, remote; 0 is no pacing.
+    pub(super) pace_burst: Pair<u64>,
+    /// `-w`, in microseconds: local, remote; 0 is the default.
+    pub(super) pace_interval_us: Pair<u32>,
+    /// `--spin`.
+    pub(super) spin: bool,
+    /// `-k`, `-K`: local, remote.
+    pub(super) touch: Pair<Pair<Option<u32>>>,
     /// `-y`: local, remote.
     pub(super) priority: Pair<Option<u32>>,
     /// `-Y`: local, remote.
@@ -129,7 +130,10 @@ impl Default for Global {
             test: "TCP_STREAM".to_owned(),
             cpu: Pair::of(None),
             verbosity: 1,
-            remote_pacing: RemotePacing::default(),
+            pace_burst: Pair::of(0),
+            pace_interval_us: Pair::of(0),
+            spin: false,
+            touch: Pair::of(Pair::of(None)),
             priority: Pair::of(None),
             type_of_service: Pair::of(None),
             passphrase: None,
@@ -219,10 +223,13 @@ const FLAGS: &[Flag<Global>] = &[
     flag('Z', Value, &["-Z passphrase     Set and pass to netserver a passphrase"], passphrase),
     flag('4', Nothing, &[], |g, _| { both_families(g, Family::V4); Ok(()) }),
     flag('6', Nothing, &[], |g, _| { both_families(g, Family::V6); Ok(()) }),
-    flag('b', Value, &[], remote_burst),
-    flag('w', Value, &[], remote_interval),
-    flag('k', Value, &[], dirty),
-    flag('K', Value, &[], dirty),
+    flag('b', Value, &[], |g, v| g.pace_burst.set_first(v, passes)),
+    flag('w', Value, &[], |g, v| g.pace_interval_us.set_first(v, microseconds)),
+    long("spin", Nothing, &[
+        "--spin            Await -b/-w intervals by looking at the clock, not by sleeping",
+    ], |g, _| { g.spin = true; Ok(()) }),
+    flag('k', Value, &[], |g, v| g.touch.first.set(v, count_or_default)),
+    flag('K', Value, &[], |g, v| g.touch.second.set(v, count_or_default)),
     long("parallel", Value, &["--parallel N      Run N flows at once, and report their sum"],
         |g, v| { g.parallel = number(v, 1..=MAX_FLOWS)?; Ok(()) }),
     long("bidirectional", Nothing, &["--bidirectional   Run as many flows the other way at the same time (one-way tests)"],
@@ -355,39 +362,9 @@ fn passphrase(global: &mut Global, text: &str) -> Result<(), Stop> {
 /// What fits into the protocol's message with its closing NUL.
 const MAX_PASSPHRASE: usize = 647;
 
-/// The local half has no effect in Debian's build, which says so, and the remote half is sent.
-fn remote_burst(global: &mut Global, text: &str) -> Result<(), Stop> {
-    let mut burst = Pair::of(0);
-    burst.set_first(text, |half| number::<i64>(half, 0..=i64::MAX))?;
-    if !text.starts_with(',') {
-        global
-            .notices
-            .push("Packet burst size is not compiled in. ".to_owned());
-    }
-    if let Some((_, remote)) = text.split_once(',')
-        && !remote.is_empty()
-    {
-        global.remote_pacing.burst = count(remote)?;
-        // A burst without an interval is one a millisecond.
-        if global.remote_pacing.interval_us == 0 {
-            global.remote_pacing.interval_us = 1_000;
-        }
-    }
-    Ok(())
-}
-
-fn remote_interval(global: &mut Global, text: &str) -> Result<(), Stop> {
-    let mut interval = Pair::of(0);
-    interval.set_first(text, microseconds)?;
-    if !text.starts_with(',') {
-        global
-            .notices
-            .push("Packet rate control is not compiled in.".to_owned());
-    }
-    if text.contains(',') && !text.ends_with(',') {
-        global.remote_pacing.interval_us = interval.second;
-    }
-    Ok(())
+/// A count of passes. The stock tool's 32 bits would turn `10G`, which is in use, into something else.
+fn passes(text: &str) -> Result<u64, Stop> {
+    number(text, 0..=i64::MAX)
 }
 
 /// An interval: milliseconds, or by suffix `s`, `m` (milliseconds), `u` (microseconds).
@@ -406,14 +383,6 @@ fn microseconds(text: &str) -> Result<u32, Stop> {
         Some(microseconds) if i32::try_from(microseconds).is_ok() => Ok(microseconds),
         _ => refuse(format!("'{text}' is not an interval")),
     }
-}
-
-/// Debian's build cannot dirty buffers, and sends −1 whatever was asked for.
-fn dirty(global: &mut Global, _: &str) -> Result<(), Stop> {
-    global
-        .notices
-        .push("I don't know how to get dirty.".to_owned());
-    Ok(())
 }
 
 #[cfg(test)]
@@ -491,25 +460,30 @@ mod tests {
     }
 
     #[test]
-    fn remote_pacing_is_parsed_and_the_local_half_answered() {
-        for (line, burst, interval_us, notices) in [
-            ("-b ,6", 6, 1_000, 0),
-            ("-w ,6", 0, 6_000, 0),
-            ("-b ,6 -w ,7u", 6, 7, 0),
-            ("-w ,7u -b ,6", 6, 7, 0),
-            ("-b 5,6 -w 5,6", 6, 6_000, 2),
-            ("-b 10G", 0, 0, 1),
-            ("-k 1,2 -K 3", 0, 0, 2),
+    fn pacing_and_dirtying_in_halves() {
+        for (line, burst, interval_us, touch) in [
+            ("-b 6", (6, 0), (0, 0), [None; 4]),
+            ("-b ,6 -w ,7u", (0, 6), (0, 7), [None; 4]),
+            ("-w 5,6 -b 5,6", (5, 6), (5_000, 6_000), [None; 4]),
+            ("-b 10G", (10 << 30, 0), (0, 0), [None; 4]),
+            (
+                "-k 1,2 -K ,3",
+                (0, 0),
+                (0, 0),
+                [Some(1), Some(2), None, Some(3)],
+            ),
+            ("-k 4", (0, 0), (0, 0), [Some(4), Some(4), None, None]),
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = Global::default();
             crate::options::getopt::scan("p", &SECTION, &words, &mut global).unwrap();
-            assert_eq!(
-                global.remote_pacing,
-                RemotePacing { burst, interval_us },
-                "{line}"
-            );
-            assert_eq!(global.notices.len(), notices, "{line}");
+            let pair = |pair: &Pair<Option<u32>>| [pair.first, pair.second];
+            let touched = [pair(&global.touch.first), pair(&global.touch.second)].concat();
+            let Pair { first, second } = global.pace_burst;
+            assert_eq!((first, second), burst, "{line}");
+            let Pair { first, second } = global.pace_interval_us;
+            assert_eq!((first, second), interval_us, "{line}");
+            assert_eq!(touched, touch, "{line}");
         }
     }
 }

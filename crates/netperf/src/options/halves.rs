@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use model::{BufferPlan, Half, SizeRule, SocketOptions, Transport, WidthRule};
+use std::time::Duration;
+
+use model::{BufferPlan, Half, Pacing, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule};
 
 use super::global::Global;
 use super::test::TestOptions;
@@ -85,6 +87,12 @@ fn here(
         send_from_file: test == Test::TcpSendfile,
         discard_in_kernel: options.copy_avoidance,
         write_instead_of_send: options.write_instead_of_send,
+        pacing: pacing(
+            global.pace_burst.first,
+            global.pace_interval_us.first,
+            global.spin,
+        ),
+        touch: touch(&global.touch.first),
         cpu: global.cpu.first,
         measure_cpu: global.measure_cpu.first,
     }
@@ -135,8 +143,40 @@ fn there(
         send_from_file: false,
         discard_in_kernel: options.copy_avoidance,
         write_instead_of_send: false,
+        // The protocol has no word for how the peer waits.
+        pacing: pacing(
+            global.pace_burst.second,
+            global.pace_interval_us.second,
+            false,
+        ),
+        touch: touch(&global.touch.second),
         cpu: global.cpu.second,
         measure_cpu: global.measure_cpu.second,
+    }
+}
+
+/// `-b` and `-w`: without a burst there is no pacing, and without an interval it is a millisecond.
+fn pacing(burst: u64, interval_us: u32, spin: bool) -> Option<Pacing> {
+    let interval_us = if interval_us == 0 {
+        DEFAULT_INTERVAL_US
+    } else {
+        interval_us
+    };
+    (burst > 0).then(|| Pacing {
+        burst,
+        interval: Duration::from_micros(interval_us.into()),
+        wait: if spin { Wait::Spin } else { Wait::Sleep },
+    })
+}
+
+const DEFAULT_INTERVAL_US: u32 = 1_000;
+
+/// `-k` or `-K`: the same for both directions, but that nothing is read before it is sent.
+fn touch(counts: &Pair<Option<u32>>) -> Touch {
+    Touch {
+        send_dirty_bytes: counts.first,
+        receive_dirty_bytes: counts.first,
+        receive_clean_bytes: counts.second,
     }
 }
 

@@ -10,8 +10,8 @@ use super::selection::Selected;
 use super::test::{DataEnd, Printed, Socket, TestOptions};
 use super::value::Pair;
 use super::{
-    ConnectionPorts, Control, Data, Direction, DirtyCounts, Family, Form, Print, Selection,
-    Settings, Test, Unit, halves, uuid,
+    ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection, Settings, Test,
+    Unit, halves, uuid,
 };
 
 /// The first and the last local port of a connection test, unless test option `-p` says otherwise.
@@ -38,15 +38,40 @@ pub(super) fn settings(
         plan,
         reverse,
         ports: connection_ports(options.ports, options.retry_all),
-        remote_pacing: global.remote_pacing,
         print,
-        dirty: DirtyCounts::default(),
         debug: global.debug,
-        histogram: global.histogram,
+        histogram: global.histogram.clone(),
         strict: global.strict,
+        warnings: [paced_by_nothing(&global), options.warnings].concat(),
         notices: [global.notices, options.notices].concat(),
-        warnings: options.warnings,
     })
+}
+
+/// Intervals without a burst pace nothing, in stock without a word.
+fn paced_by_nothing(global: &Global) -> Vec<String> {
+    let halves = [
+        (
+            global.pace_burst.first,
+            global.pace_interval_us.first,
+            "-w",
+            "-b",
+        ),
+        (
+            global.pace_burst.second,
+            global.pace_interval_us.second,
+            "-w ,n",
+            "-b ,n",
+        ),
+    ];
+    let mut lines: Vec<_> = halves
+        .into_iter()
+        .filter(|(burst, interval_us, ..)| *burst == 0 && *interval_us > 0)
+        .map(|(_, _, interval, burst)| format!("{interval} has no effect without {burst}"))
+        .collect();
+    if global.spin && global.pace_burst.first == 0 {
+        lines.push("--spin has no effect without -b".to_owned());
+    }
+    lines
 }
 
 fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
@@ -124,6 +149,9 @@ fn plan(
     let (here, there) = halves::halves(test, transport, direction, global, options);
     within_memory(&here)?;
     within_memory(&there)?;
+    within_the_protocol(test, &there)?;
+    within_reach(&here, direction.receive && !direction.transmit)?;
+    within_reach(&there, direction.transmit && !direction.receive)?;
     Ok(Plan {
         name: test.name().to_owned(),
         transport,
@@ -225,6 +253,50 @@ fn limit(length: Length, direction: Direction) -> Limit {
         Length::Amount(n) => Limit::Bytes(n.into()),
         Length::Unlimited => Limit::Unlimited,
     }
+}
+
+/// Refuses what there is no word for.
+fn within_the_protocol(test: Test, there: &Half) -> Result<(), Stop> {
+    if let Some(pacing) = &there.pacing {
+        if test.is_classic() {
+            return refuse(format!(
+                "-b ,{}: the protocol of {} has no word for the peer's pacing",
+                pacing.burst,
+                test.name()
+            ));
+        }
+        if u32::try_from(pacing.burst).is_err() {
+            return refuse(format!(
+                "-b ,{}: the protocol has 32 bits for it",
+                pacing.burst
+            ));
+        }
+    }
+    if there.touch.is_some() && test.is_classic() {
+        return refuse(format!(
+            "-K: no peer can be told in the protocol of {} (a stock one leaves chance there)",
+            test.name()
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses to touch data that never comes into this end's memory.
+fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop> {
+    if !half.touch.is_some() {
+        return Ok(());
+    }
+    if half.send_from_file {
+        return refuse(
+            "-k contradicts TCP_SENDFILE: what the kernel sends from a file is in no buffer",
+        );
+    }
+    if half.discard_in_kernel && only_receives {
+        return refuse(
+            "-k and -K contradict test option -V: what the kernel throws away is in no buffer",
+        );
+    }
+    Ok(())
 }
 
 /// Refuses buffers that no host will want to give. What goes by the socket's buffer is counted as

@@ -23,20 +23,16 @@ pub struct Settings {
     pub data: Data,
     /// What a connection test does with ports.
     pub ports: ConnectionPorts,
-    /// Words of the request that only a peer's pacing understands.
-    pub remote_pacing: RemotePacing,
     /// How the result is printed.
     pub print: Print,
-    /// The words of `-k` and `-K`, which this version answers as Debian's build does: always −1.
-    pub dirty: DirtyCounts,
     /// `-d`, how often.
     pub debug: u32,
     /// `--histogram`: where the times go.
     pub histogram: Option<PathBuf>,
     /// `--strict`: a doubt about the result is a failure.
     pub strict: bool,
-    /// Lines for stdout before anything else happens, as the stock tool prints them for what its
-    /// build has not got ("Packet burst size is not compiled in. ").
+    /// Lines for stdout before anything else happens, as the stock tool prints them for an address
+    /// family that it does not know.
     pub notices: Vec<String>,
     /// Lines for stderr before anything else happens, as the stock tool prints them for an option
     /// that it has given up.
@@ -180,36 +176,6 @@ pub struct ConnectionPorts {
     pub max: u16,
     /// Retry any failed connect, not only one for want of a port.
     pub retry_all: bool,
-}
-
-/// Remote halves of `-b` and `-w`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RemotePacing {
-    /// Sends an interval; 0 is no pacing.
-    pub burst: u32,
-    /// Microseconds.
-    pub interval_us: u32,
-}
-
-/// `-k` and `-K`: bytes to dirty and to read, −1 when not asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is one word of the request")]
-pub struct DirtyCounts {
-    pub local_dirty: i32,
-    pub local_clean: i32,
-    pub remote_dirty: i32,
-    pub remote_clean: i32,
-}
-
-impl Default for DirtyCounts {
-    fn default() -> Self {
-        Self {
-            local_dirty: -1,
-            local_clean: -1,
-            remote_dirty: -1,
-            remote_clean: -1,
-        }
-    }
 }
 
 /// How the result is printed.

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use sys::Address;
 
+use model::Wait;
+
 use crate::client::Endpoints;
 use crate::options::{Settings, Test};
 
@@ -69,6 +71,14 @@ fn extras(settings: &Settings, title: &str) -> String {
     }
     if plan.here.discard_in_kernel || plan.there.discard_in_kernel {
         extras += " : copy avoidance";
+    }
+    extras += match (plan.here.pacing, plan.there.pacing) {
+        (Some(pacing), _) if pacing.wait == Wait::Spin => " : spin interval",
+        (None, None) => "",
+        _ => " : interval",
+    };
+    if plan.here.touch.is_some() || plan.there.touch.is_some() {
+        extras += " : dirty data";
     }
     extras += " : demo";
     if title.contains("REQUEST/RESPONSE") {

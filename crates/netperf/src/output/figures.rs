@@ -192,13 +192,24 @@ impl<'a> Figures<'a> {
     /// A burst, and several flows, keep several requests in flight, each of which takes that many times
     /// as long as the time between two responses.
     fn round_trip(&self) -> f64 {
+        let waited = match &self.run.outcome.here.paced {
+            None => 0.0,
+            // How many were in flight is then the pace's business: only the times themselves tell.
+            Some(_) if self.plan().burst > 0 => {
+                return self.summary.map_or(NONE, |times| times.mean_ns / 1000.0);
+            }
+            Some(paced) => paced.waited.as_secs_f64(),
+        };
         let in_flight = if self.settings.print.direction.connection {
             1.0
         } else {
             1.0 + f64::from(self.plan().burst)
         };
         let in_flight = in_flight * f64::from(self.plan().flows);
-        ratio(1e6 * self.elapsed * in_flight, self.transactions())
+        ratio(
+            1e6 * (self.elapsed - waited) * in_flight,
+            self.transactions(),
+        )
     }
 
     /// Service demand as the stock client computes it. Both ends are charged for the same work; an

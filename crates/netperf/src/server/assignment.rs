@@ -4,7 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{BufferPlan, Half, Limit, SizeRule, SocketOptions, Transport, WidthRule, Workload};
+use model::{
+    BufferPlan, Half, Limit, Pacing, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule,
+    Workload,
+};
 use sys::Address;
 use sys::call::Error;
 
@@ -180,6 +183,12 @@ fn omni(
             },
             fill,
             discard_in_kernel: request.receive_copy_avoidance != 0 && transport.has_bytes(),
+            pacing: pacing(request),
+            touch: Touch {
+                send_dirty_bytes: optional(request.send_dirty),
+                receive_dirty_bytes: optional(request.receive_dirty),
+                receive_clean_bytes: optional(request.receive_clean),
+            },
             measure_cpu: flags.has(Flags::MEASURE_CPU),
             ..Half::default()
         },
@@ -195,6 +204,22 @@ fn omni(
         end_mark: EndMark::Empty,
     })
 }
+
+/// Without a burst there is none; without an interval it is a millisecond.
+fn pacing(request: &OmniRequest) -> Option<Pacing> {
+    let interval_us = if request.interval_us == 0 {
+        DEFAULT_INTERVAL_US
+    } else {
+        request.interval_us
+    };
+    (request.interval_burst > 0).then(|| Pacing {
+        burst: request.interval_burst.into(),
+        interval: Duration::from_micros(interval_us.into()),
+        wait: Wait::Sleep,
+    })
+}
+
+const DEFAULT_INTERVAL_US: u32 = 1_000;
 
 /// Where the client's data socket is: the address that it named, or else the one it comes from.
 fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address> {

@@ -109,8 +109,10 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         receive_copy_avoidance: asked.receive_copy_avoidance,
         send_copy_avoidance: asked.send_copy_avoidance,
         data_port: test.port,
-        interval_burst: 0,
-        interval_us: 0,
+        interval_burst: half.pacing.map_or(0, |pacing| pacing.burst as u32),
+        interval_us: half
+            .pacing
+            .map_or(0, |pacing| pacing.interval.as_micros() as u32),
         cpu_mhz: host.cpu_mhz.unwrap_or(0),
         security: security.map_or(0, security_word),
         system_model: text(host.system_model.as_deref()),

@@ -321,6 +321,8 @@ fn finished(clock: &Clock, ran: Ran) -> Finished {
             elapsed: Some(passed.elapsed),
             thread_cpu: Some(passed.thread_cpu),
             cpu: passed.cpu,
+            paced: ran.paced,
+            send_gaps: ran.send_gaps,
             ..Side::default()
         },
         ended: ran.ended,

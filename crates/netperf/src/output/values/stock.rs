@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use model::HostFacts;
+use model::{Half, HostFacts};
 use stats::Summary;
 
 use super::{DEPRECATED, UNKNOWN, count, fixed, int, interface, security, text};
@@ -105,9 +105,9 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         LocalRecvAlign => int(f.here().receive.alignment),
         LocalSendWidth => int(f.send_width()),
         LocalRecvWidth => int(f.receive_width()),
-        LocalSendDirtyCount => int(f.settings.dirty.local_dirty),
-        LocalRecvDirtyCount => int(f.settings.dirty.local_dirty),
-        LocalRecvCleanCount => int(f.settings.dirty.local_clean),
+        LocalSendDirtyCount => asked(f.here().touch.send_dirty_bytes),
+        LocalRecvDirtyCount => asked(f.here().touch.receive_dirty_bytes),
+        LocalRecvCleanCount => asked(f.here().touch.receive_clean_bytes),
         LocalNodelay => flag(f.no_delay()),
         LocalCork => flag(f.cork()),
         RemoteSendCalls => count(f.told().send_calls),
@@ -123,9 +123,9 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteRecvAlign => int(f.there().receive.alignment),
         RemoteSendWidth => int(f.told().send_width),
         RemoteRecvWidth => int(f.told().receive_width),
-        RemoteSendDirtyCount => int(f.settings.dirty.remote_dirty),
-        RemoteRecvDirtyCount => int(f.settings.dirty.remote_dirty),
-        RemoteRecvCleanCount => int(f.settings.dirty.remote_clean),
+        RemoteSendDirtyCount => asked(f.there().touch.send_dirty_bytes),
+        RemoteRecvDirtyCount => asked(f.there().touch.receive_dirty_bytes),
+        RemoteRecvCleanCount => asked(f.there().touch.receive_clean_bytes),
         RemoteNodelay => flag(f.told().no_delay),
         RemoteCork => flag(f.remote_cork()),
         LocalSysname => system(f.local_system(), |system| system.sysname),
@@ -158,10 +158,10 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteDriverFirmware => interface::fact(f.remote_interface(), |interface| interface.firmware.clone()),
         RemoteDriverBus => interface::fact(f.remote_interface(), |interface| interface.bus.clone()),
         RemoteInterfaceSlot => interface::fact(f.remote_interface(), |interface| interface.slot.clone()),
-        LocalIntervalUsecs => int(0),
-        LocalIntervalBurst => int(0),
-        RemoteIntervalUsecs => int(f.settings.remote_pacing.interval_us),
-        RemoteIntervalBurst => int(f.settings.remote_pacing.burst),
+        LocalIntervalUsecs => interval_us(f.here()),
+        LocalIntervalBurst => burst(f.here()),
+        RemoteIntervalUsecs => interval_us(f.there()),
+        RemoteIntervalBurst => burst(f.there()),
         LocalSecurityTypeId => int(security::type_id(f.local_host())),
         LocalSecurityType => text(security::type_name(f.local_host())),
         LocalSecurityEnabledNum => int(security::enabled_number(f.local_host())),
@@ -216,6 +216,19 @@ fn flag(value: bool) -> Option<String> {
 /// −1 when nothing was asked for.
 fn asked(value: Option<u32>) -> Option<String> {
     int(value.map_or(-1, i64::from))
+}
+
+/// 0 without pacing.
+fn interval_us(half: &Half) -> Option<String> {
+    count(
+        half.pacing
+            .map_or(0, |pacing| pacing.interval.as_micros() as u64),
+    )
+}
+
+/// 0 without pacing.
+fn burst(half: &Half) -> Option<String> {
+    count(half.pacing.map_or(0, |pacing| pacing.burst))
 }
 
 fn path(value: Option<&Path>) -> Option<String> {

@@ -1,0 +1,255 @@
+//! A schedule of passes: so many at the beginning of each interval.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use model::{Paced, Pacing, Wait};
+use stats::Histogram;
+use sys::call;
+use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
+
+use crate::stop::Stop;
+
+/// A schedule that is being kept.
+pub(crate) struct Pace {
+    schedule: Schedule,
+    wait: Wait,
+    waited_ns: u64,
+    _exact_sleep: Option<ExactSleep>,
+}
+
+impl Pace {
+    /// It counts from now. Nothing begins `length` after that, when the loop's time is up: else it would
+    /// be chance whether what is due at that very moment is one more.
+    pub(crate) fn start(pacing: &Pacing, length: Option<Duration>) -> Self {
+        Self {
+            wait: pacing.wait,
+            waited_ns: 0,
+            _exact_sleep: (pacing.wait == Wait::Sleep).then(ExactSleep::begin),
+            schedule: Schedule::new(pacing, length, monotonic_ns()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn waited(&mut self, stop: &Stop) -> bool {
+        self.schedule.left == 0 && self.waited_for_interval(stop)
+    }
+
+    /// Begins the next interval, if need be after a wait.
+    fn waited_for_interval(&mut self, stop: &Stop) -> bool {
+        let asked_ns = monotonic_ns();
+        if self.schedule.begin(asked_ns) {
+            return false;
+        }
+        let mut now_ns = asked_ns;
+        while !self.schedule.begin(now_ns) && !stop.is_set() {
+            match self.wait {
+                // Interrupted or not, the clock says whether it was long enough.
+                Wait::Sleep => {
+                    let _ = sleep_until(self.schedule.due_ns());
+                }
+                Wait::Spin => std::hint::spin_loop(),
+            }
+            now_ns = monotonic_ns();
+        }
+        self.waited_ns += now_ns - asked_ns;
+        true
+    }
+
+    #[inline]
+    pub(crate) fn is_my_turn(&mut self) -> bool {
+        self.schedule.left > 0 || self.schedule.begin(monotonic_ns())
+    }
+
+    pub(crate) fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
+        let left_ns = self.schedule.due_ns().saturating_sub(monotonic_ns());
+        let patience = match self.wait {
+            Wait::Sleep => left_ns,
+            // Whoever asked comes back.
+            Wait::Spin => 0,
+        };
+        call::wait_readable(socket, Duration::from_nanos(patience)).unwrap_or(false)
+    }
+
+    #[inline]
+    pub(crate) fn took_turn(&mut self) {
+        self.schedule.left = self.schedule.left.saturating_sub(1);
+    }
+
+    pub(crate) fn finish(self) -> (Paced, Histogram) {
+        let waited = Duration::from_nanos(self.waited_ns);
+        self.schedule.finish(monotonic_ns(), waited)
+    }
+}
+
+/// When which interval begins. It does not move: what begins late, for whatever reason, is caught up
+/// with as fast as it goes, so that the mean rate is the one that was asked for as long as the machine
+/// and the path can do it. How late that was is kept.
+///
+/// All times are nanoseconds of the monotonic clock.
+struct Schedule {
+    burst: u64,
+    interval_ns: u64,
+    started_ns: u64,
+    /// When the next interval is to begin …
+    next_ns: u64,
+    /// … if that is before this.
+    end_ns: u64,
+    /// Passes of this interval that are still to come.
+    left: u64,
+    /// When this interval's passes really began.
+    began_ns: u64,
+    intervals: u64,
+    late_intervals: u64,
+    worst_lag_ns: u64,
+    gaps: Histogram,
+}
+
+impl Schedule {
+    fn new(pacing: &Pacing, length: Option<Duration>, now_ns: u64) -> Self {
+        let interval_ns = u64::try_from(pacing.interval.as_nanos())
+            .unwrap_or(u64::MAX)
+            .max(1);
+        Self {
+            burst: pacing.burst.max(1),
+            interval_ns,
+            started_ns: now_ns,
+            next_ns: now_ns.saturating_add(interval_ns),
+            end_ns: length.map_or(u64::MAX, |length| {
+                now_ns.saturating_add(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
+            }),
+            left: pacing.burst.max(1),
+            began_ns: now_ns,
+            intervals: 1,
+            late_intervals: 0,
+            worst_lag_ns: 0,
+            gaps: Histogram::default(),
+        }
+    }
+
+    /// When something begins next; never is far away.
+    fn due_ns(&self) -> u64 {
+        if self.next_ns < self.end_ns {
+            self.next_ns
+        } else {
+            u64::MAX
+        }
+    }
+
+    /// Begins the next interval if its time has come; whether it has.
+    fn begin(&mut self, now_ns: u64) -> bool {
+        let Some(lag_ns) = now_ns.checked_sub(self.due_ns()) else {
+            return false;
+        };
+        self.gaps.record(now_ns - self.began_ns);
+        self.began_ns = now_ns;
+        self.next_ns = self.next_ns.saturating_add(self.interval_ns);
+        self.left = self.burst;
+        self.intervals += 1;
+        self.late_intervals += u64::from(lag_ns >= self.interval_ns);
+        self.worst_lag_ns = self.worst_lag_ns.max(lag_ns);
+        true
+    }
+
+    fn finish(self, now_ns: u64, waited: Duration) -> (Paced, Histogram) {
+        let of_all_intervals = self.intervals.saturating_mul(self.burst);
+        let paced = Paced {
+            passes: of_all_intervals - self.left,
+            elapsed: Duration::from_nanos(now_ns - self.started_ns),
+            intervals: self.intervals,
+            late_intervals: self.late_intervals,
+            worst_lag: Duration::from_nanos(self.worst_lag_ns),
+            waited,
+            gaps: self.gaps.summary(),
+        };
+        (paced, self.gaps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stop::Reason;
+
+    fn pacing(burst: u64, interval_ns: u64, wait: Wait) -> Pacing {
+        Pacing {
+            burst,
+            interval: Duration::from_nanos(interval_ns),
+            wait,
+        }
+    }
+
+    #[test]
+    fn the_schedule_does_not_move() {
+        let mut schedule = Schedule::new(&pacing(2, 100, Wait::Sleep), None, 1000);
+        // At each of these times: whether an interval begins.
+        for (now_ns, begins) in [
+            (1000, false),
+            (1099, false),
+            (1100, true),
+            (1100, false),
+            // One that is 30 late does not make the next one late.
+            (1230, true),
+            (1299, false),
+            (1300, true),
+            // A pause of three intervals and a half is caught up with at once.
+            (1650, true),
+            (1650, true),
+            (1650, true),
+            (1650, false),
+        ] {
+            assert_eq!(schedule.begin(now_ns), begins, "{now_ns}");
+        }
+        schedule.left = 0;
+        let (paced, gaps) = schedule.finish(1700, Duration::ZERO);
+        assert_eq!((paced.intervals, paced.passes), (7, 14));
+        // 1400 and 1500 began when the next one was due, 1600 did not.
+        assert_eq!(paced.late_intervals, 2);
+        assert_eq!(paced.worst_lag, Duration::from_nanos(250));
+        assert_eq!(paced.elapsed, Duration::from_nanos(700));
+        assert_eq!(gaps.len(), 6);
+    }
+
+    #[test]
+    fn nothing_begins_at_the_end() {
+        let length = Some(Duration::from_nanos(300));
+        let mut schedule = Schedule::new(&pacing(1, 100, Wait::Sleep), length, 1000);
+        assert!(schedule.begin(1100));
+        // Late, but it was due before the end.
+        assert!(schedule.begin(1300));
+        assert!(!schedule.begin(1300));
+        assert!(!schedule.begin(u64::MAX - 1));
+        assert_eq!(schedule.finish(1300, Duration::ZERO).0.intervals, 3);
+    }
+
+    #[test]
+    fn both_waits_end_at_their_time() {
+        for wait in [Wait::Sleep, Wait::Spin] {
+            let mut pace = Pace::start(&pacing(1, 2_000_000, wait), None);
+            let stop = Stop::new();
+            assert!(!pace.waited(&stop), "the first turn is at once");
+            pace.took_turn();
+            let due_ns = pace.schedule.next_ns;
+            let was_early = monotonic_ns() < due_ns;
+            assert_eq!(pace.waited(&stop), was_early);
+            assert!(monotonic_ns() >= due_ns);
+            assert_eq!(pace.schedule.left, 1);
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_a_wait() {
+        for wait in [Wait::Sleep, Wait::Spin] {
+            let stop = Stop::new();
+            // The next turn would be after the end, so that there is none.
+            let mut pace = Pace::start(&pacing(1, 1, wait), Some(Duration::from_nanos(1)));
+            pace.took_turn();
+            let puller = stop.clone();
+            let attending = stop.attend();
+            let thread = std::thread::spawn(move || puller.pull(Reason::Cancelled));
+            assert!(pace.waited(&stop));
+            drop(attending);
+            thread.join().unwrap();
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The book's examples, run: each chapter's `console` blocks in one network namespace, one shell a
+//! block, in order. What a command prints must be what the book says, figures aside. `BLESS=1`
+//! writes what was printed into the chapters.
+//!
+//! A block's first line may say more: `sketch` for output that depends on the machine, so that only the exit code
+//! counts; `exit=N` when the last command's is not 0.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Finished, Namespace, run, same_text};
+
+/// How long one block may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The names that the examples use.
+const NAMES: [&str; 5] = [
+    "linerate",
+    "netperf",
+    "netserver",
+    "super_netperf",
+    "super-netperf",
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let missing = Namespace::missing();
+    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
+    if let Some(why) = &missing {
+        println!("SKIPPED the book's examples: {why}");
+    }
+    let mut trials = vec![Trial::test("every_chapter_is_in_the_summary", || {
+        summary().map_err(Failed::from)
+    })];
+    for path in chapters() {
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let why = missing.clone();
+        let skipped = why.is_some() && !required;
+        let check = move || {
+            why.map_or(Ok(()), Err)?;
+            chapter(&path)
+        };
+        trials.push(
+            Trial::test(name, move || check().map_err(Failed::from)).with_ignored_flag(skipped),
+        );
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn book() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src")
+}
+
+/// The chapters that have examples, by name.
+fn chapters() -> Vec<PathBuf> {
+    let entries = fs::read_dir(book()).expect("the book stands in docs/src");
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    paths.retain(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("```console")));
+    paths.sort();
+    paths
+}
+
+/// mdBook leaves out what SUMMARY.md does not name, and makes an empty page of what is not there.
+fn summary() -> Result<(), String> {
+    let text = fs::read_to_string(book().join("SUMMARY.md")).map_err(|error| error.to_string())?;
+    let mut named: Vec<&str> = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
+    named.sort_unstable();
+    let entries = fs::read_dir(book()).map_err(|error| error.to_string())?;
+    let mut there: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name != "SUMMARY.md")
+        .collect();
+    there.sort_unstable();
+    if named == there {
+        return Ok(());
+    }
+    Err(format!("SUMMARY.md names {named:?}; there are {there:?}"))
+}
+
+fn chapter(path: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let ground = Ground::new()?;
+    let mut wrong = Vec::new();
+    let mut blessed = String::new();
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find("```console") {
+        let (before, block) = rest.split_at(at);
+        let end = block[3..].find("\n```").ok_or("a block does not end")? + 3;
+        let (block, after) = block.split_at(end);
+        let (head, body) = block.split_once('\n').ok_or("a block without lines")?;
+        let printed = ground.block(head, body, &mut wrong)?;
+        blessed += before;
+        blessed += head;
+        blessed += "\n";
+        blessed += &printed;
+        rest = after.strip_prefix('\n').unwrap_or(after);
+    }
+    blessed += rest;
+    if std::env::var_os("BLESS").is_some() {
+        return fs::write(path, blessed).map_err(|error| error.to_string());
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n"))
+    }
+}
+
+/// Where a chapter's examples run: a namespace, and a directory with nothing in it but our names.
+struct Ground {
+    namespace: Namespace,
+    directory: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        for name in NAMES {
+            symlink(env!("CARGO_BIN_EXE_linerate"), directory.path().join(name))
+                .map_err(|error| error.to_string())?;
+        }
+        let namespace = Namespace::new();
+        Ok(Self {
+            namespace,
+            directory,
+        })
+    }
+
+    /// Runs a block's commands; returns the block with what they printed.
+    fn block(&self, head: &str, body: &str, wrong: &mut Vec<String>) -> Result<String, String> {
+        let words: Vec<&str> = head.split_whitespace().skip(1).collect();
+        let code = words
+            .iter()
+            .find_map(|word| word.strip_prefix("exit=")?.parse().ok())
+            .unwrap_or(0);
+        let is_sketch = words.contains(&"sketch");
+        let mut printed = String::new();
+        let commands = format!("\n{body}\n");
+        let mut examples = commands.split("\n$ ").skip(1).peekable();
+        while let Some(example) = examples.next() {
+            let (command, said) = example.split_once('\n').unwrap_or((example, ""));
+            let finished = self.shell(command)?;
+            let expected = if examples.peek().is_none() { code } else { 0 };
+            if finished.code != Some(expected) {
+                wrong.push(format!("$ {command}\n{finished:?}"));
+            }
+            let all = finished.stdout + &finished.stderr;
+            if !is_sketch && let Err(difference) = same_text(all.trim_end(), said.trim_end()) {
+                wrong.push(format!("$ {command}\n{difference}\n{all}"));
+            }
+            let mut lines = vec![format!("$ {command}")];
+            lines.extend(all.trim_end().lines().map(str::to_owned));
+            printed += &(lines.join("\n") + "\n");
+        }
+        Ok(printed)
+    }
+
+    fn shell(&self, command: &str) -> Result<Finished, String> {
+        let mut path = OsString::from(self.directory.path());
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", command])
+            .env("PATH", path)
+            .env("LC_ALL", "C");
+        let mut inside = self.namespace.command(&shell);
+        inside.current_dir(self.directory.path());
+        run(inside, LIMIT).map_err(|error| format!("$ {command}\n{error}"))
+    }
+}
+
+impl Drop for Ground {
+    /// A netserver that went to the background is one of the examples.
+    fn drop(&mut self) {
+        for pid in self.namespace.processes() {
+            if let Some(pid) = Pid::from_raw(pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
