@@ -4,6 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
+#[cfg(feature = "netperf")]
+use netperf::options;
+
 /// A program of a dialect.
 pub(crate) struct Program {
     /// What it is called by.
@@ -27,6 +30,20 @@ pub(crate) const PROGRAMS: &[Program] = &[
         name: "netserver",
         about: "netperf 2.7.0's server, with its options",
         run: |called, words| crate::netperf::server(called, words),
+    },
+    #[cfg(feature = "netperf")]
+    Program {
+        name: "super_netperf",
+        about: "many netperfs at once, and their sum: super_netperf N ARGS",
+        run: |called, words| crate::netperf::many(called, options::super_netperf(called, words)),
+    },
+    #[cfg(feature = "netperf")]
+    Program {
+        name: "super-netperf",
+        about: "the same as k8s-netperf has it: super-netperf N PORT ARGS",
+        run: |called, words| {
+            crate::netperf::many(called, options::super_netperf_on_ports(called, words))
+        },
     },
 ];
 
@@ -54,6 +71,8 @@ mod tests {
             ("netperf/linerate", None),
             ("linerate", None),
             ("netperf2", None),
+            ("/usr/local/bin/super_netperf", Some("super_netperf")),
+            ("super-netperf", Some("super-netperf")),
             ("", None),
         ] {
             assert_eq!(

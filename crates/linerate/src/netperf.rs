@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use netperf::options::{self, Exit};
+use netperf::options::{self, Exit, Settings};
 
 /// Runs the server.
 pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -27,14 +27,33 @@ pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) ->
 
 /// Runs the client.
 pub(crate) fn client(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let settings = match options::netperf(program, args) {
-        Ok(settings) => settings,
+    match options::netperf(program, args) {
+        Ok(settings) => leave(&run(&settings)),
+        Err(exit) => leave(&exit),
+    }
+}
+
+/// Runs a client of many flows, which says in one line why there is no result.
+pub(crate) fn many(program: &str, settings: Result<Settings, Exit>) -> ExitCode {
+    let exit = match settings {
+        Ok(settings) => run(&settings),
         Err(exit) => return leave(&exit),
     };
+    let said = [&exit.stderr, &exit.stdout];
+    let reason = said.into_iter().flat_map(|text| text.lines()).next();
+    match reason.filter(|_| exit.code != 0) {
+        None => leave(&exit),
+        Some(reason) => {
+            eprintln!("{program}: {}", reason.trim_start_matches("netperf: "));
+            ExitCode::from(exit.code)
+        }
+    }
+}
+
+fn run(settings: &Settings) -> Exit {
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals_and_alarm(&stop);
-    let exit = netperf::client::run(&settings, &stop, &mut std::io::stdout());
-    leave(&exit)
+    netperf::client::run(settings, &stop, &mut std::io::stdout())
 }
 
 fn leave(exit: &Exit) -> ExitCode {

@@ -1,17 +1,21 @@
 //! What harnesses in the field type and pick out, done to our output: what they rely on, in words
 //! of our own.
 
-use testkit::figures;
+use std::process::Command;
 
-use crate::exchange::{Family, Pair, Setting, succeed};
+use testkit::{Finished, Make, Role, Server, figures};
+
+use crate::exchange::{Family, Pair, Setting, peers, run, succeed};
 use crate::{Case, Outcome};
 
 type Consumer = fn() -> Outcome;
 
 pub(crate) fn cases() -> Vec<Case> {
-    let consumers: [(&str, Consumer); 10] = [
+    let consumers: [(&str, Consumer); 12] = [
         ("cilium", cilium),
         ("k8s_netperf", k8s_netperf),
+        ("k8s_netperf_in_parallel", k8s_netperf_in_parallel),
+        ("super_netperf", super_netperf),
         ("lkp", lkp),
         ("phoronix", phoronix),
         ("lisa", lisa),
@@ -133,6 +137,138 @@ fn k8s_netperf() -> Outcome {
     }
     // A probe of theirs: a word that means nothing to netperf.
     ours(&["-l", "1", "--", "42424"]).map(drop)
+}
+
+/// k8s-netperf's driver reads what its script prints of several netperfs: a banner, then keys that it
+/// looks for as parts of words, in this order, with `\r` tolerated; retransmissions below 0 mean
+/// datagrams, whose loss it computes from the calls.
+fn k8s_netperf_in_parallel() -> Outcome {
+    for flows in ["1", "3"] {
+        for (test, options) in [
+            ("TCP_STREAM", &["-m", "1024"][..]),
+            ("UDP_STREAM", &["-m", "1024", "-R", "1"]),
+            ("TCP_RR", &["-r", "1024,1024", "-b", "4"]),
+            ("UDP_RR", &["-r", "1024,1024"]),
+            ("TCP_CRR", &["-r", "1024,1024"]),
+        ] {
+            let selection = "rt_latency,p99_latency,throughput,throughput_units,\
+                remote_recv_calls,local_send_calls,local_transport_retrans";
+            let fixed = ["-l", "1", "-t", test, "--", "-k", selection];
+            let text = many(
+                "super-netperf",
+                &[flows, "42624"],
+                &[&fixed, options].concat(),
+            )?;
+            check(text.split('\n').count() >= 5, "five lines", &text)?;
+            let (mut unit, mut seen) = ("", [None::<f64>; 6]);
+            let [rate, p99, latency, sent, received, resent] = [0, 1, 2, 3, 4, 5];
+            for line in text.split('\n') {
+                let Some((key, value)) = line.split_once('=') else {
+                    continue;
+                };
+                if key.contains("THROUGHPUT_UNITS") {
+                    unit = value;
+                    continue;
+                }
+                let keys = [
+                    ("THROUGHPUT", rate),
+                    ("P99_LATENCY", p99),
+                    ("RT_LATENCY", latency),
+                    ("LOCAL_SEND_CALLS", sent),
+                    ("REMOTE_RECV_CALLS", received),
+                    ("LOCAL_TRANSPORT_RETRANS", resent),
+                ];
+                if let Some((_, at)) = keys.into_iter().find(|(name, _)| key.contains(name)) {
+                    seen[at] = value.trim_matches('\r').parse().ok();
+                }
+            }
+            let all: Option<Vec<f64>> = seen.into_iter().collect();
+            let Some(seen) = all else {
+                return check(false, "six numbers", &text);
+            };
+            check(
+                seen[rate] > 0.0 && seen[p99] > 0.0 && seen[sent] > 0.0,
+                "figures",
+                &text,
+            )?;
+            if test.starts_with("UDP") {
+                check(seen[resent] < 0.0, "datagrams", &text)?;
+            }
+            if test == "UDP_STREAM" {
+                let loss = 100.0 - seen[received] / seen[sent] * 100.0;
+                check((0.0..=100.0).contains(&loss), "loss", &text)?;
+            }
+            let bulk = test.ends_with("STREAM");
+            check(
+                unit == if bulk { "10^6bits/s" } else { "Trans/s" },
+                "unit",
+                &text,
+            )?;
+            let none = text.lines().any(|line| line == "RT_LATENCY=-1.000");
+            check(none == bulk, "latency", &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel's developers paste into commit messages: one number, which scripts read as is.
+fn super_netperf() -> Outcome {
+    for (flows, args) in [
+        ("1", "-l 1"),
+        ("4", "-t TCP_RR -l 1 -- -r 1,1"),
+        ("3", "-t TCP_MAERTS -l 1 -v 2 -P 1"),
+        ("2", "-t TCP_CRR -l -50"),
+        ("2", "-t UDP_STREAM -l 1 -- -R 1 -m 120"),
+        ("2", "-c -C -t TCP_SENDFILE -l 1"),
+        ("2", "-t OMNI -l 1"),
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let text = many("super_netperf", &[flows], &args)?;
+        check(text.lines().count() == 1, "one line", &text)?;
+        check(positive(text.trim_end()), "one number", &text)?;
+    }
+    // What is chosen is of all flows.
+    let args = ["-t", "TCP_RR", "-l", "-50", "--", "-k", "LATENCY_SAMPLES"];
+    let text = many("super_netperf", &["3"], &args)?;
+    check(
+        text.lines().any(|line| line == "LATENCY_SAMPLES=150"),
+        "samples",
+        &text,
+    )?;
+    // Without a server: one line, and no number that is none.
+    let nobody = many_of("super_netperf", &["2"], "1", &["-l", "1"])?;
+    let said = nobody.stderr.lines().count();
+    check(
+        nobody.code != Some(0) && nobody.stdout.is_empty() && said == 1,
+        "an error",
+        &nobody.stderr,
+    )
+}
+
+/// The standard output of a program of many flows, called by its own name.
+fn many(name: &str, before: &[&str], args: &[&str]) -> Result<String, String> {
+    let server = Server::start(None, |port| {
+        let mut command = peers().command(Make::Ours, Role::Server);
+        command.args(["-D", "-p", &port.to_string()]);
+        command
+    })
+    .map_err(|error| error.to_string())?;
+    let finished = many_of(name, before, &server.port().to_string(), args)?;
+    // A port that both ends of one host have is said to be replaced.
+    if finished.code == Some(0) {
+        return Ok(finished.stdout);
+    }
+    Err(format!("{name} {}: {finished:?}", args.join(" ")))
+}
+
+fn many_of(name: &str, before: &[&str], port: &str, args: &[&str]) -> Result<Finished, String> {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let link = directory.path().join(name);
+    std::os::unix::fs::symlink(&peers().linerate, &link).map_err(|error| error.to_string())?;
+    let mut client = Command::new(link);
+    client.args(before).args(["-H", "127.0.0.1", "-p", port]);
+    client.args(args);
+    run(client)
 }
 
 /// LKP finds columns by the titles' word order and the row by four leading numbers.

@@ -8,6 +8,7 @@ mod getopt;
 mod global;
 mod halves;
 pub mod manual;
+mod many;
 mod plan;
 mod selection;
 mod server;
@@ -23,6 +24,7 @@ use getopt::{Section, Stop, scan};
 use global::Global;
 use test::TestOptions;
 
+pub use many::{super_netperf, super_netperf_on_ports};
 pub use server::{Limits, ServerSettings};
 pub use settings::*;
 

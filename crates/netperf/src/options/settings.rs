@@ -235,6 +235,8 @@ pub struct Unit(pub char);
 pub enum Form {
     /// The test's own table (migrated and classic tests).
     Table,
+    /// The throughput of all flows, a bare number: what `super_netperf` prints.
+    Total,
     /// `-O`, and OMNI by default.
     Human(Selection),
     /// `-o`.

@@ -7,7 +7,7 @@ use model::FlowShare;
 use stats::jain_index;
 
 use super::figures::{Figures, NONE};
-use crate::options::Unit;
+use crate::options::{Test, Unit};
 
 /// Which flows: those of one direction, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,4 +131,47 @@ impl Display for Block<'_> {
 pub(super) fn start_spread_us(figures: &Figures<'_>) -> f64 {
     let spread = figures.run.outcome.start_spread();
     spread.unwrap_or(Duration::ZERO).as_nanos() as f64 / 1000.0
+}
+
+/// The throughput of all flows, on a line of its own: of datagrams what arrived.
+pub(super) fn total(figures: &Figures<'_>) -> String {
+    let rate = if figures.settings.test == Test::TcpCc {
+        figures.transaction_rate
+    } else {
+        figures.throughput
+    };
+    six_digits(rate) + "\n"
+}
+
+/// At least six digits, as awk(1) prints a sum (`%.6g`), but a large number in full rather than with
+/// an exponent.
+fn six_digits(value: f64) -> String {
+    let whole = value.abs().max(1.0).log10() as usize + 1;
+    let text = format!("{value:.0$}", 6_usize.saturating_sub(whole));
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::six_digits;
+
+    #[test]
+    fn sums_look_as_awk_prints_them() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (9.123_456_7, "9.12346"),
+            (97_379.84, "97379.8"),
+            (97_379.99, "97380"),
+            (99_999.96, "100000"),
+            (123_456.7, "123457"),
+            (1_234_567.8, "1234568"),
+            (20_000.0, "20000"),
+        ] {
+            assert_eq!(six_digits(value), text);
+        }
+    }
 }

@@ -26,7 +26,7 @@ enum Layout {
 impl Interim {
     pub(crate) fn new(settings: &Settings) -> Self {
         let layout = match settings.print.form {
-            Form::Table | Form::Human(_) => Layout::Sentence,
+            Form::Table | Form::Total | Form::Human(_) => Layout::Sentence,
             Form::Csv(_) => Layout::Csv,
             Form::KeyVal(_) => Layout::KeyVal,
         };

@@ -24,6 +24,8 @@ pub fn result(settings: &Settings, run: &TestRun) -> String {
     let figures = Figures::new(settings, run);
     let mut text = match &settings.print.form {
         Form::Table => table(&figures),
+        // The number alone, whatever the verbosity.
+        Form::Total => return flows::total(&figures),
         Form::Human(selection) => selection::human(&figures, selection),
         Form::Csv(selection) => selection::csv(&figures, selection),
         Form::KeyVal(selection) => selection::key_value(&figures, selection),
