@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    CpuMethod, CpuUse, Ended, Half, Limit, Outcome, Phases, Plan, Side, SizeRule, Timing,
+    ClockFacts, CpuMethod, CpuUse, Ended, Half, HostFacts, Interface, Limit, Outcome, PciIds,
+    Phases, Plan, Security, SecurityModule, Side, SizeRule, SocketFacts, Timing, Traffic,
     Transport, Workload,
 };
 use netperf::client::{Endpoints, TestRun, Told};
@@ -95,6 +96,113 @@ fn the_list_of_selectors() {
     let ours: Vec<_> = names.drain(stock.len() - 1..names.len() - 1).collect();
     assert_eq!(names, stock);
     assert!(ours.contains(&"P99.9_LATENCY"), "{ours:?}");
+}
+
+/// What no stock tool prints, of both ends, of a peer that tells and one that does not.
+#[test]
+fn facts() {
+    let (mut settings, mut run) = base(Test::TcpRr);
+    let all: Vec<Selector> = include_str!("output/facts.txt")
+        .lines()
+        .filter_map(|line| Selector::by_name(line.split_once('=')?.0))
+        .collect();
+    settings.print.form = Form::KeyVal(Selection::Blocks(vec![all]));
+    settings.print.headers = false;
+    run.outcome.here = Side {
+        host: Some(host("host")),
+        interface: Some(interface("eth0")),
+        clock: Some(ClockFacts {
+            cost_ns: 26.54,
+            resolution_ns: 10,
+        }),
+        latency: Some(histogram("1,2,3,4,1000")),
+        ..run.outcome.here
+    };
+    run.outcome.here.counts.transactions = 10;
+    run.outcome.here.socket = SocketFacts {
+        cork: Some(true),
+        no_delay: Some(true),
+        priority: Some(0),
+        type_of_service: Some(0xb8),
+        ..SocketFacts::default()
+    };
+    let mut there = run.outcome.here.clone();
+    there.host = Some(host("peer\nTHROUGHPUT=1\u{1b}[2J"));
+    there.interface = Some(Interface {
+        name: "lo".to_owned(),
+        ..Interface::default()
+    });
+    there.socket.cork = Some(false);
+    run.outcome.there = Some(there);
+    let told = include_str!("output/facts.txt");
+    let printed = output::result(&settings, &run);
+    assert_eq!(
+        printed,
+        told.trim_end().split("\n\n").next().unwrap().to_owned() + "\n"
+    );
+
+    // A stock peer.
+    run.outcome.there = None;
+    run.told.priority = -1;
+    run.told.type_of_service = -1;
+    for line in output::result(&settings, &run).lines() {
+        let Some((name, value)) = line.split_once('=') else {
+            panic!("{line}");
+        };
+        if name.starts_with("REMOTE_") {
+            let stock = ["Deprecated", "0", "-1", "0xfffffffe", "0xffffffff"];
+            assert!(stock.contains(&value), "{line}");
+        }
+    }
+
+    // In the CSV form a comma begins another column.
+    let Form::KeyVal(selection) = settings.print.form.clone() else {
+        unreachable!()
+    };
+    let columns = include_str!("output/facts.txt").lines().count();
+    settings.print.form = Form::Csv(selection);
+    assert_eq!(output::result(&settings, &run).split(',').count(), columns);
+}
+
+fn host(name: &str) -> HostFacts {
+    HostFacts {
+        kernel: Some("Linux 6.12.0-1".to_owned()),
+        kernel_version: Some("#1 SMP".to_owned()),
+        machine: Some("riscv64".to_owned()),
+        cpus: Some(4),
+        cpu_model: Some(format!("{name}'s, the best")),
+        cpu_mhz: Some(1200),
+        system_model: None,
+        security: Some(Security {
+            module: Some(SecurityModule::AppArmor),
+            enforcing: Some(true),
+            policy: Some("unconfined".to_owned()),
+        }),
+        ..HostFacts::default()
+    }
+}
+
+fn interface(name: &str) -> Interface {
+    Interface {
+        name: name.to_owned(),
+        driver: Some("virtio_net".to_owned()),
+        driver_version: Some("1.0.0".to_owned()),
+        firmware: None,
+        bus: Some("0000:00:03.0".to_owned()),
+        slot: Some("3".to_owned()),
+        pci: Some(PciIds {
+            vendor: 0x1af4,
+            device: 0x1041,
+            subvendor: 0x1af4,
+            subdevice: 0x40,
+        }),
+        traffic: Some(Traffic {
+            received_packets: 11,
+            received_bytes: 700,
+            sent_packets: 12,
+            sent_bytes: 800,
+        }),
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@
 use std::time::{Duration, SystemTime};
 
 use model::{
-    BuffersUsed, Counts, CpuUse, Ended, FlowShare, HostFacts, Outcome, Paced, Plan, Side,
-    SocketFacts, Warning,
+    BuffersUsed, ClockFacts, Counts, CpuUse, Ended, FlowShare, HostFacts, Interface, Outcome,
+    Paced, Plan, Side, SocketFacts, Warning,
 };
 use serde::Serialize;
 use stats::{Histogram, Summary};
@@ -102,6 +102,8 @@ struct SideDocument<'a> {
     socket: &'a SocketFacts,
     buffers: &'a BuffersUsed,
     cpu: Option<&'a CpuUse>,
+    interface: Option<&'a Interface>,
+    clock: Option<&'a ClockFacts>,
     latency: Option<Summary>,
     send_times: Option<Summary>,
     receive_times: Option<Summary>,
@@ -195,6 +197,8 @@ impl<'a> SideDocument<'a> {
             socket: &side.socket,
             buffers: &side.buffers,
             cpu: side.cpu.as_ref(),
+            interface: side.interface.as_ref(),
+            clock: side.clock.as_ref(),
             latency: summary(&side.latency),
             send_times: summary(&side.send_times),
             receive_times: summary(&side.receive_times),

@@ -1,6 +1,6 @@
 //! The report as people read it.
 
-use model::{HostFacts, Limit, Plan, SizeRule};
+use model::{ClockFacts, HostFacts, Limit, Plan, SizeRule};
 
 use units::BitRate;
 
@@ -118,9 +118,21 @@ fn notes(report: &Report) -> Vec<String> {
             "Datagrams of {bytes} bytes; their rate is what was received in time."
         ));
     }
+    if let Some(clock) = measured().find_map(clock) {
+        notes.push(format!(
+            "Each latency has a reading of the clock in it: {:.0} ns, in steps of {} ns.",
+            clock.cost_ns, clock.resolution_ns
+        ));
+    }
     notes
         .push("Service demand is CPU time of all of a host's CPUs; 1 KB is 1024 bytes.".to_owned());
     notes
+}
+
+/// The clock of a test whose latencies are shown.
+fn clock(test: &Tested) -> Option<ClockFacts> {
+    let here = &test.runs[test.median()?].here;
+    here.clock.filter(|_| here.latency.is_some())
 }
 
 fn flows_at_once(flows: u32, both_ways: bool) -> String {

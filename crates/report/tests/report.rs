@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Counts, CpuMethod, CpuUse, End, Ended, Half, HostFacts, Limit, Outcome, Phases, Plan, Side,
-    SizeRule, Timing, Transport, Warning, Workload,
+    ClockFacts, Counts, CpuMethod, CpuUse, End, Ended, Half, HostFacts, Interface, Limit, Outcome,
+    Phases, Plan, Side, SizeRule, Timing, Traffic, Transport, Warning, Workload,
 };
 use report::{Figures, Peer, Report, Tested};
 use stats::Histogram;
@@ -220,6 +220,21 @@ fn request_response() -> Outcome {
         transactions: 100_000,
         ..Counts::default()
     };
+    run.here.clock = Some(ClockFacts {
+        cost_ns: 26.5,
+        resolution_ns: 1,
+    });
+    run.here.interface = Some(Interface {
+        name: "eth0".to_owned(),
+        driver: Some("example".to_owned()),
+        traffic: Some(Traffic {
+            received_packets: 100_005,
+            received_bytes: 6_700_335,
+            sent_packets: 100_004,
+            sent_bytes: 6_700_268,
+        }),
+        ..Interface::default()
+    });
     run.here.socket.retransmits = Some(0);
     run
 }

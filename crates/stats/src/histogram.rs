@@ -191,13 +191,16 @@ impl Histogram {
     }
 
     /// The time that `percent` of the recorded times do not exceed (nearest rank), as the middle of
-    /// its bucket and never outside the extremes; `None` when nothing was recorded.
+    /// its bucket, but for the extremes, which are exact; `None` when nothing was recorded.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let (min, max) = self.extremes()?;
         let total = self.len();
         let rank = ((percent / 100.0 * total as f64).ceil() as u64).clamp(1, total);
         if rank == total {
             return Some(max);
+        }
+        if rank == 1 {
+            return Some(min);
         }
         let mut seen = 0;
         for (low, high, count) in self.buckets() {
@@ -324,6 +327,7 @@ mod tests {
             );
         }
         assert_eq!(histogram.percentile(100.0), Some(Duration::from_millis(1)));
+        assert_eq!(histogram.percentile(0.0), Some(Duration::from_micros(1)));
     }
 
     #[test]

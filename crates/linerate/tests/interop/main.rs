@@ -9,6 +9,7 @@ mod consumers;
 mod demo;
 mod errors;
 mod exchange;
+mod facts;
 mod flows;
 mod matrix;
 mod selections;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         selections::cases(),
         errors::cases(),
         consumers::cases(),
+        facts::cases(),
         flows::cases(),
         demo::cases(),
     ];

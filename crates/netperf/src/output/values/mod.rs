@@ -24,6 +24,15 @@ const NONE_THERE: &str = "None";
 
 /// A selector's text; `None` where the run has no value for it.
 pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
+    let value = raw_value(selector, figures)?;
+    // A peer's words stay in their line and leave the terminal alone.
+    if selector.name().starts_with("REMOTE_") {
+        return Some(value.replace(char::is_control, "?"));
+    }
+    Some(value)
+}
+
+fn raw_value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
     match selector {
         Selector::Stock(selector) => stock::value(*selector, figures),
         Selector::Own(selector) => own::value(*selector, figures),
