@@ -78,7 +78,7 @@ pub(crate) fn connect(
         if let Err(end) = await_close(channel.0, stop) {
             return end;
         }
-        drop(opened);
+        connector.close(opened);
         timer.lap();
         cell.pass();
         if budget.spend(1) {

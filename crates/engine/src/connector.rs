@@ -3,7 +3,7 @@ use std::os::fd::AsFd;
 
 use model::{SocketFacts, SocketOptions, Transport};
 use sys::call::{self, Error, Peer};
-use sys::{Address, Socket};
+use sys::{Address, Socket, option};
 
 use crate::end::LoopEnd;
 use crate::socket::{Role, connected_facts, data_socket};
@@ -26,7 +26,12 @@ pub struct Connector {
     retry_all: bool,
     /// What the kernel gave the first connection.
     first: Option<SocketFacts>,
+    /// Connections that are still to be asked whether what was asked for is in force.
+    to_ask: u32,
 }
+
+/// The first connection fetches the cookie, the second one uses it: RFC 7413, section 4.1.
+const CONNECTIONS_TO_A_COOKIE: u32 = 2;
 
 /// Local ports: `min` and on, below `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +62,11 @@ impl Connector {
         retry_all: bool,
     ) -> io::Result<Self> {
         let width = ports.max.saturating_sub(ports.min).max(1);
+        let to_ask = match transport {
+            _ if options.fast_open => CONNECTIONS_TO_A_COOKIE,
+            Transport::Mptcp => 1,
+            _ => 0,
+        };
         Ok(Self {
             transport,
             to_kernel: Peer::try_from(&to)?,
@@ -67,12 +77,37 @@ impl Connector {
             options,
             retry_all,
             first: None,
+            to_ask,
         })
     }
 
     /// What the kernel gave the first connection, at its start.
     pub fn first_facts(&self) -> Option<&SocketFacts> {
         self.first.as_ref()
+    }
+
+    /// A connection has ended, and is closed.
+    #[inline]
+    pub(crate) fn close(&mut self, opened: Opened) {
+        if self.to_ask > 0 {
+            self.ask(&opened);
+        }
+        drop(opened);
+    }
+
+    #[cold]
+    fn ask(&mut self, opened: &Opened) {
+        self.to_ask -= 1;
+        let (Some(first), socket) = (self.first.as_mut(), opened.socket.as_fd()) else {
+            return;
+        };
+        if opened.sent > 0 {
+            let info = option::tcp_info(socket).ok();
+            first.data_in_syn = info.map(|info| info.data_in_syn);
+        }
+        if self.transport == Transport::Mptcp {
+            first.multipath = option::is_multipath(socket).ok();
+        }
     }
 
     /// The next connection. `first` is sent with its opening where fast open is asked for.
@@ -85,15 +120,18 @@ impl Connector {
                 .unwrap_or_else(|| self.from.clone());
             let socket = match data_socket(self.transport, &from, &self.options, Role::Initiator) {
                 Ok(socket) => socket,
-                Err(error) if error.error.kind() == io::ErrorKind::AddrInUse && !stop.is_set() => {
+                Err(error)
+                    if error.error().kind() == io::ErrorKind::AddrInUse && !stop.is_set() =>
+                {
                     continue;
                 }
-                Err(error) => return Err(LoopEnd::from_io(error.what, &error.error)),
+                Err(error) => return Err(LoopEnd::from_io(error.what(), error.error())),
             };
-            let opened = if self.options.fast_open && !first.is_empty() {
-                call::send_fast_open(socket.as_fd(), first, &self.to_kernel)
-            } else {
-                call::connect(socket.as_fd(), &self.to_kernel).map(|()| 0)
+            let (socket_fd, to) = (socket.as_fd(), &self.to_kernel);
+            let opened = match (self.options.fast_open, first) {
+                (false, _) => call::connect(socket_fd, to).map(|()| 0),
+                (true, []) => call::connect_fast_open(socket_fd, to).map(|()| 0),
+                (true, first) => call::send_fast_open(socket_fd, first, to),
             };
             match opened {
                 Ok(sent) => {
@@ -139,10 +177,22 @@ impl Connector {
     }
 }
 
-/// Opens the one connection of a flow: the time that it takes is the flow's.
-pub(crate) fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Result<(), LoopEnd> {
+/// Opens the one connection of a flow: the time that it takes is the flow's. `now` is for a socket
+/// that would else open with its first data (fast open), which never comes of an end that receives
+/// first.
+pub(crate) fn connect(
+    socket: &Socket,
+    to: &Address,
+    now: bool,
+    stop: &Stop,
+) -> Result<(), LoopEnd> {
     let to = Peer::try_from(to).map_err(|error| LoopEnd::from_io("connect", &error))?;
-    match call::connect(socket.as_fd(), &to) {
+    let opened = if now {
+        call::connect_fast_open(socket.as_fd(), &to)
+    } else {
+        call::connect(socket.as_fd(), &to)
+    };
+    match opened {
         Ok(()) => Ok(()),
         Err(Error::INTR) => finish_connect(socket, stop),
         Err(error) => Err(LoopEnd::from_call("connect", error)),

@@ -90,9 +90,17 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
 /// Opens a flow's connection within its time; `Some` says how that ended instead.
 pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
     let _attending = stop.attend();
-    connector::connect(socket, to, stop)
-        .err()
-        .map(|end| end.ran(stop))
+    opened(connector::connect(socket, to, false, stop), stop)
+}
+
+/// As [`connect`], for an end whose socket has fast open on and nothing to send with it.
+pub fn connect_without_data(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
+    let _attending = stop.attend();
+    opened(connector::connect(socket, to, true, stop), stop)
+}
+
+fn opened(result: Result<(), LoopEnd>, stop: &Stop) -> Option<Ran> {
+    result.err().map(|end| end.ran(stop))
 }
 
 fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks) -> Ran {

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use model::{SocketFacts, SocketOptions, Transport};
+use sys::call::Error;
 use sys::{Address, Protocol, Socket, Type, option};
 
 /// Which end of a connection a socket is.
@@ -17,25 +18,72 @@ pub enum Role {
 
 /// A data socket that could not be had as it was asked for.
 #[derive(Debug, thiserror::Error)]
-#[error("could not {what}: {error}")]
-pub struct SocketError {
-    /// What was refused: opening, binding, or an option by its name.
-    pub what: &'static str,
-    /// Why, by the system.
-    pub error: io::Error,
+pub enum SocketError {
+    /// The kernel knows no such sockets.
+    #[error("this kernel has no {}: it needs {}", transport.name(), transport.needs())]
+    Missing {
+        /// What it lacks.
+        transport: Transport,
+        /// Its words for that.
+        error: io::Error,
+    },
+    /// Something was refused.
+    #[error("could not {what}: {error}")]
+    Refused {
+        /// What it was: opening, binding, or an option by its name.
+        what: &'static str,
+        /// Why, by the system.
+        error: io::Error,
+    },
 }
 
 impl SocketError {
+    /// What was done.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "open it",
+            Self::Refused { what, .. } => what,
+        }
+    }
+
+    /// The system's word for it.
+    pub fn error(&self) -> &io::Error {
+        match self {
+            Self::Missing { error, .. } | Self::Refused { error, .. } => error,
+        }
+    }
+
     /// The system's error number.
     pub fn errno(&self) -> i32 {
-        self.error
+        self.error()
             .raw_os_error()
-            .unwrap_or(sys::call::Error::INVAL.raw_os_error())
+            .unwrap_or(Error::INVAL.raw_os_error())
+    }
+
+    fn of_open(transport: Transport, error: io::Error) -> Self {
+        // Multipath TCP that is turned off is "protocol not available".
+        let missing = [
+            Error::PROTONOSUPPORT,
+            Error::SOCKTNOSUPPORT,
+            Error::AFNOSUPPORT,
+            Error::NOPROTOOPT,
+        ];
+        let errno = error.raw_os_error();
+        if missing
+            .iter()
+            .any(|code| Some(code.raw_os_error()) == errno)
+        {
+            return Self::Missing { transport, error };
+        }
+        Self::Refused {
+            what: "open it",
+            error,
+        }
     }
 }
 
 fn named<T>(what: &'static str, result: io::Result<T>) -> Result<T, SocketError> {
-    result.map_err(|error| SocketError { what, error })
+    result.map_err(|error| SocketError::Refused { what, error })
 }
 
 /// A data socket with the facts of its start.
@@ -60,9 +108,7 @@ impl DataSocket {
         let facts = SocketFacts {
             send_buffer_bytes: send,
             receive_buffer_bytes: receive,
-            no_delay: transport
-                .has_tcp_options()
-                .then(|| socket.tcp_nodelay().unwrap_or(false)),
+            no_delay: no_delay(&socket, transport),
             cork: transport
                 .has_tcp_options()
                 .then(|| socket.tcp_cork().unwrap_or(false)),
@@ -87,7 +133,8 @@ pub(crate) fn data_socket(
     role: Role,
 ) -> Result<Socket, SocketError> {
     let (kind, protocol) = kind(transport);
-    let socket = named("open it", Socket::new(bind.domain(), kind, protocol))?;
+    let socket = Socket::new(bind.domain(), kind, protocol)
+        .map_err(|error| SocketError::of_open(transport, error))?;
     apply(&socket, transport, options, role, bind.is_ipv6())?;
     if bind.port() != 0 {
         // A port may be asked for again at once. One that the kernel picks must have no such mark: among
@@ -148,6 +195,16 @@ fn apply(
     }
     if options.no_delay && tcp {
         named("set TCP_NODELAY", socket.set_tcp_nodelay(true))?;
+    }
+    match transport {
+        Transport::Sctp if options.no_delay => {
+            named(
+                "set SCTP_NODELAY",
+                option::set_sctp_no_delay(socket.as_fd()),
+            )?;
+        }
+        Transport::Dccp => prepare_dccp(socket)?,
+        _ => {}
     }
     if let Some(bytes) = options.max_segment_bytes.filter(|_| tcp) {
         named("set TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
@@ -217,6 +274,26 @@ fn apply(
     Ok(())
 }
 
+/// Both ends name the same service, or the connection is refused: RFC 4340, section 8.1.2.
+fn prepare_dccp(socket: &Socket) -> Result<(), SocketError> {
+    let service = u32::from_be_bytes(*b"linr").to_be();
+    named("set DCCP_SOCKOPT_SERVICE", socket.set_dccp_service(service))?;
+    // With a queue of its own length a blocking send is EAGAIN; without, the socket's buffer bounds it.
+    named(
+        "set DCCP_SOCKOPT_QPOLICY_TXQLEN",
+        socket.set_dccp_qpolicy_txqlen(0),
+    )
+}
+
+fn no_delay(socket: &Socket, transport: Transport) -> Option<bool> {
+    let on = match transport {
+        Transport::Sctp => option::sctp_no_delay(socket.as_fd()),
+        _ if transport.has_tcp_options() => socket.tcp_nodelay(),
+        _ => return None,
+    };
+    Some(on.unwrap_or(false))
+}
+
 /// SO_SNDBUF and SO_RCVBUF as the kernel has them.
 fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
     (
@@ -231,6 +308,9 @@ pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFac
     (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
     if !transport.has_tcp_options() {
         return;
+    }
+    if transport == Transport::Mptcp {
+        facts.multipath = option::is_multipath(socket.as_fd()).ok();
     }
     facts.max_segment_bytes = option::max_segment(socket.as_fd()).ok();
     facts.retransmits = option::retransmits(socket.as_fd()).ok();

@@ -28,6 +28,9 @@ impl Outcome {
         let failed_sends = self.here.counts.failed_sends;
         doubts.extend((failed_sends > 0).then_some(Warning::SenderOverflow { failed_sends }));
         doubts.extend(self.sender_limited());
+        doubts.extend((self.here.socket.multipath == Some(false)).then_some(Warning::FellBack));
+        let no_data = self.here.socket.data_in_syn == Some(false);
+        doubts.extend(no_data.then_some(Warning::NoDataInSyn));
         if let (Ended::Cancelled, Some(after)) = (&self.ended, self.here.elapsed) {
             doubts.push(Warning::EndedEarly { after });
         }

@@ -167,6 +167,12 @@ pub struct SocketFacts {
     pub no_delay: Option<bool>,
     /// TCP_CORK.
     pub cork: Option<bool>,
+    /// Whether Multipath TCP was in force to the end; `None` where it was not asked for, or is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multipath: Option<bool>,
+    /// Whether the peer took data with the first segment (TCP Fast Open); likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_in_syn: Option<bool>,
     /// SO_PRIORITY.
     pub priority: Option<i32>,
     /// IP_TOS or IPV6_TCLASS.

@@ -73,6 +73,30 @@ impl Transport {
         )
     }
 
+    /// Whether small sends can be told not to wait for more (TCP_NODELAY, SCTP_NODELAY).
+    pub fn has_no_delay(self) -> bool {
+        self.has_tcp_options() || self == Self::Sctp
+    }
+
+    /// What a kernel without it lacks.
+    pub fn needs(self) -> &'static str {
+        match self {
+            Self::Tcp | Self::Udp => "CONFIG_INET",
+            Self::Mptcp => "CONFIG_MPTCP, with sysctl net.mptcp.enabled=1",
+            Self::UdpLite => "CONFIG_IP_UDPLITE, which is part of any IPv4 that has UDP-Lite",
+            Self::Sctp => "the module sctp",
+            Self::Dccp => {
+                "the module dccp_ipv4 or dccp_ipv6 (Linux 6.15 was the last to have them)"
+            }
+            Self::UnixStream | Self::UnixDatagram => "the module unix",
+            Self::Vsock => {
+                "the module vsock, and for its own host vsock_loopback, for guests vhost_vsock, in a \
+                 guest vmw_vsock_virtio_transport"
+            }
+            Self::LlcStream | Self::LlcDatagram => "the module llc2",
+        }
+    }
+
     /// Whether its addresses are those of IP.
     pub fn has_ip(self) -> bool {
         matches!(

@@ -119,6 +119,10 @@ pub enum Warning {
         /// The port.
         port: u16,
     },
+    /// Multipath TCP was asked for, and it was plain TCP that was measured.
+    FellBack,
+    /// TCP Fast Open was asked for, and no data was taken with the first segment.
+    NoDataInSyn,
     /// The peer served other tests at the same time.
     PeerShared {
         /// How many others.
@@ -168,6 +172,8 @@ impl Warning {
             Self::SenderOverflow { .. } => "sender_overflow",
             Self::NotBound { .. } => "not_bound",
             Self::PortReplaced { .. } => "port_replaced",
+            Self::FellBack => "fell_back",
+            Self::NoDataInSyn => "no_data_in_syn",
             Self::PeerShared { .. } => "peer_shared",
         }
     }
@@ -232,6 +238,14 @@ impl Warning {
             Self::PortReplaced { port } => {
                 format!("port {port} is the peer's own on this host: another one was used at this end")
             }
+            Self::FellBack => {
+                "Multipath TCP fell back to TCP: the peer, or the path, does not take it (net.mptcp.enabled)".to_owned()
+            }
+            Self::NoDataInSyn => {
+                "TCP Fast Open took no data with the first segment: a first connection fetches the cookie, and the \
+                 peer needs bit 2 of net.ipv4.tcp_fastopen, this host bit 1"
+                    .to_owned()
+            }
             Self::PeerShared { .. } => "the peer served other tests at the same time".to_owned(),
         }
     }
@@ -272,6 +286,8 @@ impl Warning {
             | Self::Stalled { waited: None }
             | Self::PeerCannotTell { .. }
             | Self::NotBound { .. }
+            | Self::FellBack
+            | Self::NoDataInSyn
             | Self::PortReplaced { .. } => None,
         }
     }

@@ -43,6 +43,7 @@ impl Display for Dump {
             congestion_window,
             reordering,
             total_retransmits,
+            ..
         } = self.0;
         writeln!(
             f,
@@ -80,6 +81,7 @@ mod tests {
             congestion_window: 18,
             reordering: 3,
             total_retransmits: 0,
+            data_in_syn: false,
         });
         assert_eq!(
             dump.to_string(),

@@ -256,6 +256,48 @@ fn wrong_global_options_get_one_line_that_names_them() {
 }
 
 #[test]
+fn transports_refuse_what_they_have_not_got() {
+    refused(&[
+        (
+            "-- -T sdp",
+            "netperf: test option -T sdp: the Sockets Direct Protocol has no provider on Linux\n",
+        ),
+        (
+            "-- -T foo",
+            "netperf: test option -T foo: not a protocol: tcp, mptcp, udp, udplite, sctp or dccp\n",
+        ),
+        (
+            "-- -T udplite -D",
+            "netperf: test option -D contradicts UDPLite, which has no such thing\n",
+        ),
+        (
+            "-- -T sctp -K cubic",
+            "netperf: test option -K contradicts SCTP, which has no such thing\n",
+        ),
+        (
+            "-- -T udp -F",
+            "netperf: test option -F contradicts UDP, which has no such thing\n",
+        ),
+        (
+            "-- -T dccp -t stream",
+            "netperf: test option -t stream contradicts DCCP\n",
+        ),
+        (
+            "-t TCP_CRR -- -T udplite",
+            "netperf: test option -T udplite contradicts a test of connections\n",
+        ),
+        (
+            "-t XTI_UDP_RR",
+            "netperf: XTI_UDP_RR cannot run: the X/Open Transport Interface has no provider on Linux\n",
+        ),
+        (
+            "-t sdp_cc",
+            "netperf: SDP_CC cannot run: the Sockets Direct Protocol has no provider on Linux\n",
+        ),
+    ]);
+}
+
+#[test]
 fn wrong_test_options_get_one_line_that_names_them() {
     refused(&[
         ("-- -x", "netperf: invalid option -- 'x'\n"),
@@ -272,14 +314,6 @@ fn wrong_test_options_get_one_line_that_names_them() {
         (
             "-- -r 0,5",
             "netperf: test option -r 0,5: 0 is not from 1 to 2147483647\n",
-        ),
-        (
-            "-- -T sctp",
-            "netperf: test option -T sctp: not supported yet by this version: tcp or udp\n",
-        ),
-        (
-            "-- -T foo",
-            "netperf: test option -T foo: not a protocol: tcp or udp\n",
         ),
         (
             "-- -t dgram",

@@ -56,6 +56,14 @@ pub fn send_fast_open(socket: BorrowedFd<'_>, data: &[u8], to: &Peer) -> Result<
     rustix::net::sendto(socket, data, flags, &to.0)
 }
 
+/// As [`send_fast_open`] without data: the segment carries the cookie alone.
+pub fn connect_fast_open(socket: BorrowedFd<'_>, to: &Peer) -> Result<(), Errno> {
+    send_fast_open(socket, &[], to)?;
+    // Having "sent", the kernel holds its last acknowledgement back for data, 200 ms, and the peer cannot
+    // accept without it.
+    rustix::net::sockopt::set_tcp_quickack(socket, true)
+}
+
 /// Receives into `buffer`: recv(2). 0 is the end of a stream or an empty datagram.
 #[inline]
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {

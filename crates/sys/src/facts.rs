@@ -6,6 +6,8 @@ mod security;
 use std::fs;
 use std::net::IpAddr;
 
+use crate::{Domain, Protocol, Socket, Type};
+
 pub use cpu::{cpu_mhz, cpu_model, virtual_guest};
 pub use security::{SecurityFacts, security};
 
@@ -69,6 +71,11 @@ pub fn mtu_of(address: IpAddr) -> Option<u32> {
     let interface = interface_of(address)?;
     let index = interface::index_of(&interface).ok()?;
     Some(interface::link(index).ok()?.mtu_bytes)
+}
+
+/// Whether this kernel opens Multipath TCP sockets: `net.mptcp.enabled`.
+pub fn has_multipath() -> bool {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).is_ok()
 }
 
 /// Whether an address is one of this host.

@@ -131,32 +131,90 @@ pub struct TcpInfo {
     pub reordering: u32,
     /// Segments sent again since the connection was opened.
     pub total_retransmits: u32,
+    /// Whether the data that was sent with the first segment was acknowledged with it (RFC 7413).
+    pub data_in_syn: bool,
 }
 
 /// TCP_INFO of a connection.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut raw = [0_u8; 256];
-    let mut length = raw.len() as libc::socklen_t;
+    let written = bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?;
+    TcpInfo::parse(written).ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// Whether a Multipath TCP socket still is one, and has not fallen back to TCP: MPTCP_INFO, RFC 8684,
+/// section 3.7.
+pub fn is_multipath(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    const SOL_MPTCP: libc::c_int = 284;
+    const MPTCP_INFO: libc::c_int = 1;
+    /// `mptcpi_flags` of `struct mptcp_info`, linux/mptcp.h.
+    const FLAGS: std::ops::Range<usize> = 8..12;
+    const FALLBACK: u32 = 1;
+    let mut raw = [0_u8; 128];
+    match bytes(socket, SOL_MPTCP, MPTCP_INFO, &mut raw) {
+        Ok(written) => {
+            let flags = written.get(FLAGS).and_then(|word| word.try_into().ok());
+            let flags = flags.map(u32::from_ne_bytes);
+            flags
+                .map(|flags| flags & FALLBACK == 0)
+                .ok_or_else(|| io::ErrorKind::Unsupported.into())
+        }
+        // What has fallen back, or was accepted as plain TCP, has none.
+        Err(error)
+            if [libc::EOPNOTSUPP, libc::ENOPROTOOPT]
+                .map(Some)
+                .contains(&error.raw_os_error()) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// SCTP_NODELAY: small messages do not wait for more. RFC 6458, section 8.1.5.
+pub fn set_sctp_no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_SCTP, SCTP_NODELAY, 1)
+}
+
+/// SCTP_NODELAY in force.
+pub fn sctp_no_delay(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    int(socket, libc::IPPROTO_SCTP, SCTP_NODELAY).map(|on| on != 0)
+}
+
+/// linux/sctp.h.
+const SCTP_NODELAY: libc::c_int = 3;
+
+/// The bytes of an option's value that the kernel wrote.
+fn bytes<'a>(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    buffer: &'a mut [u8],
+) -> io::Result<&'a [u8]> {
+    let mut length = buffer.len() as libc::socklen_t;
     // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            raw.as_mut_ptr().cast(),
+            level,
+            name,
+            buffer.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
+    if result == 0 {
+        Ok(&buffer[..(length as usize).min(buffer.len())])
+    } else {
+        Err(io::Error::last_os_error())
     }
-    TcpInfo::parse(&raw[..length as usize]).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 impl TcpInfo {
     /// `struct tcp_info` of linux/tcp.h is part of the kernel's interface and only ever grows at its
     /// end.
     fn parse(raw: &[u8]) -> Option<Self> {
+        /// TCPI_OPT_SYN_DATA of `tcpi_options`.
+        const SYN_DATA: u8 = 32;
         let word = |at: usize| {
             let word = raw.get(at..at + 4)?.try_into().ok()?;
             Some(u32::from_ne_bytes(word))
@@ -172,6 +230,7 @@ impl TcpInfo {
             congestion_window: word(80)?,
             reordering: word(88)?,
             total_retransmits: word(100)?,
+            data_in_syn: raw[5] & SYN_DATA != 0,
         })
     }
 }

@@ -13,6 +13,7 @@ mod facts;
 mod flows;
 mod matrix;
 mod selections;
+mod transports;
 mod variants;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         facts::cases(),
         flows::cases(),
         demo::cases(),
+        transports::cases(),
     ];
     let trials = trials.into_iter().flatten().map(|case| {
         let missing = None

@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("hostile::third_parties", &[Namespaces], third_parties),
         trial("hostile::senseless_sizes", &[], senseless_sizes),
+        trial("hostile::odd_transports", &[], odd_transports),
         trial("hostile::half_messages", &[], half_messages),
         trial(
             "hostile::two_thousand_connections",
@@ -122,30 +123,35 @@ fn third_parties() {
         .set_nonblocking(true)
         .expect("a socket can be made non-blocking");
     let port = target.local_addr().expect("it is bound").port();
-    let request = Request::Omni(OmniRequest {
-        direction: OmniRequest::TRANSMIT,
-        send_size: 100,
-        client_address: Address::from(std::net::IpAddr::from([203, 0, 113, 2])),
-        client_port: port.into(),
-        ..Kind::UdpStream.request(1)
-    });
+    let request = |protocol| {
+        Request::Omni(OmniRequest {
+            direction: OmniRequest::TRANSMIT,
+            send_size: 100,
+            client_address: Address::from(std::net::IpAddr::from([203, 0, 113, 2])),
+            client_port: port.into(),
+            protocol,
+            ..Kind::UdpStream.request(1)
+        })
+    };
     let arrives = || target.recv(&mut [0; 200]).is_ok();
 
     let strict = server_side.enter(|| Server::start(""));
-    let (errno, over) = client.enter(|| {
-        let mut raw = Raw::connect_to(([198, 51, 100, 1], strict.port).into());
-        raw.send(&request);
-        // Refused at once, or in place of the results.
-        let errno = raw.refusal().or_else(|_| raw.refusal());
-        (errno, raw.time_to_end(Duration::from_secs(1)))
-    });
-    assert_eq!(errno, Ok(EACCES));
-    assert!(!arrives(), "the third party was sent something ({over:?})");
+    for protocol in [OmniRequest::UDP, OmniRequest::UDPLITE] {
+        let (errno, over) = client.enter(|| {
+            let mut raw = Raw::connect_to(([198, 51, 100, 1], strict.port).into());
+            raw.send(&request(protocol));
+            // Refused at once, or in place of the results.
+            let errno = raw.refusal().or_else(|_| raw.refusal());
+            (errno, raw.time_to_end(Duration::from_secs(1)))
+        });
+        assert_eq!(errno, Ok(EACCES));
+        assert!(!arrives(), "the third party was sent something ({over:?})");
+    }
 
     let lenient = server_side.enter(|| Server::start("--allow-third-party"));
     client.enter(|| {
         let mut raw = Raw::connect_to(([198, 51, 100, 1], lenient.port).into());
-        raw.send(&request);
+        raw.send(&request(OmniRequest::UDP));
         let results = raw.receive().and_then(|_| raw.receive()).expect("results");
         assert_eq!(check(&results), Ok(()));
     });
@@ -379,6 +385,40 @@ const KINDS: [i32; 16] = [
     0x6C72_0001,
     500,
 ];
+
+/// Every pairing of socket type, protocol and family, sensible or not, is answered at once; so are the
+/// tests over interfaces that nothing on Linux provides.
+fn odd_transports() {
+    let server = Server::start("--data-wait 1");
+    let rest = server.usage_at_rest();
+    let resident = server.resident_kib();
+    let protocols = [0, 1, 6, 17, 33, 132, 136, 255, 262, u32::MAX];
+    let families = [0, 1, 4, 6, 7, 10, 26, 40, u32::MAX];
+    for socket_type in [-1, 0, 1, 2, 3, 4, 5, 6, i32::MAX] {
+        for protocol in protocols {
+            for family in families {
+                let mut raw = Raw::connect(server.port);
+                let request = Request::Omni(OmniRequest {
+                    socket_type,
+                    protocol,
+                    family,
+                    ..Kind::UdpStream.request(1)
+                });
+                raw.send(&request);
+                // Accepted or refused; what it would take is not waited for.
+                raw.receive()
+                    .unwrap_or_else(|error| panic!("{request:?}: {error}"));
+            }
+        }
+    }
+    let mut raw = Raw::connect(server.port);
+    for kind in (55..=67).chain(540..=552) {
+        raw.send(&Request::Unknown(kind));
+        assert_eq!(raw.refusal(), Ok(netperf::wire::UNKNOWN_REQUEST), "{kind}");
+    }
+    drop(raw);
+    assert_survived(server, rest, resident);
+}
 
 fn random_message(random: &mut SmallRng) -> Frame {
     if random.random_ratio(1, 10) {

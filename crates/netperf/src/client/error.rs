@@ -4,7 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use engine::{RingError, SocketError};
+use model::Transport;
 use sys::Address;
+use sys::call::Error;
 use sys::resolve::Unresolved;
 
 use crate::options::{Exit, Family, Settings};
@@ -66,7 +68,7 @@ pub enum ClientError {
     #[error("the server refused or failed: {}", io::Error::from_raw_os_error(.0.0))]
     Remote(#[from] RemoteError),
     /// A data socket that could not be had.
-    #[error("data socket for {address}: {error}")]
+    #[error("{}", of_socket(address, error))]
     DataSocket {
         /// Where it was to be bound.
         address: Address,
@@ -164,7 +166,11 @@ impl ClientError {
             },
             Self::Remote(RemoteError(number)) => Exit {
                 stdout: format!("netperf: remote error {number}"),
-                stderr: format!("{}\n", reason(&io::Error::from_raw_os_error(*number))),
+                stderr: format!(
+                    "{}{}\n",
+                    reason(&io::Error::from_raw_os_error(*number)),
+                    lacking(*number, settings.plan.transport)
+                ),
                 code: remote_code,
             },
             Self::DataConnect { error, .. } => on_stderr(
@@ -194,6 +200,34 @@ impl ClientError {
             },
             other => on_stderr(format!("netperf: {other}\n"), 1),
         }
+    }
+}
+
+/// A kernel that has no such sockets at all has them at no address.
+fn of_socket(address: &Address, error: &SocketError) -> String {
+    match error {
+        SocketError::Missing { .. } => error.to_string(),
+        SocketError::Refused { .. } => format!("data socket for {address}: {error}"),
+    }
+}
+
+/// What a server's refusal means where not every server has the transport.
+fn lacking(errno: i32, transport: Transport) -> String {
+    let missing = [
+        Error::PROTONOSUPPORT,
+        Error::SOCKTNOSUPPORT,
+        Error::AFNOSUPPORT,
+    ];
+    let (name, needs) = (transport.name(), transport.needs());
+    match transport {
+        Transport::Tcp | Transport::Udp => String::new(),
+        _ if missing.iter().any(|code| code.raw_os_error() == errno) => {
+            format!(": the server has no {name}; its kernel needs {needs}")
+        }
+        _ if errno == Error::OPNOTSUPP.raw_os_error() => {
+            format!(": the original netserver cannot serve {name}")
+        }
+        _ => String::new(),
     }
 }
 

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Cell, Clock, Connector, DataSocket, Finish, InterfaceMeter, Job, Memory, Passed, Path,
-    PortRange, Ran, Role, SocketError, Stop, connect, facts_at_end, keeper, run,
+    PortRange, Ran, Role, SocketError, Stop, connect, connect_without_data, facts_at_end, keeper,
+    run,
 };
-use model::{Ended, Limit, Plan, Side, SocketFacts, SocketOptions, Transport, Warning, Workload};
+use model::{
+    Ended, Limit, Operation, Plan, Side, SocketFacts, SocketOptions, Transport, Warning, Workload,
+};
 use rand::Rng;
 use sys::call::{self, Peer};
 use sys::{Address, Socket};
@@ -238,6 +241,8 @@ impl<'a> LocalEnd<'a> {
             socket.send_buffer_end_bytes = first.send_buffer_end_bytes;
             socket.receive_buffer_end_bytes = first.receive_buffer_end_bytes;
             socket.max_segment_bytes = first.max_segment_bytes;
+            socket.data_in_syn = first.data_in_syn;
+            socket.multipath = first.multipath;
         }
         Ok(Moved {
             ran,
@@ -311,7 +316,12 @@ impl<'a> LocalEnd<'a> {
 
     /// Opens the connection; `Some` when its time was up before it stood.
     fn open(&mut self, dest: &Address, stop: &Stop) -> Result<Option<Ran>, ClientError> {
-        match connect(&self.data.socket, dest, stop) {
+        let opened = if self.plan.here.socket.fast_open && !self.sends_first() {
+            connect_without_data(&self.data.socket, dest, stop)
+        } else {
+            connect(&self.data.socket, dest, stop)
+        };
+        match opened {
             Some(Ran {
                 failure: Some((_, errno)),
                 ..
@@ -320,11 +330,20 @@ impl<'a> LocalEnd<'a> {
         }
     }
 
+    fn sends_first(&self) -> bool {
+        self.plan.workload.body.first() == Some(&Operation::Send)
+    }
+
     /// The loop has ended: the clock stops, and the socket is asked before it closes.
     fn moved(&self, ran: Ran, clock: &Clock) -> Moved {
         let passed = clock.stop();
         let mut socket = self.data.facts.clone();
         facts_at_end(&self.data.socket, self.plan.transport, &mut socket);
+        if self.plan.here.socket.fast_open && self.sends_first() {
+            socket.data_in_syn = sys::option::tcp_info(self.data.socket.as_fd())
+                .ok()
+                .map(|info| info.data_in_syn);
+        }
         Moved {
             ran,
             socket,

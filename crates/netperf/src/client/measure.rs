@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use engine::Stop;
-use model::{Ended, Outcome, Warning};
+use model::{Ended, Outcome, Transport, Warning};
 
 use super::control::{Established, SHORT_PATIENCE};
 use super::flows::Member;
@@ -48,7 +48,11 @@ pub(super) fn test(
     let mut end = LocalEnd::prepare(plan, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
     let mut frame = asked.encode(settings.plan.there.cpu);
-    Capability::own().put(&mut frame);
+    let mut own = Capability::own();
+    if plan.transport == Transport::Mptcp {
+        own.features |= Capability::ASKS_MULTIPATH;
+    }
+    own.put(&mut frame);
     control.send(&frame)?;
 
     let answer = control.receive()?;

@@ -140,6 +140,8 @@ fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
                 | Warning::PortReplaced { .. }
                 | Warning::PacingNotHeld { .. }
                 | Warning::NotPaced
+                | Warning::FellBack
+                | Warning::NoDataInSyn
         );
         if wants_all || not_done {
             eprintln!("netperf: {doubt}");

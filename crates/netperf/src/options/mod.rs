@@ -102,6 +102,24 @@ fn by_name(name: &str) -> Option<Test> {
         .map(|(test, _)| *test)
 }
 
+/// Tests of netperf's over interfaces that nothing on Linux provides.
+const WITHOUT_PROVIDER: [(&[&str], &str); 2] = [
+    (
+        &[
+            "XTI_TCP_STREAM",
+            "XTI_TCP_RR",
+            "XTI_TCP_CRR",
+            "XTI_UDP_STREAM",
+            "XTI_UDP_RR",
+        ],
+        "the X/Open Transport Interface",
+    ),
+    (
+        &["SDP_STREAM", "SDP_MAERTS", "SDP_RR", "SDP_CRR", "SDP_CC"],
+        "the Sockets Direct Protocol",
+    ),
+];
+
 /// A help text, made when somebody wants it.
 type Usage = fn() -> String;
 
@@ -116,6 +134,16 @@ fn test_section(test: Test) -> Option<(&'static Section<TestOptions>, Usage)> {
 
 /// The stock tool opens the control connection before it says so; it needs none for that.
 fn unknown_test(name: &str) -> Exit {
+    if let Some((_, what)) = WITHOUT_PROVIDER
+        .iter()
+        .find(|(tests, _)| tests.contains(&name))
+    {
+        return Exit {
+            stderr: format!("netperf: {name} cannot run: {what} has no provider on Linux\n"),
+            code: 1,
+            ..Exit::default()
+        };
+    }
     Exit {
         stdout: format!(
             "The test you requested ({name}) is unknown to this netperf.\n\

@@ -84,10 +84,34 @@ fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
     let wrong = match options.socket {
         Some(Socket::Datagram) if transport.has_connections() => "dgram",
         Some(Socket::Stream) if transport.has_datagrams() => "stream",
-        _ => return Ok(transport),
+        _ => return with_its_options(transport, options),
     };
     let name = transport.name();
     refuse(format!("test option -t {wrong} contradicts {name}"))
+}
+
+/// Refuses options that the transport has not got. With UDP some do nothing, as in the stock tool.
+fn with_its_options(transport: Transport, options: &TestOptions) -> Result<Transport, Stop> {
+    let tcp = transport.has_tcp_options() || transport == Transport::Udp;
+    let algorithms = &options.congestion_control;
+    let wrong = [
+        ("-D", options.no_delay && !tcp && !transport.has_no_delay()),
+        ("-C", options.cork && !tcp),
+        ("-G", options.max_segment.is_some() && !tcp),
+        ("-a", options.defer_accept && !tcp),
+        ("-F", options.fast_open && !transport.has_tcp_options()),
+        (
+            "-K",
+            (algorithms.first.is_some() || algorithms.second.is_some()) && !tcp,
+        ),
+    ];
+    match wrong.iter().find(|(_, wrong)| *wrong) {
+        Some((option, _)) => refuse(format!(
+            "test option {option} contradicts {}, which has no such thing",
+            transport.name()
+        )),
+        None => Ok(transport),
+    }
 }
 
 /// The test's own direction, or for OMNI what `-d` says, or else what other options suggest.

@@ -379,10 +379,12 @@ fn protocol(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
     options.transport = match text.to_ascii_lowercase().as_str() {
         "tcp" => Some(Transport::Tcp),
         "udp" => Some(Transport::Udp),
-        "sctp" | "dccp" | "udplite" | "sdp" => {
-            return refuse("not supported yet by this version: tcp or udp");
-        }
-        _ => return refuse("not a protocol: tcp or udp"),
+        "udplite" => Some(Transport::UdpLite),
+        "sctp" => Some(Transport::Sctp),
+        "dccp" => Some(Transport::Dccp),
+        "mptcp" => Some(Transport::Mptcp),
+        "sdp" => return refuse("the Sockets Direct Protocol has no provider on Linux"),
+        _ => return refuse("not a protocol: tcp, mptcp, udp, udplite, sctp or dccp"),
     };
     options.socket = None;
     Ok(())

@@ -2,7 +2,7 @@
 
 use model::{
     BufferPlan, ClockFacts, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule,
-    SocketFacts, WidthRule,
+    SocketFacts, Transport, WidthRule,
 };
 use stats::{Histogram, Summary};
 
@@ -451,10 +451,11 @@ impl<'a> Figures<'a> {
         self.plan().transport.has_connections() || self.here().socket.connect_datagrams
     }
 
-    /// By the test's name: an OMNI test over UDP is a "Stream" to the stock tool.
+    /// Of TCP and UDP by the test's name: an OMNI test over UDP is a "Stream" to the stock tool.
     pub(super) fn socket_type(&self) -> &'static str {
-        match self.settings.test {
-            Test::UdpStream | Test::UdpRr => "Datagram",
+        match (self.plan().transport, self.settings.test) {
+            (Transport::Dccp, _) => "DCCP",
+            (Transport::UdpLite, _) | (_, Test::UdpStream | Test::UdpRr) => "Datagram",
             _ => "Stream",
         }
     }

@@ -92,6 +92,14 @@ impl Assignment {
         Some(assignment.and_then(|assignment| assignment.within(limits)))
     }
 
+    /// The same over Multipath TCP, where it is over TCP.
+    pub(super) fn multipath(mut self) -> Self {
+        if self.transport == Transport::Tcp {
+            self.transport = Transport::Mptcp;
+        }
+        self
+    }
+
     fn within(self, limits: &Limits) -> Result<Self, Refusal> {
         match self.limit {
             Limit::Time(length) if length > limits.max_length => Err(Error::DQUOT.into()),
@@ -107,11 +115,7 @@ fn omni(
     limits: &Limits,
 ) -> Result<Assignment, Refusal> {
     let flags = request.flags;
-    let transport = match (request.protocol, request.socket_type) {
-        (OmniRequest::TCP, OmniRequest::STREAM) => Transport::Tcp,
-        (OmniRequest::UDP, OmniRequest::DATAGRAM) => Transport::Udp,
-        _ => return Err(Error::PROTONOSUPPORT.into()),
-    };
+    let transport = request.transport().ok_or(Error::PROTONOSUPPORT)?;
     let connection = flags.has(Flags::CONNECTION_TEST);
     let workload = match (request.receives(), request.transmits(), connection) {
         (true, true, true) => Workload::accept_and_answer(),

@@ -118,8 +118,16 @@ impl Session<'_> {
         asker: Option<Capability>,
         assignment: Result<Assignment, Refusal>,
     ) -> io::Result<bool> {
-        let prepared =
-            assignment.and_then(|assignment| Prepared::new(assignment, self.around.memory));
+        let multipath = asker.is_some_and(|asker| asker.has(Capability::ASKS_MULTIPATH));
+        let prepared = assignment
+            .map(|assignment| {
+                if multipath {
+                    assignment.multipath()
+                } else {
+                    assignment
+                }
+            })
+            .and_then(|assignment| Prepared::new(assignment, self.around.memory));
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(Refusal(errno)) => {

@@ -7,7 +7,7 @@ use engine::{
     Buffers, Cell, Clock, DataSocket, Finish, Job, Memory, Path, Ran, RingError, Role, Stop,
     facts_at_end, keeper, run,
 };
-use model::{Ended, Limit, Side, Timing};
+use model::{Ended, Limit, Side, Timing, Transport};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
@@ -55,7 +55,11 @@ pub(super) struct Finished {
 
 impl Prepared {
     /// Opens the socket and makes the rings.
-    pub(super) fn new(assignment: Assignment, memory: &Memory) -> Result<Self, Refusal> {
+    pub(super) fn new(mut assignment: Assignment, memory: &Memory) -> Result<Self, Refusal> {
+        if assignment.transport == Transport::Mptcp && !sys::facts::has_multipath() {
+            // The client's connection falls back, and the client says so.
+            assignment.transport = Transport::Tcp;
+        }
         let (workload, transport) = (&assignment.workload, assignment.transport);
         let listens = workload.receives() || transport.has_connections();
         let role = if listens {
@@ -98,7 +102,7 @@ impl Prepared {
         let assignment = &self.assignment;
         let outcome = if assignment.workload.connects() {
             self.connections(control, stop, limits, &cell)
-        } else if assignment.transport.has_connections() {
+        } else if !assignment.transport.has_datagrams() {
             self.stream(stop, limits, &cell)
         } else {
             self.datagrams(peer, stop, limits, &cell)
@@ -117,8 +121,11 @@ impl Prepared {
     fn stream(&mut self, stop: &Stop, limits: &Limits, cell: &Cell) -> Result<Finished, Refusal> {
         let connection = wait::connection(&self.data.socket, stop, limits)?;
         wait::give_up_after(&connection, limits.data_idle);
-        // Nobody else can connect to this test any more.
-        let _ = call::shutdown(self.data.socket.as_fd());
+        // Nobody else can connect to this test any more, but a further path of Multipath TCP must find
+        // the port open.
+        if self.assignment.transport != Transport::Mptcp {
+            let _ = call::shutdown(self.data.socket.as_fd());
+        }
 
         let clock = self.clock();
         // A sender stops at its time; a receiver reads on until the client has stopped.
@@ -190,20 +197,8 @@ impl Prepared {
         limits: &Limits,
         cell: &Cell,
     ) -> Result<Finished, Refusal> {
-        let socket = duplicate(&self.data.socket)?;
         let workload = self.assignment.workload.clone();
-        let client = if workload.receives() {
-            self.await_datagram(&socket, peer, stop, limits)?;
-            None
-        } else {
-            let client = self.assignment.client.as_ref();
-            let client = client.ok_or(Error::DESTADDRREQ)?;
-            if !wait::may_send_to(client, peer, limits) {
-                return Err(Error::ACCESS.into());
-            }
-            let client = Peer::try_from(client).map_err(|error| Refusal::from_io(&error))?;
-            Some(client)
-        };
+        let (socket, client) = self.datagram_peer(peer, stop, limits)?;
         wait::give_up_after(&socket, limits.data_idle);
         let path = || match &client {
             Some(client) => Path::Addressed(socket.as_fd(), client.clone()),
@@ -232,17 +227,46 @@ impl Prepared {
             // What came later was counted apart, and its time is not the test's.
             finished.side.elapsed = Some(length);
         }
-        if finished.failure == Some(Error::CONNREFUSED.into()) {
+        let closed = [Error::CONNREFUSED, Error::CONNRESET, Error::PIPE].map(Refusal::from);
+        if finished
+            .failure
+            .is_some_and(|failure| closed.contains(&failure))
+        {
             // The client has closed its socket while something was on its way there: its end.
             finished.ended = Ended::PeerClosed;
             finished.failure = None;
         }
-        if client.is_some() {
+        if !workload.receives() {
             // A client that counts would wait for ever for what was lost.
             Finish::EmptyDatagrams(3).say(&path(), stop);
         }
         finished.side.socket = self.facts_of_start();
         Ok(finished)
+    }
+
+    /// The socket that the datagrams go over, and whom they are sent to where the socket has no peer.
+    fn datagram_peer(
+        &self,
+        peer: &Address,
+        stop: &Stop,
+        limits: &Limits,
+    ) -> Result<(Socket, Option<Peer>), Refusal> {
+        let (listener, assignment) = (&self.data.socket, &self.assignment);
+        if assignment.transport.has_connections() {
+            let connection = wait::connection(listener, stop, limits)?;
+            return Ok((connection, None));
+        }
+        let socket = duplicate(listener)?;
+        if assignment.workload.receives() {
+            self.await_datagram(&socket, peer, stop, limits)?;
+            return Ok((socket, None));
+        }
+        let client = assignment.client.as_ref().ok_or(Error::DESTADDRREQ)?;
+        if !wait::may_send_to(client, peer, limits) {
+            return Err(Error::ACCESS.into());
+        }
+        let client = Peer::try_from(client).map_err(|error| Refusal::from_io(&error))?;
+        Ok((socket, Some(client)))
     }
 
     /// Waits for the first datagram, and takes its sender alone for the peer where one is answered

@@ -37,6 +37,10 @@ impl Capability {
     /// Answers [`DETAILS_REQUEST`](super::DETAILS_REQUEST).
     pub const DETAILS: u32 = 1;
 
+    /// In a request for TCP: by Multipath TCP, if the server has it. What a peer asks counts down from
+    /// the highest bit, what it can do up from the lowest.
+    pub const ASKS_MULTIPATH: u32 = 1 << 31;
+
     /// What this program says of itself.
     pub fn own() -> Self {
         Self {

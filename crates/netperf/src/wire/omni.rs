@@ -128,6 +128,19 @@ impl OmniRequest {
         }
     }
 
+    /// What carries the data; `None` for what no linerate serves.
+    pub fn transport(&self) -> Option<Transport> {
+        [
+            Transport::Tcp,
+            Transport::Udp,
+            Transport::UdpLite,
+            Transport::Sctp,
+            Transport::Dccp,
+        ]
+        .into_iter()
+        .find(|transport| Self::words_of(*transport) == (self.socket_type, self.protocol))
+    }
+
     /// Whether the server is to send.
     pub fn transmits(&self) -> bool {
         self.direction & Self::TRANSMIT != 0
@@ -381,6 +394,32 @@ impl OmniResults {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn transports_by_their_words() {
+        for (words, transport) in [
+            ((1, 6), Some(Transport::Tcp)),
+            ((2, 17), Some(Transport::Udp)),
+            ((2, 136), Some(Transport::UdpLite)),
+            ((1, 132), Some(Transport::Sctp)),
+            ((3, 33), Some(Transport::Dccp)),
+            ((1, 262), None),
+            ((2, 6), None),
+            ((1, 17), None),
+            ((6, 33), None),
+            ((1, 0), None),
+        ] {
+            let (socket_type, protocol) = words;
+            let request = OmniRequest {
+                socket_type,
+                protocol,
+                ..OmniRequest::default()
+            };
+            assert_eq!(request.transport(), transport, "{words:?}");
+        }
+        // A stock server spins at 262.
+        assert_eq!(OmniRequest::words_of(Transport::Mptcp), (1, 6));
+    }
     use crate::wire::frame::word;
     use crate::wire::{FAMILY_IPV6, Received, Request};
 
