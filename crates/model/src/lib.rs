@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod confidence;
 mod doubts;
 mod flows;
 mod outcome;
@@ -12,6 +13,7 @@ mod plan;
 mod transport;
 mod warning;
 
+pub use confidence::Confidence;
 pub use flows::*;
 pub use outcome::*;
 pub use plan::*;

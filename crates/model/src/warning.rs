@@ -128,6 +128,26 @@ pub enum Warning {
         /// How many others.
         tests: u32,
     },
+    /// The means of several iterations are not known as well as was asked for.
+    IntervalNotReached {
+        /// How many iterations there were.
+        iterations: u32,
+    },
+    /// Few iterations were enough, as they lay close together. That they do by chance, too, so that such
+    /// an interval covers the true mean less often than its level says.
+    FewIterations {
+        /// How many there were.
+        iterations: u32,
+    },
+    /// The results of several iterations fall into two groups: their mean stands for neither.
+    Bimodal {
+        /// How many are in the lower group …
+        low: usize,
+        /// … and in the upper one, …
+        high: usize,
+        /// … whose mean is this much larger.
+        apart_percent: f64,
+    },
 }
 
 /// One of the two ends.
@@ -175,7 +195,20 @@ impl Warning {
             Self::FellBack => "fell_back",
             Self::NoDataInSyn => "no_data_in_syn",
             Self::PeerShared { .. } => "peer_shared",
+            Self::IntervalNotReached { .. } => "interval_not_reached",
+            Self::FewIterations { .. } => "few_iterations",
+            Self::Bimodal { .. } => "bimodal",
         }
+    }
+
+    /// The doubt that several results of one test give by falling into two groups.
+    pub fn bimodal(results: &[f64]) -> Option<Self> {
+        let modes = stats::modes(results)?;
+        Some(Self::Bimodal {
+            low: modes.low_samples,
+            high: modes.high_samples,
+            apart_percent: 100.0 * (modes.high / modes.low - 1.0),
+        })
     }
 
     /// What the doubt is, without its figure: equal for all tests that have it.
@@ -246,6 +279,17 @@ impl Warning {
                  peer needs bit 2 of net.ipv4.tcp_fastopen, this host bit 1"
                     .to_owned()
             }
+            Self::IntervalNotReached { .. } => {
+                "the confidence interval is wider than was asked for".to_owned()
+            }
+            Self::FewIterations { .. } => {
+                "the confidence interval was reached with few iterations, and covers less often than its level says \
+                 (-i with equal numbers does not let chance end the test)"
+                    .to_owned()
+            }
+            Self::Bimodal { .. } => {
+                "the iterations fall into two groups: their mean stands for neither".to_owned()
+            }
             Self::PeerShared { .. } => "the peer served other tests at the same time".to_owned(),
         }
     }
@@ -279,6 +323,10 @@ impl Warning {
                 " % of the rate that was asked for",
             )),
             Self::PacingUneven { late_percent, .. } => Some((*late_percent, " % of them")),
+            Self::IntervalNotReached { iterations } | Self::FewIterations { iterations } => {
+                Some((f64::from(*iterations), " iterations"))
+            }
+            Self::Bimodal { apart_percent, .. } => Some((*apart_percent, " % apart")),
             Self::SameHost
             | Self::SelfConnection
             | Self::NotPaced

@@ -219,19 +219,11 @@ fn wrong_global_options_get_one_line_that_names_them() {
     refused(&[
         ("-N", "netperf: -N: not supported yet by this version\n"),
         (
-            "-I 99,5",
-            "netperf: -I 99,5: not supported yet by this version\n",
+            "-I 99,x",
+            "netperf: -I 99,x: 'x' is not a width in percent\n",
         ),
-        ("-i 3", "netperf: -i 3: not supported yet by this version\n"),
-        ("-r", "netperf: -r: not supported yet by this version\n"),
-        (
-            "-c 100",
-            "netperf: -c 100: calibrated -c/-C are not supported yet by this version\n",
-        ),
-        (
-            "-cC 5",
-            "netperf: -C 5: calibrated -c/-C are not supported yet by this version\n",
-        ),
+        ("-i 3,x", "netperf: -i 3,x: 'x' is not a number\n"),
+        ("-c 1x", "netperf: -c 1x: '1x' is not a calibration value\n"),
         (
             "-l 1.5s",
             "netperf: -l 1.5s: the protocol carries whole seconds only\n",

@@ -11,17 +11,19 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    ClockFacts, CpuMethod, CpuUse, Ended, Half, HostFacts, Interface, Limit, Outcome, PciIds,
-    Phases, Plan, Security, SecurityModule, Side, SizeRule, SocketFacts, Timing, Traffic,
+    ClockFacts, Confidence, CpuMethod, CpuUse, Ended, Half, HostFacts, Interface, Limit, Outcome,
+    PciIds, Phases, Plan, Security, SecurityModule, Side, SizeRule, SocketFacts, Timing, Traffic,
     Transport, Workload,
 };
-use netperf::client::{Endpoints, TestRun, Told};
+use netperf::client::{Endpoints, Repeated, TestRun, Told};
 use netperf::options::{
-    ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection, Settings, Test, Unit,
+    ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
+    Settings, Test, Unit,
 };
-use netperf::output;
+use netperf::output::{self, Headline};
 use netperf::selector::{Needs, Selector, Stock};
 use stats::Histogram;
+use stats::confidence::{Goal, Level};
 use units::Bytes;
 
 #[test]
@@ -82,6 +84,11 @@ fn selections() {
 #[test]
 fn histograms() {
     check(include_str!("output/histograms.txt"), 12);
+}
+
+#[test]
+fn confidence() {
+    check(include_str!("output/confidence.txt"), 6);
 }
 
 #[test]
@@ -396,6 +403,8 @@ fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
             "req" => plan.here.send.size = SizeRule::Bytes(number(value)),
             "resp" => plan.here.receive.size = SizeRule::Bytes(number(value)),
             "fill" => plan.here.fill = Some(PathBuf::from(value)),
+            "I" => settings.repeat = Some(repeat(value)),
+            "means" => run.repeated = Some(repeated(settings.repeat, value)),
             "from" => run.endpoints.source = value.parse::<SocketAddr>().unwrap().into(),
             "from_name" => value.clone_into(&mut run.endpoints.source_name),
             "to" => run.endpoints.dest = value.parse::<SocketAddr>().unwrap().into(),
@@ -474,6 +483,49 @@ fn direction_named(name: &str) -> Direction {
         transmit,
         receive,
         connection,
+    }
+}
+
+/// Level, width in percent, and whether the throughput alone counts.
+fn repeat(text: &str) -> Repeat {
+    let figures: Vec<f64> = text.split(',').map(number).collect();
+    Repeat {
+        goal: Goal {
+            level: Level::try_from(figures[0] as u8).unwrap(),
+            width: figures[1] / 100.0,
+            min: 3,
+            max: 10,
+        },
+        throughput_only: figures[2] > 0.0,
+    }
+}
+
+/// Iterations, the interval's widths in percent (throughput, local and remote CPU), then the means of
+/// throughput, elapsed time, CPU and demand; a dash for what was not measured.
+fn repeated(repeat: Option<Repeat>, text: &str) -> Repeated {
+    let goal = repeat.expect("-I before the means").goal;
+    let figures: Vec<Option<f64>> = text.split(',').map(|figure| figure.parse().ok()).collect();
+    let target = 100.0 * goal.width;
+    Repeated {
+        confidence: Confidence {
+            level: goal.level,
+            target_width_percent: Some(target),
+            iterations: figures[0].unwrap() as u32,
+            throughput_width_percent: figures[1],
+            local_cpu_width_percent: figures[2],
+            remote_cpu_width_percent: figures[3],
+            reached: figures[1..4]
+                .iter()
+                .all(|width| width.is_none_or(|width| width <= target)),
+        },
+        means: Headline {
+            throughput: figures[4].unwrap(),
+            elapsed: figures[5].unwrap(),
+            local_cpu: figures[6],
+            remote_cpu: figures[7],
+            local_demand: figures[8],
+            remote_demand: figures[9],
+        },
     }
 }
 
@@ -586,6 +638,8 @@ fn settings_of(test: Test) -> Settings {
             max: 65535,
             retry_all: false,
         },
+        cpu_rate: CpuRates::default(),
+        repeat: None,
         print: Print {
             headers: true,
             verbosity: 1,
@@ -636,5 +690,6 @@ fn run_of(plan: Plan) -> TestRun {
             dest_name: "127.0.0.1".to_owned(),
             dest: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
         },
+        repeated: None,
     }
 }

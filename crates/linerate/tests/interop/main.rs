@@ -5,6 +5,7 @@
 //! they measure; what they lack is said on stdout. With `LINERATE_REQUIRE_PEERS=1` in the
 //! environment a case that lacks something fails.
 
+mod confidence;
 mod consumers;
 mod demo;
 mod errors;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     let trials = [
         matrix::cases(),
         variants::cases(),
+        confidence::cases(),
         selections::cases(),
         errors::cases(),
         consumers::cases(),

@@ -14,7 +14,7 @@ use model::{CpuUse, Ended, Outcome};
 use super::control::Established;
 use super::interim::{Interim, Progress};
 use super::{ClientError, Endpoints, TestRun, measure};
-use crate::options::Settings;
+use crate::options::{Settings, Test};
 
 /// The flows of a test, each with a control connection that stands.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ struct Flow {
     settings: Settings,
     control: Established,
     endpoints: Endpoints,
+    /// The server's process does not outlive another test on this control connection.
+    spent: bool,
 }
 
 impl Flows {
@@ -50,6 +52,7 @@ impl Flows {
                     settings,
                     control,
                     endpoints,
+                    spent: false,
                 });
             }
         }
@@ -156,15 +159,33 @@ impl Flow {
         progress: Progress<'_>,
         member: Option<Member<'_>>,
     ) -> Result<(TestRun, Instant), ClientError> {
+        if self.spent {
+            let next = Established::connect(&self.settings.control, cancel)?;
+            std::mem::replace(&mut self.control, next).close();
+        }
         let mut settings = self.settings.clone();
         settings.plan.here.measure_cpu &= member.is_none();
         let endpoints = self.endpoints.clone();
         let control = &mut self.control;
         let (run, begun) = measure::test(&settings, control, endpoints, cancel, progress, member)?;
-        match run.outcome.ended {
-            Ended::Failed(why) => Err(ClientError::Ended(why)),
-            _ => Ok((run, begun)),
+        if let Ended::Failed(why) = run.outcome.ended {
+            return Err(ClientError::Ended(why));
         }
+        self.prepare_next(&run);
+        Ok((run, begun))
+    }
+
+    /// As the stock client does, another run of the test asks for the data port and the calibration value
+    /// that the server has told.
+    fn prepare_next(&mut self, run: &TestRun) {
+        self.settings.cpu_rate.remote = run.told.cpu_rate;
+        if let Some(dest) = self.endpoints.dest.with_port(run.told.data_port) {
+            self.endpoints.dest = dest;
+        }
+        // A stock server does not cancel the timer of this test's messages, and dies of a second one.
+        let there = run.outcome.there.as_ref();
+        let is_stock = there.is_none_or(|there| there.program.is_none());
+        self.spent = self.settings.test == Test::TcpSendfile && is_stock;
     }
 }
 
@@ -212,6 +233,7 @@ fn sum(runs: Vec<(TestRun, Instant)>) -> Result<TestRun, ClientError> {
         outcome,
         told,
         endpoints,
+        repeated: None,
     })
 }
 

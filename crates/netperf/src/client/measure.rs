@@ -60,7 +60,8 @@ pub(super) fn test(
         .as_ref()
         .and_then(|introduction| introduction.capability);
     let peer = Capability::find(&answer).or(introduced);
-    let (mut told, port) = response(&asked, &answer)?;
+    let mut told = response(&asked, &answer)?;
+    let port = told.data_port;
     told.system = introduction.map(|introduction| introduction.system);
     let dest = endpoints
         .dest
@@ -128,26 +129,17 @@ pub(super) fn test(
         outcome,
         told,
         endpoints,
+        repeated: None,
     };
     Ok((run, begun))
 }
 
-fn response(asked: &Request, answer: &Frame) -> Result<(Told, u32), ClientError> {
-    let (told, port) = match asked {
-        Request::TcpStream(_) => {
-            let response = StreamResponse::decode(answer)?;
-            (Told::from(&response), response.data_port as u32)
-        }
-        Request::TcpCc(_) => {
-            let response = TransactionResponse::decode(answer)?;
-            (Told::from(&response), response.data_port as u32)
-        }
-        _ => {
-            let response = OmniResponse::decode(answer)?;
-            (Told::from(&response), response.data_port)
-        }
-    };
-    Ok((told, port))
+fn response(asked: &Request, answer: &Frame) -> Result<Told, ClientError> {
+    Ok(match asked {
+        Request::TcpStream(_) => Told::from(&StreamResponse::decode(answer)?),
+        Request::TcpCc(_) => Told::from(&TransactionResponse::decode(answer)?),
+        _ => Told::from(&OmniResponse::decode(answer)?),
+    })
 }
 
 fn results(

@@ -6,6 +6,7 @@ mod error;
 mod flows;
 mod histogram;
 mod interim;
+mod iterations;
 mod local;
 mod measure;
 mod request;
@@ -22,6 +23,7 @@ pub use error::ClientError;
 pub use flows::Flows;
 pub use histogram::HistogramFile;
 use interim::Interim;
+pub use iterations::Repeated;
 pub use told::Told;
 
 use crate::options::{Exit, Form, Selection, Settings, Test};
@@ -37,6 +39,8 @@ pub struct TestRun {
     pub told: Told,
     /// The data connection.
     pub endpoints: Endpoints,
+    /// The means, when the test was run several times.
+    pub repeated: Option<Repeated>,
 }
 
 /// Runs `netperf` to its end. What the stock tool prints before the test goes to `out` at its time;
@@ -107,11 +111,10 @@ fn print_measured(
     if let Some(banner) = output::banner(settings, flows.endpoints()) {
         let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
     }
-    let cells = flows.cells();
     let run = std::thread::scope(|scope| {
         let interim = Interim::start(scope, settings, cancel, out)
             .map_err(|error| ClientError::Ended(format!("no thread for -D: {error}")))?;
-        flows.measure_and_tell(cancel, &cells, interim.as_ref())
+        iterations::run(settings, &mut flows, cancel, interim.as_ref())
     })?;
     let code = say_doubts(settings, &run.outcome.warnings);
     let stdout = output::result(settings, &run);

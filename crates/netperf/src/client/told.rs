@@ -29,8 +29,12 @@ pub struct Told {
     pub send_width: i32,
     /// TCP_NODELAY is on.
     pub no_delay: bool,
-    /// Whether the peer measures CPU.
+    /// Whether the peer measures CPU …
     pub measures_cpu: bool,
+    /// … and the calibration value that it does so with.
+    pub cpu_rate: f32,
+    /// The port that the data goes to.
+    pub data_port: u32,
     /// SO_PRIORITY in force, −1 if none was asked for.
     pub priority: i32,
     /// Type of service in force, −1 if none was asked for.
@@ -74,6 +78,8 @@ impl From<&OmniResponse> for Told {
             send_width: response.send_width,
             no_delay: response.flags.has(Flags::NO_DELAY),
             measures_cpu: response.flags.has(Flags::MEASURE_CPU),
+            cpu_rate: response.cpu_rate,
+            data_port: response.data_port,
             priority: response.priority,
             type_of_service: response.type_of_service,
             interval_burst: response.interval_burst,
@@ -94,6 +100,8 @@ impl From<&StreamResponse> for Told {
             send_size: -1,
             no_delay: response.no_delay,
             measures_cpu: response.measure_cpu,
+            cpu_rate: response.cpu_rate,
+            data_port: response.data_port as u32,
             priority: -1,
             type_of_service: -1,
             receive_buffer_end: response.receive_buffer,
@@ -111,6 +119,8 @@ impl From<&TransactionResponse> for Told {
             send_buffer: response.send_buffer,
             no_delay: response.no_delay,
             measures_cpu: response.measure_cpu,
+            cpu_rate: response.cpu_rate,
+            data_port: response.data_port as u32,
             priority: -1,
             type_of_service: -1,
             receive_buffer_end: response.receive_buffer,

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::getopt::Argument::{MaybeRate, Nothing, Value};
 use super::getopt::{Flag, Section, Stop, flag, long, refuse};
+use super::repeat::RepeatWords;
 use super::value::{
     Pair, alignment, count, count_or_default, family, number, port, type_of_service, word,
 };
-use super::{Exit, Family, Unit};
+use super::{CpuRates, Exit, Family, Unit};
 
 /// The options before `--`, as typed.
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub(super) struct Global {
     pub(super) brand: Option<String>,
     /// `-c`, `-C`: local, remote.
     pub(super) measure_cpu: Pair<bool>,
+    /// `-c`, `-C`: what stands after them.
+    pub(super) cpu_rate: CpuRates,
     /// `-d`.
     pub(super) debug: u32,
     /// `-D`.
@@ -43,6 +46,8 @@ pub(super) struct Global {
     pub(super) host: Option<String>,
     /// `-H`, `-4`, `-6`.
     pub(super) family: Family,
+    /// `-i`, `-I`, `-r`.
+    pub(super) repeat: RepeatWords,
     /// `-j`.
     pub(super) keep_latency: bool,
     /// `-l`.
@@ -110,12 +115,14 @@ impl Default for Global {
             width: Pair::of(0),
             brand: None,
             measure_cpu: Pair::of(false),
+            cpu_rate: CpuRates::default(),
             debug: 0,
             interim: None,
             unit: None,
             fill: Pair::of(None),
             host: None,
             family: Family::Unspecified,
+            repeat: RepeatWords::default(),
             keep_latency: false,
             length: Length::Seconds(10),
             local_host: None,
@@ -161,9 +168,9 @@ const FLAGS: &[Flag<Global>] = &[
     flag('B', Value, &["-B brandstr       Specify a string to be emitted with brief output"],
         |g, v| { g.brand = Some(v.to_owned()); Ok(()) }),
     flag('c', MaybeRate, &["-c [cpu_rate]     Report local CPU usage"],
-        |g, v| measure(&mut g.measure_cpu.first, v)),
+        |g, v| measure(&mut g.measure_cpu.first, &mut g.cpu_rate.local, v)),
     flag('C', MaybeRate, &["-C [cpu_rate]     Report remote CPU usage"],
-        |g, v| measure(&mut g.measure_cpu.second, v)),
+        |g, v| measure(&mut g.measure_cpu.second, &mut g.cpu_rate.remote, v)),
     flag('d', Nothing, &["-d                Increase debugging output"],
         |g, _| { g.debug = g.debug.saturating_add(1); Ok(()) }),
     flag('D', Value, &[
@@ -177,11 +184,12 @@ const FLAGS: &[Flag<Global>] = &[
     flag('h', Nothing, &["-h                Display this text"], |_, _| Err(Stop::Help)),
     flag('H', Value, &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
         |g, v| { endpoint(&mut g.host, &mut g.family, &mut g.notices, v); Ok(()) }),
-    flag('i', Value, &["-i max,min        Specify the max and min number of iterations (15,1)"], not_yet),
+    flag('i', Value, &["-i max,min        Specify the max and min number of iterations (15,1)"],
+        |g, v| g.repeat.iterations(v)),
     flag('I', Value, &[
         "-I lvl[,intvl]    Specify confidence level (95 or 99) (99) ",
         "                  and confidence interval in percentage (10)",
-    ], not_yet),
+    ], |g, v| g.repeat.confidence(v)),
     flag('j', Nothing, &["-j                Keep additional timing statistics"],
         |g, _| { g.keep_latency = true; Ok(()) }),
     flag('l', Value, &["-l testlen        Specify test duration (>0 secs) (<0 bytes|trans)"],
@@ -200,7 +208,8 @@ const FLAGS: &[Flag<Global>] = &[
         |g, v| g.port.set_first(v, port)),
     flag('P', Value, &["-P 0|1            Don't/Do display test headers"],
         |g, v| { g.headers = word(v)? != 0; Ok(()) }),
-    flag('r', Nothing, &["-r                Allow confidence to be hit on result only"], not_yet),
+    flag('r', Nothing, &["-r                Allow confidence to be hit on result only"],
+        |g, _| { g.repeat.throughput_only = true; Ok(()) }),
     flag('s', Value, &["-s seconds        Wait seconds between test setup and test start"],
         |g, v| { g.wait = count(v)?; Ok(()) }),
     flag('S', Nothing, &["-S                Set SO_KEEPALIVE on the data connection"],
@@ -270,9 +279,12 @@ fn not_yet(_: &mut Global, _: &str) -> Result<(), Stop> {
     refuse("not supported yet by this version")
 }
 
-fn measure(on: &mut bool, rate: &str) -> Result<(), Stop> {
-    if !rate.is_empty() {
-        return refuse("calibrated -c/-C are not supported yet by this version");
+fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Stop> {
+    if !text.is_empty() {
+        *rate = match text.parse::<f32>() {
+            Ok(rate) if rate.is_finite() => rate,
+            _ => return refuse(format!("'{text}' is not a calibration value")),
+        };
     }
     *on = true;
     Ok(())

@@ -10,6 +10,7 @@ mod halves;
 pub mod manual;
 mod many;
 mod plan;
+mod repeat;
 mod selection;
 mod server;
 mod settings;

@@ -38,6 +38,8 @@ pub(super) fn settings(
         plan,
         reverse,
         ports: connection_ports(options.ports, options.retry_all),
+        cpu_rate: global.cpu_rate,
+        repeat: global.repeat.settled(),
         print,
         debug: global.debug,
         histogram: global.histogram.clone(),

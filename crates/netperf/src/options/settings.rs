@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::Plan;
+use stats::confidence::Goal;
 
 use crate::selector::{Needs, Selector};
 
@@ -23,6 +24,10 @@ pub struct Settings {
     pub data: Data,
     /// What a connection test does with ports.
     pub ports: ConnectionPorts,
+    /// `-c`, `-C`: calibration values.
+    pub cpu_rate: CpuRates,
+    /// `-i`, `-I`: how often the test is run; `None` is once.
+    pub repeat: Option<Repeat>,
     /// How the result is printed.
     pub print: Print,
     /// `-d`, how often.
@@ -176,6 +181,24 @@ pub struct ConnectionPorts {
     pub max: u16,
     /// Retry any failed connect, not only one for want of a port.
     pub retry_all: bool,
+}
+
+/// `-i`, `-I` and `-r`: iterations of one test until its means are known well enough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Repeat {
+    /// How well, and how many iterations there may be.
+    pub goal: Goal,
+    /// `-r`: the throughput alone has to be known so well, not the CPU utilisation.
+    pub throughput_only: bool,
+}
+
+/// The calibration values of `-c` and `-C`; 0 where none was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuRates {
+    /// This end's.
+    pub local: f32,
+    /// The peer's, which goes over the wire.
+    pub remote: f32,
 }
 
 /// How the result is printed.

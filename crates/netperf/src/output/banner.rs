@@ -7,7 +7,7 @@ use sys::Address;
 use model::Wait;
 
 use crate::client::Endpoints;
-use crate::options::{Settings, Test};
+use crate::options::{Repeat, Settings, Test};
 
 /// The stock tool's room for the title of an OMNI test.
 const OMNI_TITLE_MAX: usize = 31;
@@ -66,6 +66,21 @@ fn end(name: &str, address: &Address) -> String {
 fn extras(settings: &Settings, title: &str) -> String {
     let plan = &settings.plan;
     let mut extras = String::new();
+    if let Some(Repeat {
+        goal,
+        throughput_only,
+    }) = settings.repeat
+    {
+        let only = if throughput_only {
+            " on result only"
+        } else {
+            ""
+        };
+        // The stock tool has a blank between the two, whether or not the second is empty.
+        let half_width = 50.0 * goal.width;
+        let level = goal.level.percent();
+        let _ = write!(extras, " : +/-{half_width:.3}% @ {level}% conf. {only}");
+    }
     if plan.here.socket.no_delay || plan.there.socket.no_delay {
         extras += " : nodelay";
     }

@@ -1,11 +1,12 @@
 //! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
 
 use model::{
-    BufferPlan, ClockFacts, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule,
+    BufferPlan, ClockFacts, Confidence, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule,
     SocketFacts, Transport, WidthRule,
 };
 use stats::{Histogram, Summary};
 
+use super::Headline;
 use super::values::interface;
 use crate::client::{TestRun, Told};
 use crate::options::{Direction, Family, Settings, Test, Unit};
@@ -20,8 +21,10 @@ pub(crate) struct Figures<'a> {
     pub(super) run: &'a TestRun,
     /// The unit in force: transactions are no unit of a bulk transfer.
     pub(super) unit: Unit,
-    /// Seconds by this end's clock.
+    /// Seconds by this end's clock …
     pub(super) elapsed: f64,
+    /// … and those of the last iteration, whose counts the others are of.
+    last_elapsed: f64,
     /// In `unit`.
     pub(super) throughput: f64,
     /// Transactions a second; 1 in bulk tests.
@@ -56,17 +59,28 @@ pub(super) struct Processor {
 
 impl<'a> Figures<'a> {
     pub(super) fn new(settings: &'a Settings, run: &'a TestRun) -> Self {
+        let mut figures = Self::of_last(settings, run);
+        if let Some(repeated) = &run.repeated {
+            figures.show(&repeated.means);
+        }
+        figures
+    }
+
+    /// The figures of the last iteration.
+    pub(super) fn of_last(settings: &'a Settings, run: &'a TestRun) -> Self {
         let here = &run.outcome.here;
         let times = here
             .latency
             .as_ref()
             .or(here.send_times.as_ref())
             .or(here.receive_times.as_ref());
+        let elapsed = here.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f64());
         let mut figures = Self {
             settings,
             run,
             unit: unit_in_force(settings),
-            elapsed: here.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f64()),
+            elapsed,
+            last_elapsed: elapsed,
             throughput: 0.0,
             transaction_rate: 1.0,
             round_trip_us: NONE,
@@ -98,6 +112,28 @@ impl<'a> Figures<'a> {
         figures.local.demand = figures.demand(&figures.local);
         figures.remote.demand = figures.demand(&figures.remote);
         figures
+    }
+
+    pub(super) fn headline(&self) -> Headline {
+        let measured = |end: &Processor, figure: f64| end.measured.then_some(figure);
+        Headline {
+            throughput: self.throughput,
+            elapsed: self.elapsed,
+            local_cpu: measured(&self.local, self.local.busy),
+            remote_cpu: measured(&self.remote, self.remote.busy),
+            local_demand: measured(&self.local, self.local.demand),
+            remote_demand: measured(&self.remote, self.remote.demand),
+        }
+    }
+
+    /// Shows the means of several iterations in place of the last one's figures.
+    fn show(&mut self, means: &Headline) {
+        self.throughput = means.throughput;
+        self.elapsed = means.elapsed;
+        self.local.busy = means.local_cpu.unwrap_or(NONE);
+        self.remote.busy = means.remote_cpu.unwrap_or(NONE);
+        self.local.demand = means.local_demand.unwrap_or(NONE);
+        self.remote.demand = means.remote_demand.unwrap_or(NONE);
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -155,6 +191,14 @@ impl<'a> Figures<'a> {
         self.remote_host()
             .and_then(system)
             .or_else(|| self.told().system.clone())
+    }
+
+    /// How well the means are known; `None` when one iteration was all.
+    pub(super) fn confidence(&self) -> Option<&Confidence> {
+        self.run
+            .repeated
+            .as_ref()
+            .map(|repeated| &repeated.confidence)
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -247,7 +291,7 @@ impl<'a> Figures<'a> {
 
     /// So many bytes over the test's time, in the unit of throughput.
     pub(super) fn rate_of(&self, bytes: u64) -> f64 {
-        self.rate_unit().of(ratio(bytes as f64, self.elapsed))
+        self.rate_unit().of(ratio(bytes as f64, self.last_elapsed))
     }
 
     /// The unit that [`Figures::rate_of`] has.

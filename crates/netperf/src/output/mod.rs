@@ -3,6 +3,7 @@
 mod banner;
 mod figures;
 mod flows;
+mod headline;
 mod histogram;
 mod interim;
 mod selection;
@@ -11,6 +12,7 @@ mod unit;
 mod values;
 
 pub use banner::banner;
+pub use headline::Headline;
 pub(crate) use interim::Interim;
 pub use selection::selector_list;
 
@@ -23,7 +25,7 @@ use table::Table;
 pub fn result(settings: &Settings, run: &TestRun) -> String {
     let figures = Figures::new(settings, run);
     let mut text = match &settings.print.form {
-        Form::Table => table(&figures),
+        Form::Table => headline::warning(settings, run) + &table(&figures),
         // The number alone, whatever the verbosity.
         Form::Total => return flows::total(&figures),
         Form::Human(selection) => selection::human(&figures, selection),
@@ -44,6 +46,11 @@ fn table(figures: &Figures<'_>) -> String {
         text += &flows::Block(figures).to_string();
     }
     text
+}
+
+/// The figures of the last iteration that several iterations have a mean of.
+pub(crate) fn headline(settings: &Settings, run: &TestRun) -> Headline {
+    Figures::of_last(settings, run).headline()
 }
 
 /// The result of UUID, which has no line end.

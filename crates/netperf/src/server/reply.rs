@@ -23,6 +23,29 @@ pub(super) fn calibration() -> CalibrateResponse {
     }
 }
 
+/// The calibration value that the client gave, or else the one that there is.
+fn rate_in_force(asked: f32, measures: bool) -> f32 {
+    match measures {
+        true if asked > 0.0 => asked,
+        true => CALIBRATION,
+        false => 0.0,
+    }
+}
+
+fn cpu_rate(request: &Request, measures: bool) -> f32 {
+    let asked = match request {
+        Request::Omni(asked) => asked.cpu_rate,
+        Request::TcpStream(asked) | Request::TcpMaerts(asked) => asked.cpu_rate,
+        Request::TcpRr(asked)
+        | Request::TcpCrr(asked)
+        | Request::TcpCc(asked)
+        | Request::UdpRr(asked) => asked.cpu_rate,
+        Request::UdpStream(asked) => asked.cpu_rate,
+        _ => 0.0,
+    };
+    rate_in_force(asked, measures)
+}
+
 /// The response: the test is ready.
 pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
     let facts = &test.data.facts;
@@ -32,7 +55,7 @@ pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
     let send_buffer = word(facts.send_buffer_bytes);
     let no_delay = facts.no_delay.unwrap_or(false);
     let measure_cpu = half.measure_cpu;
-    let cpu_rate = if measure_cpu { CALIBRATION } else { 0.0 };
+    let cpu_rate = cpu_rate(request, measure_cpu);
     let data_port = test.port as i32;
     match request {
         Request::Omni(asked) => omni_response(asked, test).encode(),
@@ -101,11 +124,7 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         send_size: or_echo(used.send_bytes, asked.send_size),
         send_width: or_echo(used.send_width, asked.send_width as i32),
         flags,
-        cpu_rate: if test.assignment.half.measure_cpu {
-            CALIBRATION
-        } else {
-            0.0
-        },
+        cpu_rate: rate_in_force(asked.cpu_rate, half.measure_cpu),
         receive_copy_avoidance: asked.receive_copy_avoidance,
         send_copy_avoidance: asked.send_copy_avoidance,
         data_port: test.port,

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use model::{Half, HostFacts};
+use model::{Confidence, Half, HostFacts};
 use stats::Summary;
 
 use super::{DEPRECATED, UNKNOWN, count, fixed, int, interface, security, text};
@@ -58,12 +58,12 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteCpuMethod => letter(f.remote.method),
         RemoteSd => fixed(3, f.remote.demand),
         SdUnits => text(f.demand_unit()),
-        ConfidenceLevel => int(0),
-        ConfidenceInterval => fixed(6, NONE),
-        ConfidenceIteration => int(1),
-        ThroughputConfid => fixed(3, NONE),
-        LocalCpuConfid => fixed(3, NONE),
-        RemoteCpuConfid => fixed(3, NONE),
+        ConfidenceLevel => int(f.confidence().map_or(0, |c| c.level.percent())),
+        ConfidenceInterval => fixed(6, f.confidence().and_then(|c| c.target_width_percent).unwrap_or(NONE)),
+        ConfidenceIteration => int(f.confidence().map_or(1, |c| c.iterations)),
+        ThroughputConfid => width(f, |c| c.throughput_width_percent),
+        LocalCpuConfid => width(f, |c| c.local_cpu_width_percent),
+        RemoteCpuConfid => width(f, |c| c.remote_cpu_width_percent),
         TransactionRate => fixed(3, f.transaction_rate),
         RtLatency => fixed(3, f.round_trip_us),
         BurstSize => int(f.plan().burst),
@@ -195,6 +195,17 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
 }
 
 /// "0x%.2x".
+/// The width of a confidence interval, −1 when none was asked for. What was not measured has 0, as in
+/// the stock tool.
+fn width(figures: &Figures<'_>, of: fn(&Confidence) -> Option<f64>) -> Option<String> {
+    fixed(
+        3,
+        figures
+            .confidence()
+            .map_or(NONE, |confidence| of(confidence).unwrap_or(0.0)),
+    )
+}
+
 fn hex(value: i32) -> Option<String> {
     Some(format!("{value:#04x}"))
 }

@@ -1,0 +1,119 @@
+//! `-i`, `-I` and `-r`. Whether an interval is reached is chance, so that each is either too narrow to be
+//! reached or too wide not to.
+
+use testkit::{Finished, keyvals};
+
+use crate::exchange::{Pair, Setting, exchange, succeed};
+use crate::variants::same;
+use crate::{Case, Outcome};
+
+const LINES: &[&str] = &[
+    "-l -200k -I 95,0.000001 -i 4,3",
+    "-l -200k -I 99,9000 -i 5,3",
+    "-l -200k -I 99,9000 -i 5,3 -r",
+    "-l -2M -I 95,9000 -i 3 -c -C -P 0",
+    "-t TCP_MAERTS -l -200k -I 95,9000",
+    "-t UDP_STREAM -l -200k -I 95,9000 -- -R 1",
+    "-t TCP_RR -l -200 -I 95,0.000001 -i 3 -r",
+    "-t TCP_RR -l -200 -I 99,9000 -c -C",
+    "-t TCP_RR -l -200 -I 99,9000 -c 100 -C 100",
+    "-t UDP_RR -l -200 -I 95,0.000001 -i 3 -v 0 -P 0",
+    "-t TCP_CRR -l -100 -I 95,9000",
+    "-t TCP_CC -l -100 -I 95,0.000001 -i 3",
+    "-t TCP_MSS -i 3",
+    "-t OMNI -l -200k -I 99,0.000001 -i 3 -- -d send",
+    "-t OMNI -l -200k -I 99,9000 -- -d recv -k CONFIDENCE_LEVEL,CONFIDENCE_INTERVAL,CONFIDENCE_ITERATION",
+    "-l -200k -I 98",
+    "-t LOC_CPU -c 50",
+    "-t REM_CPU -C 50",
+];
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &line in LINES {
+        let name = format!("confidence::{}", line.replace(' ', "_"));
+        let connects = line.contains("TCP_CRR") || line.contains("TCP_CC");
+        let setting = Setting::PLAIN.inside(connects);
+        let case = Case::against_stock(name, move || same_as_stock(setting, line));
+        cases.push(case.inside(connects));
+    }
+    for pair in [Pair::CONTROL].into_iter().chain(Pair::TESTED) {
+        let name = format!("confidence::iterations::{}", pair.name());
+        cases.push(Case::against_stock(name, move || iterations(pair)));
+        if pair != Pair::CONTROL {
+            let name = format!("confidence::sendfile::{}", pair.name());
+            cases.push(Case::against_stock(name, move || sendfile(pair)));
+        }
+    }
+    cases
+}
+
+fn same_as_stock(setting: Setting, line: &str) -> Outcome {
+    let args: Vec<&str> = line.split_ascii_whitespace().collect();
+    let control = without_widths(exchange(Pair::CONTROL, setting, &args)?);
+    for pair in Pair::TESTED {
+        let ours = without_widths(exchange(pair, setting, &args)?);
+        same(&ours, &control).map_err(|error| format!("{}: {error}", pair.name()))?;
+    }
+    Ok(())
+}
+
+/// Takes the widths, which are figures with a percent sign, out of the warning.
+fn without_widths(mut finished: Finished) -> Finished {
+    let lines = finished.stdout.split_inclusive('\n').map(|line| {
+        let is_width = line.starts_with("!!!") && line.ends_with("%\n");
+        line[..if is_width {
+            line.rfind(':').unwrap_or(0)
+        } else {
+            line.len()
+        }]
+            .to_owned()
+    });
+    finished.stdout = lines.collect();
+    finished
+}
+
+/// At least the fewest, at most the most; the figures' widths are what the rule went by.
+fn iterations(pair: Pair) -> Outcome {
+    const SELECTION: &str = "CONFIDENCE_ITERATION,THROUGHPUT_CONFID,LOCAL_CPU_CONFID,THROUGHPUT";
+    for (width, expected) in [("0.000001", "5"), ("9000", "4")] {
+        let confidence = format!("95,{width}");
+        let args = [
+            "-t",
+            "TCP_RR",
+            "-l",
+            "-200",
+            "-i",
+            "5,4",
+            "-I",
+            &confidence,
+            "--",
+            "-k",
+            SELECTION,
+        ];
+        let text = succeed(pair, Setting::PLAIN, &args)?;
+        let value = |key: &str| {
+            let found = keyvals(&text).into_iter().find(|(name, _)| *name == key);
+            found.map_or("", |(_, value)| value)
+        };
+        let throughput_width: f64 = value("THROUGHPUT_CONFID").parse().unwrap_or(f64::NAN);
+        if value("CONFIDENCE_ITERATION") != expected
+            || value("LOCAL_CPU_CONFID") != "0.000"
+            || !(0.0..9000.0).contains(&throughput_width)
+        {
+            return Err(format!("width {width}: {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// Stock's client and server cannot do this with each other.
+fn sendfile(pair: Pair) -> Outcome {
+    let args = "-t TCP_SENDFILE -l -200k -I 99,0.000001 -i 5,3 -v 0 -P 0";
+    let args: Vec<_> = args.split(' ').collect();
+    let finished = exchange(pair, Setting::PLAIN, &args)?;
+    if finished.code == Some(0) && finished.stdout.starts_with("!!! WARNING\n") {
+        return Ok(());
+    }
+    Err(format!("{finished:?}"))
+}
