@@ -160,7 +160,6 @@ impl Schedule {
             late_intervals: self.late_intervals,
             worst_lag: Duration::from_nanos(self.worst_lag_ns),
             waited,
-            gaps: self.gaps.summary(),
         };
         (paced, self.gaps)
     }

@@ -145,12 +145,8 @@ fn add_side(sum: &mut Side, flow: Side) {
         add_times(sum, flow);
     }
     match (&mut sum.paced, flow.paced) {
-        (Some(paced), Some(flow)) => {
-            add_paced(paced, &flow);
-            // Of flows whose times did not travel there is no common distribution.
-            paced.gaps = sum.send_gaps.as_ref().and_then(Histogram::summary);
-        }
-        (paced, _) => *paced = None,
+        (Some(sum), Some(flow)) => add_paced(sum, &flow),
+        (sum, _) => *sum = None,
     }
     // The other direction's, where the first flow has none.
     let (sum, flow) = (&mut sum.buffers, flow.buffers);

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use stats::{Histogram, Summary};
+use stats::Histogram;
 use units::Bytes;
 
 use crate::plan::nanos;
@@ -54,7 +54,7 @@ pub struct Side {
     #[serde(default)]
     pub paced: Option<Paced>,
     /// From the beginning of one interval's passes to that of the next one's, as they were.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_gaps: Option<Histogram>,
     /// CPU time of the thread that moved the data, over the measured phase.
     #[serde(default, rename = "thread_cpu_ns", with = "optional_nanos")]
@@ -89,8 +89,6 @@ pub struct Paced {
     /// Spent waiting for the next interval: no part of what an operation took.
     #[serde(rename = "waited_ns", with = "nanos")]
     pub waited: Duration,
-    /// From one interval's beginning to the next one's, as they were.
-    pub gaps: Option<Summary>,
 }
 
 impl Paced {

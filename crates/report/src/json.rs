@@ -109,6 +109,7 @@ struct SideDocument<'a> {
     receive_times: Option<Summary>,
     /// The rate that was reached and how evenly, of a test at a pace.
     paced: Option<&'a Paced>,
+    send_gaps: Option<Summary>,
 }
 
 #[derive(Serialize)]
@@ -203,6 +204,7 @@ impl<'a> SideDocument<'a> {
             send_times: summary(&side.send_times),
             receive_times: summary(&side.receive_times),
             paced: side.paced.as_ref(),
+            send_gaps: summary(&side.send_gaps),
         }
     }
 }

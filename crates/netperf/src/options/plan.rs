@@ -31,6 +31,7 @@ pub(super) fn settings(
     several_flows(test, &global)?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
     let print = print(test, direction, &global, &options, command_line);
+    let warnings = [paced_by_nothing(&global), options.warnings].concat();
     Ok(Settings {
         test,
         data: data(test, &control, options.local, options.remote, options.port),
@@ -42,9 +43,9 @@ pub(super) fn settings(
         repeat: global.repeat.settled(),
         print,
         debug: global.debug,
-        histogram: global.histogram.clone(),
+        histogram: global.histogram,
         strict: global.strict,
-        warnings: [paced_by_nothing(&global), options.warnings].concat(),
+        warnings,
         notices: [global.notices, options.notices].concat(),
     })
 }

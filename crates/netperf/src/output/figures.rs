@@ -250,6 +250,7 @@ impl<'a> Figures<'a> {
             1.0 + f64::from(self.plan().burst)
         };
         let in_flight = in_flight * f64::from(self.plan().flows);
+        let waited = waited / f64::from(self.plan().flows);
         ratio(
             1e6 * (self.elapsed - waited) * in_flight,
             self.transactions(),

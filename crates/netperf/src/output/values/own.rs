@@ -27,22 +27,22 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
         Own::FlowStartSpread => fixed(3, start_spread_us(f)),
         Own::OutboundThroughput => one_way(Way::Outbound),
         Own::InboundThroughput => one_way(Way::Inbound),
-        Own::LocalPacingTarget => pacing_target(f.here()),
+        Own::LocalPacingTarget => pacing_target(f, f.here()),
         Own::LocalPacingRate => pacing_rate(paced(here)),
         Own::LocalLateIntervals => late_intervals(paced(here)),
-        Own::LocalMinGap => gap_us(paced(here), |gaps| gaps.min_ns as f64),
-        Own::LocalMeanGap => gap_us(paced(here), |gaps| gaps.mean_ns),
-        Own::LocalP50Gap => gap_us(paced(here), |gaps| gaps.p50_ns as f64),
-        Own::LocalP99Gap => gap_us(paced(here), |gaps| gaps.p99_ns as f64),
-        Own::LocalMaxGap => gap_us(paced(here), |gaps| gaps.max_ns as f64),
-        Own::RemotePacingTarget => pacing_target(f.there()),
+        Own::LocalMinGap => gap_us(here, |gaps| gaps.min_ns as f64),
+        Own::LocalMeanGap => gap_us(here, |gaps| gaps.mean_ns),
+        Own::LocalP50Gap => gap_us(here, |gaps| gaps.p50_ns as f64),
+        Own::LocalP99Gap => gap_us(here, |gaps| gaps.p99_ns as f64),
+        Own::LocalMaxGap => gap_us(here, |gaps| gaps.max_ns as f64),
+        Own::RemotePacingTarget => pacing_target(f, f.there()),
         Own::RemotePacingRate => pacing_rate(paced(there)),
         Own::RemoteLateIntervals => late_intervals(paced(there)),
-        Own::RemoteMinGap => gap_us(paced(there), |gaps| gaps.min_ns as f64),
-        Own::RemoteMeanGap => gap_us(paced(there), |gaps| gaps.mean_ns),
-        Own::RemoteP50Gap => gap_us(paced(there), |gaps| gaps.p50_ns as f64),
-        Own::RemoteP99Gap => gap_us(paced(there), |gaps| gaps.p99_ns as f64),
-        Own::RemoteMaxGap => gap_us(paced(there), |gaps| gaps.max_ns as f64),
+        Own::RemoteMinGap => gap_us(there, |gaps| gaps.min_ns as f64),
+        Own::RemoteMeanGap => gap_us(there, |gaps| gaps.mean_ns),
+        Own::RemoteP50Gap => gap_us(there, |gaps| gaps.p50_ns as f64),
+        Own::RemoteP99Gap => gap_us(there, |gaps| gaps.p99_ns as f64),
+        Own::RemoteMaxGap => gap_us(there, |gaps| gaps.max_ns as f64),
         Own::ClockCostNs => fixed(1, f.clock().map_or(NONE, |clock| clock.cost_ns)),
         Own::ClockResolutionNs => int(f.clock().map_or(-1, |clock| clock.resolution_ns as i64)),
         Own::LocalInterfaceRxPackets => interface::traffic(f.local_interface(), |traffic| traffic.received_packets),
@@ -61,9 +61,10 @@ fn paced(side: Option<&Side>) -> Option<&Paced> {
     side?.paced.as_ref()
 }
 
-/// Passes a second that were asked for.
-fn pacing_target(half: &Half) -> Option<String> {
-    fixed(3, half.pacing.map_or(NONE, |pacing| pacing.rate()))
+/// Passes a second that were asked for, of all flows.
+fn pacing_target(f: &Figures<'_>, half: &Half) -> Option<String> {
+    let flows = f64::from(f.plan().flows);
+    fixed(3, half.pacing.map_or(NONE, |pacing| flows * pacing.rate()))
 }
 
 /// Passes a second as they were.
@@ -76,9 +77,9 @@ fn late_intervals(paced: Option<&Paced>) -> Option<String> {
 }
 
 /// Microseconds; −1.000 without any.
-fn gap_us(paced: Option<&Paced>, figure: fn(&Summary) -> f64) -> Option<String> {
-    let gaps = paced.and_then(|paced| paced.gaps.as_ref());
-    fixed(3, gaps.map_or(NONE, |gaps| figure(gaps) / 1000.0))
+fn gap_us(side: Option<&Side>, figure: fn(&Summary) -> f64) -> Option<String> {
+    let gaps = side.and_then(|side| side.send_gaps.as_ref()?.summary());
+    fixed(3, gaps.map_or(NONE, |gaps| figure(&gaps) / 1000.0))
 }
 
 /// The kinds of the doubts, as the JSON of `linerate run` names them; "none" if there is none.
