@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use model::SocketOptions;
 use sys::call::{self, Error};
 
 use crate::cell::Cell;
@@ -10,6 +11,7 @@ use crate::connector::Connector;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::ring::Ring;
+use crate::socket::complete_accepted;
 use crate::stop::Stop;
 use crate::transaction::{receive_all, send_all};
 
@@ -95,6 +97,7 @@ pub(crate) fn accept(
     mut exchange: Option<Exchange<'_>>,
     bounds: Bounds<'_>,
     cut: &Stop,
+    options: &SocketOptions,
     hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
@@ -114,6 +117,7 @@ pub(crate) fn accept(
             Err(error) => return LoopEnd::from_call("accept", error),
         };
         hooks.took_turn();
+        complete_accepted(socket.as_fd(), options);
         if let Some(exchange) = &mut exchange {
             let channel = Connected(socket.as_fd());
             let request = exchange.requests.advance();

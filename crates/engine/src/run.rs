@@ -191,7 +191,8 @@ fn on_listener(job: &mut Job<'_>, listener: BorrowedFd<'_>, hooks: &mut impl Hoo
     let (bounds, cut) = (job.bounds(), job.drain.unwrap_or(job.stop));
     // Seen from here what is sent are the responses.
     let exchange = exchange(&mut job.buffers.receive, &mut job.buffers.send);
-    connection::accept(listener, exchange, bounds, cut, hooks).ran(bounds.stop)
+    let options = &job.half.socket;
+    connection::accept(listener, exchange, bounds, cut, options, hooks).ran(bounds.stop)
 }
 
 /// A workload without data has no buffers, and so no exchange.
@@ -302,6 +303,128 @@ impl<'a> Job<'a> {
             budget: Budget::of(self.limit),
             stop: self.stop,
             cell: self.cell,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use model::{BufferPlan, SizeRule, Touch, WidthRule};
+
+    use super::*;
+    use crate::Memory;
+    use crate::ring::Contents;
+
+    const SIZE: usize = 6;
+
+    fn ring(contents: Contents<'_>) -> Ring {
+        let plan = BufferPlan {
+            size: SizeRule::Bytes(SIZE as u32),
+            width: WidthRule::Buffers(1),
+            ..BufferPlan::default()
+        };
+        let memory = Memory::new(1 << 16, 1 << 16);
+        Ring::new(&plan, None, None, contents, &memory).unwrap()
+    }
+
+    /// The data that each loop sends and receives is touched, as far as the plan says.
+    #[test]
+    fn every_loop_touches_its_data() {
+        let half = Half {
+            touch: Touch {
+                send_dirty_bytes: Some(2),
+                receive_dirty_bytes: Some(3),
+                receive_clean_bytes: Some(1),
+            },
+            ..Half::default()
+        };
+        for (workload, burst) in [
+            (Workload::send(), 0),
+            (Workload::receive(), 0),
+            (Workload::ask(), 0),
+            (Workload::ask(), 2),
+            (Workload::answer(), 0),
+            (Workload::connect_and_ask(), 0),
+            (Workload::accept_and_answer(), 0),
+        ] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut buffers = Buffers {
+                send: Some(ring(Contents::Pattern(b"a"))),
+                send_file: None,
+                receive: Some(ring(Contents::Nothing)),
+            };
+            let (stop, cell) = (Stop::new(), Cell::default());
+            let limit = if workload.is_transactional() {
+                Limit::Transactions(1)
+            } else {
+                Limit::Bytes(SIZE as u64)
+            };
+            let mut job = Job {
+                workload: &workload,
+                limit,
+                burst,
+                timing: Timing::default(),
+                half: &half,
+                buffers: &mut buffers,
+                stop: &stop,
+                drain: None,
+                cell: &cell,
+            };
+            let connects = workload.connects();
+            let opens = workload.body[0] == Operation::Connect;
+            let sends = workload.sends();
+            let receives = workload.receives();
+            let peer = move |mut peer: TcpStream| {
+                let mut seen = [0; SIZE];
+                if receives {
+                    peer.write_all(b"xxxxxx").unwrap();
+                }
+                if sends {
+                    peer.read_exact(&mut seen).unwrap();
+                }
+                seen
+            };
+            let (ran, seen) = std::thread::scope(|scope| {
+                if opens {
+                    let peer = scope.spawn(|| peer(listener.accept().unwrap().0));
+                    let mut connector = Connector::new(
+                        model::Transport::Tcp,
+                        address.into(),
+                        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
+                        connector::PortRange {
+                            min: 20_000,
+                            max: 60_000,
+                        },
+                        address.port(),
+                        model::SocketOptions::default(),
+                        true,
+                    )
+                    .unwrap();
+                    let ran = run(&mut job, Path::Connector(&mut connector));
+                    return (ran, peer.join().unwrap());
+                }
+                let peer = scope.spawn(move || peer(TcpStream::connect(address).unwrap()));
+                let ran = if connects {
+                    run(&mut job, Path::Listener(listener.as_fd()))
+                } else {
+                    let (socket, _) = listener.accept().unwrap();
+                    run(&mut job, Path::Connected(socket.as_fd()))
+                };
+                (ran, peer.join().unwrap())
+            });
+            assert_eq!(ran.ended, Ended::Count, "{workload:?}");
+            if sends {
+                assert_eq!(seen, *b"bbaaaa", "{workload:?}");
+            }
+            if receives {
+                let buffer = buffers.receive.as_mut().unwrap().advance();
+                assert_eq!(buffer, b"yyyxxx", "{workload:?}");
+            }
         }
     }
 }

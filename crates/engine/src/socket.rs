@@ -1,7 +1,7 @@
 //! Data sockets: opened with what the plan asks for and no more, and asked what the kernel gave.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use model::{SocketFacts, SocketOptions, Transport};
 use sys::call::Error;
@@ -300,6 +300,14 @@ fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
         socket.send_buffer_size().ok().map(|bytes| bytes as u32),
         socket.recv_buffer_size().ok().map(|bytes| bytes as u32),
     )
+}
+
+/// Sets on an accepted connection what it has not got from its listener: Linux begins a new socket's
+/// priority at 0.
+pub fn complete_accepted(connection: BorrowedFd<'_>, options: &SocketOptions) {
+    if let Some(priority) = options.priority {
+        let _ = option::set_priority(connection, priority);
+    }
 }
 
 /// Fills in what a socket's facts are at the end of a run: buffers as they have grown, and for TCP

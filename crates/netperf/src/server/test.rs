@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Cell, Clock, DataSocket, Finish, Job, Memory, Path, Ran, RingError, Role, Stop,
-    facts_at_end, keeper, run,
+    complete_accepted, facts_at_end, keeper, run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
 use sys::call::{self, Error, Peer};
@@ -121,6 +121,7 @@ impl Prepared {
     fn stream(&mut self, stop: &Stop, limits: &Limits, cell: &Cell) -> Result<Finished, Refusal> {
         let connection = wait::connection(&self.data.socket, stop, limits)?;
         wait::give_up_after(&connection, limits.data_idle);
+        complete_accepted(connection.as_fd(), &self.assignment.half.socket);
         // Nobody else can connect to this test any more, but a further path of Multipath TCP must find
         // the port open.
         if self.assignment.transport != Transport::Mptcp {
