@@ -1,0 +1,68 @@
+//! Options whose effect is on the running system, seen there: in the calls that a process makes, in what
+//! the kernel says of its sockets and threads, in what a peer receives. Both ends are ours.
+
+mod binding;
+mod buffers;
+#[path = "../robust/ground/mod.rs"]
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "the other tests use what these do not"
+)]
+mod ground;
+mod pacing;
+mod sockets;
+mod trace;
+mod words;
+
+use std::time::Duration;
+
+use libtest_mimic::Arguments;
+
+use ground::{Finished, Process, Server, linerate};
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trials = [
+        binding::trials(),
+        buffers::trials(),
+        pacing::trials(),
+        sockets::trials(),
+        words::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// No client here runs for longer, on a busy machine either.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Starts a client of `server` with a line of options.
+fn start(server: &Server, options: &str) -> Process {
+    let line = format!("netperf -H 127.0.0.1 -p {} {options}", server.port);
+    Process::start(&mut linerate(&line))
+}
+
+/// What became of a client of `server` with a line of options, which is to succeed.
+#[track_caller]
+fn finish(server: &Server, options: &str) -> Finished {
+    let finished = start(server, options).finish(PATIENCE);
+    finished.succeeded();
+    finished
+}
+
+/// The values that `-k` printed, in the order of the names.
+#[track_caller]
+fn values<const N: usize>(finished: &Finished, names: [&str; N]) -> [String; N] {
+    names.map(|name| {
+        let line = finished
+            .stdout
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_else(|| panic!("no {name} in {finished:#?}"))
+            .to_owned()
+    })
+}

@@ -1,0 +1,198 @@
+//! So many passes an interval, at both ends: -b, -w, --spin.
+
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+
+use super::ground::{STOCK, Server, connections_of, eventually, trial};
+use super::trace::{Call, STRACE, both};
+use super::{finish, start, values};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("pace_here", &[], pace_here),
+        trial("pace_there", &[], pace_there),
+        trial("pace_of_classic_tests", &[], pace_of_classic_tests),
+        trial("the_schedule_does_not_move", &[STRACE], schedule),
+        trial("a_stop_ends_a_wait", &[], a_stop_ends_a_wait),
+        trial("a_peer_that_does_not_pace_is_named", &[STOCK], stock_peer),
+        trial("what_the_banner_says", &[], banner),
+    ]
+}
+
+/// Passes of one second: which end's what is counted, what was asked for, and how many that makes.
+type Case = (&'static str, &'static str, f64);
+
+fn pace_here() {
+    for case in [
+        ("-t UDP_STREAM -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
+        // Far below a clock tick, asleep and spinning.
+        ("-t UDP_STREAM -b 1 -w 50u", "LOCAL_SEND_CALLS", 20_000.0),
+        (
+            "-t UDP_STREAM -b 1 -w 50u --spin",
+            "LOCAL_SEND_CALLS",
+            20_000.0,
+        ),
+        // By default an interval is a millisecond.
+        ("-t TCP_STREAM -b 2", "LOCAL_SEND_CALLS", 2_000.0),
+        // The receiver's first pass is not at the sender's.
+        ("-t TCP_MAERTS -b 5 -w 10", "LOCAL_RECV_CALLS", 500.0),
+        ("-t TCP_RR -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
+        ("-t UDP_RR -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
+        ("-t TCP_CRR -b 1 -w 5", "LOCAL_SEND_CALLS", 200.0),
+    ] {
+        check(case, "LOCAL", "");
+    }
+    // With requests ahead it is still the requests that are paced.
+    check(
+        ("-t TCP_RR -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
+        "LOCAL",
+        "-b 8",
+    );
+}
+
+fn pace_there() {
+    for case in [
+        ("-t TCP_MAERTS -b ,5 -w ,10", "REMOTE_SEND_CALLS", 500.0),
+        ("-t TCP_RR -b ,5 -w ,10", "REMOTE_RECV_CALLS", 500.0),
+        ("-t TCP_CRR -b ,1 -w ,5", "REMOTE_RECV_CALLS", 200.0),
+        ("-t OMNI -b ,5 -w ,10", "REMOTE_SEND_CALLS", 500.0),
+    ] {
+        let specific = if case.0.contains("OMNI") {
+            "-T udp -d recv -R 1"
+        } else {
+            ""
+        };
+        check(case, "REMOTE", specific);
+    }
+}
+
+/// Who begins has as many passes as the schedule has, to a thousandth or to one pass; a machine that
+/// cannot do it says so. Who answers goes on to the end of the data, some intervals more or less, so it
+/// is the rate that counts.
+#[track_caller]
+fn check((options, counted, passes): Case, end: &str, specific: &str) {
+    let server = Server::start("");
+    let names = [
+        counted.to_owned(),
+        format!("{end}_PACING_TARGET"),
+        format!("{end}_PACING_RATE"),
+        format!("{end}_P50_GAP"),
+    ];
+    let line = format!("{options} -l 1 -- {specific} -m 100 -k {}", names.join(","));
+    let said = finish(&server, &line);
+    let names: [&str; 4] = std::array::from_fn(|at| names[at].as_str());
+    let [count, target, rate, gap] =
+        values(&said, names).map(|value| value.parse::<f64>().expect("a number"));
+    assert!((target - passes).abs() < 0.01, "{options}: {target}");
+    assert!(gap > 0.0, "{options}: {said:#?}");
+    let (reached, tolerance) = if counted.contains("SEND") {
+        assert!(count <= passes, "{options}: {count} passes");
+        (count, (passes / 1000.0).max(1.0))
+    } else {
+        (rate, passes / 50.0)
+    };
+    assert!(
+        (reached - passes).abs() <= tolerance || said.stderr.contains("was not held"),
+        "{options}: {count} passes, {rate}/s, where {passes} were asked for: {said:#?}"
+    );
+}
+
+/// Their tables have no selectors: transactions a second, and 10^6 bit/s.
+fn pace_of_classic_tests() {
+    let server = Server::start("");
+    let said = finish(&server, "-t TCP_CC -l 1 -P 0 -v 0 -b 1 -w 10");
+    let rate = said.figures()[0];
+    assert!(
+        rate <= 100.0 && (rate > 99.0 || said.stderr.contains("was not held")),
+        "{said:#?}"
+    );
+    let said = finish(
+        &server,
+        "-t TCP_SENDFILE -l 1 -P 0 -v 0 -b 1 -w 10 -- -m 10000",
+    );
+    let rate = said.figures()[0];
+    assert!(
+        rate <= 8.0 && (rate > 7.9 || said.stderr.contains("was not held")),
+        "{said:#?}"
+    );
+}
+
+/// The times that are slept until are the first one and multiples of the interval, to the nanosecond;
+/// who spins sleeps never.
+fn schedule() {
+    let sleeps = |options: &str| {
+        let client = format!("-t UDP_STREAM -l 1 -b 1 {options} -- -m 100 -R 1");
+        both("-e trace=clock_nanosleep", "", &client).client
+    };
+    assert_eq!(sleeps("-w 1111u --spin").len(), 0);
+    let until: Vec<u64> = sleeps("-w 1111u").iter().map(wake_ns).collect();
+    assert!(until.len() > 10, "{until:?}");
+    for pair in until.windows(2) {
+        assert_eq!((pair[1] - pair[0]) % 1_111_000, 0, "{until:?}");
+    }
+}
+
+/// `clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, {tv_sec=1, tv_nsec=2}, NULL)`.
+fn wake_ns(call: &Call) -> u64 {
+    assert_eq!(call.arguments[..2], ["CLOCK_MONOTONIC", "TIMER_ABSTIME"]);
+    let number = |argument: &str, name: &str| {
+        let digits = argument.trim_matches(['{', '}']).strip_prefix(name);
+        digits.and_then(|digits| digits.parse::<u64>().ok())
+    };
+    let seconds = number(&call.arguments[2], "tv_sec=").expect("seconds");
+    let nanos = number(&call.arguments[3], "tv_nsec=").expect("nanoseconds");
+    // What never comes is slept for in the last wait.
+    seconds.saturating_mul(1_000_000_000) + nanos
+}
+
+/// A client is interrupted while it waits for its next interval, a server's client is killed.
+fn a_stop_ends_a_wait() {
+    let server = Server::start("");
+    let rest = server.usage_at_rest();
+    for (options, signal) in [
+        ("-t TCP_STREAM -l 1000 -b 1 -w 1000s", Signal::INT),
+        ("-t TCP_STREAM -l 1000 -b 1 -w 1000s --spin", Signal::INT),
+        ("-t TCP_RR -l 1000 -b 1 -w 1000s -- -b 4", Signal::INT),
+        ("-t TCP_MAERTS -l 1000 -b ,1 -w ,1000s", Signal::KILL),
+        ("-t TCP_RR -l 1000 -b ,1 -w ,1000s", Signal::KILL),
+    ] {
+        let client = start(&server, options);
+        let pid = client.pid();
+        let begun = eventually(Duration::from_secs(10), || connections_of(pid) >= 2);
+        assert!(begun, "{options}: {}", client.stderr());
+        client.signal(signal);
+        let ended = client.finish(Duration::from_secs(10));
+        if signal == Signal::INT {
+            ended.succeeded();
+        }
+        server.is_back_at(rest, Duration::from_secs(10), options);
+    }
+}
+
+fn stock_peer() {
+    let server = Server::start_stock();
+    let said = finish(&server, "-t TCP_MAERTS -l 1 -b ,5");
+    assert!(said.stderr.contains("the peer does not pace"), "{said:#?}");
+    let said = finish(&server, "-t TCP_MAERTS -l 1");
+    assert_eq!(said.stderr, "");
+}
+
+fn banner() {
+    let server = Server::start("");
+    for (options, extras) in [
+        ("", "AF_INET : demo"),
+        ("-b 5", " : interval : demo"),
+        ("-b ,5", " : interval : demo"),
+        ("-b 5 --spin", " : spin interval : demo"),
+        ("-b 5 -k 1", " : interval : dirty data : demo"),
+        ("-K ,1", " : dirty data : demo"),
+        // Nothing is touched.
+        ("-k 0,0", "AF_INET : demo"),
+    ] {
+        let said = finish(&server, &format!("-t TCP_STREAM -l -1000 {options}"));
+        let banner = said.stdout.lines().next().unwrap_or_default();
+        assert!(banner.ends_with(extras), "{options}: {banner}");
+    }
+}

@@ -1,0 +1,127 @@
+//! The system calls of a client and of its server, by strace.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::PATIENCE;
+use super::ground::{Need, Process, eventually, free_port, is_listening, linerate};
+
+/// What a test with a trace needs.
+pub(crate) const STRACE: Need = Need::Program("strace");
+
+/// One call that has returned.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// When it was made, in seconds.
+    pub(crate) at: f64,
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) result: String,
+}
+
+/// The calls of a client and of its server.
+#[derive(Debug)]
+pub(crate) struct Both {
+    pub(crate) client: Vec<Call>,
+    pub(crate) server: Vec<Call>,
+}
+
+/// Runs a client against a server, both under `strace` with these options, to their ends.
+pub(crate) fn both(strace: &str, server: &str, client: &str) -> Both {
+    let place = tempfile::tempdir().expect("the directory for temporary files is writable");
+    let (of_client, of_server) = (place.path().join("client"), place.path().join("server"));
+    let port = free_port();
+    let line = format!("netserver -D -d -p {port} {server}");
+    let server = Process::start(&mut traced(strace, &of_server, &linerate(&line)));
+    assert!(
+        eventually(PATIENCE, || is_listening(port)),
+        "{}",
+        server.stderr()
+    );
+    let line = format!("netperf -H 127.0.0.1 -p {port} {client}");
+    let client = Process::start(&mut traced(strace, &of_client, &linerate(&line)));
+    client.finish(PATIENCE).succeeded();
+    server.signal(Signal::TERM);
+    server.finish(PATIENCE).succeeded();
+    Both {
+        client: calls(&of_client),
+        server: calls(&of_server),
+    }
+}
+
+/// `command` as its own process, watched by one on the side, with a file a thread.
+fn traced(options: &str, files: &Path, command: &Command) -> Command {
+    let mut strace = Command::new("strace");
+    strace
+        .args(["-D", "-ff", "-ttt", "-e", "signal=none"])
+        .args(options.split_whitespace())
+        .arg("-o")
+        .arg(files)
+        .arg(command.get_program())
+        .args(command.get_args());
+    strace
+}
+
+/// The calls of all threads, in order, once the last thread has ended.
+fn calls(files: &Path) -> Vec<Call> {
+    let mut texts = Vec::new();
+    let complete = eventually(Duration::from_secs(10), || {
+        texts = of_threads(files);
+        !texts.is_empty() && texts.iter().all(|text| text.contains(" +++ "))
+    });
+    assert!(complete, "a trace has no end: {texts:?}");
+    let mut calls: Vec<_> = texts
+        .iter()
+        .flat_map(|text| text.lines().filter_map(call))
+        .collect();
+    calls.sort_by(|one, other| one.at.total_cmp(&other.at));
+    calls
+}
+
+fn of_threads(files: &Path) -> Vec<String> {
+    let (Some(directory), Some(name)) = (files.parent(), files.file_name()) else {
+        return Vec::new();
+    };
+    let name = name.to_string_lossy().into_owned();
+    std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&name))
+        .filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
+        .collect()
+}
+
+/// `1700000000.000001 name(argument, argument) = result`; any other line is no call.
+fn call(line: &str) -> Option<Call> {
+    let (at, line) = line.split_once(' ')?;
+    let (name, line) = line.split_once('(')?;
+    let (arguments, result) = line.rsplit_once(" = ")?;
+    let (arguments, _) = arguments.rsplit_once(')')?;
+    Some(Call {
+        at: at.parse().ok()?,
+        name: name.to_owned(),
+        arguments: arguments.split(", ").map(str::to_owned).collect(),
+        result: result.to_owned(),
+    })
+}
+
+impl Call {
+    /// The number in an argument that strace was told to show raw (`-e raw=…`).
+    pub(crate) fn number(&self, argument: usize) -> Option<u64> {
+        let digits = self.arguments.get(argument)?.strip_prefix("0x")?;
+        u64::from_str_radix(digits, 16).ok()
+    }
+
+    /// The bytes in an argument that strace was told to show in hexadecimal (`-xx`).
+    pub(crate) fn bytes(&self, argument: usize) -> Vec<u8> {
+        let text = self.arguments.get(argument).map_or("", String::as_str);
+        text.trim_matches(['"', '.'])
+            .split("\\x")
+            .filter_map(|digits| u8::from_str_radix(digits, 16).ok())
+            .collect()
+    }
+}
