@@ -67,10 +67,13 @@ def pair(rate=None, burst=None, mtu=1500):
         for interface in ("data", "control"):
             a, b = hosts
             ip("-n", a.name, "link", "add", interface, "type", "veth", "peer", "name", interface, "netns", b.name)
-            for host in hosts:
+            for at, host in enumerate(hosts):
                 address = getattr(host, interface)
                 ip("-n", host.name, "address", "add", f"{address}/24", "dev", interface)
-                ip("-n", host.name, "link", "set", interface, "mtu", str(mtu), "up")
+                ip("-n", host.name, "link", "set", interface, "address", mac(at), "mtu", str(mtu), "up")
+                # Nobody asks for whom he knows: else ARP is in the counters.
+                other = getattr(hosts[1 - at], interface)
+                ip("-n", host.name, "neighbour", "add", other, "lladdr", mac(1 - at), "dev", interface, "nud", "permanent")
         for host in hosts:
             # Or the counters hold one header for 64 KB.
             quiet(host.run("ethtool", "-K", "data", "tso", "off", "gso", "off", "gro", "off"))
@@ -79,6 +82,10 @@ def pair(rate=None, burst=None, mtu=1500):
                 limit = max(4 * burst, 300_000)
                 quiet(host.run("tc", "qdisc", "add", "dev", "data", "root", "tbf", "rate", f"{rate}bit", "burst", burst, "limit", limit))
         yield hosts
+
+
+def mac(at):
+    return f"02:00:00:00:00:{at + 1:02x}"
 
 
 def ip(*words):
