@@ -301,6 +301,8 @@ impl<'a> LocalEnd<'a> {
             Finish::EmptyDatagrams(3).say(&path(), &patience);
         } else if !datagrams && plan.workload.sends() {
             Finish::HalfClose.say(&path(), &patience);
+            // What the drain has sent again belongs to the test.
+            facts_at_end(&self.data.socket, plan.transport, &mut moved.socket);
             if !plan.workload.receives() {
                 // A stream has moved when the peer has read it: the drain is part of the time.
                 moved.passed = clock.stop();
