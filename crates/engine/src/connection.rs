@@ -80,6 +80,7 @@ pub(crate) fn connect(
         if let Err(end) = await_close(channel.0, stop) {
             return end;
         }
+        hooks.before_close(channel.0);
         connector.close(opened);
         timer.lap();
         cell.pass();

@@ -22,6 +22,8 @@ pub struct Ran {
     pub paced: Option<Paced>,
     /// From one interval's beginning to the next one's.
     pub send_gaps: Option<Histogram>,
+    /// Segments that the connections of a connection test have sent again, if they were asked.
+    pub retransmits: Option<u32>,
     /// Why it ended.
     pub ended: Ended,
     /// The failed call and its error number, when it ended with [`Ended::Failed`] or because the
@@ -38,6 +40,7 @@ impl From<Ended> for Ran {
             receive_times: None,
             paced: None,
             send_gaps: None,
+            retransmits: None,
             ended,
             failure: None,
         }

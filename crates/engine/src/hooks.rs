@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::{Half, Paced, Touch};
 use stats::Histogram;
+use sys::option;
 
 use crate::pace::Pace;
 use crate::stop::Stop;
@@ -28,6 +29,8 @@ pub(crate) trait Hooks {
     fn before_send(&mut self, data: &mut [u8]);
     /// This was received.
     fn after_receive(&mut self, data: &mut [u8]);
+    /// This connection, one of many, is closed next.
+    fn before_close(&mut self, socket: BorrowedFd<'_>);
 }
 
 impl Hooks for () {
@@ -49,6 +52,8 @@ impl Hooks for () {
     fn before_send(&mut self, _: &mut [u8]) {}
     #[inline]
     fn after_receive(&mut self, _: &mut [u8]) {}
+    #[inline]
+    fn before_close(&mut self, _: BorrowedFd<'_>) {}
 }
 
 /// A schedule, use of the data, or both.
@@ -57,6 +62,9 @@ pub(crate) struct Extras {
     send_dirty: usize,
     receive_dirty: usize,
     receive_clean: usize,
+    /// Segments that the connections have sent again; `None` when nobody wants to know, or one of them
+    /// could not tell.
+    retransmits: Option<u32>,
 }
 
 impl Extras {
@@ -69,7 +77,7 @@ impl Extras {
             receive_clean_bytes,
         } = half.touch;
         let bytes = |count: Option<u32>| count.unwrap_or(0) as usize;
-        (half.pacing.is_some() || half.touch.is_some()).then(|| Self {
+        (half.pacing.is_some() || half.touch.is_some() || half.count_retransmits).then(|| Self {
             pace: half
                 .pacing
                 .as_ref()
@@ -77,7 +85,13 @@ impl Extras {
             send_dirty: bytes(send_dirty_bytes),
             receive_dirty: bytes(receive_dirty_bytes),
             receive_clean: bytes(receive_clean_bytes),
+            retransmits: half.count_retransmits.then_some(0),
         })
+    }
+
+    /// What the connections of a connection test have sent again, if they were asked.
+    pub(crate) fn retransmits(&self) -> Option<u32> {
+        self.retransmits
     }
 
     /// What became of the schedule; the loop has ended.
@@ -122,6 +136,13 @@ impl Hooks for Extras {
         let clean = self.receive_clean.min(data.len() - dirty);
         modify(&mut data[..dirty]);
         read(&data[dirty..][..clean]);
+    }
+
+    fn before_close(&mut self, socket: BorrowedFd<'_>) {
+        if let Some(before) = self.retransmits {
+            let count = option::retransmits(socket).ok();
+            self.retransmits = count.map(|count| before.saturating_add(count));
+        }
     }
 }
 

@@ -67,10 +67,12 @@ pub fn run(job: &mut Job<'_>, path: Path<'_>) -> Ran {
         return on_path(job, path, &mut ());
     };
     let ran = on_path(job, path, &mut extras);
+    let retransmits = extras.retransmits();
     let (paced, send_gaps) = extras.finish().unzip();
     Ran {
         paced,
         send_gaps,
+        retransmits,
         ..ran
     }
 }

@@ -216,6 +216,9 @@ pub struct Half {
     pub cpu: Option<u32>,
     /// Account the CPU time of the whole host over the measured phase.
     pub measure_cpu: bool,
+    /// In a connection test of the connecting end, ask each connection before it closes what it has
+    /// sent again: a call more a connection. A connection that lasts is asked at its end anyway.
+    pub count_retransmits: bool,
 }
 
 /// A schedule: `burst` passes of the workload at the beginning of each interval. It counts from the

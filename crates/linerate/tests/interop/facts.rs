@@ -1,7 +1,9 @@
 //! What is told of hosts and interfaces, against what the system's own tools say of them.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use testkit::{Make, Namespace, Role, Server, keyvals, link};
 
@@ -17,6 +19,9 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::against_stock("facts::stock_host", stock_host),
         Case::against_stock("facts::classic_client", stock_client_sees_none),
         Case::against_stock("facts::link", veth)
+            .alone()
+            .inside(true),
+        Case::against_stock("facts::retransmissions", retransmissions)
             .alone()
             .inside(true),
         Case::against_stock("facts::socket", socket).alone(),
@@ -162,6 +167,111 @@ fn veth() -> Outcome {
         return Err(format!("{facts:?}"));
     }
     Ok(())
+}
+
+/// A connection test whose server has no address for a moment: what the connections sent again is what the kernel
+/// counted, but for what was sent when they were closed.
+fn retransmissions() -> Outcome {
+    let (near, far) = (Namespace::bare(), Namespace::bare());
+    link(
+        (&near, "left", "10.7.0.1/24"),
+        (&far, "right", "10.7.0.2/24"),
+    );
+    let peers = peers();
+    let server = Server::start(Some(&far), |port| {
+        let mut command = peers.command(Make::Ours, Role::Server);
+        command.args(["-D", "-4", "-p", &port.to_string()]);
+        command
+    })
+    .map_err(|error| error.to_string())?;
+    let client = |names: &str| {
+        let mut client = peers.command(Make::Ours, Role::Client);
+        client
+            .args(["-H", "10.7.0.2", "-p", &server.port().to_string()])
+            .args(["-P", "0", "-t", "TCP_CRR", "-l", "3", "--", "-k", names]);
+        near.command(&client)
+    };
+    let (finished, cut) = std::thread::scope(|scope| {
+        let cut = scope.spawn(|| -> Outcome {
+            await_that(|| Ok(counters(&near, "left")?.1 > 100.0))?;
+            // What was dropped may have been the server's, which is not what is counted here.
+            for _ in 0..5 {
+                interrupt(&near, &far)?;
+                if sent_again(&near)? > 0.0 {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let finished = run(client("LOCAL_TRANSPORT_RETRANS,REMOTE_TRANSPORT_RETRANS"));
+        (finished, cut.join())
+    });
+    cut.map_err(|_| "the other thread broke off".to_owned())??;
+    let facts = by_name(&finished?.stdout);
+    // The end that accepts closes before it can know.
+    same(&facts, "REMOTE_TRANSPORT_RETRANS", "-1")?;
+    let told: f64 = facts
+        .get("LOCAL_TRANSPORT_RETRANS")
+        .and_then(|count| count.parse().ok())
+        .ok_or_else(|| format!("{facts:?}"))?;
+    let counted = sent_again(&near)?;
+    if !(1.0..=counted).contains(&told) {
+        return Err(format!("{told} told, {counted} counted"));
+    }
+    Ok(())
+}
+
+/// Takes the far end's address away until the connection that is open stands still, and then waits until
+/// something is sent.
+fn interrupt(near: &Namespace, far: &Namespace) -> Outcome {
+    let sent = || counters(near, "left").map(|(_, sent)| sent);
+    let change = |what: &str| {
+        let line = format!("ip address {what} 10.7.0.2/24 dev right");
+        far.run(&line).map_err(|error| error.to_string())
+    };
+    change("del")?;
+    // A busy machine may look like it for a moment.
+    let (last, same) = (Cell::new(0.0), Cell::new(0));
+    let stands = await_that(|| {
+        let sent = sent()?;
+        let stood = last.replace(sent) >= sent;
+        same.set(if stood { same.get() + 1 } else { 0 });
+        Ok(same.get() == 15)
+    });
+    change("add")?;
+    stands?;
+    await_that(|| Ok(sent()? > last.get()))
+}
+
+/// Looks until it is so, or too long.
+fn await_that(holds: impl Fn() -> Result<bool, String>) -> Outcome {
+    let patience = Duration::from_secs(10);
+    let start = Instant::now();
+    while !holds()? {
+        if start.elapsed() > patience {
+            return Err("it did not happen".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Segments that TCP has sent again in a namespace: proc(5), `/proc/net/snmp`.
+fn sent_again(namespace: &Namespace) -> Result<f64, String> {
+    let table = namespace
+        .enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
+        .map_err(|error| error.to_string())?;
+    let mut rows = table.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (
+        rows.next().unwrap_or_default(),
+        rows.next().unwrap_or_default(),
+    );
+    names
+        .split(' ')
+        .zip(values.split(' '))
+        .find(|(name, _)| *name == "RetransSegs")
+        .and_then(|(_, value)| value.parse().ok())
+        .ok_or(table.clone())
 }
 
 /// Packets that an interface has received and sent.

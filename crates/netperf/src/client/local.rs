@@ -237,6 +237,7 @@ impl<'a> LocalEnd<'a> {
         progress.ended();
         let passed = clock.stop();
         let mut socket = self.data.facts.clone();
+        socket.retransmits = ran.retransmits;
         if let Some(first) = connector.first_facts() {
             socket.send_buffer_end_bytes = first.send_buffer_end_bytes;
             socket.receive_buffer_end_bytes = first.receive_buffer_end_bytes;

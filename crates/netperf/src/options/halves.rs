@@ -23,7 +23,13 @@ pub(super) fn halves(
         .routing
         .unwrap_or(transport != Transport::Udp || direction.is_transactional());
     let messages = messages(test, direction, options);
-    let here = here(test, routing, &messages, global, options);
+    let asks = options.output.as_ref();
+    let here = Half {
+        count_retransmits: direction.connection
+            && transport.has_tcp_options()
+            && asks.is_some_and(|(_, selected)| selected.needs.retransmits),
+        ..here(test, routing, &messages, global, options)
+    };
     let there = there(test, routing, &messages, global, options);
     (here, there)
 }
@@ -95,6 +101,8 @@ fn here(
         touch: touch(&global.touch.first),
         cpu: global.cpu.first,
         measure_cpu: global.measure_cpu.first,
+        // Settled in `halves`.
+        count_retransmits: false,
     }
 }
 
@@ -152,6 +160,8 @@ fn there(
         touch: touch(&global.touch.second),
         cpu: global.cpu.second,
         measure_cpu: global.measure_cpu.second,
+        // The accepting end closes first, when it cannot know yet.
+        count_retransmits: false,
     }
 }
 

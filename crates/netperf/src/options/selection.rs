@@ -33,6 +33,7 @@ pub(super) fn select(text: &str) -> Result<Selected, Stop> {
             let is_ours = |selector: &&Selector| !matches!(selector, Selector::Stock(_));
             let of_ours: Needs = blocks.iter().flatten().filter(is_ours).collect();
             needs.latency = of_ours.latency;
+            needs.retransmits = of_ours.retransmits;
             needs.peer_congestion_control = of_ours.peer_congestion_control;
             return Ok(Selected {
                 needs,

@@ -89,13 +89,18 @@ impl Selector {
 
 fn of_stock(selector: Stock) -> Needs {
     use Stock::{
-        LocalInterfaceName, LocalInterfaceSlot, MaxLatency, MeanLatency, MinLatency, P50Latency,
-        P90Latency, P99Latency, RemoteCongControl, RemoteInterfaceName, RemoteInterfaceSlot,
-        RemoteMachine, RemoteRelease, RemoteSysname, RemoteVersion, StddevLatency,
+        LocalInterfaceName, LocalInterfaceSlot, LocalTransportRetrans, MaxLatency, MeanLatency,
+        MinLatency, P50Latency, P90Latency, P99Latency, RemoteCongControl, RemoteInterfaceName,
+        RemoteInterfaceSlot, RemoteMachine, RemoteRelease, RemoteSysname, RemoteVersion,
+        StddevLatency,
     };
     match selector {
         MinLatency | MaxLatency | P50Latency | P90Latency | P99Latency | MeanLatency
         | StddevLatency => Needs::LATENCY,
+        LocalTransportRetrans => Needs {
+            retransmits: true,
+            ..Needs::default()
+        },
         RemoteCongControl => Needs {
             peer_congestion_control: true,
             ..Needs::default()
@@ -147,6 +152,8 @@ pub const HEADER_LINES: usize = 4;
 pub struct Needs {
     /// Latency statistics.
     pub latency: bool,
+    /// What each connection of a connection test has sent again.
+    pub retransmits: bool,
     /// The peer's congestion control algorithm.
     pub peer_congestion_control: bool,
     /// The peer's operating system.
@@ -170,6 +177,7 @@ impl Needs {
 
     const NOTHING: Self = Self {
         latency: false,
+        retransmits: false,
         peer_congestion_control: false,
         peer_system: false,
         interface: false,
@@ -180,6 +188,7 @@ impl Needs {
 impl BitOrAssign for Needs {
     fn bitor_assign(&mut self, other: Self) {
         self.latency |= other.latency;
+        self.retransmits |= other.retransmits;
         self.peer_congestion_control |= other.peer_congestion_control;
         self.peer_system |= other.peer_system;
         self.interface |= other.interface;
