@@ -1,0 +1,49 @@
+# A small router: one processor, and the least memory that Debian's kernel starts in with room to
+# spare. What is left of it to programs is less than on a router of 64 MB with a kernel of its own.
+#
+# vm: --cpus 1 --memory 96
+
+# Of one processor there are no shares of its share: /proc/stat has `cpu` and `cpu0`, and both ends
+# are on it.
+cpu() {
+    serve "$2" && limit_memory
+    client "$1" -t TCP_STREAM -l 2 -c -C -- -k LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_CPU_METHOD,LOCAL_SD,LOCAL_CPU_COUNT >out
+    cat out
+    within "processors" "$(value LOCAL_CPU_COUNT out)" 1 1
+    equal "method" "$(value LOCAL_CPU_METHOD out)" S
+    within "busy here" "$(value LOCAL_CPU_UTIL out)" 80 100
+    within "busy there" "$(value REMOTE_CPU_UTIL out)" 80 100
+    within "service demand" "$(value LOCAL_SD out)" 0.01 1000
+}
+
+# Ten transactions a second leave a processor idle, and something else makes it busy.
+idle_and_not() {
+    hosts
+    $NEAR tc qdisc add dev eth0 root netem delay 100ms
+    serve "$2" && limit_memory
+    set -- "$1" -t TCP_RR -l 4 -c -C -- -k LOCAL_CPU_UTIL
+    client "$@" >idle
+    nice yes >/dev/null &
+    client "$@" >busy
+    cat idle busy
+    within "idle" "$(value LOCAL_CPU_UTIL idle)" 0 50
+    within "busy" "$(value LOCAL_CPU_UTIL busy)" 90 100
+}
+
+# Both ends, buffers and the kernel's memory for their sockets included.
+limit_memory() {
+    echo 24M >/sys/fs/cgroup/case/memory.max
+}
+
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+
+for far in ours stock; do
+    for near in ours stock; do
+        if [ $near$far != oursours ] && ! has stock; then
+            skip "router.$near.$far" "no stock netperf here"
+            continue
+        fi
+        try "router.cpu.$near.$far" cpu $near $far
+    done
+done
+try router.idle_and_not idle_and_not ours ours
