@@ -24,10 +24,12 @@ pub(crate) struct Exchange<'a> {
     pub(crate) asks_again: bool,
 }
 
-/// Connects, asks, and waits for the peer's close, over and over.
+/// Connects, asks, and waits for the peer's close, over and over. Where this end `closes_first` it ends
+/// its stream before.
 pub(crate) fn connect(
     connector: &mut Connector,
     mut exchange: Option<Exchange<'_>>,
+    closes_first: bool,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
     hooks: &mut impl Hooks,
@@ -76,6 +78,10 @@ pub(crate) fn connect(
         });
         if let Err(end) = answered {
             return end;
+        }
+        if closes_first {
+            // It fails when the peer has reset, and then so does what follows.
+            let _ = call::shutdown_write(channel.0);
         }
         if let Err(end) = await_close(channel.0, stop) {
             return end;

@@ -177,15 +177,17 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks)
 fn on_connector(job: &mut Job<'_>, connector: &mut Connector, hooks: &mut impl Hooks) -> Ran {
     let bounds = job.bounds();
     let exchange = exchange(&mut job.buffers.send, &mut job.buffers.receive);
+    let closes_first = job.workload.body.contains(&Operation::HalfClose);
     if job.timing.passes {
         let mut timer = Clocked::new();
-        let end = connection::connect(connector, exchange, bounds, &mut timer, hooks);
+        let end = connection::connect(connector, exchange, closes_first, bounds, &mut timer, hooks);
         Ran {
             latency: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        connection::connect(connector, exchange, bounds, &mut (), hooks).ran(bounds.stop)
+        connection::connect(connector, exchange, closes_first, bounds, &mut (), hooks)
+            .ran(bounds.stop)
     }
 }
 

@@ -53,6 +53,8 @@ pub enum Operation {
     Receive,
     /// Receive calls until a whole receive buffer has come.
     ReceiveAll,
+    /// End this end's stream.
+    HalfClose,
     /// Wait for the peer's end of stream.
     AwaitClose,
     /// Close the connection.
@@ -125,6 +127,16 @@ impl Workload {
         Self {
             body: vec![Operation::Accept, Operation::Close],
         }
+    }
+
+    /// The same with this end's stream ended before the peer's end is awaited, where it is in each pass:
+    /// for a peer that does not close by itself.
+    #[must_use]
+    pub fn closing_first(mut self) -> Self {
+        if let Some(at) = self.body.iter().position(|op| *op == Operation::AwaitClose) {
+            self.body.insert(at, Operation::HalfClose);
+        }
+        self
     }
 
     /// Whether one pass of the body is a transaction: data in both directions, or a connection.

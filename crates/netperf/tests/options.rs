@@ -217,7 +217,6 @@ fn versions_are_stocks_line_and_ours() {
 #[test]
 fn wrong_global_options_get_one_line_that_names_them() {
     refused(&[
-        ("-N", "netperf: -N: not supported yet by this version\n"),
         (
             "-I 99,x",
             "netperf: -I 99,x: 'x' is not a width in percent\n",

@@ -614,6 +614,7 @@ fn settings_of(test: Test) -> Settings {
         test,
         plan,
         reverse: None,
+        no_control: false,
         control: Control {
             host: "127.0.0.1".to_owned(),
             family: Family::Unspecified,

@@ -15,7 +15,9 @@ use super::settings::fit_datagrams;
 /// Runs the settings' test on all its flows, which begin together. An error is one line.
 pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Outcome, String> {
     let mut flows = Flows::connect(settings, stop).map_err(|error| error.to_string())?;
-    let remote = flows.remote();
+    let Some(remote) = flows.remote() else {
+        return Err("nothing is known of a path without a server at its end".to_owned());
+    };
     for settings in flows.settings_mut() {
         fit_datagrams(settings, remote);
     }

@@ -13,6 +13,7 @@ mod exchange;
 mod facts;
 mod flows;
 mod matrix;
+mod nocontrol;
 mod selections;
 mod transports;
 mod variants;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         flows::cases(),
         demo::cases(),
         transports::cases(),
+        nocontrol::cases(),
     ];
     let trials = trials.into_iter().flatten().map(|case| {
         let missing = None

@@ -24,17 +24,20 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// The ends that the settings ask for: what they leave open is the control connection's.
-    pub(super) fn of(settings: &Settings, control: &Established) -> Result<Self, ClientError> {
+    /// The ends that the settings ask for: what they leave open is the control connection's, or would
+    /// be if there were one.
+    pub(super) fn of(
+        settings: &Settings,
+        control: Option<&Established>,
+    ) -> Result<Self, ClientError> {
         let data = &settings.data;
-        let inherited = Resolved {
-            name: control.remote_name.clone(),
-            addresses: vec![control.remote],
-        };
-        let mut dest = match (&data.host, data.family) {
-            (None, family) if family.admits(control.remote) => inherited,
-            (None, family) => look_up(&settings.control.host, family)?,
-            (Some(host), family) => look_up(host, family)?,
+        let mut dest = match (&data.host, control) {
+            (None, Some(control)) if data.family.admits(control.remote) => Resolved {
+                name: control.remote_name.clone(),
+                addresses: vec![control.remote],
+            },
+            (None, _) => look_up(&settings.control.host, data.family)?,
+            (Some(host), _) => look_up(host, data.family)?,
         };
         let dest_ip = &mut dest.addresses[0];
         if let Some(bits) = data.host_bits {
@@ -123,8 +126,15 @@ pub(super) fn wildcard(family: Family) -> Resolved {
 
 /// A port as typed: a number or the name of a service.
 pub(super) fn port(text: &str) -> Result<u16, ClientError> {
-    sys::resolve::port(text).ok_or_else(|| ClientError::BadPort(text.to_owned()))
+    // What `-N` stands on is known without a list of services, too.
+    let well_known = || SERVICES.iter().find(|(name, _)| *name == text);
+    sys::resolve::port(text)
+        .or_else(|| well_known().map(|(_, port)| *port))
+        .ok_or_else(|| ClientError::BadPort(text.to_owned()))
 }
+
+/// RFC 862, 863, 864.
+const SERVICES: [(&str, u16); 3] = [("echo", 7), ("discard", 9), ("chargen", 19)];
 
 /// A socket address keeps its scope when it gets a port.
 pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {

@@ -13,7 +13,7 @@ use model::{CpuUse, Ended, Outcome};
 
 use super::control::Established;
 use super::interim::{Interim, Progress};
-use super::{ClientError, Endpoints, TestRun, measure};
+use super::{ClientError, Endpoints, TestRun, measure, uncontrolled};
 use crate::options::{Settings, Test};
 
 /// The flows of a test, each with a control connection that stands.
@@ -26,7 +26,8 @@ pub struct Flows {
 #[derive(Debug)]
 struct Flow {
     settings: Settings,
-    control: Established,
+    /// `None` with `-N`.
+    control: Option<Established>,
     endpoints: Endpoints,
     /// The server's process does not outlive another test on this control connection.
     spent: bool,
@@ -43,8 +44,12 @@ impl Flows {
         {
             for _ in 0..a_direction {
                 let mut settings = direction.clone();
-                let control = Established::connect(&settings.control, cancel)?;
-                let mut endpoints = Endpoints::of(&settings, &control)?;
+                let control = if settings.no_control {
+                    None
+                } else {
+                    Some(Established::connect(&settings.control, cancel)?)
+                };
+                let mut endpoints = Endpoints::of(&settings, control.as_ref())?;
                 endpoints.move_ports(flows.len())?;
                 // CPU time is the whole host's: it is taken once for all.
                 settings.plan.there.measure_cpu &= flows.is_empty();
@@ -59,9 +64,9 @@ impl Flows {
         Ok(Self { flows })
     }
 
-    /// The server's address.
-    pub fn remote(&self) -> SocketAddr {
-        self.flows[0].control.remote
+    /// The server's address; `None` without a control connection.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        Some(self.flows[0].control.as_ref()?.remote)
     }
 
     /// The first flow's data connection.
@@ -134,7 +139,9 @@ impl Flows {
     /// Ends the control connections as the stock tool does.
     pub fn close(self) {
         for flow in self.flows {
-            flow.control.close();
+            if let Some(control) = flow.control {
+                control.close();
+            }
         }
     }
 }
@@ -161,13 +168,19 @@ impl Flow {
     ) -> Result<(TestRun, Instant), ClientError> {
         if self.spent {
             let next = Established::connect(&self.settings.control, cancel)?;
-            std::mem::replace(&mut self.control, next).close();
+            if let Some(last) = self.control.replace(next) {
+                last.close();
+            }
         }
         let mut settings = self.settings.clone();
         settings.plan.here.measure_cpu &= member.is_none();
         let endpoints = self.endpoints.clone();
-        let control = &mut self.control;
-        let (run, begun) = measure::test(&settings, control, endpoints, cancel, progress, member)?;
+        let (run, begun) = match &mut self.control {
+            Some(control) => {
+                measure::test(&settings, control, endpoints, cancel, progress, member)?
+            }
+            None => uncontrolled::test(&settings, endpoints, cancel, progress, member)?,
+        };
         if let Ended::Failed(why) = run.outcome.ended {
             return Err(ClientError::Ended(why));
         }
@@ -178,6 +191,9 @@ impl Flow {
     /// As the stock client does, another run of the test asks for the data port and the calibration value
     /// that the server has told.
     fn prepare_next(&mut self, run: &TestRun) {
+        if self.control.is_none() {
+            return;
+        }
         self.settings.cpu_rate.remote = run.told.cpu_rate;
         if let Some(dest) = self.endpoints.dest.with_port(run.told.data_port) {
             self.endpoints.dest = dest;

@@ -1,7 +1,7 @@
 //! This end of the data connection.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,17 @@ struct Moved {
     tcp_info: Option<tcp_info::Dump>,
 }
 
+/// Binds this thread to the CPU that was asked for; a doubt when that fails. The stock tool goes on
+/// without a word.
+pub(super) fn bind_thread(plan: &Plan) -> Option<Warning> {
+    let cpu = plan.here.cpu?;
+    let error = sys::cpu::bind_thread(cpu).err()?;
+    Some(Warning::NotBound {
+        cpu,
+        why: error.to_string(),
+    })
+}
+
 impl<'a> LocalEnd<'a> {
     pub(super) fn prepare(
         plan: &'a Plan,
@@ -122,16 +133,18 @@ impl<'a> LocalEnd<'a> {
         }
     }
 
-    /// Runs the test to its end; an error is a test without a result.
+    /// Runs the test to its end; an error is a test without a result. Without a control connection the
+    /// other end goes by no time and awaits no end mark.
     pub(super) fn run(
         &mut self,
         settings: &Settings,
         dest: &Address,
-        control: &Established,
+        control: Option<&Established>,
         cancel: &Stop,
         progress: Progress<'_>,
         member: Option<Member<'_>>,
     ) -> Result<Measured, ClientError> {
+        let control = control.map(|control| control.stream.as_fd());
         wait(self.plan.phases.wait, control, cancel);
         // What the machine is asked for stands outside the measured phase.
         let needs = settings.print.needs;
@@ -146,10 +159,10 @@ impl<'a> LocalEnd<'a> {
             None => None,
         };
         let stop = cancel.follower();
-        let _watch = keeper().on_hang_up(control.stream.as_fd(), &stop);
+        let _watch = control.map(|control| keeper().on_hang_up(control, &stop));
         let clock = Clock::start(self.plan.here.measure_cpu);
         let _deadline = self
-            .time()
+            .time(control.is_some())
             .map(|time| keeper().at(clock.started + time, &stop));
         progress.begun(clock.started);
         let moved = if settings.test == Test::TcpMss {
@@ -158,7 +171,7 @@ impl<'a> LocalEnd<'a> {
         } else if self.plan.workload.connects() {
             self.run_connections(dest, settings.ports, &stop, progress, &clock)?
         } else {
-            self.run_on_one(dest, &stop, cancel, progress, &clock)?
+            self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
         };
         if let Some(company) = company {
             company.ended();
@@ -194,13 +207,13 @@ impl<'a> LocalEnd<'a> {
     }
 
     /// How long the loop runs; `None` when it is not the time that ends it.
-    fn time(&self) -> Option<Duration> {
+    fn time(&self, peer_has_time: bool) -> Option<Duration> {
         let Limit::Time(length) = self.plan.limit else {
             return None;
         };
         let receives_a_stream =
             self.plan.workload == Workload::receive() && !self.plan.transport.has_datagrams();
-        if receives_a_stream {
+        if receives_a_stream && peer_has_time {
             // A sender that keeps the same time ends the stream a moment later, with all that it sent;
             // one that does not is not waited for.
             return Some(length + LAST_DATA);
@@ -256,7 +269,8 @@ impl<'a> LocalEnd<'a> {
         })
     }
 
-    /// Runs on the one connection, or datagram socket, of a flow, and finishes it.
+    /// Runs on the one connection, or datagram socket, of a flow, and finishes it: in the way that a
+    /// netserver knows, or a plain service.
     fn run_on_one(
         &mut self,
         dest: &Address,
@@ -264,6 +278,7 @@ impl<'a> LocalEnd<'a> {
         cancel: &Stop,
         progress: Progress<'_>,
         clock: &Clock,
+        is_service: bool,
     ) -> Result<Moved, ClientError> {
         let plan = self.plan;
         let datagrams = plan.transport.has_datagrams();
@@ -298,7 +313,9 @@ impl<'a> LocalEnd<'a> {
 
         let patience = cancel.follower();
         let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
-        if datagrams && plan.workload.sends() {
+        if datagrams && is_service {
+            // It waits for nothing.
+        } else if datagrams && plan.workload.sends() {
             Finish::EmptyDatagrams(3).say(&path(), &patience);
         } else if !datagrams && plan.workload.sends() {
             Finish::HalfClose.say(&path(), &patience);
@@ -308,8 +325,8 @@ impl<'a> LocalEnd<'a> {
                 // A stream has moved when the peer has read it: the drain is part of the time.
                 moved.passed = clock.stop();
             }
-        } else if !datagrams && moved.ran.ended == Ended::Cancelled {
-            // The sender has its own clock and would go on to its end.
+        } else if !datagrams && (moved.ran.ended == Ended::Cancelled || is_service) {
+            // The sender has its own clock and would go on to its end, or has none and no end.
             let _ = call::shutdown(socket.as_fd());
         } else if !datagrams {
             Finish::AwaitClose.say(&path(), &patience);
@@ -457,9 +474,9 @@ fn unreachable(dest: &Address, error: io::Error) -> ClientError {
 }
 
 /// The pause before the data, ended early by a cancel or a server that gives up.
-fn wait(pause: Duration, control: &Established, cancel: &Stop) {
+fn wait(pause: Duration, control: Option<BorrowedFd<'_>>, cancel: &Stop) {
     if !pause.is_zero() {
         let _attending = cancel.attend();
-        let _ = call::wait_readable(control.stream.as_fd(), pause);
+        let _ = call::wait_any_readable(control.as_slice(), pause);
     }
 }

@@ -8,7 +8,7 @@ use model::{Ended, Outcome, Transport, Warning};
 use super::control::{Established, SHORT_PATIENCE};
 use super::flows::Member;
 use super::interim::Progress;
-use super::local::{LocalEnd, Measured};
+use super::local::{LocalEnd, Measured, bind_thread};
 use super::request::request;
 use super::{ClientError, Endpoints, TestRun, Told};
 use crate::details::Details;
@@ -30,16 +30,7 @@ pub(super) fn test(
     member: Option<Member<'_>>,
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.plan;
-    let mut doubts = Vec::new();
-    if let Some(cpu) = plan.here.cpu
-        && let Err(error) = sys::cpu::bind_thread(cpu)
-    {
-        // The stock tool goes on without a word.
-        doubts.push(Warning::NotBound {
-            cpu,
-            why: error.to_string(),
-        });
-    }
+    let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
     let introduction = if settings.print.needs.peer_system {
         Some(control.introduction()?.clone())
     } else {
@@ -79,7 +70,7 @@ pub(super) fn test(
         ended,
         doubts: own,
         tcp_info,
-    } = end.run(settings, &dest, control, cancel, progress, member)?;
+    } = end.run(settings, &dest, Some(control), cancel, progress, member)?;
     doubts.extend(own);
     // The stock tool's classic tests have no word of it.
     if let Some(dump) = tcp_info.filter(|_| !settings.test.is_classic()) {

@@ -11,6 +11,7 @@ mod local;
 mod measure;
 mod request;
 mod told;
+mod uncontrolled;
 
 use std::io::{IsTerminal, Write, stderr};
 
@@ -80,19 +81,25 @@ fn print_test(
     if settings.test.moves_data() {
         return print_measured(settings, cancel, out);
     }
-    let mut control = Established::connect(&settings.control, cancel)?;
-    let stdout = match settings.test {
-        Test::LocCpu => output::local_cpu(settings, TICKS_A_SECOND, sys::cpu::online()),
-        Test::RemCpu => {
+    let mut control = if settings.no_control {
+        None
+    } else {
+        Some(Established::connect(&settings.control, cancel)?)
+    };
+    let stdout = match (settings.test, &mut control) {
+        (Test::LocCpu, _) => output::local_cpu(settings, TICKS_A_SECOND, sys::cpu::online()),
+        (Test::RemCpu, Some(control)) => {
             control.send(&Request::CpuCalibrate.encode(None))?;
             let told = CalibrateResponse::decode(&control.receive()?)?;
             output::remote_cpu(settings, told.rate, told.cpus.max(0) as u32)
         }
-        _ => output::uuid(settings),
+        (_, _) => output::uuid(settings),
     };
     // Before the goodbye, which may take as long as the server likes.
     let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
-    control.close();
+    if let Some(control) = control {
+        control.close();
+    }
     Ok(Exit::default())
 }
 

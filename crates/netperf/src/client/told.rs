@@ -132,6 +132,20 @@ impl From<&TransactionResponse> for Told {
 }
 
 impl Told {
+    /// What is known where nobody can be asked, in the stock client's words for it.
+    pub(super) fn nothing() -> Self {
+        Self {
+            receive_size: -1,
+            send_size: -1,
+            priority: -1,
+            type_of_service: -1,
+            receive_buffer_end: -1,
+            send_buffer_end: -1,
+            retransmits: -2,
+            ..Self::default()
+        }
+    }
+
     /// Adds the results of an omni test.
     pub(super) fn add_omni(&mut self, results: &OmniResults) {
         self.bytes_received = results.bytes_received;

@@ -56,6 +56,8 @@ pub(super) struct Global {
     pub(super) local_host: Option<String>,
     /// `-L`, `-4`, `-6`.
     pub(super) local_family: Family,
+    /// `-N`.
+    pub(super) no_control: bool,
     /// `-p`: the server's, the local one.
     pub(super) port: Pair<String>,
     /// `-P`.
@@ -127,6 +129,7 @@ impl Default for Global {
             length: Length::Seconds(10),
             local_host: None,
             local_family: Family::Unspecified,
+            no_control: false,
             port: Pair {
                 first: "12865".to_owned(),
                 second: "0".to_owned(),
@@ -203,7 +206,8 @@ const FLAGS: &[Flag<Global>] = &[
     // Linux tells how many there are, so that the stock tool has no use for the number either.
     flag('n', Value, &["-n numcpu         Set the number of processors for CPU util"],
         |_, v| count(v).map(drop)),
-    flag('N', Nothing, &["-N                Establish no control connection, do 'send' side only"], not_yet),
+    flag('N', Nothing, &["-N                Establish no control connection, do 'send' side only"],
+        |g, _| { g.no_control = true; Ok(()) }),
     flag('p', Value, &["-p port,lport*    Specify netserver port number and/or local port"],
         |g, v| g.port.set_first(v, port)),
     flag('P', Value, &["-P 0|1            Don't/Do display test headers"],
@@ -273,10 +277,6 @@ pub(super) fn endpoint(
 fn both_families(global: &mut Global, family: Family) {
     global.family = family;
     global.local_family = family;
-}
-
-fn not_yet(_: &mut Global, _: &str) -> Result<(), Stop> {
-    refuse("not supported yet by this version")
 }
 
 fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Stop> {

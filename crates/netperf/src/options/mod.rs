@@ -15,6 +15,7 @@ mod selection;
 mod server;
 mod settings;
 mod test;
+mod uncontrolled;
 mod usage;
 mod uuid;
 mod value;

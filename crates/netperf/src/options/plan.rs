@@ -11,7 +11,7 @@ use super::test::{DataEnd, Printed, Socket, TestOptions};
 use super::value::Pair;
 use super::{
     ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection, Settings, Test,
-    Unit, halves, uuid,
+    Unit, halves, uncontrolled, uuid,
 };
 
 /// The first and the last local port of a connection test, unless test option `-p` says otherwise.
@@ -26,7 +26,14 @@ pub(super) fn settings(
 ) -> Result<Settings, Stop> {
     let transport = transport(test, &options)?;
     let direction = direction(test, transport, &options)?;
-    let plan = plan(test, transport, direction, &global, &options)?;
+    let mut plan = plan(test, transport, direction, &global, &options)?;
+    let mut default_port = "0".to_owned();
+    if global.no_control {
+        plan = uncontrolled::plan(test, plan)?;
+        if options.port.second.is_none() {
+            default_port = uncontrolled::service(test, direction)?;
+        }
+    }
     let control = control(&global);
     several_flows(test, &global)?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
@@ -34,8 +41,12 @@ pub(super) fn settings(
     let warnings = [paced_by_nothing(&global), options.warnings].concat();
     Ok(Settings {
         test,
-        data: data(test, &control, options.local, options.remote, options.port),
+        data: Data {
+            port: options.port.second.clone().unwrap_or(default_port),
+            ..data(test, &control, options.local, options.remote, options.port)
+        },
         control,
+        no_control: global.no_control,
         plan,
         reverse,
         ports: connection_ports(options.ports, options.retry_all),
@@ -527,6 +538,35 @@ mod tests {
             assert_eq!(settings.plan.here.socket.dont_route, !routing, "{line}");
             assert_eq!(settings.plan.there.socket.dont_route, !routing, "{line}");
         }
+    }
+
+    #[test]
+    fn without_control_a_service_stands_in() {
+        for (line, port) in [
+            ("-N", "discard"),
+            ("-N -t TCP_SENDFILE", "discard"),
+            ("-N -t UDP_STREAM", "discard"),
+            ("-N -t TCP_MAERTS", "chargen"),
+            ("-N -t TCP_RR", "echo"),
+            ("-N -t UDP_RR", "echo"),
+            ("-N -t TCP_CRR", "echo"),
+            ("-N -t OMNI -- -c", "echo"),
+            ("-N -t OMNI -- -d recv", "chargen"),
+            ("-N -- -P ,4444", "4444"),
+            ("-N -t TCP_CC -- -P ,4444", "4444"),
+            ("-t TCP_RR", "0"),
+        ] {
+            let settings = run(line);
+            assert_eq!(settings.data.port, port, "{line}");
+            assert_eq!(settings.no_control, line.starts_with("-N"));
+        }
+        let settings = run("-N -C -T ,1 -t TCP_CRR -- -r 7,9 -S 64K");
+        assert_eq!(settings.plan.there, Half::default());
+        assert_eq!(settings.plan.here.receive.size, SizeRule::Bytes(7));
+        assert_eq!(
+            settings.plan.workload,
+            Workload::connect_and_ask().closing_first()
+        );
     }
 
     #[test]

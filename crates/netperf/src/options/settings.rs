@@ -20,6 +20,9 @@ pub struct Settings {
     pub reverse: Option<Box<Self>>,
     /// The control connection.
     pub control: Control,
+    /// `-N`: there is none. The data connection is to any service that answers as the test needs it,
+    /// and what only a peer could tell is unknown.
+    pub no_control: bool,
     /// The data connection's addresses and ports.
     pub data: Data,
     /// What a connection test does with ports.

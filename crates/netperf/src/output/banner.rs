@@ -87,6 +87,9 @@ fn extras(settings: &Settings, title: &str) -> String {
     if plan.here.discard_in_kernel || plan.there.discard_in_kernel {
         extras += " : copy avoidance";
     }
+    if settings.no_control {
+        extras += " : no control";
+    }
     extras += match (plan.here.pacing, plan.there.pacing) {
         (Some(pacing), _) if pacing.wait == Wait::Spin => " : spin interval",
         (None, None) => "",

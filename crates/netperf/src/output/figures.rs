@@ -229,6 +229,8 @@ impl<'a> Figures<'a> {
                 receive: true,
                 ..
             } => self.bytes_moved(),
+            // Nobody says what became of it.
+            _ if self.settings.no_control => self.counts().sent.0 as f64,
             _ => self.remote_bytes_moved(),
         }
     }
@@ -264,7 +266,7 @@ impl<'a> Figures<'a> {
             return NONE;
         }
         let per_second = match self.settings.test {
-            Test::TcpSendfile => ratio(self.told().bytes_received as f64 / 1024.0, self.elapsed),
+            Test::TcpSendfile => ratio(self.bytes_that_arrived() / 1024.0, self.elapsed),
             Test::TcpCc => self.transaction_rate,
             _ if self.unit == Unit::TRANSACTIONS => self.transaction_rate,
             _ => ratio(self.bytes_moved() / 1024.0, self.elapsed),
@@ -310,6 +312,15 @@ impl<'a> Figures<'a> {
 
     pub(super) fn remote_bytes_moved(&self) -> f64 {
         self.told().bytes_sent as f64 + self.told().bytes_received as f64
+    }
+
+    /// What was asked of the peer; −1 where nobody can be asked.
+    pub(super) fn asked_there(&self, word: impl Into<i64>) -> i64 {
+        if self.settings.no_control {
+            -1
+        } else {
+            word.into()
+        }
     }
 
     pub(super) fn bytes_a_send(&self) -> f64 {

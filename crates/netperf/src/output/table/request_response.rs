@@ -149,9 +149,9 @@ fn latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result 
         "{:>5}  {:>5}   {:>5}  {:>5}   {:<6.3}   {:<6.3} {:<6.3}    {:<6.3}",
         figures.here().send.alignment,
         // An offset under "Alignment", as in the stock tool.
-        figures.there().receive.offset,
+        figures.asked_there(figures.there().receive.offset),
         figures.here().send.offset,
-        figures.there().receive.offset,
+        figures.asked_there(figures.there().receive.offset),
         figures.round_trip_us,
         figures.transaction_rate,
         figures.rate_of(figures.counts().sent.0),
@@ -170,13 +170,13 @@ fn connection_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Resu
         "{:>5}  {:>5}   {:>5}  {:>5}",
         figures.here().send.alignment,
         // TCP_CC, like TCP_RR, shows the offset twice.
-        if is_connect_close(figures) {
+        figures.asked_there(if is_connect_close(figures) {
             there.offset
         } else {
             there.alignment
-        },
+        }),
         figures.here().send.offset,
-        there.offset,
+        figures.asked_there(there.offset),
     )
 }
 
