@@ -255,7 +255,7 @@ fn transports_refuse_what_they_have_not_got() {
         ),
         (
             "-- -T foo",
-            "netperf: test option -T foo: not a protocol: tcp, mptcp, udp, udplite, sctp or dccp\n",
+            "netperf: test option -T foo: not a protocol: tcp, mptcp, udp, udplite, sctp, dccp or vsock\n",
         ),
         (
             "-- -T udplite -D",
@@ -268,6 +268,26 @@ fn transports_refuse_what_they_have_not_got() {
         (
             "-- -T udp -F",
             "netperf: test option -F contradicts UDP, which has no such thing\n",
+        ),
+        (
+            "-H 2,vsock",
+            "netperf: VSOCK addresses need test option -T vsock, or -H with another address for the data\n",
+        ),
+        (
+            "-- -T vsock",
+            "netperf: test option -T vsock needs the peer's context: test option -H\n",
+        ),
+        (
+            "-- -T vsock -H host,inet",
+            "netperf: test option -T vsock contradicts an address family of IP\n",
+        ),
+        (
+            "-Y 1 -- -T vsock -H 1",
+            "netperf: -Y contradicts VSOCK, which has no such thing\n",
+        ),
+        (
+            "-- -T vsock -H 1 -s 64K",
+            "netperf: test option -s contradicts VSOCK, which has no such thing\n",
         ),
         (
             "-- -T dccp -t stream",

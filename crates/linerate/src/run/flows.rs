@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
+use sys::Address;
 
 use engine::Stop;
 use model::Outcome;
@@ -15,8 +16,8 @@ use super::settings::fit_datagrams;
 /// Runs the settings' test on all its flows, which begin together. An error is one line.
 pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Outcome, String> {
     let mut flows = Flows::connect(settings, stop).map_err(|error| error.to_string())?;
-    let Some(remote) = flows.remote() else {
-        return Err("nothing is known of a path without a server at its end".to_owned());
+    let Some(&Address::Inet(remote)) = flows.remote() else {
+        return Err("nothing is known of a path without an IP server at its end".to_owned());
     };
     for settings in flows.settings_mut() {
         fit_datagrams(settings, remote);

@@ -1,14 +1,13 @@
 //! The control connection.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{Stop, keeper};
-use sys::{Domain, Protocol, Socket, Type};
+use sys::{Address, Socket, Type};
 
-use super::endpoints::{look_up, port, wildcard, with_port};
+use super::endpoints::{family_of, look_up, port, wildcard, with_port};
 use super::error::ClientError;
 use crate::options::{Control, Family};
 use crate::wire::{Capability, Frame, MESSAGE_LEN, Request, SysInfo};
@@ -28,10 +27,10 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
 /// A control connection that stands.
 #[derive(Debug)]
 pub struct Established {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Socket,
     cancel: Stop,
     /// The server's address; the port is the control port.
-    pub remote: SocketAddr,
+    pub remote: Address,
     /// The resolver's canonical name of the server.
     pub remote_name: String,
     introduced: Option<Introduction>,
@@ -60,7 +59,8 @@ impl Established {
             // addresses is reached by IPv4.
             let mut any = wildcard(Family::V4).addresses;
             any.extend(wildcard(Family::V6).addresses);
-            any.retain(|address| control.local_family.admits(*address));
+            any.extend(wildcard(Family::Vsock).addresses);
+            any.retain(|address| control.local_family.admits(address));
             any
         };
         let (remote_port, local_port) = (port(&control.port)?, port(&control.local_port)?);
@@ -69,10 +69,10 @@ impl Established {
             for to in remote
                 .addresses
                 .iter()
-                .filter(|to| to.is_ipv4() == from.is_ipv4())
+                .filter(|to| family_of(to) == family_of(from))
             {
-                let to = with_port(*to, remote_port);
-                match connect(to, with_port(*from, local_port), cancel) {
+                let to = with_port(to, remote_port);
+                match connect(&to, &with_port(from, local_port), cancel) {
                     Ok(stream) => {
                         let mut established = Self {
                             stream,
@@ -93,10 +93,7 @@ impl Established {
             }
         }
         // The server's family is what its first address has.
-        let remote_family = match remote.addresses.first() {
-            Some(SocketAddr::V6(_)) => Family::V6,
-            _ => Family::V4,
-        };
+        let remote_family = remote.addresses.first().map_or(Family::V4, family_of);
         Err(ClientError::NotEstablished {
             local_host: control
                 .local_host
@@ -160,7 +157,8 @@ impl Established {
         let mut received = 0;
         while received < buffer.len() {
             let left = until.saturating_duration_since(Instant::now());
-            let in_time = self.stream.set_read_timeout(Some(left)).is_ok();
+            // A timeout of zero is none: socket(7).
+            let in_time = !left.is_zero() && self.stream.set_read_timeout(Some(left)).is_ok();
             match self.stream.read(&mut buffer[received..]) {
                 _ if !in_time => return Err(no_answer(patience)),
                 Ok(0) => return Err(ClientError::Truncated { received }),
@@ -198,23 +196,24 @@ fn no_answer(patience: Duration) -> ClientError {
     }
 }
 
-fn connect(to: SocketAddr, from: SocketAddr, cancel: &Stop) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    if from.port() != 0 || !from.ip().is_unspecified() {
+fn connect(to: &Address, from: &Address, cancel: &Stop) -> io::Result<Socket> {
+    let socket = Socket::new(to.domain(), Type::STREAM, None)?;
+    if from.port() != 0 || !from.is_wildcard() {
         socket.set_reuse_address(true)?;
-        socket.bind(&from.into())?;
+        socket.bind(&from.to_kernel()?)?;
     }
     let in_time = cancel.follower();
     let _deadline = keeper().at(Instant::now() + CONNECT_PATIENCE, &in_time);
-    if let Some(failed) = engine::connect(&socket, &to.into(), &in_time) {
+    if let Some(failed) = engine::connect(&socket, to, &in_time) {
         return Err(match failed.failure {
             Some((_, errno)) => io::Error::from_raw_os_error(errno),
             None => io::ErrorKind::TimedOut.into(),
         });
     }
-    let stream = TcpStream::from(socket);
-    sys::option::set_vanishing_peer_notice(stream.as_fd())?;
-    // Each message is one write; nothing is gained by waiting for more.
-    stream.set_nodelay(true)?;
-    Ok(stream)
+    if matches!(to, Address::Inet(_)) {
+        sys::option::set_vanishing_peer_notice(socket.as_fd())?;
+        // Each message is one write; nothing is gained by waiting for more.
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok(socket)
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rand::Rng;
 use sys::Address;
-use sys::resolve::{Resolved, Wanted, resolve};
+use sys::resolve::{Wanted, resolve};
 
 use super::control::Established;
 use super::error::ClientError;
@@ -23,6 +23,14 @@ pub struct Endpoints {
     pub dest: Address,
 }
 
+/// What a name stands for.
+pub(super) struct Found {
+    /// The canonical name; of a number the text itself.
+    pub(super) name: String,
+    /// At least one, with port 0.
+    pub(super) addresses: Vec<Address>,
+}
+
 impl Endpoints {
     /// The ends that the settings ask for: what they leave open is the control connection's, or would
     /// be if there were one.
@@ -32,28 +40,24 @@ impl Endpoints {
     ) -> Result<Self, ClientError> {
         let data = &settings.data;
         let mut dest = match (&data.host, control) {
-            (None, Some(control)) if data.family.admits(control.remote) => Resolved {
+            (None, Some(control)) if data.family.admits(&control.remote) => Found {
                 name: control.remote_name.clone(),
-                addresses: vec![control.remote],
+                addresses: vec![control.remote.clone()],
             },
             (None, _) => look_up(&settings.control.host, data.family)?,
             (Some(host), _) => look_up(host, data.family)?,
         };
-        let dest_ip = &mut dest.addresses[0];
-        if let Some(bits) = data.host_bits {
-            dest_ip.set_ip(with_random_host(dest_ip.ip(), bits));
-        }
-        let dest_addr = with_port(*dest_ip, port(&data.port)?);
-        let family = if dest_addr.is_ipv4() {
-            Family::V4
-        } else {
-            Family::V6
-        };
+        let dest_addr = drawn(dest.addresses.swap_remove(0), data.host_bits);
+        let dest_addr = with_port(&dest_addr, port(&data.port)?);
+        let family = family_of(&dest_addr);
 
-        let local_host = data
-            .local_host
-            .as_ref()
-            .or(settings.control.local_host.as_ref());
+        let control_host = settings.control.local_host.as_ref();
+        let local_host = data.local_host.as_ref();
+        let local_host = local_host.or_else(|| {
+            // A name of the one family says nothing in the other.
+            control_host
+                .filter(|_| (family == Family::Vsock) == (settings.control.family == Family::Vsock))
+        });
         let mut source = match local_host {
             Some(host) => look_up(
                 host,
@@ -65,14 +69,11 @@ impl Endpoints {
             )?,
             None => wildcard(family),
         };
-        let source_ip = &mut source.addresses[0];
-        if let Some(bits) = data.local_bits {
-            source_ip.set_ip(with_random_host(source_ip.ip(), bits));
-        }
+        let source_addr = drawn(source.addresses.swap_remove(0), data.local_bits);
         Ok(Self {
-            source: with_port(*source_ip, port(&data.local_port)?).into(),
+            source: with_port(&source_addr, port(&data.local_port)?),
             source_name: source.name,
-            dest: dest_addr.into(),
+            dest: dest_addr,
             dest_name: dest.name,
         })
     }
@@ -99,28 +100,58 @@ impl Endpoints {
 }
 
 /// Looks a name up; a failure has the stock tool's words.
-pub(super) fn look_up(host: &str, family: Family) -> Result<Resolved, ClientError> {
+pub(super) fn look_up(host: &str, family: Family) -> Result<Found, ClientError> {
     let wanted = match family {
         Family::Unspecified => Wanted::Any,
         Family::V4 => Wanted::V4,
         Family::V6 => Wanted::V6,
+        Family::Vsock => return context(host),
     };
-    resolve(host, wanted).map_err(|cause| ClientError::Unresolved {
+    let resolved = resolve(host, wanted).map_err(|cause| ClientError::Unresolved {
         host: host.to_owned(),
         family,
         cause,
+    })?;
+    Ok(Found {
+        name: resolved.name,
+        addresses: resolved.addresses.into_iter().map(Address::from).collect(),
     })
 }
 
+/// A context's number; there are no names for them.
+fn context(host: &str) -> Result<Found, ClientError> {
+    let context = host
+        .parse()
+        .map_err(|_| ClientError::BadContext(host.to_owned()))?;
+    Ok(Found {
+        name: host.to_owned(),
+        addresses: vec![Address::Vsock { context, port: 0 }],
+    })
+}
+
+/// Of the families that a name can have.
+pub(super) fn family_of(address: &Address) -> Family {
+    match address {
+        Address::Vsock { .. } => Family::Vsock,
+        address if address.is_ipv6() => Family::V6,
+        _ => Family::V4,
+    }
+}
+
 /// The wildcard of a family, under the names that the stock tool has for it.
-pub(super) fn wildcard(family: Family) -> Resolved {
-    let (name, ip): (_, IpAddr) = match family {
-        Family::V6 => ("::0", Ipv6Addr::UNSPECIFIED.into()),
-        _ => ("0.0.0.0", Ipv4Addr::UNSPECIFIED.into()),
+pub(super) fn wildcard(family: Family) -> Found {
+    let inet = |ip: IpAddr| Address::from(SocketAddr::new(ip, 0));
+    let (name, address) = match family {
+        Family::V6 => ("::0", inet(Ipv6Addr::UNSPECIFIED.into())),
+        Family::Vsock => {
+            let context = Address::ANY_CONTEXT;
+            ("any", Address::Vsock { context, port: 0 })
+        }
+        _ => ("0.0.0.0", inet(Ipv4Addr::UNSPECIFIED.into())),
     };
-    Resolved {
+    Found {
         name: name.to_owned(),
-        addresses: vec![SocketAddr::new(ip, 0)],
+        addresses: vec![address],
     }
 }
 
@@ -136,9 +167,17 @@ pub(super) fn port(text: &str) -> Result<u16, ClientError> {
 /// RFC 862, 863, 864.
 const SERVICES: [(&str, u16); 3] = [("echo", 7), ("discard", 9), ("chargen", 19)];
 
-/// A socket address keeps its scope when it gets a port.
-pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
-    address.set_port(port);
+/// Every family with ports has the 16-bit ones.
+pub(super) fn with_port(address: &Address, port: u16) -> Address {
+    let changed = address.with_port(port.into());
+    changed.unwrap_or_else(|| address.clone())
+}
+
+/// The address with the bits behind the first `bits` drawn anew.
+fn drawn(mut address: Address, bits: Option<u8>) -> Address {
+    if let (Some(bits), Address::Inet(inet)) = (bits, &mut address) {
+        inet.set_ip(with_random_host(inet.ip(), bits));
+    }
     address
 }
 

@@ -46,6 +46,12 @@ pub enum ClientError {
         /// The last attempt's error.
         error: io::Error,
     },
+    /// A VSOCK context that is none.
+    #[error("'{0}' is not the number of a context")]
+    BadContext(String),
+    /// A server that would choke on the request.
+    #[error("the original netserver cannot serve {}: the server must be a linerate", .0.name())]
+    OnlyLinerate(Transport),
     /// The control connection ended within a message.
     #[error("the server ended the control connection after {received} bytes of its answer")]
     Truncated {

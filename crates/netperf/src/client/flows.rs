@@ -2,11 +2,11 @@
 //! one sum.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Instant;
+use sys::Address;
 
 use engine::{Cell, CpuMeter, Gate, Stop, Ticket};
 use model::{CpuUse, Ended, Outcome};
@@ -65,8 +65,8 @@ impl Flows {
     }
 
     /// The server's address; `None` without a control connection.
-    pub fn remote(&self) -> Option<SocketAddr> {
-        Some(self.flows[0].control.as_ref()?.remote)
+    pub fn remote(&self) -> Option<&Address> {
+        Some(&self.flows[0].control.as_ref()?.remote)
     }
 
     /// The first flow's data connection.

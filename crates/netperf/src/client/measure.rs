@@ -1,6 +1,7 @@
 //! One test from the request to the results.
 
 use std::time::{Instant, SystemTime};
+use sys::Address;
 
 use engine::Stop;
 use model::{Ended, Outcome, Transport, Warning};
@@ -31,11 +32,19 @@ pub(super) fn test(
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.plan;
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
-    let introduction = if settings.print.needs.peer_system {
+    // At an address family that it does not know a stock server ends without a word.
+    let only_ours = plan.transport == Transport::Vsock;
+    let introduction = if settings.print.needs.peer_system || only_ours {
         Some(control.introduction()?.clone())
     } else {
         None
     };
+    let is_ours = introduction
+        .as_ref()
+        .is_some_and(|known| known.capability.is_some());
+    if only_ours && !is_ours {
+        return Err(ClientError::OnlyLinerate(plan.transport));
+    }
     let mut end = LocalEnd::prepare(plan, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
     let mut frame = asked.encode(settings.plan.there.cpu);
@@ -100,7 +109,7 @@ pub(super) fn test(
         asked_for_more = control.send(&Request::Details.encode(None)).is_ok();
     }
     let details = asked_for_more.then(|| details(control)).flatten();
-    here.host = Some(engine::facts(Some(local_ip(control))));
+    here.host = Some(engine::facts(local_ip(control)));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
         plan: plan.clone(),
@@ -162,10 +171,7 @@ fn details(control: &mut Established) -> Option<Details> {
     Details::from_json(&document)
 }
 
-fn local_ip(control: &Established) -> std::net::IpAddr {
-    let wildcard = std::net::Ipv4Addr::UNSPECIFIED.into();
-    control
-        .stream
-        .local_addr()
-        .map_or(wildcard, |address| address.ip().to_canonical())
+fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
+    let local = Address::of(&control.stream).ok()?;
+    local.ip().map(|ip| ip.to_canonical())
 }

@@ -1,12 +1,15 @@
 //! Settings → the request: what the peer is asked to do, in its family's words.
 
+use std::net::SocketAddr;
+
 use model::{BufferPlan, Limit, SizeRule, SocketOptions, WidthRule};
+use sys::Address;
 
 use super::Endpoints;
 use crate::options::{Settings, Test};
 use crate::wire::{
-    FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest, Text, TransactionRequest,
-    UNSET,
+    FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, OmniRequest, Request, StreamRequest, Text,
+    TransactionRequest, UNSET,
 };
 
 /// What this end has settled before it asks.
@@ -184,10 +187,10 @@ fn test_length(limit: Limit) -> i32 {
 }
 
 fn family(ends: &Endpoints) -> u32 {
-    if ends.dest.is_ipv6() {
-        FAMILY_IPV6
-    } else {
-        FAMILY_IPV4
+    match ends.dest {
+        Address::Vsock { .. } => FAMILY_VSOCK,
+        Address::Inet(SocketAddr::V6(_)) => FAMILY_IPV6,
+        _ => FAMILY_IPV4,
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) fn settings(
         }
     }
     let control = control(&global);
+    with_its_addresses(transport, &global, &options)?;
     several_flows(test, &global)?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
     let print = print(test, direction, &global, &options, command_line);
@@ -43,7 +44,14 @@ pub(super) fn settings(
         test,
         data: Data {
             port: options.port.second.clone().unwrap_or(default_port),
-            ..data(test, &control, options.local, options.remote, options.port)
+            ..data(
+                test,
+                transport,
+                &control,
+                options.local,
+                options.remote,
+                options.port,
+            )
         },
         control,
         no_control: global.no_control,
@@ -368,6 +376,8 @@ fn control(global: &Global) -> Control {
     let default_host = match global.family {
         Family::V6 => "::1",
         Family::V4 | Family::Unspecified => "localhost",
+        // VMADDR_CID_HOST: from a guest, its host.
+        Family::Vsock => "2",
     };
     Control {
         host: global
@@ -383,14 +393,59 @@ fn control(global: &Global) -> Control {
     }
 }
 
+/// Refuses VSOCK without addresses of its kind, and them without it.
+fn with_its_addresses(
+    transport: Transport,
+    global: &Global,
+    options: &TestOptions,
+) -> Result<(), Stop> {
+    let remote = &options.remote;
+    let vsock = |family| family == Family::Vsock;
+    if transport != Transport::Vsock {
+        let inherited = remote.family == Family::Unspecified && vsock(global.family);
+        let wrong = vsock(remote.family) || vsock(options.local.family) || inherited;
+        return if wrong {
+            refuse(
+                "VSOCK addresses need test option -T vsock, or -H with another address for the data",
+            )
+        } else {
+            Ok(())
+        };
+    }
+    let other = |family| !matches!(family, Family::Unspecified | Family::Vsock);
+    if other(remote.family) || other(options.local.family) {
+        return refuse("test option -T vsock contradicts an address family of IP");
+    }
+    if remote.host.is_none() && !vsock(global.family) {
+        return refuse("test option -T vsock needs the peer's context: test option -H");
+    }
+    let types = &global.type_of_service;
+    if types.first.is_some() || types.second.is_some() {
+        return refuse("-Y contradicts VSOCK, which has no such thing");
+    }
+    for (option, sizes) in [
+        ("-s", &options.local_buffers),
+        ("-S", &options.remote_buffers),
+    ] {
+        if sizes.first.is_some() || sizes.second.is_some() {
+            return refuse(format!(
+                "test option {option} contradicts VSOCK, which has no such thing"
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn data(
     test: Test,
+    transport: Transport,
     control: &Control,
     local: DataEnd,
     remote: DataEnd,
     port: Pair<Option<String>>,
 ) -> Data {
     let or = |family, inherited| match family {
+        _ if transport == Transport::Vsock => Family::Vsock,
         Family::Unspecified => inherited,
         family => family,
     };

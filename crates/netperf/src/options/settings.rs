@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::Plan;
 use stats::confidence::Goal;
+use sys::Address;
 
 use crate::selector::{Needs, Selector};
 
@@ -113,6 +114,8 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+    /// Contexts of virtual machines on one host: vsock(7).
+    Vsock,
 }
 
 impl Family {
@@ -122,15 +125,17 @@ impl Family {
             Self::Unspecified => "AF_UNSPEC",
             Self::V4 => "AF_INET",
             Self::V6 => "AF_INET6",
+            Self::Vsock => "AF_VSOCK",
         }
     }
 
     /// Whether an address is of this family.
-    pub(crate) fn admits(self, address: SocketAddr) -> bool {
+    pub(crate) fn admits(self, address: &Address) -> bool {
         match self {
             Self::Unspecified => true,
-            Self::V4 => address.is_ipv4(),
+            Self::V4 => matches!(address, Address::Inet(SocketAddr::V4(_))),
             Self::V6 => address.is_ipv6(),
+            Self::Vsock => matches!(address, Address::Vsock { .. }),
         }
     }
 }

@@ -383,8 +383,9 @@ fn protocol(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
         "sctp" => Some(Transport::Sctp),
         "dccp" => Some(Transport::Dccp),
         "mptcp" => Some(Transport::Mptcp),
+        "vsock" => Some(Transport::Vsock),
         "sdp" => return refuse("the Sockets Direct Protocol has no provider on Linux"),
-        _ => return refuse("not a protocol: tcp, mptcp, udp, udplite, sctp or dccp"),
+        _ => return refuse("not a protocol: tcp, mptcp, udp, udplite, sctp, dccp or vsock"),
     };
     options.socket = None;
     Ok(())

@@ -106,7 +106,9 @@ pub(super) fn port(text: &str) -> Result<String, Stop> {
 /// that it does not know; it then goes on with any family.
 pub(super) fn family(word: &str) -> (Family, Option<String>) {
     let lower = word.to_ascii_lowercase();
-    if lower.contains('6') {
+    if lower == "vsock" {
+        (Family::Vsock, None)
+    } else if lower.contains('6') {
         (Family::V6, None)
     } else if lower.contains("inet") || lower.contains('4') {
         (Family::V4, None)

@@ -1,5 +1,7 @@
 //! The line before the results: what is about to run, from where to where.
 
+use std::net::SocketAddr;
+
 use std::fmt::Write;
 
 use sys::Address;
@@ -55,10 +57,10 @@ fn end(name: &str, address: &Address) -> String {
     if ip.len() > 7 {
         ip.clear();
     }
-    let family = if address.is_ipv6() {
-        "AF_INET6"
-    } else {
-        "AF_INET"
+    let family = match address {
+        Address::Inet(SocketAddr::V6(_)) => "AF_INET6",
+        Address::Vsock { .. } => "AF_VSOCK",
+        _ => "AF_INET",
     };
     format!("{name} ({ip}) port {} {family}", address.port())
 }

@@ -1,10 +1,13 @@
 //! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
 
+use std::net::SocketAddr;
+
 use model::{
     BufferPlan, ClockFacts, Confidence, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule,
     SocketFacts, Transport, WidthRule,
 };
 use stats::{Histogram, Summary};
+use sys::Address;
 
 use super::Headline;
 use super::values::interface;
@@ -533,15 +536,16 @@ impl<'a> Figures<'a> {
             Family::Unspecified => 0,
             Family::V4 => 2,
             Family::V6 => 10,
+            Family::Vsock => 40,
         }
     }
 
     /// Likewise, the one that the destination has.
     pub(super) fn dest_family(&self) -> i32 {
-        if self.run.endpoints.dest.is_ipv6() {
-            10
-        } else {
-            2
+        match &self.run.endpoints.dest {
+            Address::Inet(SocketAddr::V6(_)) => 10,
+            Address::Vsock { .. } => 40,
+            _ => 2,
         }
     }
 }

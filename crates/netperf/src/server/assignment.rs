@@ -134,7 +134,6 @@ fn omni(
         0 => FAMILY_IPV4,
         family => family,
     };
-    let port = u16::try_from(request.data_port).map_err(|_| Error::INVAL)?;
     let fill = match request.fill_file.to_string_lossy() {
         name if name.is_empty() => None,
         name => Some(
@@ -196,11 +195,17 @@ fn omni(
             measure_cpu: flags.has(Flags::MEASURE_CPU),
             ..Half::default()
         },
-        bind: bind(
-            family,
-            request.server_address.ip(family).or(own_address),
-            port,
-        )?,
+        bind: match transport {
+            Transport::Vsock => Address::Vsock {
+                context: Address::ANY_CONTEXT,
+                port: request.data_port,
+            },
+            _ => bind(
+                family,
+                request.server_address.ip(family).or(own_address),
+                u16::try_from(request.data_port).map_err(|_| Error::INVAL)?,
+            )?,
+        },
         client: client(request, family, peer),
         tells_congestion: flags.has(Flags::ROUTING_ALLOWED),
         tells_interface: flags.has_any(Flags::INTERFACE),

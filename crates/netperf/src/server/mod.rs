@@ -19,6 +19,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use sys::Socket;
 
 use engine::{Memory, Reason, Stop};
 
@@ -81,7 +82,7 @@ impl Embedded {
         let stop = server.stop.clone();
         let thread = std::thread::Builder::new()
             .stack_size(STACK)
-            .spawn(move || server.accept_until_stopped(&[listener], false))?;
+            .spawn(move || server.accept_until_stopped(&[listener.into()], false))?;
         Ok(Self {
             port,
             stop,
@@ -150,7 +151,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
     Ok(())
 }
 
-fn listen_as(settings: &ServerSettings) -> Result<Vec<TcpListener>, StartError> {
+fn listen_as(settings: &ServerSettings) -> Result<Vec<Socket>, StartError> {
     let host = settings.listen_host.as_deref();
     let shown = host.unwrap_or("IN(6)ADDR_ANY");
     let family = settings.family.af_name();
@@ -174,10 +175,11 @@ fn listen_as(settings: &ServerSettings) -> Result<Vec<TcpListener>, StartError> 
 }
 
 /// Listening sockets from systemd: LISTEN_FDS, sd_listen_fds(3).
-fn handed_over_listeners() -> io::Result<Vec<TcpListener>> {
+fn handed_over_listeners() -> io::Result<Vec<Socket>> {
     let mut handed = listenfd::ListenFd::from_env();
     (0..handed.len())
         .filter_map(|at| handed.take_tcp_listener(at).transpose())
+        .map(|listener| listener.map(Socket::from))
         .collect()
 }
 
@@ -209,7 +211,7 @@ impl Server {
         }
     }
 
-    fn accept_until_stopped(self: &Arc<Self>, listeners: &[TcpListener], serial: bool) {
+    fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], serial: bool) {
         let _attending = self.stop.attend();
         while !self.stop.is_set() {
             match listen::accept(listeners, LOOK) {

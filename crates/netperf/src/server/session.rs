@@ -1,14 +1,13 @@
 //! One control connection, from its first message to its end.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{InterfaceMeter, Memory, Stop};
 use model::{Ended, Side};
-use sys::Address;
 use sys::call::Error;
+use sys::{Address, Socket};
 
 use super::assignment::{Assignment, Refusal};
 use super::log;
@@ -35,12 +34,18 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Serves a control connection to its end.
-pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<()> {
-    sys::option::set_vanishing_peer_notice(control.as_fd())?;
-    control.set_nodelay(true)?;
+pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()> {
+    let peer = Address::of_peer(&control)?;
+    if matches!(peer, Address::Inet(_)) {
+        sys::option::set_vanishing_peer_notice(control.as_fd())?;
+        control.set_tcp_nodelay(true)?;
+    }
     control.set_write_timeout(Some(around.limits.control_idle))?;
-    let peer = control.peer_addr()?.into();
-    let local = std::net::SocketAddr::new(control.local_addr()?.ip().to_canonical(), 0).into();
+    let local = match Address::of(&control)? {
+        // A dual stack's form of an IPv4 address is no address to bind to.
+        Address::Inet(local) => std::net::SocketAddr::new(local.ip().to_canonical(), 0).into(),
+        other => other.with_any_port(),
+    };
     Session {
         control,
         peer,
@@ -52,7 +57,7 @@ pub(super) fn serve(control: TcpStream, around: Surroundings<'_>) -> io::Result<
 }
 
 struct Session<'a> {
-    control: TcpStream,
+    control: Socket,
     peer: Address,
     /// The address that the client reached us by.
     local: Address,

@@ -84,6 +84,8 @@ pub const UNSET: i32 = -1;
 pub const FAMILY_IPV4: u32 = 4;
 /// See [`FAMILY_IPV4`].
 pub const FAMILY_IPV6: u32 = 6;
+/// Of VSOCK, which a stock server does not know: it ends without an answer.
+pub const FAMILY_VSOCK: u32 = 40;
 
 /// The peer answered with this error number: [`UNKNOWN_REQUEST`] or an errno of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::ops::{BitOr, BitOrAssign};
 use model::Transport;
 
 use super::frame::{Field, blank, layout, reply};
-use super::{Address, DO_OMNI, FAMILY_IPV4, Frame, MESSAGE_LEN, Text, UNSET};
+use super::{Address, DO_OMNI, FAMILY_IPV4, FAMILY_VSOCK, Frame, MESSAGE_LEN, Text, UNSET};
 
 layout! {
     /// What the client asks of the server. Sizes and offsets are bytes; a signed word of
@@ -130,6 +130,10 @@ impl OmniRequest {
 
     /// What carries the data; `None` for what no linerate serves.
     pub fn transport(&self) -> Option<Transport> {
+        if self.family == FAMILY_VSOCK {
+            let words = Self::words_of(Transport::Vsock);
+            return ((self.socket_type, self.protocol) == words).then_some(Transport::Vsock);
+        }
         [
             Transport::Tcp,
             Transport::Udp,
@@ -417,6 +421,17 @@ mod tests {
             };
             assert_eq!(request.transport(), transport, "{words:?}");
         }
+        let vsock = OmniRequest {
+            family: FAMILY_VSOCK,
+            protocol: 0,
+            ..OmniRequest::default()
+        };
+        assert_eq!(vsock.transport(), Some(Transport::Vsock));
+        let tcp = OmniRequest {
+            protocol: OmniRequest::TCP,
+            ..vsock
+        };
+        assert_eq!(tcp.transport(), None);
         // A stock server spins at 262.
         assert_eq!(OmniRequest::words_of(Transport::Mptcp), (1, 6));
     }

@@ -1,0 +1,186 @@
+# What carries the data beside TCP and UDP: between ours, with what was sent counted at both ends.
+
+KEYS=PROTOCOL,SOCKET_TYPE,THROUGHPUT,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,REMOTE_BYTES_SENT,LOCAL_BYTES_RECVD
+
+# omni TRANSPORT OPTION...: an OMNI test's values in `out`; nothing may be said on stderr.
+omni() {
+    transport=$1 length=$2
+    shift 2
+    # The machine's own context.
+    [ "$transport" != vsock ] || set -- "$@" -H 1
+    client ours -t OMNI -P 0 -l "$length" -- -T "$transport" "$@" -k "$KEYS" >out 2>err || fail "$(cat err out)"
+    [ ! -s err ] || fail "$(cat err)"
+}
+
+# arrived: what either end sent, the other has received.
+arrived() {
+    equal "bytes to the server" "$(value LOCAL_BYTES_SENT out)" "$(value REMOTE_BYTES_RECVD out)"
+    equal "bytes to the client" "$(value REMOTE_BYTES_SENT out)" "$(value LOCAL_BYTES_RECVD out)"
+}
+
+# named PROTOCOL TYPE: the selectors' words.
+named() {
+    equal PROTOCOL "$(value PROTOCOL out)" "$1"
+    equal SOCKET_TYPE "$(value SOCKET_TYPE out)" "$2"
+    within THROUGHPUT "$(value THROUGHPUT out)" 0.01 1e6
+}
+
+# A bulk test either way, and by count.
+bulk() {
+    serve ours
+    omni "$1" 1 -d "$4" $5
+    named "$2" "$3"
+    [ "$6" = lossy ] || arrived
+    sent=$(($(value LOCAL_BYTES_SENT out) + $(value REMOTE_BYTES_SENT out)))
+    got=$(($(value REMOTE_BYTES_RECVD out) + $(value LOCAL_BYTES_RECVD out)))
+    within "bytes received of $sent sent" "$got" 1 "$sent"
+}
+
+# So many transactions of so many bytes, each of which is to be found at both ends.
+counted() {
+    serve ours
+    omni "$1" -50 -d rr $4 -r 100,200
+    named "$2" "$3"
+    equal "requests' bytes" "$(value REMOTE_BYTES_RECVD out)" 5000
+    equal "responses' bytes" "$(value LOCAL_BYTES_RECVD out)" 10000
+    arrived
+}
+
+closes() {
+    serve ours
+    omni "$1" -20 -c -d 0
+    equal "bytes" "$(value LOCAL_BYTES_SENT out)" 0
+}
+
+# over TRANSPORT PROTOCOL TYPE reliable|lossy: every test that has a sense over it.
+over() {
+    for way in send recv; do
+        try "transports.$1.$way" bulk "$1" "$2" "$3" $way "" "$4"
+    done
+    try "transports.$1.small" bulk "$1" "$2" "$3" send "-m 100 -M 100" "$4"
+    try "transports.$1.rr" counted "$1" "$2" "$3" ""
+    [ "$1" = udplite ] && return
+    try "transports.$1.crr" counted "$1" "$2" "$3" -c
+    try "transports.$1.cc" closes "$1"
+}
+
+# A large transfer by count, its content a file, over a path that loses one packet in a hundred.
+sctp_loses_nothing() {
+    hosts
+    $NEAR tc qdisc add dev eth0 root netem loss 1%
+    serve ours
+    omni sctp -300000 -d send -m 1000
+    arrived
+    within "bytes" "$(value REMOTE_BYTES_RECVD out)" 300000 301000
+}
+
+no_delay() {
+    serve ours
+    client ours -t OMNI -P 0 -l -10 -- -T sctp -d rr -D -k LOCAL_NODELAY,REMOTE_NODELAY >out
+    equal LOCAL_NODELAY "$(value LOCAL_NODELAY out)" 1
+    equal REMOTE_NODELAY "$(value REMOTE_NODELAY out)" 1
+}
+
+# What is longer than a datagram's room is refused by the kernel, and said.
+dccp_too_long() {
+    hosts
+    serve ours
+    if client ours -t OMNI -P 0 -l 1 -- -T dccp -m 3000 >out 2>&1; then
+        fail "3000 bytes in one packet: $(cat out)"
+    fi
+    grep -q "errno 90" out || fail "$(cat out)"
+}
+
+ipv6() {
+    hosts
+    ADDRESS=fd00::2
+    serve ours
+    omni "$1" -50 -d rr -r 100,200
+    arrived
+}
+
+mptcp_in_force() {
+    serve ours
+    omni mptcp 1 -d rr
+    $FAR nstat -asz MPTcpExtMPCapableSYNACKRX | grep -q 'SYNACKRX *[1-9]' || fail "$(nstat -as | grep MPTcp)"
+}
+
+# A second path carries data too: two links, and the far host tells of its second address.
+mptcp_two_paths() {
+    hosts
+    ip link add eth1 netns near type veth peer name eth1 netns far
+    ip -n near address add 10.0.1.1/24 dev eth1
+    ip -n far address add 10.0.1.2/24 dev eth1
+    ip -n near link set eth1 up
+    ip -n far link set eth1 up
+    $NEAR ip mptcp limits set subflow 2 add_addr_accepted 2
+    $FAR ip mptcp limits set subflow 2
+    $FAR ip mptcp endpoint add 10.0.1.2 dev eth1 signal
+    serve ours
+    omni mptcp 2 -d send
+    arrived
+    carried=$(ip -n near -s -j link show eth1 | sed 's/.*"tx":{"bytes":\([0-9]*\).*/\1/')
+    within "bytes of the second path" "$carried" 10000 1e12
+}
+
+# Data goes with the first segment from the second connection on.
+fast_open() {
+    sysctl -q -w net.ipv4.tcp_fastopen=3
+    serve ours
+    client ours -t TCP_STREAM -l 1 -P 0 -- -F >out 2>err
+    client ours -t TCP_STREAM -l 1 -P 0 -- -F >out 2>err
+    [ ! -s err ] || fail "$(cat err)"
+    client ours -t TCP_RR -l 1 -P 0 -- -F >out 2>err
+    [ ! -s err ] || fail "$(cat err)"
+}
+
+# The control connection, too, over VSOCK.
+vsock_control() {
+    "$OURS/netserver" -D -p 20999 -L ,vsock >server.log 2>&1 &
+    tries=0
+    until "$OURS/netperf" -H 1,vsock -p 20999 -t TCP_RR -l -50 -- -T vsock -r 100,200 -k "$KEYS" >out 2>err; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 50 ] || fail "$(cat err server.log)"
+        sleep 0.1
+    done
+    equal "requests' bytes" "$(value REMOTE_BYTES_RECVD out)" 5000
+    arrived
+    if "$OURS/netperf" -H 1,vsock -p 20999 -l 1 >out 2>&1; then
+        fail "TCP over VSOCK: $(cat out)"
+    fi
+    grep -q "need test option -T vsock" out || fail "$(cat out)"
+}
+
+# It is not asked for what would make it end without a word.
+vsock_to_stock() {
+    serve stock
+    if client ours -t OMNI -l 1 -- -T vsock -H 1 >out 2>&1; then
+        fail "$(cat out)"
+    fi
+    grep -q "the server must be a linerate" out || fail "$(cat out)"
+    # It is still there.
+    client ours -t TCP_RR -l -10 -P 0
+}
+
+over udplite UDPLite Datagram lossy
+over mptcp MPTCP Stream reliable
+try transports.mptcp.in_force mptcp_in_force
+try transports.mptcp.two_paths mptcp_two_paths
+over sctp SCTP Stream reliable
+try transports.sctp.loss sctp_loses_nothing
+try transports.sctp.no_delay no_delay
+try transports.sctp.ipv6 ipv6 sctp
+# Debian's kernel does not load these by itself.
+modprobe -a dccp_ipv4 dccp_ipv6
+over dccp DCCP DCCP lossy
+try transports.dccp.too_long dccp_too_long
+try transports.dccp.ipv6 ipv6 dccp
+over vsock VSOCK Stream reliable
+try transports.vsock.control vsock_control
+if has stock; then
+    try transports.vsock.to_stock vsock_to_stock
+else
+    skip transports.vsock.to_stock "no stock netserver here"
+fi
+try transports.udplite.ipv6 ipv6 udplite
+try transports.fast_open fast_open
