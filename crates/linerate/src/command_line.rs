@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::names::{PROGRAMS, Program};
-use crate::{links, manual, run};
+use crate::{histogram, links, manual, run};
 
 /// Measures networks: throughput, latency and loss between two hosts, and what they cost in CPU time.
 ///
@@ -25,6 +25,8 @@ struct CommandLine {
 enum Command {
     /// Measure a path, or without HOST this machine, and explain it
     Run(run::Args),
+    /// Add up the times in histogram logs, of several hosts or runs
+    Histogram(histogram::Args),
     /// Make a symbolic link to this program for each dialect's name
     Links {
         /// Where; what is there already and is no such link stays, and nothing is made
@@ -51,6 +53,9 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         Ok(CommandLine {
             command: Command::Run(args),
         }) => run::run(&args),
+        Ok(CommandLine {
+            command: Command::Histogram(args),
+        }) => histogram::run(&args),
         Ok(CommandLine {
             command: Command::Links { directory },
         }) => links::run(&directory),

@@ -5,6 +5,8 @@
 
 #[cfg_attr(not(feature = "run"), path = "small.rs")]
 mod command_line;
+#[cfg(feature = "run")]
+mod histogram;
 mod links;
 #[cfg(feature = "run")]
 mod manual;

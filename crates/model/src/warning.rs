@@ -123,6 +123,11 @@ pub enum Warning {
     FellBack,
     /// TCP Fast Open was asked for, and no data was taken with the first segment.
     NoDataInSyn,
+    /// Other tests ran on this host at the same time: each one's CPU figures contain them all.
+    HostShared {
+        /// How many others, at least.
+        tests: u32,
+    },
     /// The peer served other tests at the same time.
     PeerShared {
         /// How many others.
@@ -194,6 +199,7 @@ impl Warning {
             Self::PortReplaced { .. } => "port_replaced",
             Self::FellBack => "fell_back",
             Self::NoDataInSyn => "no_data_in_syn",
+            Self::HostShared { .. } => "host_shared",
             Self::PeerShared { .. } => "peer_shared",
             Self::IntervalNotReached { .. } => "interval_not_reached",
             Self::FewIterations { .. } => "few_iterations",
@@ -290,6 +296,10 @@ impl Warning {
             Self::Bimodal { .. } => {
                 "the iterations fall into two groups: their mean stands for neither".to_owned()
             }
+            Self::HostShared { .. } => {
+                "other tests ran on this host at the same time: CPU figures and service demands contain them"
+                    .to_owned()
+            }
             Self::PeerShared { .. } => "the peer served other tests at the same time".to_owned(),
         }
     }
@@ -313,7 +323,9 @@ impl Warning {
             Self::EndedEarly { after } => Some((after.as_secs_f64(), " s")),
             Self::LateDatagrams { datagrams } => Some((*datagrams as f64, "")),
             Self::SenderOverflow { failed_sends } => Some((*failed_sends as f64, " times")),
-            Self::PeerShared { tests } => Some((f64::from(*tests), "")),
+            Self::HostShared { tests } | Self::PeerShared { tests } => {
+                Some((f64::from(*tests), ""))
+            }
             Self::PacingNotHeld {
                 asked_per_second,
                 reached_per_second,

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod cpu;
 pub mod facts;
 pub mod interface;
+pub mod neighbours;
 pub mod option;
 pub mod process;
 pub mod resolve;

@@ -47,6 +47,7 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         settings.data.local_family = family;
         settings.print.needs.interface = true;
         settings.plan.timing.passes = settings.plan.workload.is_transactional();
+        settings.histogram.clone_from(&args.histogram);
         settings.plan.timing.calls =
             args.histogram.is_some() && !settings.plan.workload.is_transactional();
     });

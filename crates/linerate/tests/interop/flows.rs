@@ -1,10 +1,12 @@
 //! Several flows in one test, against both makes of server: what they moved adds up.
 
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
-use testkit::{figures, keyvals};
+use testkit::{Finished, Make, Role, Server, figures, keyvals};
 
-use crate::exchange::{Pair, Setting, exchange, succeed};
+use crate::exchange::{Pair, Setting, exchange, peers, run, succeed};
 use crate::{Case, Outcome};
 
 /// Our client against either server.
@@ -38,6 +40,8 @@ pub(crate) fn cases() -> Vec<Case> {
     let alone = [
         Case::against_stock("flows::refused", refused).alone(),
         Case::against_stock("flows::one_cannot", one_cannot).alone(),
+        Case::against_stock("flows::histograms", histograms).alone(),
+        Case::against_stock("flows::overlap", overlap).alone(),
     ];
     against.chain(alone).collect()
 }
@@ -289,6 +293,131 @@ fn one_cannot() -> Outcome {
     )?;
     if finished.code == Some(0) || !finished.stdout.is_empty() || finished.stderr.is_empty() {
         return Err(format!("{finished:?}"));
+    }
+    Ok(())
+}
+
+/// Logs of several runs are merged into one: counts are sums, extremes those of all.
+fn histograms() -> Outcome {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+    let (first, second, sum) = (path("first"), path("second"), path("sum"));
+    let rr = ["-t", "TCP_RR", "-l", "-300", "-P", "0"];
+    let mut extremes = Vec::new();
+    for (file, flows) in [(&first, "1"), (&second, "3")] {
+        let selection = ["--", "-k", "MIN_LATENCY,MAX_LATENCY"];
+        let own = ["--histogram", file, "--parallel", flows];
+        let text = succeed(
+            Pair::OURS,
+            Setting::PLAIN,
+            &[&rr[..], &own, &selection].concat(),
+        )?;
+        extremes.extend(figures(&text));
+    }
+    let merged = document(&["--json", &first, &second, "-o", &sum])?;
+    let one = &merged["histograms"][0];
+    if one["tag"] != "TCP_RR" || one["merged"] != 2 || one["count"] != 1200 {
+        return Err(format!("{merged:#}"));
+    }
+    let micros = |key: &str| one[key].as_u64().unwrap_or(0) / 1000;
+    let whole = || extremes.iter().map(|figure| *figure as u64);
+    if whole().min() != Some(micros("min_ns")) || whole().max() != Some(micros("max_ns")) {
+        return Err(format!("{extremes:?}: {merged:#}"));
+    }
+    // What was merged and written is read again, the same.
+    let again = document(&["--json", &sum])?;
+    for key in ["count", "min_ns", "max_ns", "mean_ns", "percentiles"] {
+        if again["histograms"][0][key] != one[key] {
+            return Err(format!("{key}: {again:#}, not {merged:#}"));
+        }
+    }
+    let text = histogram(&[&sum])?;
+    if !text.starts_with("TCP_RR (1 histogram)") || !text.contains("p99.9") {
+        return Err(text);
+    }
+
+    // Both ends' calls, each for itself.
+    let own = ["-l", "1", "-P", "0", "--histogram", &first];
+    succeed(Pair::OURS, Setting::PLAIN, &own)?;
+    let calls = document(&["--json", &first])?;
+    let tags: Vec<_> = calls["histograms"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|histogram| histogram["tag"].as_str())
+        .collect();
+    if tags != ["TCP_STREAM.send", "TCP_STREAM.remote_recv"] {
+        return Err(format!("{calls:#}"));
+    }
+
+    // What is no log is named, with its line.
+    std::fs::write(&first, "hello\n").map_err(|error| error.to_string())?;
+    for (file, why) in [(&first[..], "line 1"), ("/no/such/file", "No such file")] {
+        let refused = merge(&[file])?;
+        let lines = refused.stderr.lines().count();
+        if refused.code != Some(1) || lines != 1 || !refused.stderr.contains(why) {
+            return Err(format!("{refused:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn document(args: &[&str]) -> Result<serde_json::Value, String> {
+    let text = histogram(args)?;
+    serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))
+}
+
+fn histogram(args: &[&str]) -> Result<String, String> {
+    let finished = merge(args)?;
+    if finished.code == Some(0) {
+        return Ok(finished.stdout);
+    }
+    Err(format!("{finished:?}"))
+}
+
+fn merge(args: &[&str]) -> Result<Finished, String> {
+    let mut command = std::process::Command::new(peers().linerate);
+    command.arg("histogram").args(args);
+    run(command)
+}
+
+/// Two that were started apart learn of each other, the one that was there before, too.
+fn overlap() -> Outcome {
+    const DOUBT: &str = "other tests ran on this host";
+    let failed = |error: std::io::Error| error.to_string();
+    let server = Server::start(None, |port| {
+        let mut command = peers().command(Make::Ours, Role::Server);
+        command.args(["-D", "-p", &port.to_string()]);
+        command
+    })
+    .map_err(failed)?;
+    let port = server.port().to_string();
+    let client = |args: &[&str]| {
+        let mut command = peers().command(Make::Ours, Role::Client);
+        command.args(["-H", "127.0.0.1", "-p", &port, "--strict"]);
+        command.args(args);
+        command
+    };
+    let mut long = client(&["-l", "3", "-D", "0.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    // Its first result tells that it runs.
+    let mut printed = BufReader::new(long.stdout.take().ok_or("no output")?).lines();
+    while let Some(line) = printed.next().transpose().map_err(failed)? {
+        if line.starts_with("Interim") {
+            break;
+        }
+    }
+    let short = run(client(&["-l", "1"]))?;
+    printed.for_each(drop);
+    let long = long.wait_with_output().map_err(failed)?;
+    let long = String::from_utf8_lossy(&long.stderr);
+    for said in [&short.stderr[..], &long] {
+        if !said.contains(DOUBT) {
+            return Err(format!("nothing of the other test: {said}"));
+        }
     }
     Ok(())
 }

@@ -9,12 +9,16 @@ use std::time::Instant;
 use sys::Address;
 
 use engine::{Cell, CpuMeter, Gate, Stop, Ticket};
-use model::{CpuUse, Ended, Outcome};
+use model::{CpuUse, Ended, Outcome, Warning};
+use sys::neighbours::Neighbours;
 
 use super::control::Established;
 use super::interim::{Interim, Progress};
 use super::{ClientError, Endpoints, TestRun, measure, uncontrolled};
 use crate::options::{Settings, Test};
+
+/// What running tests of this program are known by on their host.
+const TESTS: &str = "linerate-test";
 
 /// The flows of a test, each with a control connection that stands.
 #[derive(Debug)]
@@ -92,6 +96,24 @@ impl Flows {
 
     /// The same, with interim results.
     pub(super) fn measure_and_tell(
+        &mut self,
+        cancel: &Stop,
+        cells: &[Arc<Cell>],
+        interim: Option<&Interim>,
+    ) -> Result<TestRun, ClientError> {
+        // Who cannot look for others warns of none.
+        let neighbours = Neighbours::join(TESTS);
+        let mut run = self.run(cancel, cells, interim)?;
+        let others = neighbours.map_or(0, |mut neighbours| neighbours.count());
+        if others > 0 {
+            run.outcome.warnings.push(Warning::HostShared {
+                tests: others as u32,
+            });
+        }
+        Ok(run)
+    }
+
+    fn run(
         &mut self,
         cancel: &Stop,
         cells: &[Arc<Cell>],

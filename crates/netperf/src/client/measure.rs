@@ -52,6 +52,9 @@ pub(super) fn test(
     if plan.transport == Transport::Mptcp {
         own.features |= Capability::ASKS_MULTIPATH;
     }
+    if settings.histogram.is_some() && plan.timing.calls {
+        own.features |= Capability::ASKS_TIMES;
+    }
     own.put(&mut frame);
     control.send(&frame)?;
 

@@ -133,7 +133,7 @@ impl Session<'_> {
                 }
             })
             .and_then(|assignment| Prepared::new(assignment, self.around.memory));
-        let prepared = match prepared {
+        let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(Refusal(errno)) => {
                 log(format_args!(
@@ -146,8 +146,9 @@ impl Session<'_> {
             }
         };
         let mut response = reply::response(request, &prepared);
-        if asker.is_some() {
+        if let Some(asker) = asker {
             Capability::own().put(&mut response);
+            prepared.timing.calls = asker.has(Capability::ASKS_TIMES);
         }
         let transport = prepared.assignment.transport;
         let tells_congestion = prepared.assignment.tells_congestion;

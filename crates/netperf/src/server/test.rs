@@ -41,6 +41,8 @@ pub(super) struct Prepared {
     /// The data socket's port.
     pub(super) port: u32,
     pub(super) buffers: Buffers,
+    /// What the client wants to know the times of.
+    pub(super) timing: Timing,
 }
 
 /// What a test left.
@@ -86,6 +88,7 @@ impl Prepared {
             data,
             port,
             buffers,
+            timing: Timing::default(),
         })
     }
 
@@ -324,7 +327,7 @@ impl Prepared {
             workload: &self.assignment.workload,
             limit: self.assignment.limit,
             burst: 0,
-            timing: Timing::default(),
+            timing: self.timing,
             half: &self.assignment.half,
             buffers: &mut self.buffers,
             stop,
@@ -348,6 +351,8 @@ fn finished(clock: &Clock, ran: Ran) -> Finished {
             cpu: passed.cpu,
             paced: ran.paced,
             send_gaps: ran.send_gaps,
+            send_times: ran.send_times,
+            receive_times: ran.receive_times,
             ..Side::default()
         },
         ended: ran.ended,

@@ -41,6 +41,9 @@ impl Capability {
     /// the highest bit, what it can do up from the lowest.
     pub const ASKS_MULTIPATH: u32 = 1 << 31;
 
+    /// Of one who asks for a test: its calls are to be timed, and the times are to be in the details.
+    pub const ASKS_TIMES: u32 = 1 << 30;
+
     /// What this program says of itself.
     pub fn own() -> Self {
         Self {
