@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use model::Side;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The document of a details message. A reader passes over members that it does not know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +36,68 @@ impl Details {
 
     /// The document in `bytes`; a peer's nonsense is `None`.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+        let mut document = serde_json::from_slice(bytes).ok()?;
+        tame(&mut document);
+        serde_json::from_value(document).ok()
+    }
+}
+
+/// A peer's words end on a terminal, and in lines that scripts read.
+fn tame(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = text.replace(char::is_control, "?"),
+        Value::Array(values) => values.iter_mut().for_each(tame),
+        Value::Object(members) => members.values_mut().for_each(tame),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{HostFacts, Interface, Traffic};
+
+    use super::*;
+
+    #[test]
+    fn a_side_arrives_as_it_was() {
+        let traffic = Traffic {
+            received_bytes: u64::MAX,
+            ..Traffic::default()
+        };
+        let side = Side {
+            interface: Some(Interface {
+                name: "eth0".to_owned(),
+                traffic: Some(traffic),
+                ..Interface::default()
+            }),
+            ..Side::default()
+        };
+        let local = Some(std::net::Ipv4Addr::LOCALHOST.into());
+        let sent = Details::of(side, 3, local);
+        let received = Details::from_json(&sent.to_json()).expect("it is ours");
+        assert_eq!(received.to_json(), sent.to_json());
+        assert_eq!(
+            received.side.host.and_then(|host| host.kernel),
+            sent.side.host.and_then(|host| host.kernel)
+        );
+    }
+
+    #[test]
+    fn words_stay_in_their_line() {
+        let mut details = Details::of(Side::default(), 0, None);
+        details.side.host = Some(HostFacts {
+            cpu_model: Some("a\nTHROUGHPUT=1\u{1b}[2J\u{7f}\u{9b}".to_owned()),
+            ..HostFacts::default()
+        });
+        let told = Details::from_json(&details.to_json()).expect("it is JSON");
+        let model = told.side.host.and_then(|host| host.cpu_model);
+        assert_eq!(model.as_deref(), Some("a?THROUGHPUT=1?[2J??"));
+    }
+
+    #[test]
+    fn nonsense_is_none() {
+        for bytes in [&b""[..], b"{", b"[]", b"{\"version\":1}", &[b'['; 1 << 13]] {
+            assert!(Details::from_json(bytes).is_none());
+        }
     }
 }
