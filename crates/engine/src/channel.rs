@@ -1,7 +1,9 @@
 //! How a loop's calls reach the wire: one type a way, so that each loop is compiled for each way and
 //! nothing is decided inside.
 
+use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use stats::Histogram;
 use sys::call::{self, Drain, Error, Peer};
@@ -92,6 +94,187 @@ impl Channel for Addressed<'_> {
     #[inline]
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
         call::send_to_without_waiting(self.socket, data, &self.to)
+    }
+}
+
+/// A way whose calls never wait: poll(2) does.
+pub(crate) struct Polled<C>(pub(crate) C);
+
+impl<C: Channel> Channel for Polled<C> {
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0.socket()
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        loop {
+            match self.0.try_send(data) {
+                Err(Error::AGAIN) => call::wait_writable(self.socket())?,
+                other => return other,
+            }
+        }
+    }
+
+    #[inline]
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        self.0.try_send(data)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.0.is_connected()
+    }
+
+    #[inline]
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match call::receive_without_waiting(self.socket(), buffer) {
+                Err(Error::AGAIN) => {
+                    call::wait_readable(self.socket(), Duration::MAX)?;
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Connections that are used in turn; an answer is awaited where the last request went.
+pub(crate) struct InTurn<C> {
+    channels: Vec<C>,
+    last: Cell<usize>,
+}
+
+impl<C> InTurn<C> {
+    /// Of at least one.
+    pub(crate) fn new(channels: Vec<C>) -> Self {
+        Self {
+            last: Cell::new(channels.len().saturating_sub(1)),
+            channels,
+        }
+    }
+}
+
+impl<C: Channel> Channel for InTurn<C> {
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.channels[self.last.get()].socket()
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        let next = self.last.get() + 1;
+        let next = if next == self.channels.len() { 0 } else { next };
+        self.last.set(next);
+        self.channels[next].send(data)
+    }
+
+    #[inline]
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        self.channels[self.last.get()].try_send(data)
+    }
+
+    fn is_connected(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.channels[self.last.get()].receive(buffer)
+    }
+}
+
+/// A socket with many SCTP associations, which receives from all of them and answers the one that was
+/// heard last. When all that were there have gone its data is at its end.
+pub(crate) struct OneToMany<'a> {
+    socket: BorrowedFd<'a>,
+    from: RefCell<Option<Peer>>,
+    associations: Cell<u32>,
+}
+
+impl<'a> OneToMany<'a> {
+    /// The socket must tell of its associations.
+    pub(crate) fn new(socket: BorrowedFd<'a>) -> Self {
+        Self {
+            socket,
+            from: RefCell::new(None),
+            associations: Cell::new(0),
+        }
+    }
+
+    /// Notes what a notification says, of which `first` has been read; whether all associations have
+    /// gone.
+    #[cold]
+    fn note(&self, first: &[u8], mut is_end: bool) -> Result<bool, Error> {
+        // `struct sctp_assoc_change`: type, flags, length and, in the bytes 8 and 9, the new state.
+        const ASSOCIATION_CHANGE: u16 = 0x8001;
+        const STATE: std::ops::Range<usize> = 8..10;
+        let mut told = [0; 64];
+        let mut length = first.len().min(told.len());
+        told[..length].copy_from_slice(&first[..length]);
+        while !is_end {
+            // A buffer for data can be shorter than this.
+            let mut rest = [0; 64];
+            let more = match call::receive_sctp(self.socket, &mut rest) {
+                Err(Error::INTR) => continue,
+                other => other?,
+            };
+            let room = more.length.min(told.len() - length);
+            told[length..length + room].copy_from_slice(&rest[..room]);
+            length += room;
+            is_end = more.is_end || more.length == 0;
+        }
+        if u16::from_ne_bytes([told[0], told[1]]) != ASSOCIATION_CHANGE {
+            return Ok(false);
+        }
+        let open = self.associations.get();
+        match u16::from_ne_bytes([told[STATE.start], told[STATE.start + 1]]) {
+            0 => self.associations.set(open + 1),
+            // Lost, shut down, not come up; 2 is a restart.
+            1 | 3 | 4 => {
+                self.associations.set(open.saturating_sub(1));
+                return Ok(open <= 1);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+}
+
+impl Channel for OneToMany<'_> {
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket
+    }
+
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        match &*self.from.borrow() {
+            Some(to) => call::send_to(self.socket, data, to),
+            None => Err(Error::DESTADDRREQ),
+        }
+    }
+
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        match &*self.from.borrow() {
+            Some(to) => call::send_to_without_waiting(self.socket, data, to),
+            None => Err(Error::DESTADDRREQ),
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        false
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            let received = call::receive_sctp(self.socket, buffer)?;
+            if !received.is_notification {
+                self.from.replace(received.from);
+                return Ok(received.length);
+            }
+            if self.note(&buffer[..received.length], received.is_end)? {
+                return Ok(0);
+            }
+        }
     }
 }
 

@@ -124,9 +124,11 @@ impl LoopEnd {
 pub(crate) struct Budget(u64);
 
 impl Budget {
-    pub(crate) fn of(limit: Limit) -> Self {
+    /// `send_size` is what a send call takes, for a limit in messages.
+    pub(crate) fn of(limit: Limit, send_size: u32) -> Self {
         match limit {
             Limit::Bytes(count) | Limit::Transactions(count) => Self(count),
+            Limit::Messages(count) => Self(count.saturating_mul(send_size.max(1).into())),
             Limit::Time(_) | Limit::Unlimited => Self(u64::MAX),
         }
     }

@@ -1,4 +1,5 @@
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use sys::call::{self, Error};
 
@@ -21,7 +22,15 @@ impl Finish {
     pub fn say(self, path: &Path<'_>, stop: &Stop) -> bool {
         match (self, path) {
             (Self::HalfClose, Path::Connected(socket)) => {
-                call::shutdown_write(*socket).is_ok() && await_end(*socket, stop)
+                match call::shutdown_write(*socket) {
+                    Ok(()) => await_end(*socket, stop),
+                    // The logical link control knows no half, and its end overtakes what is queued.
+                    Err(_) => {
+                        await_sent(*socket, stop)
+                            && call::shutdown(*socket).is_ok()
+                            && await_end(*socket, stop)
+                    }
+                }
             }
             (Self::AwaitClose, Path::Connected(socket)) => await_end(*socket, stop),
             (Self::EmptyDatagrams(count), path) => {
@@ -39,6 +48,19 @@ fn send_empty(path: &Path<'_>) -> bool {
         Path::Addressed(socket, to) => call::send_to(*socket, &[], to).is_ok(),
         _ => false,
     })
+}
+
+/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for it.
+fn await_sent(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
+    let _attending = stop.attend();
+    while !stop.is_set() {
+        match sys::option::queued_to_send(socket) {
+            Ok(0) => return true,
+            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 fn await_end(socket: BorrowedFd<'_>, stop: &Stop) -> bool {

@@ -11,8 +11,8 @@ use sys::{Address, Socket};
 use crate::buffers::Buffers;
 use crate::cell::Cell;
 use crate::channel::{
-    Addressed, Channel, Clocked, Connected, FromFile, FromRing, IntoNothing, IntoRing, Sink,
-    Source, Written,
+    Addressed, Channel, Clocked, Connected, FromFile, FromRing, InTurn, IntoNothing, IntoRing,
+    OneToMany, Polled, Sink, Source, Written,
 };
 use crate::connection::{self, Exchange};
 use crate::connector::{self, Connector};
@@ -53,6 +53,10 @@ pub enum Path<'a> {
     Connected(BorrowedFd<'a>),
     /// A datagram socket and whom it sends to.
     Addressed(BorrowedFd<'a>, Peer),
+    /// Sockets and whom they send to, used in turn.
+    InTurn(Vec<(BorrowedFd<'a>, Peer)>),
+    /// An SCTP socket with many associations: who speaks is answered.
+    OneToMany(BorrowedFd<'a>),
     /// A new connection a pass, opened.
     Connector(&'a mut Connector),
     /// A new connection a pass, accepted.
@@ -82,7 +86,21 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
         Path::Connected(socket) if job.half.write_instead_of_send => {
             on_channel(job, &Written(socket), hooks)
         }
+        Path::Connected(socket) if job.half.socket.non_blocking => {
+            on_channel(job, &Polled(Connected(socket)), hooks)
+        }
         Path::Connected(socket) => on_channel(job, &Connected(socket), hooks),
+        Path::InTurn(sockets) => {
+            let channels = sockets
+                .into_iter()
+                .map(|(socket, to)| Addressed { socket, to });
+            if job.half.socket.non_blocking {
+                on_channel(job, &InTurn::new(channels.map(Polled).collect()), hooks)
+            } else {
+                on_channel(job, &InTurn::new(channels.collect()), hooks)
+            }
+        }
+        Path::OneToMany(socket) => on_channel(job, &OneToMany::new(socket), hooks),
         Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }, hooks),
         Path::Connector(connector) => on_connector(job, connector, hooks),
         Path::Listener(listener) => on_listener(job, listener, hooks),
@@ -304,7 +322,7 @@ impl<'a> Job<'a> {
 
     fn bounds(&self) -> Bounds<'a> {
         Bounds {
-            budget: Budget::of(self.limit),
+            budget: Budget::of(self.limit, self.buffers.used().send_bytes.unwrap_or(0)),
             stop: self.stop,
             cell: self.cell,
         }

@@ -109,6 +109,12 @@ impl DataSocket {
             send_buffer_bytes: send,
             receive_buffer_bytes: receive,
             no_delay: no_delay(&socket, transport),
+            send_window_frames: option::llc_send_window(socket.as_fd())
+                .ok()
+                .filter(|_| transport == Transport::LlcStream),
+            receive_window_frames: option::llc_receive_window(socket.as_fd())
+                .ok()
+                .filter(|_| transport == Transport::LlcStream),
             cork: transport
                 .has_tcp_options()
                 .then(|| socket.tcp_cork().unwrap_or(false)),
@@ -159,6 +165,7 @@ fn kind(transport: Transport) -> (Type, Option<Protocol>) {
         Transport::Udp => (Type::DGRAM, Some(Protocol::UDP)),
         Transport::UdpLite => (Type::DGRAM, Some(Protocol::UDPLITE)),
         Transport::Sctp => (Type::STREAM, Some(Protocol::SCTP)),
+        Transport::SctpMany => (Type::SEQPACKET, Some(Protocol::SCTP)),
         Transport::Dccp => (Type::DCCP, Some(Protocol::DCCP)),
         Transport::UnixStream | Transport::Vsock | Transport::LlcStream => (Type::STREAM, None),
         Transport::UnixDatagram | Transport::LlcDatagram => (Type::DGRAM, None),
@@ -196,8 +203,18 @@ fn apply(
     if options.no_delay && tcp {
         named("set TCP_NODELAY", socket.set_tcp_nodelay(true))?;
     }
+    if transport == Transport::SctpMany && role == Role::Listener {
+        named(
+            "set SCTP_EVENTS",
+            option::set_association_events(socket.as_fd()),
+        )?;
+    }
+    if transport == Transport::LlcStream {
+        let _ = option::force_receive_buffer(socket.as_fd(), WINDOW_BYTES);
+        set_windows(socket, options)?;
+    }
     match transport {
-        Transport::Sctp if options.no_delay => {
+        Transport::Sctp | Transport::SctpMany if options.no_delay => {
             named(
                 "set SCTP_NODELAY",
                 option::set_sctp_no_delay(socket.as_fd()),
@@ -287,11 +304,45 @@ fn prepare_dccp(socket: &Socket) -> Result<(), SocketError> {
 
 fn no_delay(socket: &Socket, transport: Transport) -> Option<bool> {
     let on = match transport {
-        Transport::Sctp => option::sctp_no_delay(socket.as_fd()),
+        Transport::Sctp | Transport::SctpMany => option::sctp_no_delay(socket.as_fd()),
         _ if transport.has_tcp_options() => socket.tcp_nodelay(),
         _ => return None,
     };
     Some(on.unwrap_or(false))
+}
+
+/// What an accepted connection of the logical link control has not from its listener: the windows, and
+/// room for a whole window, as Linux acknowledges what then finds no room.
+pub fn prepare_accepted(
+    socket: &Socket,
+    transport: Transport,
+    options: &SocketOptions,
+) -> Result<(), SocketError> {
+    if transport != Transport::LlcStream {
+        return Ok(());
+    }
+    // More than the limit that users have needs a privilege, and so does such a socket.
+    let _ = option::force_receive_buffer(socket.as_fd(), WINDOW_BYTES);
+    set_windows(socket, options)
+}
+
+/// 127 frames of 9000 bytes, as the kernel accounts for them.
+const WINDOW_BYTES: u32 = 4 << 20;
+
+fn set_windows(socket: &Socket, options: &SocketOptions) -> Result<(), SocketError> {
+    if let Some(frames) = options.send_window_frames {
+        named(
+            "set LLC_OPT_TX_WIN",
+            option::set_llc_send_window(socket.as_fd(), frames),
+        )?;
+    }
+    if let Some(frames) = options.receive_window_frames {
+        named(
+            "set LLC_OPT_RX_WIN",
+            option::set_llc_receive_window(socket.as_fd(), frames),
+        )?;
+    }
+    Ok(())
 }
 
 /// SO_SNDBUF and SO_RCVBUF as the kernel has them.

@@ -396,7 +396,7 @@ mod tests {
             .unwrap();
         let (stop, cell) = (Stop::new(), Cell::default());
         let bounds = Bounds {
-            budget: Budget::of(Limit::Transactions(10)),
+            budget: Budget::of(Limit::Transactions(10), 0),
             stop: &stop,
             cell: &cell,
         };

@@ -155,6 +155,10 @@ pub struct SocketFacts {
     pub receive_buffer_bytes: Option<u32>,
     /// SO_RCVBUF at the end.
     pub receive_buffer_end_bytes: Option<u32>,
+    /// LLC_OPT_TX_WIN: frames that may be on their way.
+    pub send_window_frames: Option<u32>,
+    /// LLC_OPT_RX_WIN.
+    pub receive_window_frames: Option<u32>,
     /// TCP_MAXSEG of the connection.
     pub max_segment_bytes: Option<u32>,
     /// Segments that TCP sent again (`tcpi_total_retrans`).

@@ -175,6 +175,8 @@ pub enum Limit {
     Bytes(u64),
     /// After this many transactions.
     Transactions(u64),
+    /// After this many send calls, on a transport that keeps messages whole.
+    Messages(u64),
     /// When somebody ends it.
     Unlimited,
 }
@@ -331,6 +333,12 @@ pub struct SocketOptions {
     pub debug: bool,
     /// IP_MULTICAST_TTL.
     pub multicast_ttl: Option<u8>,
+    /// O_NONBLOCK, with poll(2) where a call would wait.
+    pub non_blocking: bool,
+    /// LLC_OPT_TX_WIN: frames that this end may have on their way.
+    pub send_window_frames: Option<u32>,
+    /// LLC_OPT_RX_WIN: frames that the peer may have on their way.
+    pub receive_window_frames: Option<u32>,
 }
 
 /// The buffers of one direction: a ring, used round robin, one buffer a call.

@@ -14,6 +14,8 @@ pub enum Transport {
     UdpLite,
     /// SCTP, one association a socket (RFC 6458, section 4): messages, in order, none lost.
     Sctp,
+    /// SCTP, many associations on a socket (RFC 6458, section 3).
+    SctpMany,
     /// DCCP, datagrams under a congestion control, on a connection: RFC 4340.
     Dccp,
     /// A byte stream within one host: unix(7).
@@ -36,7 +38,7 @@ impl Transport {
             Self::Mptcp => "MPTCP",
             Self::Udp => "UDP",
             Self::UdpLite => "UDPLite",
-            Self::Sctp => "SCTP",
+            Self::Sctp | Self::SctpMany => "SCTP",
             Self::Dccp => "DCCP",
             Self::UnixStream => "UNIX",
             Self::UnixDatagram => "UNIX datagram",
@@ -75,7 +77,7 @@ impl Transport {
 
     /// Whether small sends can be told not to wait for more (TCP_NODELAY, SCTP_NODELAY).
     pub fn has_no_delay(self) -> bool {
-        self.has_tcp_options() || self == Self::Sctp
+        self.has_tcp_options() || matches!(self, Self::Sctp | Self::SctpMany)
     }
 
     /// What a kernel without it lacks.
@@ -84,7 +86,7 @@ impl Transport {
             Self::Tcp | Self::Udp => "CONFIG_INET",
             Self::Mptcp => "CONFIG_MPTCP, with sysctl net.mptcp.enabled=1",
             Self::UdpLite => "CONFIG_IP_UDPLITE, which is part of any IPv4 that has UDP-Lite",
-            Self::Sctp => "the module sctp",
+            Self::Sctp | Self::SctpMany => "the module sctp",
             Self::Dccp => {
                 "the module dccp_ipv4 or dccp_ipv6 (Linux 6.15 was the last to have them)"
             }
@@ -101,7 +103,13 @@ impl Transport {
     pub fn has_ip(self) -> bool {
         matches!(
             self,
-            Self::Tcp | Self::Mptcp | Self::Udp | Self::UdpLite | Self::Sctp | Self::Dccp
+            Self::Tcp
+                | Self::Mptcp
+                | Self::Udp
+                | Self::UdpLite
+                | Self::Sctp
+                | Self::SctpMany
+                | Self::Dccp
         )
     }
 
@@ -109,13 +117,15 @@ impl Transport {
     /// socket's buffer bounds it.
     pub fn largest_send(self) -> Option<u32> {
         match self {
-            Self::Udp | Self::UdpLite => Some(MAX_UDP_PAYLOAD),
+            // netperf's own bound, too, for datagrams within a host, which fit into the socket's buffer
+            // with a header of their own.
+            Self::Udp | Self::UdpLite | Self::UnixDatagram => Some(MAX_UDP_PAYLOAD),
             Self::Dccp | Self::LlcStream | Self::LlcDatagram => Some(SAFE_FRAME_PAYLOAD),
             Self::Tcp
             | Self::Mptcp
             | Self::Sctp
+            | Self::SctpMany
             | Self::UnixStream
-            | Self::UnixDatagram
             | Self::Vsock => None,
         }
     }

@@ -14,8 +14,10 @@ pub(crate) const PROGRAM: &str = concat!("linerate ", env!("CARGO_PKG_VERSION"))
 
 pub mod client;
 mod details;
+mod interface;
 pub mod options;
 pub mod output;
+mod place;
 pub mod selector;
 pub mod server;
 mod tcp_info;

@@ -18,7 +18,7 @@ use model::{
 use netperf::client::{Endpoints, Repeated, TestRun, Told};
 use netperf::options::{
     ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
-    Settings, Test, Unit,
+    Settings, Special, Test, TestFamily, Unit,
 };
 use netperf::output::{self, Headline};
 use netperf::selector::{Needs, Selector, Stock};
@@ -69,6 +69,11 @@ fn udp_stream() {
 #[test]
 fn tcp_mss() {
     check(include_str!("output/tcp_mss.txt"), 7);
+}
+
+#[test]
+fn unix_domain() {
+    check(include_str!("output/unix.txt"), 11);
 }
 
 #[test]
@@ -321,6 +326,10 @@ fn odd_runs(
         (Form::Human(selection("P0_LATENCY,P100_LATENCY")), i32::MIN),
         (Form::Csv(Selection::Blocks(Vec::new())), 2),
     ] {
+        // The families with messages of their own have tables alone.
+        if test.family() != TestFamily::Inet && form != Form::Table {
+            continue;
+        }
         for unit in ['m', 'u', 'x'] {
             settings.print.form = form.clone();
             settings.print.verbosity = verbosity;
@@ -588,17 +597,17 @@ fn base(test: Test) -> (Settings, TestRun) {
 fn settings_of(test: Test) -> Settings {
     let direction = direction_named(match test {
         Test::TcpMaerts => "recv",
-        Test::TcpRr | Test::UdpRr => "rr",
+        Test::TcpRr | Test::UdpRr | Test::StreamRr | Test::DgRr => "rr",
         Test::TcpCrr => "crr",
         Test::TcpCc => "cc",
         _ => "send",
     });
     let plan = Plan {
         name: test.name().to_owned(),
-        transport: if test.name().starts_with("UDP") {
-            Transport::Udp
-        } else {
-            Transport::Tcp
+        transport: match test {
+            Test::UdpStream | Test::UdpRr => Transport::Udp,
+            Test::DgStream | Test::DgRr => Transport::UnixDatagram,
+            _ => Transport::Tcp,
         },
         workload: Workload::send(),
         limit: Limit::Time(Duration::from_secs(1)),
@@ -634,6 +643,7 @@ fn settings_of(test: Test) -> Settings {
             local_family: Family::Unspecified,
             local_port: "0".to_owned(),
         },
+        special: Special::Inet,
         ports: ConnectionPorts {
             min: 5000,
             max: 65535,

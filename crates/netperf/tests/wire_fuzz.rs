@@ -6,15 +6,30 @@
 mod data;
 
 use netperf::wire::{
-    CalibrateResponse, Capability, DatagramResponse, DatagramResults, DetailsResponse, Frame,
-    MESSAGE_LEN, OmniResponse, OmniResults, Request, StreamResponse, StreamResults, SysInfo,
-    TransactionResponse, TransactionResults,
+    CalibrateResponse, Capability, DatagramResponse, DatagramResults, DetailsResponse,
+    DgRrResponse, DgStreamResponse, DgStreamResults, DlResponse, DlTransactionResults,
+    DlclRrResponse, DlclStreamResults, DlcoStreamResponse, DlcoStreamResults, Frame, MESSAGE_LEN,
+    OmniResponse, OmniResults, Request, Sctp, StreamResponse, StreamResults, StreamRrResponse,
+    StreamStreamResponse, StreamStreamResults, SysInfo, TransactionResponse, TransactionResults,
+    UnixTransactionResults,
 };
 
 #[test]
 fn requests() {
     // All that are known, and one that is not.
     let kinds = [
+        22,
+        25,
+        28,
+        31,
+        37,
+        40,
+        43,
+        46,
+        500,
+        510,
+        520,
+        530,
         1,
         2,
         4,
@@ -43,6 +58,9 @@ fn requests() {
     });
 }
 
+type SctpStreamResponse = Sctp<StreamResponse>;
+type SctpTransactionResponse = Sctp<TransactionResponse>;
+
 macro_rules! replies {
     ($($test:ident: $reply:ident($($request:literal)?),)+) => {$(
         #[test]
@@ -66,6 +84,21 @@ replies! {
     datagram_responses: DatagramResponse(),
     datagram_results: DatagramResults(),
     calibrate_responses: CalibrateResponse(),
+    stream_stream_responses: StreamStreamResponse(),
+    stream_stream_results: StreamStreamResults(),
+    stream_rr_responses: StreamRrResponse(),
+    unix_transaction_results: UnixTransactionResults(40),
+    dg_stream_responses: DgStreamResponse(),
+    dg_stream_results: DgStreamResults(),
+    dg_rr_responses: DgRrResponse(),
+    sctp_stream_responses: SctpStreamResponse(500),
+    sctp_transaction_responses: SctpTransactionResponse(520),
+    dlco_stream_responses: DlcoStreamResponse(22),
+    dlco_stream_results: DlcoStreamResults(22),
+    dl_responses: DlResponse(25),
+    dl_transaction_results: DlTransactionResults(25),
+    dlcl_stream_results: DlclStreamResults(28),
+    dlcl_rr_responses: DlclRrResponse(31),
 }
 
 #[test]

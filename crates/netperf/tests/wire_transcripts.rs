@@ -13,9 +13,11 @@ use std::ops::Range;
 
 use data::Sender;
 use netperf::wire::{
-    CalibrateResponse, Capability, DatagramResponse, DatagramResults, FAMILY_IPV6, Flags, Frame,
-    MESSAGE_LEN, OmniRequest, OmniResponse, OmniResults, RemoteError, Request, StreamResponse,
-    StreamResults, SysInfo, TransactionResponse, TransactionResults, UNKNOWN_REQUEST, check,
+    CalibrateResponse, Capability, DatagramResponse, DatagramResults, DgRrResponse,
+    DgStreamResponse, DgStreamResults, FAMILY_IPV6, Flags, Frame, MESSAGE_LEN, OmniRequest,
+    OmniResponse, OmniResults, RemoteError, Request, StreamResponse, StreamResults,
+    StreamRrResponse, StreamStreamRequest, StreamStreamResponse, StreamStreamResults, SysInfo,
+    TransactionResponse, TransactionResults, UNKNOWN_REQUEST, UnixTransactionResults, check,
     debug_response, error_response, finite,
 };
 
@@ -42,6 +44,20 @@ const TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 40..MESSAGE_LEN];
 const DATAGRAM_RESPONSE: Unset = &[40..MESSAGE_LEN];
 /// What lies behind; the type is set here alone.
 const DATAGRAM_RESULTS: Unset = &[32..MESSAGE_LEN];
+/// Test length and port; length of the path; what lies behind it.
+const STREAM_STREAM_RESPONSE: Unset = &[36..40, 44..48, 80..MESSAGE_LEN];
+/// Type; service demand; what lies behind the CPUs.
+const STREAM_STREAM_RESULTS: Unset = &[0..4, 24..28, 32..MESSAGE_LEN];
+/// Length of the path; what lies behind it.
+const STREAM_RR_RESPONSE: Unset = &[36..40, 72..MESSAGE_LEN];
+/// Type; receive calls; service demand; what lies behind the CPUs.
+const UNIX_TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 36..MESSAGE_LEN];
+/// Length of the path; what lies behind it.
+const DG_STREAM_RESPONSE: Unset = &[36..40, 72..MESSAGE_LEN];
+/// What lies behind the CPUs; the type is set here.
+const DG_STREAM_RESULTS: Unset = &[28..MESSAGE_LEN];
+/// Length of the path; what lies behind it.
+const DG_RR_RESPONSE: Unset = &[40..44, 76..MESSAGE_LEN];
 /// All but the error number of a test that could not be set up.
 const FAILURE: Unset = &[0..4, 8..MESSAGE_LEN];
 
@@ -84,7 +100,7 @@ fn every_message_comes_back_as_it_was_sent() {
     // That the file has every type that it should have, and none is taken for another.
     let kinds: Vec<i32> = seen.into_keys().collect();
     let known = [
-        1, 2, 4, 5, 6, 10, 13, 16, 19, 22, 34, 37, 55, 70, 73, 94, 97,
+        1, 2, 4, 5, 6, 10, 13, 16, 19, 22, 34, 37, 40, 43, 46, 55, 70, 73, 94, 97,
     ];
     let high = [300, 500, 540, 600, 9999];
     assert_eq!(kinds, [&known[..], &high[..]].concat());
@@ -97,38 +113,54 @@ fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
         Err(RemoteError(errno)) => return (error_response(errno), FAILURE),
         Ok(()) => {}
     }
-    let again = match (request, number) {
-        (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NOTHING)),
-        (Request::SysInfo, 1) => SysInfo::decode(reply).map(|info| (info.encode(), NOTHING)),
-        (Request::CpuCalibrate, 1) => {
-            CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
-        }
-        (Request::Omni(_), 1) => {
-            OmniResponse::decode(reply).map(|response| (response.encode(), OMNI_RESPONSE))
-        }
-        (Request::Omni(_), 2) => {
-            OmniResults::decode(reply).map(|results| (results.encode(), OMNI_RESULTS))
-        }
-        (Request::TcpStream(_) | Request::TcpMaerts(_), 1) => StreamResponse::decode(reply)
-            .map(|response| (response.encode(request.kind()), STREAM_RESPONSE)),
-        (Request::TcpStream(_) | Request::TcpMaerts(_), 2) => StreamResults::decode(reply)
-            .map(|results| (results.encode(request.kind()), STREAM_RESULTS)),
-        (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 1) => {
-            TransactionResponse::decode(reply)
-                .map(|response| (response.encode(request.kind()), TRANSACTION_RESPONSE))
-        }
-        (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 2) => {
-            TransactionResults::decode(reply)
-                .map(|results| (results.encode(request.kind()), TRANSACTION_RESULTS))
-        }
-        (Request::UdpStream(_), 1) => {
-            DatagramResponse::decode(reply).map(|response| (response.encode(), DATAGRAM_RESPONSE))
-        }
-        (Request::UdpStream(_), 2) => {
-            DatagramResults::decode(reply).map(|results| (results.encode(), DATAGRAM_RESULTS))
-        }
-        (request, number) => panic!("reply {number} to {request:?}"),
-    };
+    let again =
+        match (request, number) {
+            (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NOTHING)),
+            (Request::SysInfo, 1) => SysInfo::decode(reply).map(|info| (info.encode(), NOTHING)),
+            (Request::CpuCalibrate, 1) => {
+                CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
+            }
+            (Request::Omni(_), 1) => {
+                OmniResponse::decode(reply).map(|response| (response.encode(), OMNI_RESPONSE))
+            }
+            (Request::Omni(_), 2) => {
+                OmniResults::decode(reply).map(|results| (results.encode(), OMNI_RESULTS))
+            }
+            (Request::TcpStream(_) | Request::TcpMaerts(_), 1) => StreamResponse::decode(reply)
+                .map(|response| (response.encode(request.kind()), STREAM_RESPONSE)),
+            (Request::TcpStream(_) | Request::TcpMaerts(_), 2) => StreamResults::decode(reply)
+                .map(|results| (results.encode(request.kind()), STREAM_RESULTS)),
+            (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 1) => {
+                TransactionResponse::decode(reply)
+                    .map(|response| (response.encode(request.kind()), TRANSACTION_RESPONSE))
+            }
+            (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 2) => {
+                TransactionResults::decode(reply)
+                    .map(|results| (results.encode(request.kind()), TRANSACTION_RESULTS))
+            }
+            (Request::UdpStream(_), 1) => DatagramResponse::decode(reply)
+                .map(|response| (response.encode(), DATAGRAM_RESPONSE)),
+            (Request::UdpStream(_), 2) => {
+                DatagramResults::decode(reply).map(|results| (results.encode(), DATAGRAM_RESULTS))
+            }
+            (Request::StreamStream(_), 1) => StreamStreamResponse::decode(reply)
+                .map(|response| (response.encode(), STREAM_STREAM_RESPONSE)),
+            (Request::StreamStream(_), 2) => StreamStreamResults::decode(reply)
+                .map(|results| (results.encode(), STREAM_STREAM_RESULTS)),
+            (Request::StreamRr(_), 1) => StreamRrResponse::decode(reply)
+                .map(|response| (response.encode(), STREAM_RR_RESPONSE)),
+            (Request::StreamRr(_) | Request::DgRr(_), 2) => UnixTransactionResults::decode(reply)
+                .map(|results| (results.encode(request.kind()), UNIX_TRANSACTION_RESULTS)),
+            (Request::DgStream(_), 1) => DgStreamResponse::decode(reply)
+                .map(|response| (response.encode(), DG_STREAM_RESPONSE)),
+            (Request::DgStream(_), 2) => {
+                DgStreamResults::decode(reply).map(|results| (results.encode(), DG_STREAM_RESULTS))
+            }
+            (Request::DgRr(_), 1) => {
+                DgRrResponse::decode(reply).map(|response| (response.encode(), DG_RR_RESPONSE))
+            }
+            (request, number) => panic!("reply {number} to {request:?}"),
+        };
     again.expect("checked above")
 }
 
@@ -213,6 +245,48 @@ fn figures_are_those_that_stock_printed() {
             cpus: 2
         })
     );
+}
+
+/// The paths are those of the servers, and the counts those that were printed.
+#[test]
+fn unix_messages_say_what_the_transcripts_show() {
+    let (request, replies) = recorded("unix_stream_stream");
+    let expected = StreamStreamRequest {
+        receive_alignment: 8,
+        test_length: 1,
+        ..StreamStreamRequest::default()
+    };
+    assert_eq!(request, Request::StreamStream(expected));
+    let response = StreamStreamResponse::decode(&replies[0]).expect("no error");
+    assert_eq!(response.path.0.to_string_lossy(), "/tmp/netpeK0S6Ip");
+    assert_eq!(
+        (response.receive_buffer, response.send_buffer),
+        (2304, 4608)
+    );
+    let results = StreamStreamResults::decode(&replies[1]).expect("no error");
+    assert_eq!(results.receive_calls, 969_336);
+
+    let (_, replies) = recorded("unix_dg_stream");
+    let response = DgStreamResponse::decode(&replies[0]).expect("no error");
+    assert_eq!(response.path.0.to_string_lossy(), "/tmp/netpe6VrNG6");
+    let results = DgStreamResults::decode(&replies[1]).expect("no error");
+    assert_eq!(results.messages, 90_591);
+    // One less than was received: stock adds the −1 of the call that its timer interrupted.
+    assert_eq!(results.bytes, 90_591_u32.wrapping_mul(65_507) - 1);
+
+    let (request, replies) = recorded("unix_dg_rr_cpu");
+    assert!(matches!(request, Request::DgRr(request) if request.measure_cpu));
+    let response = DgRrResponse::decode(&replies[0]).expect("no error");
+    assert!(response.measure_cpu);
+    assert_eq!(response.path.0.to_string_lossy(), "/tmp/netpeLm70ME");
+    let results = UnixTransactionResults::decode(&replies[1]).expect("no error");
+    assert_eq!(results.transactions, 72_850);
+    assert_eq!(format!("{:.2}", results.cpu_utilisation), "167.70");
+
+    let (request, replies) = recorded("unix_stream_rr");
+    assert!(matches!(request, Request::StreamRr(request) if request.request_size == 1));
+    let results = UnixTransactionResults::decode(&replies[1]).expect("no error");
+    assert_eq!((results.transactions, results.bytes), (34_050, 68_100));
 }
 
 #[test]

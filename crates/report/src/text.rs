@@ -175,6 +175,7 @@ fn length(plan: &Plan) -> String {
         Limit::Time(length) => format!("{} s a test", length.as_secs()),
         Limit::Bytes(bytes) => format!("{bytes} bytes a test"),
         Limit::Transactions(count) => format!("{count} transactions a test"),
+        Limit::Messages(count) => format!("{count} messages a test"),
         Limit::Unlimited => "no limit of time".to_owned(),
     }
 }

@@ -121,6 +121,12 @@ impl Drain {
     }
 }
 
+/// What is at a path, without a right to its contents; no link in its place: O_PATH, open(2).
+pub fn at_path(path: &std::path::Path) -> std::io::Result<std::fs::File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
 /// Takes the next connection: accept4(2), close-on-exec.
 #[inline]
 pub fn accept(listener: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
@@ -217,6 +223,41 @@ fn own(address: &SocketAddrAny) -> SockAddr {
         );
         SockAddr::new(storage, length as libc::socklen_t)
     }
+}
+
+/// What one receive call on an SCTP socket gave.
+#[derive(Debug)]
+pub struct SctpReceived {
+    /// How many bytes.
+    pub length: usize,
+    /// Who sent them.
+    pub from: Option<Peer>,
+    /// Whether they are not data, but tell of an association: MSG_NOTIFICATION.
+    pub is_notification: bool,
+    /// Whether the message is complete: MSG_EOR.
+    pub is_end: bool,
+}
+
+/// Receives a message, or a part of one, or what happened to an association: recvmsg(2), sctp(7).
+#[inline]
+pub fn receive_sctp(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<SctpReceived, Errno> {
+    use rustix::net::{RecvAncillaryBuffer, ReturnFlags, recvmsg};
+    /// Of linux/sctp.h.
+    const MSG_NOTIFICATION: u32 = 0x8000;
+    let received = recvmsg(
+        socket,
+        &mut [std::io::IoSliceMut::new(buffer)],
+        &mut RecvAncillaryBuffer::default(),
+        RecvFlags::empty(),
+    )?;
+    Ok(SctpReceived {
+        length: received.bytes,
+        from: received.address.map(Peer),
+        is_notification: received.flags.bits() & MSG_NOTIFICATION != 0,
+        is_end: received
+            .flags
+            .contains(ReturnFlags::from_bits_retain(libc::MSG_EOR as u32)),
+    })
 }
 
 /// Waits until one of the sockets is readable, and says which: poll(2). EINTR is returned.

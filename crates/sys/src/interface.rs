@@ -16,6 +16,8 @@ pub struct Link {
     pub name: String,
     /// Its MTU in bytes.
     pub mtu_bytes: u32,
+    /// Its hardware address, if it is one of Ethernet.
+    pub mac: Option<[u8; 6]>,
     /// What it has carried.
     pub traffic: Traffic,
 }
@@ -100,7 +102,13 @@ pub fn link(index: u32) -> io::Result<Link> {
             received_bytes: counters.next()?,
             sent_bytes: counters.next()?,
         };
+        // struct ifinfomsg of linux/rtnetlink.h has the hardware's kind in its bytes 2 and 3.
+        let hardware = u16::from_ne_bytes([*answer.get(2)?, *answer.get(3)?]);
+        let mac = find(libc::IFLA_ADDRESS)
+            .filter(|_| hardware == libc::ARPHRD_ETHER)
+            .and_then(|mac| mac.try_into().ok());
         Some(Link {
+            mac,
             name: name.to_string_lossy().into_owned(),
             mtu_bytes: u32::from_ne_bytes(mtu),
             traffic,
@@ -280,6 +288,7 @@ mod tests {
         let link = link(lo).unwrap();
         assert_eq!(link.name, "lo");
         assert!(link.mtu_bytes >= 1280, "{link:?}");
+        assert_eq!(link.mac, None);
         assert_eq!(
             driver("lo").unwrap_err().raw_os_error(),
             Some(libc::EOPNOTSUPP)

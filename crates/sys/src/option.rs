@@ -272,3 +272,82 @@ fn int(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
         Err(io::Error::last_os_error())
     }
 }
+
+/// SCTP_EVENTS: a socket's messages are then told between its data when an association comes up or
+/// goes, RFC 6458, section 6.2.1.
+pub fn set_association_events(socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// The first two members of `struct sctp_event_subscribe`: what is told with each message, not;
+    /// associations, yes. What is left out is off.
+    const SUBSCRIBED: [u8; 2] = [0, 1];
+    // SAFETY: the option value is live and its length is given as such.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_SCTP,
+            SCTP_EVENTS,
+            SUBSCRIBED.as_ptr().cast(),
+            SUBSCRIBED.len() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// LLC_OPT_TX_WIN: frames that may be on their way, of linux/llc.h.
+pub fn set_llc_send_window(socket: BorrowedFd<'_>, frames: u32) -> io::Result<()> {
+    set_int(socket, SOL_LLC, LLC_OPT_TX_WIN, frames as i32)
+}
+
+/// LLC_OPT_TX_WIN in force.
+pub fn llc_send_window(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    int(socket, SOL_LLC, LLC_OPT_TX_WIN).map(|frames| frames as u32)
+}
+
+/// LLC_OPT_RX_WIN: frames that the peer may have on their way.
+pub fn set_llc_receive_window(socket: BorrowedFd<'_>, frames: u32) -> io::Result<()> {
+    set_int(socket, SOL_LLC, LLC_OPT_RX_WIN, frames as i32)
+}
+
+/// LLC_OPT_RX_WIN in force.
+pub fn llc_receive_window(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    int(socket, SOL_LLC, LLC_OPT_RX_WIN).map(|frames| frames as u32)
+}
+
+/// SO_RCVBUFFORCE: as SO_RCVBUF, beyond the limit; needs CAP_NET_ADMIN. socket(7).
+pub fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes as i32)
+}
+
+/// SO_MEMINFO: bytes of memory that hold what is still to be sent, or acknowledged. sock_diag(7).
+pub fn queued_to_send(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    /// SK_MEMINFO_WMEM_ALLOC, the index of a word.
+    const SENDING: usize = 2;
+    let mut words = [0_u32; 16];
+    let mut length = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            words.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(words[SENDING])
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Of linux/sctp.h.
+const SCTP_EVENTS: i32 = 11;
+
+/// Of linux/socket.h and linux/llc.h.
+const SOL_LLC: i32 = 268;
+const LLC_OPT_TX_WIN: i32 = 7;
+const LLC_OPT_RX_WIN: i32 = 8;

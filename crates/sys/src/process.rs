@@ -104,6 +104,11 @@ pub fn socket_on_stdin() -> Option<OwnedFd> {
         .flatten()
 }
 
+/// The effective user id: geteuid(2).
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Raises this process's limit of open descriptors as far as it may, and returns it.
 pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

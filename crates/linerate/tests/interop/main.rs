@@ -11,6 +11,7 @@ mod demo;
 mod errors;
 mod exchange;
 mod facts;
+mod families;
 mod flows;
 mod matrix;
 mod nocontrol;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         demo::cases(),
         transports::cases(),
         nocontrol::cases(),
+        families::cases(),
     ];
     let trials = trials.into_iter().flatten().map(|case| {
         let missing = None

@@ -14,6 +14,7 @@ mod hostile;
 mod lifecycle;
 mod raw;
 mod server_death;
+mod unix;
 
 use libtest_mimic::Arguments;
 
@@ -28,6 +29,7 @@ fn main() {
         server_death::trials(),
         lifecycle::trials(),
         hostile::trials(),
+        unix::trials(),
     ]
     .into_iter()
     .flatten()

@@ -9,7 +9,7 @@ use sys::Address;
 use sys::call::Error;
 use sys::resolve::Unresolved;
 
-use crate::options::{Exit, Family, Settings};
+use crate::options::{Exit, Family, Settings, TestFamily};
 use crate::wire::RemoteError;
 
 /// Why a test has no result.
@@ -80,6 +80,22 @@ pub enum ClientError {
         address: Address,
         /// Why not.
         error: SocketError,
+    },
+    /// A Unix domain socket that can have no name there.
+    #[error("could not make a socket in {}: {error}", path.display())]
+    NoPlace {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A network interface that cannot be used.
+    #[error("network interface {name}: {why}")]
+    Interface {
+        /// As it was asked for.
+        name: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// The data connection did not come about.
     #[error("data connection to {address}: {error}")]
@@ -170,6 +186,11 @@ impl ClientError {
                 stderr: format!("netperf: no answer within {seconds} s\n"),
                 code: 1,
             },
+            Self::Remote(RemoteError(number)) if settings.test.family() == TestFamily::Unix => {
+                let why = reason(&io::Error::from_raw_os_error(*number));
+                let test = settings.test.name().to_lowercase();
+                on_stderr(format!("netperf: send_{test}: remote error: {why}\n"), 1)
+            }
             Self::Remote(RemoteError(number)) => Exit {
                 stdout: format!("netperf: remote error {number}"),
                 stderr: format!(

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,9 @@ use super::control::Established;
 use super::flows::Member;
 use super::interim::Progress;
 use super::request::Own;
-use super::{ClientError, Endpoints};
-use crate::options::{ConnectionPorts, Settings, Test};
+use super::{ClientError, Endpoints, attachment};
+use crate::options::{ConnectionPorts, Settings, Special, Test};
+use crate::place::{self, Place};
 use crate::{PATTERN, tcp_info};
 
 /// How long the peer may take to read what is on its way when the time is up.
@@ -42,7 +44,9 @@ const MAX_BUFFER_BYTES: u64 = 4 << 30;
 pub(super) struct LocalEnd<'a> {
     plan: &'a Plan,
     source: Address,
-    /// For a connection test only a sample: its sockets come and go.
+    /// Where a Unix domain socket has its name, as long as it has one.
+    _place: Option<Place>,
+    /// Only a sample for a connection test, whose sockets come and go, and where there are several.
     data: DataSocket,
     buffers: Buffers,
 }
@@ -81,11 +85,18 @@ pub(super) fn bind_thread(plan: &Plan) -> Option<Warning> {
 
 impl<'a> LocalEnd<'a> {
     pub(super) fn prepare(
-        plan: &'a Plan,
+        settings: &'a Settings,
         endpoints: &Endpoints,
         doubts: &mut Vec<Warning>,
     ) -> Result<Self, ClientError> {
-        let asked = &endpoints.source;
+        let plan = &settings.plan;
+        let place = place(settings)?;
+        let asked = match (&settings.special, &place) {
+            (Special::Unix { .. }, Some(place)) => &Address::Unix(place.socket()),
+            (Special::Unix { .. }, None) => &Address::Unix(PathBuf::new()),
+            (Special::Dlpi { local, sap, .. }, _) => &attachment::address(local, *sap, plan)?,
+            _ => &endpoints.source,
+        };
         let source = if is_the_peers(asked, &endpoints.dest) {
             doubts.push(Warning::PortReplaced {
                 port: asked.port() as u16,
@@ -95,12 +106,26 @@ impl<'a> LocalEnd<'a> {
             asked.clone()
         };
         let half = &plan.here;
-        let bind = if plan.workload.connects() {
+        let bind = if plan.workload.connects() || plan.transport == Transport::SctpMany {
             source.with_any_port()
         } else {
             source.clone()
         };
-        let data = open_socket(plan.transport, &bind, &half.socket)?;
+        let data = match open_socket(plan.transport, &bind, &half.socket) {
+            // Both ends of a DLPI test have the same access point, and may have the same interface.
+            Err(ClientError::DataSocket { address, error })
+                if matches!(bind, Address::Llc(_))
+                    && error.error().kind() == io::ErrorKind::AddrInUse =>
+            {
+                open_socket(plan.transport, &address.with_any_port(), &half.socket)?
+            }
+            other => other?,
+        };
+        if let Some(place) = &place {
+            place
+                .open_to_all()
+                .map_err(|error| no_place(&place.socket(), error))?;
+        }
         if !matches!(plan.limit, Limit::Time(_)) && half.socket.receive_timeout.is_none() {
             // No deadline ends it, so data that stops must.
             let _ = data.socket.set_read_timeout(Some(DATA_PATIENCE));
@@ -118,6 +143,7 @@ impl<'a> LocalEnd<'a> {
         Ok(Self {
             plan,
             source,
+            _place: place,
             data,
             buffers,
         })
@@ -128,6 +154,7 @@ impl<'a> LocalEnd<'a> {
         let used = self.buffers.used();
         Own {
             port: Address::of(&self.data.socket).map_or(0, |bound| bound.port()),
+            send_size: used.send_bytes.unwrap_or(0),
             send_width: used.send_width.unwrap_or(0),
             receive_width: used.receive_width.unwrap_or(0),
         }
@@ -170,6 +197,10 @@ impl<'a> LocalEnd<'a> {
             self.moved(Ended::Count.into(), &clock)
         } else if self.plan.workload.connects() {
             self.run_connections(dest, settings.ports, &stop, progress, &clock)?
+        } else if let Special::Sctp { associations } = settings.special
+            && self.plan.transport == Transport::SctpMany
+        {
+            self.run_associations(associations, dest, &stop, progress, &clock)?
         } else {
             self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
         };
@@ -267,6 +298,48 @@ impl<'a> LocalEnd<'a> {
                 .collect(),
             tcp_info: None,
         })
+    }
+
+    /// Runs on so many SCTP associations in turn, each with a socket of its own: the peer is one address,
+    /// with which a socket has one association.
+    fn run_associations(
+        &mut self,
+        associations: u32,
+        dest: &Address,
+        stop: &Stop,
+        progress: Progress<'_>,
+        clock: &Clock,
+    ) -> Result<Moved, ClientError> {
+        let mut sockets = Vec::new();
+        let mut bind = self.source.clone();
+        for _ in 0..associations {
+            let options = &self.plan.here.socket;
+            let socket = open_socket(self.plan.transport, &bind, options)?.socket;
+            if let Some(Ran {
+                failure: Some((_, errno)),
+                ..
+            }) = connect(&socket, dest, stop)
+            {
+                return Err(unreachable(dest, io::Error::from_raw_os_error(errno)));
+            }
+            // Closing then waits until the peer has all that was sent, and knows of the end.
+            let _ = socket.set_linger(Some(DRAIN_PATIENCE));
+            sockets.push(socket);
+            bind = bind.with_any_port();
+        }
+        let to = Peer::try_from(dest).map_err(|error| unreachable(dest, error))?;
+        let in_turn = sockets
+            .iter()
+            .map(|socket| (socket.as_fd(), to.clone()))
+            .collect();
+        let ran = run(&mut self.job(stop, progress.cell), Path::InTurn(in_turn));
+        progress.ended();
+        let mut moved = self.moved(ran, clock);
+        drop(sockets);
+        if !self.plan.workload.receives() {
+            moved.passed = clock.stop();
+        }
+        Ok(moved)
     }
 
     /// Runs on the one connection, or datagram socket, of a flow, and finishes it: in the way that a
@@ -385,6 +458,27 @@ impl<'a> LocalEnd<'a> {
             drain: None,
             cell,
         }
+    }
+}
+
+/// A name for a Unix domain socket that must have one, so that it can be answered, or shall.
+fn place(settings: &Settings) -> Result<Option<Place>, ClientError> {
+    let Special::Unix { directory } = &settings.special else {
+        return Ok(None);
+    };
+    if directory.is_none() && settings.test != Test::DgRr {
+        return Ok(None);
+    }
+    let parent = directory.as_deref().unwrap_or(std::path::Path::new("/tmp"));
+    place::clean(parent);
+    let place = Place::new(parent).map_err(|error| no_place(parent, error))?;
+    Ok(Some(place))
+}
+
+fn no_place(path: &std::path::Path, error: io::Error) -> ClientError {
+    ClientError::NoPlace {
+        path: path.to_owned(),
+        error,
     }
 }
 

@@ -4,9 +4,10 @@ use std::time::{Instant, SystemTime};
 use sys::Address;
 
 use engine::Stop;
-use model::{Ended, Outcome, Transport, Warning};
+use model::{Counts, Ended, Outcome, Transport, Warning};
 
 use super::control::{Established, SHORT_PATIENCE};
+use super::family::{self, Location};
 use super::flows::Member;
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured, bind_thread};
@@ -45,7 +46,7 @@ pub(super) fn test(
     if only_ours && !is_ours {
         return Err(ClientError::OnlyLinerate(plan.transport));
     }
-    let mut end = LocalEnd::prepare(plan, &endpoints, &mut doubts)?;
+    let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
     let mut frame = asked.encode(settings.plan.there.cpu);
     let mut own = Capability::own();
@@ -63,13 +64,15 @@ pub(super) fn test(
         .as_ref()
         .and_then(|introduction| introduction.capability);
     let peer = Capability::find(&answer).or(introduced);
-    let mut told = response(&asked, &answer)?;
-    let port = told.data_port;
+    let (mut told, location) = response(&asked, &answer)?;
     told.system = introduction.map(|introduction| introduction.system);
-    let dest = endpoints
-        .dest
-        .with_port(port)
-        .ok_or_else(|| ClientError::BadPort(port.to_string()))?;
+    let dest = match location {
+        Location::Port(port) => endpoints
+            .dest
+            .with_port(port)
+            .ok_or_else(|| ClientError::BadPort(port.to_string()))?,
+        Location::At(address) => address,
+    };
     if plan.there.pacing.is_some() && told.interval_burst == 0 {
         // A stock server is seldom built for it, and says nothing.
         doubts.push(Warning::NotPaced);
@@ -99,7 +102,7 @@ pub(super) fn test(
     let ask_first = tells_more && plan.workload.connects();
     let mut asked_for_more = ask_first && control.send(&Request::Details.encode(None)).is_ok();
     if settings.test != Test::TcpMss {
-        match results(&asked, &mut told, control, cancel) {
+        match results(&asked, &mut told, &here.counts, control, cancel) {
             // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
             // results when a test is ended here, and ours are what there is.
             Err(_) if cancel.is_set() && (plan.workload.receives() || plan.workload.connects()) => {
@@ -137,17 +140,23 @@ pub(super) fn test(
     Ok((run, begun))
 }
 
-fn response(asked: &Request, answer: &Frame) -> Result<Told, ClientError> {
-    Ok(match asked {
+fn response(asked: &Request, answer: &Frame) -> Result<(Told, Location), ClientError> {
+    if let Some(told) = family::response(asked, answer) {
+        return told;
+    }
+    let told = match asked {
         Request::TcpStream(_) => Told::from(&StreamResponse::decode(answer)?),
         Request::TcpCc(_) => Told::from(&TransactionResponse::decode(answer)?),
         _ => Told::from(&OmniResponse::decode(answer)?),
-    })
+    };
+    let port = Location::Port(told.data_port);
+    Ok((told, port))
 }
 
 fn results(
     asked: &Request,
     told: &mut Told,
+    counts: &Counts,
     control: &mut Established,
     cancel: &Stop,
 ) -> Result<(), ClientError> {
@@ -156,6 +165,9 @@ fn results(
     } else {
         control.receive()?
     };
+    if let Some(added) = family::results(asked, told, counts, &frame) {
+        return added;
+    }
     match asked {
         Request::TcpStream(_) => told.add_stream(&StreamResults::decode(&frame)?),
         Request::TcpCc(_) => told.add_transactions(&TransactionResults::decode(&frame)?),

@@ -1,8 +1,10 @@
 //! The client: who says what when, and what became of it.
 
+mod attachment;
 mod control;
 mod endpoints;
 mod error;
+mod family;
 mod flows;
 mod histogram;
 mod interim;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use model::{BufferPlan, Limit, SizeRule, SocketOptions, WidthRule};
 use sys::Address;
 
-use super::Endpoints;
+use super::{Endpoints, family};
 use crate::options::{Settings, Test};
 use crate::wire::{
     FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, OmniRequest, Request, StreamRequest, Text,
@@ -17,6 +17,8 @@ use crate::wire::{
 pub(super) struct Own {
     /// The port of the bound data socket; 0 when the kernel is still to pick one.
     pub(super) port: u32,
+    /// Bytes of a send call, 0 without one.
+    pub(super) send_size: u32,
     /// Buffers in this end's send ring, 0 without one.
     pub(super) send_width: u32,
     /// Buffers in this end's receive ring, 0 without one.
@@ -25,6 +27,9 @@ pub(super) struct Own {
 
 /// The request for the settings' test.
 pub(super) fn request(settings: &Settings, ends: &Endpoints, own: Own) -> Request {
+    if let Some(request) = family::request(settings, ends, own.send_size) {
+        return request;
+    }
     match settings.test {
         Test::TcpSendfile | Test::TcpMss => Request::TcpStream(stream(settings, ends)),
         Test::TcpCc => Request::TcpCc(transaction(settings, ends)),
@@ -127,7 +132,7 @@ fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool, interface:
     .fold(Flags::default(), |flags, (_, flag)| flags | flag)
 }
 
-fn stream(settings: &Settings, ends: &Endpoints) -> StreamRequest {
+pub(super) fn stream(settings: &Settings, ends: &Endpoints) -> StreamRequest {
     let there = &settings.plan.there;
     StreamRequest {
         send_buffer: optional(there.socket.send_buffer_bytes),
@@ -150,7 +155,7 @@ fn stream(settings: &Settings, ends: &Endpoints) -> StreamRequest {
     }
 }
 
-fn transaction(settings: &Settings, ends: &Endpoints) -> TransactionRequest {
+pub(super) fn transaction(settings: &Settings, ends: &Endpoints) -> TransactionRequest {
     let there = &settings.plan.there;
     TransactionRequest {
         receive_buffer: optional(there.socket.receive_buffer_bytes),
@@ -177,12 +182,13 @@ fn explicit(width: WidthRule) -> u32 {
 }
 
 /// Positive seconds, or minus what is counted. The options room lets no other numbers through.
-fn test_length(limit: Limit) -> i32 {
+pub(super) fn test_length(limit: Limit) -> i32 {
     let word = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     match limit {
         Limit::Time(length) => word(length.as_secs()),
         Limit::Bytes(count) | Limit::Transactions(count) => -word(count),
-        Limit::Unlimited => 0,
+        // How many messages the protocol has no word for; the end of the data says it.
+        Limit::Unlimited | Limit::Messages(_) => 0,
     }
 }
 

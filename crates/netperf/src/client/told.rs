@@ -146,6 +146,49 @@ impl Told {
         }
     }
 
+    /// What the responses of all classic tests have.
+    pub(super) fn classic(receive_buffer: i32, send_buffer: i32, measures_cpu: bool) -> Self {
+        Self {
+            receive_buffer,
+            receive_size: -1,
+            send_buffer,
+            send_size: -1,
+            measures_cpu,
+            priority: -1,
+            type_of_service: -1,
+            receive_buffer_end: receive_buffer,
+            send_buffer_end: send_buffer,
+            retransmits: -2,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what the peer received.
+    pub(super) fn add_bulk(&mut self, calls: u32, bytes: u64) {
+        self.receive_calls = calls.into();
+        self.bytes_received = bytes;
+    }
+
+    /// Adds transactions of messages of these sizes.
+    pub(super) fn add_messages(&mut self, transactions: u32, request: i32, response: i32) {
+        let count = u64::from(transactions);
+        self.transactions = count;
+        self.bytes_received = count * request.max(0) as u64;
+        self.bytes_sent = count * response.max(0) as u64;
+    }
+
+    /// Adds what all classic results have. A code of 0 is a method that was not told: there is only one
+    /// on Linux.
+    pub(super) fn add_classic(&mut self, elapsed: f32, busy: f32, method: i32, cpus: i32) {
+        self.elapsed = seconds(elapsed);
+        let code = if method == 0 {
+            PROC_STAT
+        } else {
+            method as u32
+        };
+        self.add_classic_cpu(busy, code, cpus);
+    }
+
     /// Adds the results of an omni test.
     pub(super) fn add_omni(&mut self, results: &OmniResults) {
         self.bytes_received = results.bytes_received;

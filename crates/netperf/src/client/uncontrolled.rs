@@ -23,7 +23,7 @@ pub(super) fn test(
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.plan;
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
-    let mut end = LocalEnd::prepare(plan, &endpoints, &mut doubts)?;
+    let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
     let started = SystemTime::now();
     let Measured {
         begun,

@@ -24,12 +24,14 @@ pub(super) fn halves(
         .unwrap_or(transport != Transport::Udp || direction.is_transactional());
     let messages = messages(test, direction, options);
     let asks = options.output.as_ref();
-    let here = Half {
+    let mut here = Half {
         count_retransmits: direction.connection
             && transport.has_tcp_options()
             && asks.is_some_and(|(_, selected)| selected.needs.retransmits),
         ..here(test, routing, &messages, global, options)
     };
+    // Else each datagram would have its path looked up.
+    here.socket.connect_datagrams |= transport == Transport::UnixDatagram;
     let there = there(test, routing, &messages, global, options);
     (here, there)
 }
@@ -76,6 +78,9 @@ fn here(
             receive_timeout: options.receive_timeout,
             debug: options.debug,
             multicast_ttl: options.multicast_ttl,
+            non_blocking: options.of_family.non_blocking,
+            send_window_frames: options.of_family.local_window.first,
+            receive_window_frames: options.of_family.local_window.second,
         },
         send: BufferPlan {
             size: size(messages.first, options.send_size.first),
@@ -133,6 +138,9 @@ fn there(
             type_of_service: global.type_of_service.second,
             congestion_control: options.congestion_control.second.clone(),
             answer_from_destination: options.answer_from_destination,
+            non_blocking: options.of_family.non_blocking,
+            send_window_frames: options.of_family.remote_window.first,
+            receive_window_frames: options.of_family.remote_window.second,
             ..SocketOptions::default()
         },
         send: BufferPlan {

@@ -5,7 +5,7 @@
 use super::getopt::Name;
 use super::getopt::Name::{Letter, Long};
 use super::getopt::Section;
-use super::{global, server, test};
+use super::{families, global, server, test};
 
 /// The options of one command, or of one family of tests.
 pub struct Chapter {
@@ -32,6 +32,21 @@ pub fn client() -> Vec<Chapter> {
             "TEST OPTIONS OF TCP_SENDFILE, TCP_CC AND TCP_MSS",
             &test::CLASSIC,
             CLASSIC,
+        ),
+        chapter(
+            "TEST OPTIONS OF STREAM_STREAM, STREAM_RR, DG_STREAM AND DG_RR",
+            &families::UNIX,
+            UNIX,
+        ),
+        chapter(
+            "TEST OPTIONS OF SCTP_STREAM, SCTP_RR AND THEIR _MANY FORMS",
+            &families::SCTP,
+            SCTP,
+        ),
+        chapter(
+            "TEST OPTIONS OF DLCO_STREAM, DLCO_RR, DLCL_STREAM AND DLCL_RR",
+            &families::DLPI,
+            DLPI,
         ),
     ]
 }
@@ -184,6 +199,51 @@ const CLASSIC: &[Paragraph] = &[
 ];
 
 #[rustfmt::skip]
+const UNIX: &[Paragraph] = &[
+    (Letter('h'), "-h", "Print the help text and exit with 1."),
+    (Letter('m'), "-m bytes", "Bytes a send call: by default the socket's buffer as the kernel gives it, of a datagram at most 65507."),
+    (Letter('M'), "-M bytes", "Bytes a receive call of the remote end."),
+    (Letter('p'), "-p dir", "Make the socket of this end below this directory, /tmp by default. Where the server makes its own is its --unix-dir."),
+    (Letter('r'), "-r request[,response]", "Bytes of a request and of a response, 1 by default."),
+    (Letter('s'), "-s send[,recv]", "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes."),
+    (Letter('S'), "-S send[,recv]", "The same of the remote one."),
+];
+
+#[rustfmt::skip]
+const SCTP: &[Paragraph] = &[
+    (Letter('B'), "-B", "Wait in poll(2) where a data call would wait, at both ends."),
+    (Letter('D'), "-D", "Set SCTP_NODELAY at both ends."),
+    (Letter('h'), "-h", "Print the help text and exit with 1."),
+    (Letter('H'), "-H name[,family]", "Where the data connection goes."),
+    (Letter('I'), "-I text", "Without effect, as in the stock tool."),
+    (Letter('L'), "-L name[,family]", "Where the data connection comes from."),
+    (Letter('m'), "-m bytes", "Bytes of a message. Without it, the socket's buffer as the kernel gives it."),
+    (Letter('M'), "-M bytes", "Bytes a receive call of the remote end."),
+    (Letter('N'), "-N number", "End after so many messages or transactions instead of after a time."),
+    (Letter('P'), "-P local[,remote]", "Ports of the data connection."),
+    (Letter('r'), "-r request[,response]", "Bytes of a request and of a response, 1 by default."),
+    (Letter('s'), "-s send[,recv]", "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes."),
+    (Letter('S'), "-S send[,recv]", "The same of the remote one."),
+    (Letter('T'), "-T number", "Associations of a _MANY test, 2 by default. They are used in turn; at the server all are on one socket."),
+    (Letter('V'), "-V", "Not available in these tests, which is said."),
+    (Letter('4'), "-4", "IPv4 for the data connection."),
+    (Letter('6'), "-6", "IPv6 for the data connection."),
+];
+
+#[rustfmt::skip]
+const DLPI: &[Paragraph] = &[
+    (Letter('D'), "-D local[,remote]", "The network interface of each end: its name, or together with -p the name without its number. A path stands for its last part."),
+    (Letter('h'), "-h", "Print the help text and exit with 1."),
+    (Letter('m'), "-m bytes", "Bytes of a frame's payload, 1400 by default. More than the interface's MTU has room for is refused."),
+    (Letter('M'), "-M bytes", "Bytes a receive call of the remote end."),
+    (Letter('p'), "-p local[,remote]", "The PPA: the number behind the interface's name, or without -D its index."),
+    (Letter('r'), "-r request[,response]", "Bytes of a request and of a response, 1 by default."),
+    (Letter('s'), "-s sap", "The 802.2 service access point, an even number. Default 84. At this end another one is used if it is taken."),
+    (Letter('w'), "-w send[,recv]", "Windows of the local end in frames, at most 127 (DLCO tests)."),
+    (Letter('W'), "-W send[,recv]", "Windows of the remote end."),
+];
+
+#[rustfmt::skip]
 const SERVER: &[Paragraph] = &[
     (Letter('h'), "-h", "Print the usage text and exit with 1."),
     (Letter('D'), "-D", "Stay in the foreground."),
@@ -208,6 +268,7 @@ const SERVER: &[Paragraph] = &[
     (Long("max-clients"), "--max-clients N", "Control connections at a time. Default 1024."),
     (Long("max-buffer"), "--max-buffer BYTES", "Memory of one test's buffers in one direction. Default 256M."),
     (Long("max-memory"), "--max-memory BYTES", "Memory of all tests' buffers together. Default 1G."),
+    (Long("unix-dir"), "--unix-dir DIR", "Below this directory, an absolute path of at most 17 bytes, are the sockets of Unix domain tests. Default /tmp."),
     (Long("max-length"), "--max-length SECONDS", "The longest test. Default 604800, seven days."),
 ];
 
@@ -220,6 +281,9 @@ mod tests {
         same("global", &global::SECTION, GLOBAL);
         same("omni", &test::OMNI, OMNI);
         same("classic", &test::CLASSIC, CLASSIC);
+        same("unix", &families::UNIX, UNIX);
+        same("sctp", &families::SCTP, SCTP);
+        same("dlpi", &families::DLPI, DLPI);
         same("server", &server::SECTION, SERVER);
     }
 

@@ -4,6 +4,7 @@
 //! usage text ([`usage`]). It yields low-level arguments, what was typed; [`plan`] makes the
 //! settings of them.
 
+mod families;
 mod getopt;
 mod global;
 mod halves;
@@ -60,8 +61,13 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
                 code: 1,
                 ..Exit::default()
             };
-            // An unknown test option gets getopt's complaint alone.
+            // An unknown test option gets getopt's complaint alone, in the other families the help, too.
             let complaint = Exit {
+                stdout: if test.family() == TestFamily::Inet {
+                    String::new()
+                } else {
+                    usage()
+                },
                 code: 1,
                 ..Exit::default()
             };
@@ -129,8 +135,13 @@ type Usage = fn() -> String;
 fn test_section(test: Test) -> Option<(&'static Section<TestOptions>, Usage)> {
     match test {
         Test::LocCpu | Test::RemCpu => None,
-        _ if test.is_classic() => Some((&test::CLASSIC, usage::classic)),
-        _ => Some((&test::OMNI, usage::omni)),
+        _ => Some(match test.family() {
+            TestFamily::Unix => (&families::UNIX, usage::unix),
+            TestFamily::Sctp => (&families::SCTP, usage::sctp),
+            TestFamily::Dlpi => (&families::DLPI, usage::dlpi),
+            TestFamily::Inet if test.is_classic() => (&test::CLASSIC, usage::classic),
+            TestFamily::Inet => (&test::OMNI, usage::omni),
+        }),
     }
 }
 

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use model::{Half, Limit, Phases, Plan, SizeRule, Timing, Transport, WidthRule, Workload};
 
+use super::families::FamilyOptions;
 use super::getopt::{Stop, refuse};
 use super::global::{Global, Length};
 use super::selection::Selected;
 use super::test::{DataEnd, Printed, Socket, TestOptions};
 use super::value::Pair;
 use super::{
-    ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection, Settings, Test,
-    Unit, halves, uncontrolled, uuid,
+    Attachment, ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection,
+    Settings, Special, Test, TestFamily, Unit, halves, uncontrolled, uuid,
 };
 
 /// The first and the last local port of a connection test, unless test option `-p` says otherwise.
@@ -24,6 +25,7 @@ pub(super) fn settings(
     options: TestOptions,
     command_line: String,
 ) -> Result<Settings, Stop> {
+    of_family(test, &global)?;
     let transport = transport(test, &options)?;
     let direction = direction(test, transport, &options)?;
     let mut plan = plan(test, transport, direction, &global, &options)?;
@@ -57,6 +59,7 @@ pub(super) fn settings(
         no_control: global.no_control,
         plan,
         reverse,
+        special: special(test, &options.of_family)?,
         ports: connection_ports(options.ports, options.retry_all),
         cpu_rate: global.cpu_rate,
         repeat: global.repeat.settled(),
@@ -99,6 +102,12 @@ fn paced_by_nothing(global: &Global) -> Vec<String> {
 fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
     let preset = match test {
         Test::UdpStream | Test::UdpRr => Transport::Udp,
+        Test::StreamStream | Test::StreamRr => return Ok(Transport::UnixStream),
+        Test::DgStream | Test::DgRr => return Ok(Transport::UnixDatagram),
+        Test::SctpStream | Test::SctpRr => return Ok(Transport::Sctp),
+        Test::SctpStreamMany | Test::SctpRrMany => return Ok(Transport::SctpMany),
+        Test::DlcoStream | Test::DlcoRr => return Ok(Transport::LlcStream),
+        Test::DlclStream | Test::DlclRr => return Ok(Transport::LlcDatagram),
         _ => Transport::Tcp,
     };
     let transport = options.transport.unwrap_or(preset);
@@ -140,6 +149,7 @@ fn with_its_options(transport: Transport, options: &TestOptions) -> Result<Trans
 fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<Direction, Stop> {
     let (transmit, receive) = match test {
         Test::TcpRr | Test::TcpCrr | Test::UdpRr => (true, true),
+        _ if test.is_family_transaction() => (true, true),
         Test::TcpMaerts => (false, true),
         Test::TcpCc => (false, false),
         Test::Omni => options.direction.unwrap_or_else(|| suggested(options)),
@@ -201,7 +211,7 @@ fn plan(
     Ok(Plan {
         name: test.name().to_owned(),
         transport,
-        limit: limit(global.length, direction),
+        limit: limit(global.length, direction, options.of_family.messages),
         phases: Phases {
             wait: Duration::from_secs(global.wait.into()),
             warm_up: Duration::ZERO,
@@ -292,8 +302,11 @@ fn workload(direction: Direction) -> Workload {
     }
 }
 
-fn limit(length: Length, direction: Direction) -> Limit {
+/// `-l`, unless SCTP's `-N` gives a number of messages.
+fn limit(length: Length, direction: Direction, messages: u32) -> Limit {
     match length {
+        _ if messages > 0 && direction.is_transactional() => Limit::Transactions(messages.into()),
+        _ if messages > 0 => Limit::Messages(messages.into()),
         Length::Seconds(seconds) => Limit::Time(Duration::from_secs(seconds.into())),
         Length::Amount(n) if direction.is_transactional() => Limit::Transactions(n.into()),
         Length::Amount(n) => Limit::Bytes(n.into()),
@@ -464,6 +477,83 @@ fn data(
             .filter(|_| test != Test::TcpCc)
             .unwrap_or_else(any),
     }
+}
+
+/// What only the test's family asks for, or the reason why it cannot be had.
+fn special(test: Test, options: &FamilyOptions) -> Result<Special, Stop> {
+    Ok(match test.family() {
+        TestFamily::Inet => Special::Inet,
+        TestFamily::Unix => Special::Unix {
+            directory: options.directory.clone(),
+        },
+        TestFamily::Sctp => Special::Sctp {
+            associations: match (test, options.associations) {
+                (Test::SctpStreamMany | Test::SctpRrMany, associations) => {
+                    associations.unwrap_or(DEFAULT_ASSOCIATIONS)
+                }
+                (_, None) => 1,
+                (_, Some(_)) => {
+                    return refuse(
+                        "test option -T needs a _MANY test: this one has one association",
+                    );
+                }
+            },
+        },
+        TestFamily::Dlpi => {
+            let end = |device: &Option<String>, ppa| match (device.clone(), ppa) {
+                (None, None) => refuse(
+                    "test option -D needs the names of the network interfaces, or -p their indices",
+                ),
+                (device, ppa) => Ok(Attachment { device, ppa }),
+            };
+            let windows = [&options.local_window, &options.remote_window];
+            let has_window =
+                |window: &&Pair<Option<u32>>| window.first.is_some() || window.second.is_some();
+            if matches!(test, Test::DlclStream | Test::DlclRr) && windows.iter().any(has_window) {
+                return refuse(
+                    "test options -w and -W need a DLCO test: this one has no connection",
+                );
+            }
+            Special::Dlpi {
+                local: end(&options.device.first, options.ppa.first)?,
+                remote: end(&options.device.second, options.ppa.second)?,
+                sap: options.sap.unwrap_or(DEFAULT_SAP),
+            }
+        }
+    })
+}
+
+/// As few as a test of many can have.
+const DEFAULT_ASSOCIATIONS: u32 = 2;
+
+/// The stock tool's.
+const DEFAULT_SAP: u8 = 84;
+
+/// Refuses what the family's requests have no word for, or its sockets no use.
+fn of_family(test: Test, global: &Global) -> Result<(), Stop> {
+    let family = test.family();
+    if family == TestFamily::Inet {
+        return Ok(());
+    }
+    let name = test.name();
+    if global.no_control {
+        return refuse(format!("-N: {name} needs its netserver"));
+    }
+    if global.fill.second.is_some() {
+        return refuse(format!(
+            "-F: the request of {name} has no word for a remote fill file"
+        ));
+    }
+    if global.priority.second.is_some() && global.priority.first != global.priority.second {
+        return refuse(format!(
+            "-y: the request of {name} has no word for a remote priority"
+        ));
+    }
+    let tos = &global.type_of_service;
+    if family != TestFamily::Sctp && (tos.first.is_some() || tos.second.is_some()) {
+        return refuse(format!("-Y: {name} has no IP header"));
+    }
+    Ok(())
 }
 
 fn connection_ports(range: Option<Pair<u16>>, retry_all: bool) -> ConnectionPorts {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::getopt::Argument::{Nothing, Value};
-use super::getopt::{Flag, Section, Stop, flag, long};
+use super::getopt::{Flag, Section, Stop, flag, long, refuse};
 use super::value::{count, number, port, word};
 use super::{Exit, Family, global};
 
@@ -74,6 +74,8 @@ pub struct Limits {
     pub fill_directories: Vec<PathBuf>,
     /// `--allow-third-party`: send datagrams to addresses other than the client's.
     pub third_party: bool,
+    /// `--unix-dir`: below it Unix domain tests have their sockets.
+    pub unix_directory: PathBuf,
 }
 
 impl Default for Limits {
@@ -90,6 +92,7 @@ impl Default for Limits {
             max_length: Duration::from_secs(7 * 86_400),
             fill_directories: Vec::new(),
             third_party: false,
+            unix_directory: PathBuf::from("/tmp"),
         }
     }
 }
@@ -161,6 +164,7 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.max_buffer_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
     long("max-memory", Value, &["--max-memory BYTES        Give all tests' buffers so much memory (1G)"],
         |s, v| { s.limits.max_memory_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
+    long("unix-dir", Value, &["--unix-dir DIR            Make the sockets of Unix domain tests below DIR (/tmp)"], unix_directory),
     long("max-length", Value, &["--max-length SECONDS      Run a test for so long (604800, seven days)"],
         |s, v| { s.limits.max_length = seconds(v)?; Ok(()) }),
 ];
@@ -173,6 +177,19 @@ fn listen(settings: &mut ServerSettings, text: &str) -> Result<(), Stop> {
         &mut settings.notices,
         text,
     );
+    Ok(())
+}
+
+/// The protocol has 32 bytes for the path of a socket.
+fn unix_directory(settings: &mut ServerSettings, text: &str) -> Result<(), Stop> {
+    let directory = PathBuf::from(text);
+    if !directory.is_absolute() || text.len() > crate::place::MAX_DIRECTORY {
+        return refuse(format!(
+            "not an absolute path of at most {} bytes",
+            crate::place::MAX_DIRECTORY
+        ));
+    }
+    settings.limits.unix_directory = directory;
     Ok(())
 }
 

@@ -28,6 +28,8 @@ pub struct Settings {
     pub data: Data,
     /// What a connection test does with ports.
     pub ports: ConnectionPorts,
+    /// What only one family of tests asks for.
+    pub special: Special,
     /// `-c`, `-C`: calibration values.
     pub cpu_rate: CpuRates,
     /// `-i`, `-I`: how often the test is run; `None` is once.
@@ -65,11 +67,23 @@ pub enum Test {
     Uuid,
     LocCpu,
     RemCpu,
+    StreamStream,
+    StreamRr,
+    DgStream,
+    DgRr,
+    SctpStream,
+    SctpStreamMany,
+    SctpRr,
+    SctpRrMany,
+    DlcoStream,
+    DlcoRr,
+    DlclStream,
+    DlclRr,
 }
 
 impl Test {
     /// Every test, with its name.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 25] = [
         (Self::TcpStream, "TCP_STREAM"),
         (Self::TcpMaerts, "TCP_MAERTS"),
         (Self::TcpSendfile, "TCP_SENDFILE"),
@@ -83,6 +97,18 @@ impl Test {
         (Self::Uuid, "UUID"),
         (Self::LocCpu, "LOC_CPU"),
         (Self::RemCpu, "REM_CPU"),
+        (Self::StreamStream, "STREAM_STREAM"),
+        (Self::StreamRr, "STREAM_RR"),
+        (Self::DgStream, "DG_STREAM"),
+        (Self::DgRr, "DG_RR"),
+        (Self::SctpStream, "SCTP_STREAM"),
+        (Self::SctpStreamMany, "SCTP_STREAM_MANY"),
+        (Self::SctpRr, "SCTP_RR"),
+        (Self::SctpRrMany, "SCTP_RR_MANY"),
+        (Self::DlcoStream, "DLCO_STREAM"),
+        (Self::DlcoRr, "DLCO_RR"),
+        (Self::DlclStream, "DLCL_STREAM"),
+        (Self::DlclRr, "DLCL_RR"),
     ];
 
     /// The name on the command line.
@@ -101,7 +127,83 @@ impl Test {
     /// Whether it uses the classic messages rather than the omni ones.
     pub fn is_classic(self) -> bool {
         matches!(self, Self::TcpSendfile | Self::TcpMss | Self::TcpCc)
+            || self.family() != TestFamily::Inet
     }
+
+    /// The family that it belongs to.
+    pub fn family(self) -> TestFamily {
+        match self {
+            Self::StreamStream | Self::StreamRr | Self::DgStream | Self::DgRr => TestFamily::Unix,
+            Self::SctpStream | Self::SctpStreamMany | Self::SctpRr | Self::SctpRrMany => {
+                TestFamily::Sctp
+            }
+            Self::DlcoStream | Self::DlcoRr | Self::DlclStream | Self::DlclRr => TestFamily::Dlpi,
+            _ => TestFamily::Inet,
+        }
+    }
+
+    /// Whether it is a request/response test of one of the families with classic messages only.
+    pub(crate) fn is_family_transaction(self) -> bool {
+        matches!(
+            self,
+            Self::StreamRr
+                | Self::DgRr
+                | Self::SctpRr
+                | Self::SctpRrMany
+                | Self::DlcoRr
+                | Self::DlclRr
+        )
+    }
+}
+
+/// The tests that share options and messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestFamily {
+    /// TCP and UDP, and what goes with them.
+    Inet,
+    /// Unix domain sockets.
+    Unix,
+    /// SCTP.
+    Sctp,
+    /// DLPI: here LLC sockets.
+    Dlpi,
+}
+
+/// What only one family of tests asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// TCP and UDP: nothing.
+    Inet,
+    /// Unix domain.
+    Unix {
+        /// Test option `-p`: where this end's socket is made. Without it only one that must have a name
+        /// has one, below /tmp.
+        directory: Option<PathBuf>,
+    },
+    /// SCTP.
+    Sctp {
+        /// Test option `-T`, and 1 in tests of one association.
+        associations: u32,
+    },
+    /// DLPI.
+    Dlpi {
+        /// This end's interface.
+        local: Attachment,
+        /// The peer's.
+        remote: Attachment,
+        /// Test option `-s`.
+        sap: u8,
+    },
+}
+
+/// A network interface as test options `-D` and `-p` of the DLPI tests name it: by name, by index, or
+/// by a name and the number behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attachment {
+    /// The name, or its first part.
+    pub device: Option<String>,
+    /// The number behind the name, or the index.
+    pub ppa: Option<u32>,
 }
 
 /// An address family, as `-4`, `-6` and `host,family` give it.

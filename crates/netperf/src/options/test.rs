@@ -10,6 +10,7 @@ use std::time::Duration;
 use model::Transport;
 
 use super::Family;
+use super::families::FamilyOptions;
 use super::getopt::Argument::{MaybeSelection, Nothing, Value};
 use super::getopt::{Flag, Section, Stop, flag, refuse};
 use super::global::endpoint;
@@ -87,6 +88,8 @@ pub(super) struct TestOptions {
     pub(super) copy_avoidance: bool,
     /// `-W`; 0 is the default.
     pub(super) width: u32,
+    /// What only the Unix domain, SCTP and DLPI tests have.
+    pub(super) of_family: FamilyOptions,
     /// Lines for stdout.
     pub(super) notices: Vec<String>,
     /// Lines for stderr.
@@ -126,7 +129,7 @@ pub(super) static CLASSIC: Section<TestOptions> = Section {
     scope: SCOPE,
 };
 
-const SCOPE: &str = "test option ";
+pub(super) const SCOPE: &str = "test option ";
 
 /// Of the migrated tests and OMNI, in the order of the stock tool's help.
 #[rustfmt::skip]
@@ -251,14 +254,15 @@ const CLASSIC_FLAGS: &[Flag<TestOptions>] = &[
     flag('z', Nothing, &[], NO_EFFECT),
 ];
 
-type Apply = super::getopt::Apply<TestOptions>;
+pub(super) type Apply = super::getopt::Apply<TestOptions>;
 
-const SEND_SIZE: Apply = |t, v| t.send_size.set_first(v, |half| Ok(Some(count(half)?)));
-const RECEIVE_SIZE: Apply = |t, v| t.receive_size.set_first(v, |half| Ok(Some(count(half)?)));
-const DATA_PORT: Apply = |t, v| t.port.set(v, |half| Ok(Some(port(half)?)));
-const LOCAL_BUFFERS: Apply = |t, v| t.local_buffers.set(v, count_or_default);
-const REMOTE_BUFFERS: Apply = |t, v| t.remote_buffers.set(v, count_or_default);
-const SIZES: Apply = |t, v| {
+pub(super) const SEND_SIZE: Apply = |t, v| t.send_size.set_first(v, |half| Ok(Some(count(half)?)));
+pub(super) const RECEIVE_SIZE: Apply =
+    |t, v| t.receive_size.set_first(v, |half| Ok(Some(count(half)?)));
+pub(super) const DATA_PORT: Apply = |t, v| t.port.set(v, |half| Ok(Some(port(half)?)));
+pub(super) const LOCAL_BUFFERS: Apply = |t, v| t.local_buffers.set(v, count_or_default);
+pub(super) const REMOTE_BUFFERS: Apply = |t, v| t.remote_buffers.set(v, count_or_default);
+pub(super) const SIZES: Apply = |t, v| {
     t.sizes
         .set(v, |half| Ok(Some(number(half, 1..=i64::from(i32::MAX))?)))
 };
@@ -270,21 +274,25 @@ const WIDTH: Apply = |t, v| {
     t.width = count(v)?;
     Ok(())
 };
-const IPV4: Apply = |t, _| {
+pub(super) const IPV4: Apply = |t, _| {
     t.remote.family = Family::V4;
     t.local.family = Family::V4;
     Ok(())
 };
-const IPV6: Apply = |t, _| {
+pub(super) const IPV6: Apply = |t, _| {
     t.remote.family = Family::V6;
     t.local.family = Family::V6;
     Ok(())
 };
 /// What the stock tool takes and never looks at.
-const NO_EFFECT: Apply = |_, _| Ok(());
+pub(super) const NO_EFFECT: Apply = |_, _| Ok(());
 
 /// `name[/bits][,family]`.
-fn data_end(end: &mut DataEnd, notices: &mut Vec<String>, text: &str) -> Result<(), Stop> {
+pub(super) fn data_end(
+    end: &mut DataEnd,
+    notices: &mut Vec<String>,
+    text: &str,
+) -> Result<(), Stop> {
     let mut host = None;
     endpoint(&mut host, &mut end.family, notices, text);
     let Some(host) = host else {
@@ -412,7 +420,7 @@ fn check_interval(options: &mut TestOptions, _: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn no_copy_avoidance(options: &mut TestOptions, _: &str) -> Result<(), Stop> {
+pub(super) fn no_copy_avoidance(options: &mut TestOptions, _: &str) -> Result<(), Stop> {
     for which in ["send", "recv"] {
         options
             .notices

@@ -1,7 +1,7 @@
 //! The stock tool's usage texts, from the tables that drive the parser.
 
 use super::getopt::{Flag, Section};
-use super::{global, server, test};
+use super::{families, global, server, test};
 
 /// `netperf -h`.
 pub(super) fn netperf() -> String {
@@ -21,6 +21,24 @@ pub(super) fn omni() -> String {
 /// `netperf -t TCP_SENDFILE -- -h` and its kin.
 pub(super) fn classic() -> String {
     test_options("TCP/UDP BSD Sockets Test Options:", &test::CLASSIC)
+}
+
+/// `netperf -t STREAM_STREAM -- -h` and its kin.
+pub(super) fn unix() -> String {
+    test_options("Unix Domain Sockets Test Options:", &families::UNIX)
+}
+
+/// `netperf -t SCTP_STREAM -- -h` and its kin.
+pub(super) fn sctp() -> String {
+    test_options("SCTP Sockets Test Options:", &families::SCTP)
+}
+
+/// `netperf -t DLCO_STREAM -- -h` and its kin.
+pub(super) fn dlpi() -> String {
+    test_options(
+        "DLPI Test Options, on Linux over LLC Sockets:",
+        &families::DLPI,
+    )
 }
 
 /// `netserver -h`: the stock text and, below it, what it has not got.

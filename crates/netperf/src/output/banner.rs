@@ -8,18 +8,22 @@ use sys::Address;
 
 use model::Wait;
 
+use super::table::early::{self, has_early_headers};
 use crate::client::Endpoints;
 use crate::options::{Repeat, Settings, Test};
 
 /// The stock tool's room for the title of an OMNI test.
 const OMNI_TITLE_MAX: usize = 31;
 
-/// The banner with its line end; `None` when headers are not wanted.
+/// The banner with its line end, for some tests with the column headers; `None` when headers are not wanted.
 pub fn banner(settings: &Settings, endpoints: &Endpoints) -> Option<String> {
     if !settings.print.headers {
         return None;
     }
     let title = title(settings);
+    if has_early_headers(settings.test) {
+        return Some(format!("{title}\n{}", early::headers(settings)));
+    }
     Some(format!(
         "{title} from {} to {}{}\n",
         end(&endpoints.source_name, &endpoints.source),
@@ -44,6 +48,18 @@ fn title(settings: &Settings) -> String {
             title.truncate(OMNI_TITLE_MAX);
             return title;
         }
+        Test::StreamStream => "STREAM STREAM TEST",
+        Test::StreamRr => "STREAM REQUEST/RESPONSE TEST",
+        Test::DgStream => "DG UNIDIRECTIONAL SEND TEST",
+        Test::DgRr => "DG REQUEST/RESPONSE TEST",
+        Test::SctpStream => "SCTP STREAM TEST",
+        Test::SctpStreamMany => "SCTP 1-TO-MANY STREAM TEST",
+        Test::SctpRr => "SCTP REQUEST/RESPONSE TEST",
+        Test::SctpRrMany => "SCTP 1-TO-MANY REQUEST/RESPONSE TEST",
+        Test::DlcoStream => "DLPI CO STREAM TEST",
+        Test::DlcoRr => "DLPI CO REQUEST/RESPONSE TEST",
+        Test::DlclStream => "DLPI CL UNIDIRECTIONAL SEND TEST",
+        Test::DlclRr => "DLPI CL REQUEST/RESPONSE TEST",
         Test::Uuid | Test::LocCpu | Test::RemCpu => "",
     };
     title.to_owned()

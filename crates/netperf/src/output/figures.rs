@@ -309,6 +309,15 @@ impl<'a> Figures<'a> {
         }
     }
 
+    /// The one figure of a test: of a stream of datagrams what was sent, else the throughput.
+    pub(super) fn one_way_rate(&self) -> f64 {
+        if self.plan().transport.has_datagrams() && !self.is_transactional() {
+            self.rate_of(self.counts().sent.0)
+        } else {
+            self.throughput
+        }
+    }
+
     pub(super) fn bytes_moved(&self) -> f64 {
         self.counts().sent.0 as f64 + self.counts().received.0 as f64
     }
@@ -358,6 +367,19 @@ impl<'a> Figures<'a> {
 
     pub(super) fn send_buffer(&self) -> i64 {
         known(self.socket().send_buffer_bytes)
+    }
+
+    /// What a table shows of this end's room to send: the socket's buffer, or where there is one the
+    /// window in frames.
+    pub(super) fn send_room(&self) -> i64 {
+        let frames = self.socket().send_window_frames;
+        frames.map_or_else(|| self.send_buffer(), i64::from)
+    }
+
+    /// Likewise, to receive.
+    pub(super) fn receive_room(&self) -> i64 {
+        let frames = self.socket().receive_window_frames;
+        frames.map_or_else(|| self.receive_buffer(), i64::from)
     }
 
     pub(super) fn send_buffer_end(&self) -> i64 {

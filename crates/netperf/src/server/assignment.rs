@@ -11,6 +11,7 @@ use model::{
 use sys::Address;
 use sys::call::Error;
 
+use super::family;
 use crate::options::Limits;
 use crate::wire::{
     DatagramRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest,
@@ -87,7 +88,7 @@ impl Assignment {
                 transaction(request, Transport::Tcp, Workload::accept_and_close())
             }
             Request::UdpStream(request) => datagrams(request),
-            _ => return None,
+            request => family::assignment(request, limits)?,
         };
         Some(assignment.and_then(|assignment| assignment.within(limits)))
     }
@@ -245,7 +246,7 @@ fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address>
     Some(address.into())
 }
 
-fn stream(
+pub(super) fn stream(
     request: &StreamRequest,
     workload: Workload,
     limits: &Limits,
@@ -286,7 +287,7 @@ fn stream(
     })
 }
 
-fn transaction(
+pub(super) fn transaction(
     request: &TransactionRequest,
     transport: Transport,
     workload: Workload,
@@ -365,7 +366,7 @@ fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
     })
 }
 
-fn limit(test_length: i32, transactional: bool) -> Limit {
+pub(super) fn limit(test_length: i32, transactional: bool) -> Limit {
     match test_length {
         0 => Limit::Unlimited,
         seconds @ 1.. => Limit::Time(Duration::from_secs(seconds as u64)),
@@ -401,7 +402,7 @@ fn optional(word: i32) -> Option<u32> {
 }
 
 /// A bulk size: −1 is the default, 0 would never end.
-fn at_most(bytes: i32) -> Result<SizeRule, Refusal> {
+pub(super) fn at_most(bytes: i32) -> Result<SizeRule, Refusal> {
     match bytes {
         -1 => Ok(SizeRule::SocketBuffer),
         1.. => Ok(SizeRule::Bytes(bytes as u32)),
@@ -410,7 +411,7 @@ fn at_most(bytes: i32) -> Result<SizeRule, Refusal> {
 }
 
 /// The size of a request or a response.
-fn exactly(bytes: i32) -> Result<SizeRule, Refusal> {
+pub(super) fn exactly(bytes: i32) -> Result<SizeRule, Refusal> {
     match bytes {
         1.. => Ok(SizeRule::Bytes(bytes as u32)),
         _ => Err(Error::INVAL.into()),
@@ -424,7 +425,7 @@ fn width(buffers: u32) -> WidthRule {
     }
 }
 
-fn alignment(bytes: u32) -> Result<u32, Refusal> {
+pub(super) fn alignment(bytes: u32) -> Result<u32, Refusal> {
     if bytes.is_power_of_two() {
         Ok(bytes)
     } else {

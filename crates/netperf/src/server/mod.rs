@@ -4,6 +4,7 @@
 //! most. Every wait has a deadline and every allocation a bound: [`Limits`].
 
 mod assignment;
+mod family;
 mod limits;
 mod listen;
 mod registry;

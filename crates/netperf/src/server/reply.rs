@@ -2,6 +2,7 @@
 
 use model::{CpuMethod, Interface, PciIds, Security, SecurityModule, Side, Transport};
 
+use super::family;
 use super::test::{Finished, Prepared};
 use crate::wire::{
     CalibrateResponse, DatagramResponse, DatagramResults, Flags, Frame, OmniRequest, OmniResponse,
@@ -13,7 +14,7 @@ use crate::wire::{
 pub(super) const CALIBRATION: f32 = 100.0;
 
 /// The peer's code for /proc/stat.
-const PROC_STAT: u32 = 8;
+pub(super) const PROC_STAT: u32 = 8;
 
 /// The answer to CPU_CALIBRATE.
 pub(super) fn calibration() -> CalibrateResponse {
@@ -32,7 +33,7 @@ fn rate_in_force(asked: f32, measures: bool) -> f32 {
     }
 }
 
-fn cpu_rate(request: &Request, measures: bool) -> f32 {
+pub(super) fn cpu_rate(request: &Request, measures: bool) -> f32 {
     let asked = match request {
         Request::Omni(asked) => asked.cpu_rate,
         Request::TcpStream(asked) | Request::TcpMaerts(asked) => asked.cpu_rate,
@@ -41,6 +42,16 @@ fn cpu_rate(request: &Request, measures: bool) -> f32 {
         | Request::TcpCc(asked)
         | Request::UdpRr(asked) => asked.cpu_rate,
         Request::UdpStream(asked) => asked.cpu_rate,
+        Request::StreamStream(asked) => asked.cpu_rate,
+        Request::StreamRr(asked) => asked.cpu_rate,
+        Request::DgStream(asked) => asked.cpu_rate,
+        Request::DgRr(asked) => asked.cpu_rate,
+        Request::SctpStream(asked) | Request::SctpStreamMany(asked) => asked.tcp.cpu_rate,
+        Request::SctpRr(asked) | Request::SctpRrMany(asked) => asked.tcp.cpu_rate,
+        Request::DlcoStream(asked) => asked.cpu_rate,
+        Request::DlcoRr(asked) => asked.cpu_rate,
+        Request::DlclStream(asked) => asked.cpu_rate,
+        Request::DlclRr(asked) => asked.cpu_rate,
         _ => 0.0,
     };
     rate_in_force(asked, measures)
@@ -97,7 +108,8 @@ pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
             send_copy_avoidance: asked.send_copy_avoidance,
         }
         .encode(),
-        _ => crate::wire::error_response(crate::wire::UNKNOWN_REQUEST),
+        request => family::response(request, test)
+            .unwrap_or_else(|| crate::wire::error_response(crate::wire::UNKNOWN_REQUEST)),
     }
 }
 
@@ -204,7 +216,9 @@ pub(super) fn results(
             cpus: cpu.cpus as i32,
         }
         .encode(),
-        _ => omni_results(transport, tells_congestion, side, elapsed, &cpu).encode(),
+        request => family::results(request, ran).unwrap_or_else(|| {
+            omni_results(transport, tells_congestion, side, elapsed, &cpu).encode()
+        }),
     }
 }
 
@@ -277,20 +291,20 @@ fn security_word(security: &Security) -> u32 {
 
 /// CPU figures as the words have them; all zero when nothing was measured.
 #[derive(Default)]
-struct Cpu {
-    busy: f32,
+pub(super) struct Cpu {
+    pub(super) busy: f32,
     user: f32,
     system: f32,
     iowait: f32,
     irq: f32,
     softirq: f32,
     method: u32,
-    cpus: u32,
+    pub(super) cpus: u32,
     peak: (i32, f32),
 }
 
 impl Cpu {
-    fn of(side: &Side) -> Self {
+    pub(super) fn of(side: &Side) -> Self {
         let Some(cpu) = &side.cpu else {
             return Self::default();
         };
@@ -314,6 +328,6 @@ impl Cpu {
 }
 
 /// A figure that the kernel did not tell is 0 on the wire.
-fn word(value: Option<u32>) -> i32 {
+pub(super) fn word(value: Option<u32>) -> i32 {
     value.map_or(0, |value| value as i32)
 }

@@ -132,7 +132,9 @@ impl Session<'_> {
                     assignment
                 }
             })
-            .and_then(|assignment| Prepared::new(assignment, self.around.memory));
+            .and_then(|assignment| {
+                Prepared::new(assignment, self.around.memory, self.around.limits)
+            });
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(Refusal(errno)) => {

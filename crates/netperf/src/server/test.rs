@@ -1,11 +1,14 @@
 //! One test at this end: prepared before the response, run after it.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Cell, Clock, DataSocket, Finish, Job, Memory, Path, Ran, RingError, Role, Stop,
-    complete_accepted, facts_at_end, keeper, run,
+    complete_accepted, facts_at_end, keeper, prepare_accepted, run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
 use sys::call::{self, Error, Peer};
@@ -14,6 +17,7 @@ use sys::{Address, Socket};
 use super::assignment::{Assignment, EndMark, Refusal};
 use super::wait;
 use crate::options::Limits;
+use crate::place::{self, Place};
 use crate::{PATTERN, tcp_info};
 
 /// Connections that wait for accept(2).
@@ -43,6 +47,8 @@ pub(super) struct Prepared {
     pub(super) buffers: Buffers,
     /// What the client wants to know the times of.
     pub(super) timing: Timing,
+    /// Where a Unix domain socket has its name.
+    place: Option<Place>,
 }
 
 /// What a test left.
@@ -57,7 +63,11 @@ pub(super) struct Finished {
 
 impl Prepared {
     /// Opens the socket and makes the rings.
-    pub(super) fn new(mut assignment: Assignment, memory: &Memory) -> Result<Self, Refusal> {
+    pub(super) fn new(
+        mut assignment: Assignment,
+        memory: &Memory,
+        limits: &Limits,
+    ) -> Result<Self, Refusal> {
         if assignment.transport == Transport::Mptcp && !sys::facts::has_multipath() {
             // The client's connection falls back, and the client says so.
             assignment.transport = Transport::Tcp;
@@ -70,8 +80,18 @@ impl Prepared {
             Role::Initiator
         };
         let half = &assignment.half;
-        let data = DataSocket::open(transport, &assignment.bind, &half.socket, role)
+        let place = place(transport, limits).map_err(|error| Refusal::from_io(&error))?;
+        let bind = match &place {
+            Some(place) => &Address::Unix(place.socket()),
+            None => &assignment.bind,
+        };
+        let data = DataSocket::open(transport, bind, &half.socket, role)
             .map_err(|error| Refusal(error.errno()))?;
+        if let Some(place) = &place {
+            place
+                .open_to_all()
+                .map_err(|error| Refusal::from_io(&error))?;
+        }
         if transport.has_connections() {
             let backlog = if workload.connects() {
                 CONNECTION_TEST_BACKLOG
@@ -89,7 +109,13 @@ impl Prepared {
             port,
             buffers,
             timing: Timing::default(),
+            place,
         })
+    }
+
+    /// The path of a Unix domain socket, empty for others.
+    pub(super) fn path(&self) -> PathBuf {
+        self.place.as_ref().map(Place::socket).unwrap_or_default()
     }
 
     /// Runs it. `control` is watched: when the client hangs up there is nobody to measure for.
@@ -105,6 +131,8 @@ impl Prepared {
         let assignment = &self.assignment;
         let outcome = if assignment.workload.connects() {
             self.connections(control, stop, limits, &cell)
+        } else if assignment.transport == Transport::SctpMany {
+            self.associations(stop, limits, &cell)
         } else if !assignment.transport.has_datagrams() {
             self.stream(stop, limits, &cell)
         } else {
@@ -125,6 +153,11 @@ impl Prepared {
         let connection = wait::connection(&self.data.socket, stop, limits)?;
         wait::give_up_after(&connection, limits.data_idle);
         complete_accepted(connection.as_fd(), &self.assignment.half.socket);
+        let Assignment {
+            transport, half, ..
+        } = &self.assignment;
+        prepare_accepted(&connection, *transport, &half.socket)
+            .map_err(|error| Refusal(error.errno()))?;
         // Nobody else can connect to this test any more, but a further path of Multipath TCP must find
         // the port open.
         if self.assignment.transport != Transport::Mptcp {
@@ -158,6 +191,27 @@ impl Prepared {
         if options.send_buffer_bytes.is_some() {
             facts.send_buffer_end_bytes = facts.send_buffer_bytes;
         }
+        Ok(finished)
+    }
+
+    /// All associations of one socket, until the last of them has gone.
+    fn associations(
+        &mut self,
+        stop: &Stop,
+        limits: &Limits,
+        cell: &Cell,
+    ) -> Result<Finished, Refusal> {
+        let socket = duplicate(&self.data.socket)?;
+        wait::readable(socket.as_fd(), stop, limits.data_wait)?;
+        wait::give_up_after(&socket, limits.data_idle);
+        let clock = self.clock();
+        let _deadline = keeper().at(clock.started + self.length(limits) + limits.drain, stop);
+        let ran = run(
+            &mut self.job(stop, None, cell),
+            Path::OneToMany(socket.as_fd()),
+        );
+        let mut finished = finished(&clock, ran);
+        finished.side.socket = self.facts_of_start();
         Ok(finished)
     }
 
@@ -214,10 +268,12 @@ impl Prepared {
         let (in_time, drained) = (stop.follower(), stop.follower());
         // Request/response goes on until the client says that it has ended.
         let transactional = workload.is_transactional();
-        let grace = if transactional {
-            limits.drain
-        } else {
-            Duration::ZERO
+        let grace = match self.assignment.transport {
+            _ if transactional => limits.drain,
+            // Within a host nothing is lost, and nothing is late: a client that is still sending would
+            // find its peer gone.
+            Transport::UnixDatagram => LATE_DATAGRAMS.min(limits.drain),
+            _ => Duration::ZERO,
         };
         let _in_time = keeper().at(clock.started + length + grace, &in_time);
         let late = LATE_DATAGRAMS.min(limits.drain);
@@ -262,8 +318,8 @@ impl Prepared {
         }
         let socket = duplicate(listener)?;
         if assignment.workload.receives() {
-            self.await_datagram(&socket, peer, stop, limits)?;
-            return Ok((socket, None));
+            let client = self.await_datagram(&socket, peer, stop, limits)?;
+            return Ok((socket, client));
         }
         let client = assignment.client.as_ref().ok_or(Error::DESTADDRREQ)?;
         if !wait::may_send_to(client, peer, limits) {
@@ -274,14 +330,14 @@ impl Prepared {
     }
 
     /// Waits for the first datagram, and takes its sender alone for the peer where one is answered
-    /// or was asked for.
+    /// or was asked for. The sender, where the kernel cannot connect to it.
     fn await_datagram(
         &self,
         socket: &Socket,
         peer: &Address,
         stop: &Stop,
         limits: &Limits,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Peer>, Refusal> {
         wait::readable(socket.as_fd(), stop, limits.data_wait)?;
         let source = if self.assignment.workload.sends() {
             // Its address is looked up once then, instead of with each answer.
@@ -291,13 +347,22 @@ impl Prepared {
         } else {
             None
         };
-        if let Some(source) = source {
-            let connected = source
-                .to_kernel()
-                .and_then(|source| socket.connect(&source));
-            connected.map_err(|error| Refusal::from_io(&error))?;
+        let refused = |error| Refusal::from_io(&error);
+        match source {
+            None => Ok(None),
+            Some(source @ Address::Llc(_)) => Ok(Some(Peer::try_from(&source).map_err(refused)?)),
+            Some(Address::Unix(path)) => {
+                wait::connect_to_path(socket, &path).map_err(refused)?;
+                Ok(None)
+            }
+            Some(source) => {
+                let connected = source
+                    .to_kernel()
+                    .and_then(|source| socket.connect(&source));
+                connected.map_err(refused)?;
+                Ok(None)
+            }
         }
-        Ok(())
     }
 
     fn clock(&self) -> Clock {
@@ -335,6 +400,17 @@ impl Prepared {
             cell,
         }
     }
+}
+
+/// A name for a Unix domain socket, in a directory that goes with it. What a killed server left is
+/// removed before the first.
+fn place(transport: Transport, limits: &Limits) -> io::Result<Option<Place>> {
+    static CLEANED: Once = Once::new();
+    if !matches!(transport, Transport::UnixStream | Transport::UnixDatagram) {
+        return Ok(None);
+    }
+    CLEANED.call_once(|| place::clean(&limits.unix_directory));
+    Place::new(&limits.unix_directory).map(Some)
 }
 
 /// The end of the measured phase.

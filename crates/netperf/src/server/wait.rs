@@ -1,6 +1,9 @@
 //! Waiting for a test's data, and knowing whose it is.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use engine::Stop;
@@ -86,7 +89,29 @@ pub(super) fn may_send_to(target: &Address, peer: &Address, limits: &Limits) -> 
         let ip = address.ip().map(|ip| ip.to_canonical());
         ip.is_some_and(sys::facts::is_own)
     };
-    limits.third_party || target.shares_host_with(peer) || (is_own(peer) && is_own(target))
+    // A path, or a hardware address on the same link, is none that a third party could be aimed at: the
+    // kernel says that the datagram came from there.
+    let is_local = match target {
+        Address::Unix(path) => !path.as_os_str().is_empty(),
+        Address::Llc(_) => true,
+        _ => false,
+    };
+    is_local
+        || limits.third_party
+        || target.shares_host_with(peer)
+        || (is_own(peer) && is_own(target))
+}
+
+/// Connects to the socket that is at this very path. A path with a link in it is none that a datagram
+/// came from: somebody has put the link there since, and this process may be allowed more than he is.
+pub(super) fn connect_to_path(socket: &Socket, path: &Path) -> io::Result<()> {
+    // Nothing that happens to the path from here on changes what this stands for.
+    let there = call::at_path(path)?;
+    let through = PathBuf::from(format!("/proc/self/fd/{}", there.as_raw_fd()));
+    if !there.metadata()?.file_type().is_socket() || std::fs::read_link(&through)? != path {
+        return Err(io::Error::from_raw_os_error(Error::ACCESS.raw_os_error()));
+    }
+    socket.connect(&Address::Unix(through).to_kernel()?)
 }
 
 /// Data that stops for this long is over: SO_RCVTIMEO and SO_SNDTIMEO, which cost the loop nothing.

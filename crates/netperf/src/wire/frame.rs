@@ -139,6 +139,45 @@ impl<const N: usize> Field for Text<N> {
     }
 }
 
+/// A text inside the part of a message that is converted word by word. x86 sends each group of four
+/// characters reversed, and so does this on every host, as with an IPv6 [`Address`].
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct SwappedText<const N: usize>(pub Text<N>);
+
+impl<const N: usize> fmt::Debug for SwappedText<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<const N: usize> Field for SwappedText<N> {
+    const LEN: usize = N;
+
+    fn read(frame: &Frame, at: usize) -> Self {
+        let mut text = reverse_groups(bytes(frame, at));
+        let len = until_nul(&text).len();
+        text[len..].fill(0);
+        Self(Text(text))
+    }
+
+    fn write(&self, frame: &mut Frame, at: usize) {
+        frame[at..at + N].copy_from_slice(&reverse_groups(self.0.0));
+    }
+}
+
+/// Bytes as they are.
+impl<const N: usize> Field for [u8; N] {
+    const LEN: usize = N;
+
+    fn read(frame: &Frame, at: usize) -> Self {
+        bytes(frame, at)
+    }
+
+    fn write(&self, frame: &mut Frame, at: usize) {
+        frame[at..at + N].copy_from_slice(self);
+    }
+}
+
 /// What stands before the first NUL.
 pub(super) fn until_nul(text: &[u8]) -> &[u8] {
     let len = text.iter().position(|&byte| byte == 0);
@@ -195,7 +234,7 @@ impl Field for Address {
     }
 }
 
-fn reverse_groups(mut octets: [u8; 16]) -> [u8; 16] {
+fn reverse_groups<const N: usize>(mut octets: [u8; N]) -> [u8; N] {
     for group in octets.chunks_exact_mut(4) {
         group.reverse();
     }

@@ -121,7 +121,7 @@ impl OmniRequest {
             Transport::Tcp | Transport::Mptcp => (Self::STREAM, Self::TCP),
             Transport::Udp => (Self::DATAGRAM, Self::UDP),
             Transport::UdpLite => (Self::DATAGRAM, Self::UDPLITE),
-            Transport::Sctp => (Self::STREAM, Self::SCTP),
+            Transport::Sctp | Transport::SctpMany => (Self::STREAM, Self::SCTP),
             Transport::Dccp => (Self::DCCP_TYPE, Self::DCCP),
             Transport::UnixStream | Transport::Vsock | Transport::LlcStream => (Self::STREAM, 0),
             Transport::UnixDatagram | Transport::LlcDatagram => (Self::DATAGRAM, 0),

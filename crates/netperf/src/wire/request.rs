@@ -2,9 +2,13 @@
 
 use super::frame::{MAX_TEXT, PAYLOAD, blank, put_word, until_nul, word};
 use super::{
-    CPU_CALIBRATE, DEBUG_OFF, DEBUG_ON, DETAILS_REQUEST, DO_OMNI, DO_SYSINFO, DO_TCP_CC,
+    CPU_CALIBRATE, DEBUG_OFF, DEBUG_ON, DETAILS_REQUEST, DO_DG_RR, DO_DG_STREAM, DO_DLCL_RR,
+    DO_DLCL_STREAM, DO_DLCO_RR, DO_DLCO_STREAM, DO_OMNI, DO_SCTP_RR, DO_SCTP_RR_MANY,
+    DO_SCTP_STREAM, DO_SCTP_STREAM_MANY, DO_STREAM_RR, DO_STREAM_STREAM, DO_SYSINFO, DO_TCP_CC,
     DO_TCP_CRR, DO_TCP_MAERTS, DO_TCP_RR, DO_TCP_STREAM, DO_UDP_RR, DO_UDP_STREAM, DatagramRequest,
-    Frame, NODE_IDENTIFY, OmniRequest, PASSPHRASE, StreamRequest, TransactionRequest, UNSET,
+    DgRrRequest, DgStreamRequest, DlclRrRequest, DlclStreamRequest, DlcoRrRequest,
+    DlcoStreamRequest, Frame, NODE_IDENTIFY, OmniRequest, PASSPHRASE, Sctp, StreamRequest,
+    StreamRrRequest, StreamStreamRequest, TransactionRequest, UNSET,
 };
 
 /// A request as it came.
@@ -45,6 +49,30 @@ pub enum Request {
     UdpStream(DatagramRequest),
     /// [`DO_OMNI`]
     Omni(OmniRequest),
+    /// [`DO_STREAM_STREAM`]
+    StreamStream(StreamStreamRequest),
+    /// [`DO_STREAM_RR`]
+    StreamRr(StreamRrRequest),
+    /// [`DO_DG_STREAM`]
+    DgStream(DgStreamRequest),
+    /// [`DO_DG_RR`]
+    DgRr(DgRrRequest),
+    /// [`DO_DLCO_STREAM`]
+    DlcoStream(DlcoStreamRequest),
+    /// [`DO_DLCO_RR`]
+    DlcoRr(DlcoRrRequest),
+    /// [`DO_DLCL_STREAM`]
+    DlclStream(DlclStreamRequest),
+    /// [`DO_DLCL_RR`]
+    DlclRr(DlclRrRequest),
+    /// [`DO_SCTP_STREAM`]
+    SctpStream(Sctp<StreamRequest>),
+    /// [`DO_SCTP_STREAM_MANY`]
+    SctpStreamMany(Sctp<StreamRequest>),
+    /// [`DO_SCTP_RR`]
+    SctpRr(Sctp<TransactionRequest>),
+    /// [`DO_SCTP_RR_MANY`]
+    SctpRrMany(Sctp<TransactionRequest>),
     /// [`DO_SYSINFO`]
     SysInfo,
     /// [`DETAILS_REQUEST`]
@@ -70,6 +98,18 @@ impl Request {
             DO_UDP_RR => Self::UdpRr(TransactionRequest::read(frame)),
             DO_UDP_STREAM => Self::UdpStream(DatagramRequest::read(frame)),
             DO_OMNI => Self::Omni(OmniRequest::read(frame)),
+            DO_STREAM_STREAM => Self::StreamStream(StreamStreamRequest::read(frame)),
+            DO_STREAM_RR => Self::StreamRr(StreamRrRequest::read(frame)),
+            DO_DG_STREAM => Self::DgStream(DgStreamRequest::read(frame)),
+            DO_DG_RR => Self::DgRr(DgRrRequest::read(frame)),
+            DO_DLCO_STREAM => Self::DlcoStream(DlcoStreamRequest::read(frame)),
+            DO_DLCO_RR => Self::DlcoRr(DlcoRrRequest::read(frame)),
+            DO_DLCL_STREAM => Self::DlclStream(DlclStreamRequest::read(frame)),
+            DO_DLCL_RR => Self::DlclRr(DlclRrRequest::read(frame)),
+            DO_SCTP_STREAM => Self::SctpStream(Sctp::<StreamRequest>::read(frame)),
+            DO_SCTP_STREAM_MANY => Self::SctpStreamMany(Sctp::<StreamRequest>::read(frame)),
+            DO_SCTP_RR => Self::SctpRr(Sctp::<TransactionRequest>::read(frame)),
+            DO_SCTP_RR_MANY => Self::SctpRrMany(Sctp::<TransactionRequest>::read(frame)),
             DO_SYSINFO => Self::SysInfo,
             DETAILS_REQUEST => Self::Details,
             kind => Self::Unknown(kind),
@@ -100,6 +140,16 @@ impl Request {
             | Self::UdpRr(request) => request.write(&mut frame),
             Self::UdpStream(request) => request.write(&mut frame),
             Self::Omni(request) => request.write(&mut frame),
+            Self::StreamStream(request) => request.write(&mut frame),
+            Self::StreamRr(request) => request.write(&mut frame),
+            Self::DgStream(request) => request.write(&mut frame),
+            Self::DgRr(request) => request.write(&mut frame),
+            Self::DlcoStream(request) => request.write(&mut frame),
+            Self::DlcoRr(request) => request.write(&mut frame),
+            Self::DlclStream(request) => request.write(&mut frame),
+            Self::DlclRr(request) => request.write(&mut frame),
+            Self::SctpStream(request) | Self::SctpStreamMany(request) => request.write(&mut frame),
+            Self::SctpRr(request) | Self::SctpRrMany(request) => request.write(&mut frame),
             Self::DebugOn
             | Self::DebugOff
             | Self::NodeIdentify
@@ -127,6 +177,18 @@ impl Request {
             Self::UdpRr(_) => DO_UDP_RR,
             Self::UdpStream(_) => DO_UDP_STREAM,
             Self::Omni(_) => DO_OMNI,
+            Self::StreamStream(_) => DO_STREAM_STREAM,
+            Self::StreamRr(_) => DO_STREAM_RR,
+            Self::DgStream(_) => DO_DG_STREAM,
+            Self::DgRr(_) => DO_DG_RR,
+            Self::DlcoStream(_) => DO_DLCO_STREAM,
+            Self::DlcoRr(_) => DO_DLCO_RR,
+            Self::DlclStream(_) => DO_DLCL_STREAM,
+            Self::DlclRr(_) => DO_DLCL_RR,
+            Self::SctpStream(_) => DO_SCTP_STREAM,
+            Self::SctpStreamMany(_) => DO_SCTP_STREAM_MANY,
+            Self::SctpRr(_) => DO_SCTP_RR,
+            Self::SctpRrMany(_) => DO_SCTP_RR_MANY,
             Self::SysInfo => DO_SYSINFO,
             Self::Details => DETAILS_REQUEST,
             Self::Unknown(kind) => *kind,
@@ -156,10 +218,22 @@ mod tests {
             (Request::TcpCrr(transaction.clone()), 34),
             (Request::TcpMaerts(stream), 94),
             (Request::Omni(OmniRequest::default()), 97),
+            (Request::StreamStream(StreamStreamRequest::default()), 37),
+            (Request::StreamRr(StreamRrRequest::default()), 40),
+            (Request::DgStream(DgStreamRequest::default()), 43),
+            (Request::DgRr(DgRrRequest::default()), 46),
+            (Request::DlcoStream(DlcoStreamRequest::default()), 22),
+            (Request::DlcoRr(DlcoRrRequest::default()), 25),
+            (Request::DlclStream(DlclStreamRequest::default()), 28),
+            (Request::DlclRr(DlclRrRequest::default()), 31),
+            (Request::SctpStream(Sctp::default()), 500),
+            (Request::SctpStreamMany(Sctp::default()), 510),
+            (Request::SctpRr(Sctp::default()), 520),
+            (Request::SctpRrMany(Sctp::default()), 530),
             (Request::TcpCc(transaction), 300),
             (Request::SysInfo, 600),
             (Request::Details, 0x6C72_0001),
-            (Request::Unknown(500), 500),
+            (Request::Unknown(540), 540),
             (Request::Unknown(i32::MIN), i32::MIN),
         ] {
             let frame = request.encode(Some(3));

@@ -2,6 +2,7 @@
 //!
 //! Trailing blanks are part of the layout: scripts count words, and some count columns.
 
+pub(super) mod early;
 mod request_response;
 mod stream;
 mod udp_stream;
@@ -17,7 +18,8 @@ pub(super) struct Table<'a>(pub(super) &'a Figures<'a>);
 impl Display for Table<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self.0.settings.test {
-            Test::TcpStream | Test::TcpMaerts | Test::TcpSendfile => stream::write(out, self.0),
+            test if early::has_early_headers(test) => early::write(out, self.0),
+            test if test.is_family_transaction() => request_response::write(out, self.0),
             Test::TcpRr | Test::UdpRr | Test::TcpCrr | Test::TcpCc => {
                 request_response::write(out, self.0)
             }
@@ -25,6 +27,7 @@ impl Display for Table<'_> {
             Test::TcpMss => max_segment(out, self.0),
             // OMNI prints selectors, and the others have texts of their own.
             Test::Omni | Test::Uuid | Test::LocCpu | Test::RemCpu => Ok(()),
+            _ => stream::write(out, self.0),
         }
     }
 }

@@ -1,7 +1,9 @@
-//! TCP_RR, UDP_RR, TCP_CRR and TCP_CC.
+//! TCP_RR, UDP_RR, TCP_CRR and TCP_CC; SCTP_RR and SCTP_RR_MANY have TCP_RR's lines. Those of the
+//! request/response tests with early headers are TCP_CRR's.
 
 use std::fmt::{self, Formatter};
 
+use super::early::has_early_headers;
 use super::{Part, brand, charged, has_extra};
 use crate::options::{Test, Unit};
 use crate::output::figures::Figures;
@@ -30,20 +32,20 @@ pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Resu
     match figures.settings.test {
         _ if !has_extra(figures.settings) => Ok(()),
         Test::UdpRr => Ok(()),
-        Test::TcpRr => latency_extra(out, figures),
+        _ if is_like_tcp_rr(figures) => latency_extra(out, figures),
         _ => connection_extra(out, figures),
     }
 }
 
-fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    if figures.settings.print.headers {
+pub(super) fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    if has_late_headers(figures) {
         plain_headers(out, figures)?;
     }
     writeln!(
         out,
         "{:<6} {:<6} {:<6}   {:<6}  {:<6.2}   {:>7.2}   {}",
-        figures.send_buffer(),
-        figures.receive_buffer(),
+        figures.send_room(),
+        figures.receive_room(),
         figures.request_size(),
         figures.response_size(),
         figures.elapsed,
@@ -74,24 +76,20 @@ fn plain_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result 
     }
 }
 
-fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    if figures.settings.print.headers {
+pub(super) fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    if has_late_headers(figures) {
         cpu_headers(out, figures)?;
     }
     write!(
         out,
         "{:<6} {:<6} {:<6}  {:<6} {:<6.2}  {:<6.2}  {}{:<6.2} {:<6.2} {:<6.3}  {:<6.3}",
-        figures.send_buffer(),
-        figures.receive_buffer(),
+        figures.send_room(),
+        figures.receive_room(),
         figures.request_size(),
         figures.response_size(),
         figures.elapsed,
         rate(figures),
-        if figures.settings.test == Test::TcpRr {
-            ""
-        } else {
-            " "
-        },
+        if is_like_tcp_rr(figures) { "" } else { " " },
         figures.local.busy,
         figures.remote.busy,
         figures.local.demand,
@@ -159,7 +157,7 @@ fn latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result 
     )
 }
 
-fn connection_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+pub(super) fn connection_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let there = &figures.there().receive;
     writeln!(out)?;
     writeln!(out, "Alignment      Offset")?;
@@ -184,8 +182,22 @@ fn is_connect_close(figures: &Figures<'_>) -> bool {
     figures.settings.test == Test::TcpCc
 }
 
+/// Whether the lines are those of the connection tests.
 fn connects(figures: &Figures<'_>) -> bool {
-    is_connect_close(figures) || figures.settings.test == Test::TcpCrr
+    is_connect_close(figures)
+        || figures.settings.test == Test::TcpCrr
+        || has_early_headers(figures.settings.test)
+}
+
+fn is_like_tcp_rr(figures: &Figures<'_>) -> bool {
+    matches!(
+        figures.settings.test,
+        Test::TcpRr | Test::SctpRr | Test::SctpRrMany
+    )
+}
+
+fn has_late_headers(figures: &Figures<'_>) -> bool {
+    figures.settings.print.headers && !has_early_headers(figures.settings.test)
 }
 
 /// Whether the headers speak of transactions, which those of connection tests do in any unit.

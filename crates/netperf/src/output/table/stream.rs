@@ -1,4 +1,4 @@
-//! TCP_STREAM, TCP_MAERTS and TCP_SENDFILE.
+//! TCP_STREAM, TCP_MAERTS and TCP_SENDFILE; SCTP_STREAM and SCTP_STREAM_MANY.
 
 use std::fmt::{self, Formatter};
 
@@ -164,7 +164,7 @@ fn send_size(figures: &Figures<'_>) -> i64 {
 }
 
 /// printf's "%.4g" of a count.
-fn significant(count: u64) -> String {
+pub(super) fn significant(count: u64) -> String {
     if count < 10_000 {
         return count.to_string();
     }

@@ -1,0 +1,238 @@
+//! Unix domain sockets have names, and no name may be left behind.
+
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use netperf::wire::{
+    DgRrRequest, DgRrResponse, Request, StreamRrRequest, StreamStreamRequest, StreamStreamResponse,
+};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::ground::{Process, Server, eventually, linerate, trial};
+use crate::raw::Raw;
+
+/// How long a server may take to see the end of a connection.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+const TESTS: [&str; 4] = ["STREAM_STREAM", "STREAM_RR", "DG_STREAM", "DG_RR"];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("unix::dead_clients_leave_no_socket", &[], dead_clients),
+        trial(
+            "unix::a_killed_server_is_cleaned_up_after",
+            &[],
+            killed_server,
+        ),
+        trial("unix::own_sockets_of_clients_go", &[], own_sockets),
+        trial("unix::a_link_is_not_followed", &[], links),
+        trial("unix::nonsense_is_refused", &[], nonsense),
+    ]
+}
+
+/// A directory with a name that the protocol has room for.
+fn directory() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("f")
+        .tempdir_in("/tmp")
+        .expect("/tmp is writable")
+}
+
+fn server(directory: &Path) -> Server {
+    Server::start(&format!("--unix-dir {}", directory.display()))
+}
+
+fn entries(directory: &Path) -> usize {
+    directory.read_dir().map_or(0, Iterator::count)
+}
+
+#[track_caller]
+fn is_empty(directory: &Path, after: &str) {
+    let empty = eventually(AT_ONCE, || entries(directory) == 0);
+    assert!(empty, "{after}: {:?}", directory.read_dir());
+}
+
+fn client(server: &Server, test: &str, rest: &str) -> Process {
+    let options = format!("-H 127.0.0.1 -p {} -t {test} -P 0 {rest}", server.port);
+    Process::start(&mut linerate(&format!("netperf {options}")))
+}
+
+fn stream_request() -> Request {
+    Request::StreamStream(StreamStreamRequest {
+        receive_alignment: 8,
+        test_length: 10,
+        ..StreamStreamRequest::default()
+    })
+}
+
+fn dead_clients() {
+    let directory = directory();
+    let directory = directory.path();
+    let mut server = server(directory);
+    let rest = server.usage_at_rest();
+
+    let mut raw = Raw::connect(server.port);
+    raw.send(&stream_request());
+    drop(raw);
+    server.is_back_at(rest, AT_ONCE, "a death before the response");
+    is_empty(directory, "a death before the response");
+
+    let mut raw = Raw::connect(server.port);
+    raw.send(&stream_request());
+    let response = raw.receive().expect("a response");
+    assert_eq!(entries(directory), 1);
+    drop(raw);
+    server.is_back_at(rest, AT_ONCE, "a death before the data");
+    is_empty(directory, "a death before the data");
+
+    let mut raw = Raw::connect(server.port);
+    raw.send(&stream_request());
+    let again = raw.receive().expect("a response");
+    let path = |frame| {
+        let response = StreamStreamResponse::decode(frame).expect("accepted");
+        response.path.0.to_string_lossy().into_owned()
+    };
+    assert_ne!(path(&response), path(&again));
+    let data = UnixStream::connect(path(&again)).expect("the test receives");
+    drop((data, raw));
+    server.is_back_at(rest, AT_ONCE, "a death before the results");
+    is_empty(directory, "a death before the results");
+
+    for test in TESTS {
+        let mut client = client(&server, test, "-l 20");
+        client.await_data_phase();
+        assert_eq!(entries(directory), 1);
+        client.signal(Signal::KILL);
+        server.is_back_at(rest, AT_ONCE, &format!("a death in the data, {test}"));
+        is_empty(directory, test);
+    }
+    server.serves();
+    assert!(server.is_running() && !server.panicked());
+}
+
+fn killed_server() {
+    let directory = directory();
+    let directory = directory.path();
+    let server = self::server(directory);
+    let mut client = client(&server, "STREAM_STREAM", "-l 20");
+    client.await_data_phase();
+    server.kill_all();
+    client.finish(AT_ONCE);
+    assert_eq!(entries(directory), 1);
+    drop(server);
+
+    let other = directory.join("of-somebody-else");
+    std::fs::create_dir(&other).expect("a directory");
+    let server = self::server(directory);
+    self::client(&server, "STREAM_RR", "-l -10")
+        .finish(AT_ONCE)
+        .succeeded();
+    assert_eq!(entries(directory), 1);
+    std::fs::remove_dir(other).expect("it is still there");
+
+    // One that is told to end cleans up itself.
+    let mut client = self::client(&server, "DG_RR", "-l 20");
+    client.await_data_phase();
+    server.terminate().succeeded();
+    is_empty(directory, "the end of the server");
+}
+
+fn own_sockets() {
+    let (ours, theirs) = (directory(), directory());
+    let server = server(theirs.path());
+    let rest = format!("-l 20 -- -p {}", ours.path().display());
+    for signal in [Signal::INT, Signal::TERM] {
+        for test in TESTS {
+            let mut client = client(&server, test, &rest);
+            client.await_data_phase();
+            assert_eq!(entries(ours.path()), 1, "{test}");
+            client.signal(signal);
+            client.finish(AT_ONCE);
+            is_empty(ours.path(), test);
+        }
+    }
+    let mut killed = client(&server, "DG_RR", &rest);
+    killed.await_data_phase();
+    killed.signal(Signal::KILL);
+    drop(killed);
+    let again = format!("-l -10 -- -p {}", ours.path().display());
+    client(&server, "DG_RR", &again).finish(AT_ONCE).succeeded();
+    is_empty(ours.path(), "a killed client's successor");
+}
+
+/// A client cannot have a server send to a socket that it could not send to itself.
+fn links() {
+    let (theirs, mine) = (directory(), directory());
+    let server = server(theirs.path());
+    let victim = UnixDatagram::bind(mine.path().join("victim")).expect("a socket");
+    let name = mine.path().join("client");
+    let data = UnixDatagram::bind(&name).expect("a socket");
+
+    let mut raw = Raw::connect(server.port);
+    raw.send(&Request::DgRr(DgRrRequest {
+        receive_alignment: 8,
+        send_alignment: 8,
+        request_size: 10,
+        response_size: 10,
+        test_length: 10,
+        ..DgRrRequest::default()
+    }));
+    let response = DgRrResponse::decode(&raw.receive().expect("a response")).expect("accepted");
+    std::fs::rename(&name, mine.path().join("moved")).expect("a rename");
+    symlink(mine.path().join("victim"), &name).expect("a link");
+    data.send_to(&[1; 10], response.path.0.to_string_lossy().as_ref())
+        .expect("the test receives");
+    assert!(raw.refusal().is_ok());
+    victim.set_nonblocking(true).expect("a socket");
+    assert!(victim.recv(&mut [0; 10]).is_err());
+    is_empty(theirs.path(), "a refusal");
+}
+
+fn nonsense() {
+    let directory = directory();
+    let mut server = server(directory.path());
+    let mut raw = Raw::connect(server.port);
+    for request in [
+        Request::StreamStream(StreamStreamRequest {
+            receive_alignment: 3,
+            test_length: 1,
+            ..StreamStreamRequest::default()
+        }),
+        Request::StreamStream(StreamStreamRequest {
+            receive_size: -5,
+            receive_alignment: 8,
+            ..StreamStreamRequest::default()
+        }),
+        Request::StreamRr(StreamRrRequest {
+            receive_alignment: 8,
+            send_alignment: 8,
+            request_size: 0,
+            response_size: 1,
+            ..StreamRrRequest::default()
+        }),
+        Request::DgStream(netperf::wire::DgStreamRequest {
+            message_size: i32::MAX,
+            receive_alignment: 8,
+            ..netperf::wire::DgStreamRequest::default()
+        }),
+        Request::DlcoStream(netperf::wire::DlcoStreamRequest {
+            sap: 3,
+            ..netperf::wire::DlcoStreamRequest::default()
+        }),
+        Request::DlclRr(netperf::wire::DlclRrRequest {
+            sap: 84,
+            ppa: -1,
+            device: netperf::wire::Text::new("../../etc"),
+            ..netperf::wire::DlclRrRequest::default()
+        }),
+    ] {
+        assert!(raw.ask_in_vain(&request) > 0, "{request:?}");
+    }
+    is_empty(directory.path(), "refusals");
+    server.serves();
+    assert!(server.is_running() && !server.panicked());
+}
