@@ -266,6 +266,7 @@ fn refused() -> Outcome {
         ("--bidirectional -t TCP_CRR", "both ways"),
         ("--bidirectional -t TCP_SENDFILE", "TCP_SENDFILE"),
         ("--parallel 2 -p 12865,5000", "control port"),
+        ("-N --bidirectional", "-N"),
         ("--histogram /nonexistent/file", "/nonexistent/file"),
         ("--parallel 4 -l 1 -- -P 65534", "65536"),
     ] {

@@ -248,6 +248,11 @@ fn several_flows(test: Test, global: &Global) -> Result<(), Stop> {
             test.name()
         ));
     }
+    if global.bidirectional && global.no_control {
+        return refuse(
+            "--bidirectional: without a control connection (-N) nobody is asked to send",
+        );
+    }
     if global.port.second != "0" {
         return refuse("several flows cannot share the local control port that -p asks for");
     }
