@@ -59,6 +59,8 @@ impl Hooks for () {
 /// A schedule, use of the data, or both.
 pub(crate) struct Extras {
     pace: Option<Pace>,
+    /// Whether any of the following is more than 0.
+    touches: bool,
     send_dirty: usize,
     receive_dirty: usize,
     receive_clean: usize,
@@ -82,6 +84,7 @@ impl Extras {
                 .pacing
                 .as_ref()
                 .map(|pacing| Pace::start(pacing, length)),
+            touches: half.touch.is_some(),
             send_dirty: bytes(send_dirty_bytes),
             receive_dirty: bytes(receive_dirty_bytes),
             receive_clean: bytes(receive_clean_bytes),
@@ -126,12 +129,18 @@ impl Hooks for Extras {
 
     #[inline]
     fn before_send(&mut self, data: &mut [u8]) {
+        if !self.touches {
+            return;
+        }
         let dirty = self.send_dirty.min(data.len());
         modify(&mut data[..dirty]);
     }
 
     #[inline]
     fn after_receive(&mut self, data: &mut [u8]) {
+        if !self.touches {
+            return;
+        }
         let dirty = self.receive_dirty.min(data.len());
         let clean = self.receive_clean.min(data.len() - dirty);
         modify(&mut data[..dirty]);
