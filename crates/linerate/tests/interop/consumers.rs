@@ -345,7 +345,9 @@ fn phoronix() -> Outcome {
 fn lisa() -> Outcome {
     let selection = "THROUGHPUT, THROUGHPUT_UNITS, MIN_LATENCY, MEAN_LATENCY, MAX_LATENCY, \
         P50_LATENCY, P90_LATENCY, P99_LATENCY, STDDEV_LATENCY";
-    let text = ours(&["-t", "TCP_RR", "-n", "2", "-l", "1", "--", "-O", selection])?;
+    let text = ours(&[
+        "-t", "TCP_RR", "-n", "2", "-l", "2", "-D", "1", "--", "-O", selection,
+    ])?;
     let row: Vec<&str> = text
         .lines()
         .last()
@@ -376,7 +378,7 @@ fn perf_tests() -> Outcome {
 /// avocado-misc-tests takes the last word of all output once a line has ended in "Throughput".
 fn avocado() -> Outcome {
     for test in ["TCP_STREAM", "TCP_MAERTS"] {
-        let text = ours(&["-t", test, "-l", "1"])?;
+        let text = ours(&["-t", test, "-l", "1", "-i", "2,1"])?;
         let mut lines = text
             .lines()
             .filter_map(|line| line.split_ascii_whitespace().last());

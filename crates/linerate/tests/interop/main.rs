@@ -12,6 +12,7 @@ mod errors;
 mod exchange;
 mod facts;
 mod families;
+mod field;
 mod flows;
 mod matrix;
 mod nocontrol;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         errors::cases(),
         consumers::cases(),
         facts::cases(),
+        field::cases(),
         flows::cases(),
         demo::cases(),
         transports::cases(),
