@@ -55,7 +55,10 @@ closes() {
 # over TRANSPORT PROTOCOL TYPE reliable|lossy: every test that has a sense over it.
 over() {
     for way in send recv; do
-        try "transports.$1.$way" bulk "$1" "$2" "$3" $way "" "$4"
+        # A message of the socket buffer's size is on its way for longer than the end waits.
+        size=
+        [ "$1" != sctp ] || size="-m 8192,8192"
+        try "transports.$1.$way" bulk "$1" "$2" "$3" $way "$size" "$4"
     done
     try "transports.$1.small" bulk "$1" "$2" "$3" send "-m 100 -M 100" "$4"
     try "transports.$1.rr" counted "$1" "$2" "$3" ""
@@ -127,11 +130,24 @@ mptcp_two_paths() {
 fast_open() {
     sysctl -q -w net.ipv4.tcp_fastopen=3
     serve ours
-    client ours -t TCP_STREAM -l 1 -P 0 -- -F >out 2>err
-    client ours -t TCP_STREAM -l 1 -P 0 -- -F >out 2>err
-    [ ! -s err ] || fail "$(cat err)"
-    client ours -t TCP_RR -l 1 -P 0 -- -F >out 2>err
-    [ ! -s err ] || fail "$(cat err)"
+    client ours -t TCP_STREAM -l 1 -P 0 -- -F -k DATA_IN_SYN >out 2>err
+    equal "DATA_IN_SYN without a cookie" "$(value DATA_IN_SYN out)" 0
+    for test in TCP_STREAM TCP_RR TCP_CRR; do
+        client ours -t $test -l 1 -P 0 -- -F -k DATA_IN_SYN >out 2>err
+        equal "DATA_IN_SYN of $test" "$(value DATA_IN_SYN out)" 1
+        [ ! -s err ] || fail "$(cat err)"
+    done
+}
+
+# The tables of the tests that are TCP's or UDP's by name.
+tables() {
+    serve ours
+    for test in "TCP_STREAM -- -T sctp -m 8192" "TCP_RR -- -T sctp" "TCP_CRR -- -T vsock -H 1" "TCP_RR -- -T dccp" \
+        "UDP_STREAM -- -T dccp" "UDP_STREAM -- -T udplite -m 1000" "UDP_RR -- -T udplite" "TCP_STREAM -- -T mptcp"; do
+        client ours -P 0 -l 1 -t $test >out 2>&1 || fail "$test: $(cat out)"
+        rate=$(awk 'NF { print $NF; exit }' out)
+        within "rate of $test" "$rate" 0.01 1e6
+    done
 }
 
 # The control connection, too, over VSOCK.
@@ -184,3 +200,4 @@ else
 fi
 try transports.udplite.ipv6 ipv6 udplite
 try transports.fast_open fast_open
+try transports.tables tables

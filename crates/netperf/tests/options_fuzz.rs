@@ -140,7 +140,7 @@ const LONG: [&str; 10] = [
     "--max-length=9h",
 ];
 
-const VALUES: [&str; 40] = [
+const VALUES: [&str; 46] = [
     "",
     "0",
     "1",
@@ -164,6 +164,12 @@ const VALUES: [&str; 40] = [
     "tcp",
     "udp",
     "sctp",
+    "dccp",
+    "udplite",
+    "mptcp",
+    "vsock",
+    "2,vsock",
+    "XTI_TCP_RR",
     "dgram",
     "stream",
     "rr",

@@ -43,5 +43,7 @@ selectors! {
         RemoteInterfaceTxPackets = "REMOTE_INTERFACE_TX_PACKETS" ["Remote", "Interface", "Sent", "Packets"],
         RemoteInterfaceTxBytes = "REMOTE_INTERFACE_TX_BYTES" ["Remote", "Interface", "Sent", "Bytes"],
         PacketsPerTransaction = "PACKETS_PER_TRANSACTION" ["Packets", "Per", "Transaction"],
+        Multipath = "MULTIPATH" ["Multipath", "TCP", "In Force"],
+        DataInSyn = "DATA_IN_SYN" ["Data", "Taken With", "First Segment"],
     }
 }

@@ -54,7 +54,14 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
         Own::RemoteInterfaceTxPackets => interface::traffic(f.remote_interface(), |traffic| traffic.sent_packets),
         Own::RemoteInterfaceTxBytes => interface::traffic(f.remote_interface(), |traffic| traffic.sent_bytes),
         Own::PacketsPerTransaction => fixed(3, f.packets_a_transaction()),
+        Own::Multipath => yes_no_unknown(here.and_then(|here| here.socket.multipath)),
+        Own::DataInSyn => yes_no_unknown(here.and_then(|here| here.socket.data_in_syn)),
     }
+}
+
+/// 1, 0, or −1 where it was not asked for or the kernel does not tell.
+fn yes_no_unknown(known: Option<bool>) -> Option<String> {
+    int(known.map_or(-1, i64::from))
 }
 
 fn paced(side: Option<&Side>) -> Option<&Paced> {
