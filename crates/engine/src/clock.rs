@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use model::{CpuUse, Warning};
+use model::{CpuUse, Half, Warning};
 use sys::clock;
 
 use crate::cpu::CpuMeter;
@@ -19,7 +19,7 @@ pub struct Clock {
 }
 
 /// What a measured phase took.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Passed {
     /// Its length, by the monotonic clock.
     pub elapsed: Duration,
@@ -32,9 +32,9 @@ pub struct Passed {
 }
 
 impl Clock {
-    /// Begins, on the thread that moves the data.
-    pub fn start(measure_cpu: bool) -> Self {
-        let cpu = measure_cpu.then(CpuMeter::start).flatten();
+    /// Begins, on the thread that moves the data, and measures the CPU time that the half asks for.
+    pub fn start(half: &Half) -> Self {
+        let cpu = CpuMeter::start(half);
         Self {
             cpu,
             wall_ahead_ns: clock::wall_ahead_ns(),
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_wall_clock_that_was_set_shows() {
-        let mut clock = Clock::start(false);
+        let mut clock = Clock::start(&Half::default());
         assert_eq!(clock.stop().clock_stepped(), None);
         clock.wall_ahead_ns -= 5_000_000_000;
         let Some(Warning::ClockStepped { by_seconds }) = clock.stop().clock_stepped() else {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_thread_cpu_is_of_this_thread() {
-        let clock = Clock::start(false);
+        let clock = Clock::start(&Half::default());
         std::thread::scope(|scope| {
             scope.spawn(|| while clock.started.elapsed() < Duration::from_millis(30) {});
         });

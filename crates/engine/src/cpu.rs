@@ -1,29 +1,104 @@
-use model::{CpuMethod, CpuUse};
+use std::sync::Arc;
+
+use model::{CpuMethod, CpuUse, Half};
 use sys::cpu::{Ticks, snapshot};
 
-/// Accounts the whole host's CPU time between two moments, from /proc/stat.
-///
-/// A tick is 10 ms (4 ms on some kernels), so a share over a second is right to a few points.
+use crate::looper::{Count, Looper};
+
+/// Accounts the whole host's CPU time between two moments.
 #[derive(Debug)]
 pub struct CpuMeter {
     started: Vec<(u32, Ticks)>,
+    looped: Option<Looped>,
+}
+
+#[derive(Debug)]
+struct Looped {
+    looper: Arc<Looper>,
+    started: Count,
+    idle_rate: f64,
 }
 
 impl CpuMeter {
-    /// Starts; `None` where /proc/stat cannot be read.
-    pub fn start() -> Option<Self> {
+    /// Starts, if the half asks for it; `None` where /proc/stat cannot be read, or where nobody has
+    /// started and calibrated the looper that it asks for.
+    ///
+    /// A tick of /proc/stat is 10 ms (4 ms on some kernels), so a share over a second is right to a few
+    /// points.
+    pub fn start(half: &Half) -> Option<Self> {
+        if !half.measure_cpu {
+            return None;
+        }
+        let looped = match half.idle_loop {
+            None => None,
+            Some(idle_loop) => {
+                let looper = Looper::current()?;
+                Some(Looped {
+                    started: looper.count(),
+                    looper,
+                    idle_rate: idle_loop.rate?,
+                })
+            }
+        };
         Some(Self {
             started: snapshot().ok()?,
+            looped,
         })
     }
 
     /// What passed since.
     pub fn finish(&self) -> Option<CpuUse> {
-        Some(account(&self.started, &snapshot().ok()?))
+        let used = account(&self.started, &snapshot().ok()?);
+        Some(match &self.looped {
+            None => used.used,
+            Some(looped) => {
+                let count = looped.looper.count();
+                by_looper(
+                    &used,
+                    &count.missing_percent(&looped.started, looped.idle_rate),
+                )
+            }
+        })
     }
 }
 
-fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)]) -> CpuUse {
+/// What the looper missed, less what a hypervisor took: that was nobody's work here.
+fn by_looper(counted: &Accounted, missing: &[(u32, f64)]) -> CpuUse {
+    let each: Vec<(u32, f64)> = missing
+        .iter()
+        .map(|(cpu, missing)| {
+            let steal = counted.steal.iter().find(|(other, _)| other == cpu);
+            let steal = steal.map_or(0.0, |(_, percent)| *percent);
+            (*cpu, (missing - steal).max(0.0))
+        })
+        .collect();
+    CpuUse {
+        busy_percent: mean(&each),
+        cpus: each.len() as u32,
+        peak: peak(&each),
+        method: CpuMethod::Looper,
+        each,
+        ..counted.used.clone()
+    }
+}
+
+fn mean(each: &[(u32, f64)]) -> f64 {
+    each.iter().map(|(_, percent)| percent).sum::<f64>() / each.len().max(1) as f64
+}
+
+fn peak(each: &[(u32, f64)]) -> Option<(u32, f64)> {
+    each.iter()
+        .copied()
+        .reduce(|most, next| if next.1 > most.1 { next } else { most })
+}
+
+/// What /proc/stat says, and each CPU's stolen time in percent of its own.
+struct Accounted {
+    used: CpuUse,
+    steal: Vec<(u32, f64)>,
+}
+
+fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)]) -> Accounted {
     // A CPU that came or went in between has no two readings to compare.
     let passed: Vec<(u32, Ticks)> = finished
         .iter()
@@ -32,32 +107,28 @@ fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)]) -> CpuUse {
             Some((*cpu, now.since(before)))
         })
         .collect();
-    let mean = |share: fn(&Ticks) -> u64| {
-        let sum: f64 = passed
+    let share = |of: fn(&Ticks) -> u64| -> Vec<(u32, f64)> {
+        let percents = passed
             .iter()
-            .map(|(_, ticks)| percent(share(ticks), ticks.total()))
-            .sum();
-        if passed.is_empty() {
-            0.0
-        } else {
-            sum / passed.len() as f64
-        }
+            .map(|(cpu, ticks)| (*cpu, percent(of(ticks), ticks.total())));
+        percents.collect()
     };
-    let peak = passed
-        .iter()
-        .map(|(cpu, ticks)| (*cpu, percent(busy(ticks), ticks.total())))
-        .reduce(|most, next| if next.1 > most.1 { next } else { most });
-    CpuUse {
-        busy_percent: mean(busy),
-        user_percent: mean(|t| t.user),
-        system_percent: mean(|t| t.system),
-        iowait_percent: mean(|t| t.iowait),
-        irq_percent: mean(|t| t.irq),
-        softirq_percent: mean(|t| t.softirq),
-        steal_percent: Some(mean(|t| t.steal)),
-        cpus: passed.len() as u32,
-        peak,
-        method: CpuMethod::ProcStat,
+    let (each, steal) = (share(busy), share(|t| t.steal));
+    Accounted {
+        used: CpuUse {
+            busy_percent: mean(&each),
+            user_percent: mean(&share(|t| t.user)),
+            system_percent: mean(&share(|t| t.system)),
+            iowait_percent: mean(&share(|t| t.iowait)),
+            irq_percent: mean(&share(|t| t.irq)),
+            softirq_percent: mean(&share(|t| t.softirq)),
+            steal_percent: Some(mean(&steal)),
+            cpus: passed.len() as u32,
+            peak: peak(&each),
+            method: CpuMethod::ProcStat,
+            each,
+        },
+        steal,
     }
 }
 
@@ -110,7 +181,7 @@ mod tests {
                 },
             ),
         ];
-        let used = account(&started, &finished);
+        let used = account(&started, &finished).used;
         assert_eq!(used.cpus, 2);
         assert!((used.busy_percent - 55.0).abs() < 1e-9);
         assert!((used.user_percent - 12.5).abs() < 1e-9);
@@ -127,7 +198,20 @@ mod tests {
                 ..Ticks::default()
             },
         )];
-        assert!(account(&same, &same).busy_percent.abs() < 1e-9);
-        assert_eq!(account(&[], &[]).peak, None);
+        assert!(account(&same, &same).used.busy_percent.abs() < 1e-9);
+        assert_eq!(account(&[], &[]).used.peak, None);
+    }
+
+    #[test]
+    fn what_was_stolen_is_not_missed_work() {
+        let counted = Accounted {
+            used: account(&[], &[]).used,
+            steal: vec![(0, 10.0), (1, 30.0)],
+        };
+        let used = by_looper(&counted, &[(0, 50.0), (1, 20.0), (2, 20.0)]);
+        assert_eq!(used.each, [(0, 40.0), (1, 0.0), (2, 20.0)]);
+        assert!((used.busy_percent - 20.0).abs() < 1e-9);
+        assert_eq!((used.cpus, used.peak), (3, Some((0, 40.0))));
+        assert_eq!(used.method, CpuMethod::Looper);
     }
 }

@@ -195,7 +195,7 @@ pub struct BuffersUsed {
 }
 
 /// A host's CPU time over the measured phase, in percent of all its CPUs' time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
     /// What worked for this host: not idle, not waiting for a disk, not stolen.
     pub busy_percent: f64,
@@ -217,6 +217,9 @@ pub struct CpuUse {
     pub peak: Option<(u32, f64)>,
     /// How it was found out.
     pub method: CpuMethod,
+    /// Each CPU's number and its share of its own time; empty where the peer cannot tell.
+    #[serde(default)]
+    pub each: Vec<(u32, f64)>,
 }
 
 /// How CPU time was found out.
@@ -225,6 +228,9 @@ pub struct CpuUse {
 pub enum CpuMethod {
     /// /proc/stat: proc(5).
     ProcStat,
+    /// The idle cycles that a loop of the lowest priority was left; all but this figure, the busiest CPU and
+    /// each CPU's share is of /proc/stat.
+    Looper,
     /// A method that only a peer has, by the code that it gave.
     Peer(u32),
 }

@@ -233,6 +233,8 @@ pub struct Half {
     /// In a connection test of the connecting end, ask each connection before it closes what it has
     /// sent again: a call more a connection. A connection that lasts is asked at its end anyway.
     pub count_retransmits: bool,
+    /// Do so by soaking up idle cycles, instead of by the kernel's counters.
+    pub idle_loop: Option<IdleLoop>,
 }
 
 /// A schedule: `burst` passes of the workload at the beginning of each interval. It counts from the
@@ -289,6 +291,14 @@ impl Touch {
         .iter()
         .any(|bytes| bytes.is_some_and(|bytes| bytes > 0))
     }
+}
+
+/// A loop that counts on each CPU when nothing else runs there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IdleLoop {
+    /// What an idle CPU counts in a second; `None` is to be found out first.
+    #[serde(rename = "counts_per_second")]
+    pub rate: Option<f64>,
 }
 
 /// What is set on a data socket; a `None` or `false` leaves the kernel's default.

@@ -306,7 +306,7 @@ fn odd_runs(
     here.counts.received = Bytes(count);
     here.counts.send_calls = count;
     here.counts.transactions = count;
-    here.cpu = Some(cpu);
+    here.cpu = Some(cpu.clone());
     here.latency = Some(Histogram::default());
     here.latency.as_mut().unwrap().record(count);
     run.told.cpu = Some(cpu);
@@ -576,6 +576,7 @@ fn cpu(text: &str) -> CpuUse {
         cpus: 2,
         peak: Some((figure(6) as u32, figure(7))),
         method: CpuMethod::ProcStat,
+        each: Vec::new(),
     }
 }
 

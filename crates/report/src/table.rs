@@ -66,11 +66,11 @@ fn row(test: &Tested, run: &Outcome) -> Row {
         p90,
         p99,
         max,
-        busy(run.here.cpu.map(|cpu| cpu.busy_percent)),
+        busy(run.here.cpu.as_ref().map(|cpu| cpu.busy_percent)),
         busy(
             run.there
                 .as_ref()
-                .and_then(|there| there.cpu)
+                .and_then(|there| there.cpu.as_ref())
                 .map(|cpu| cpu.busy_percent),
         ),
         demand(here),

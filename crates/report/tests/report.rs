@@ -265,10 +265,11 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
         cpus: 2,
         peak: Some((1, 75.0)),
         method: CpuMethod::ProcStat,
+        each: Vec::new(),
     };
     let side = |kernel, boot_id| Side {
         elapsed: Some(Duration::from_secs(2)),
-        cpu: Some(cpu),
+        cpu: Some(cpu.clone()),
         host: Some(host(kernel, boot_id)),
         program: Some("linerate 0.1.0".to_owned()),
         ..Side::default()

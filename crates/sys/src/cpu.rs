@@ -92,6 +92,31 @@ pub fn bind_thread(cpu: u32) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
+/// The CPUs that the process's first thread may run on: sched_getaffinity(2).
+pub fn allowed() -> io::Result<Vec<u32>> {
+    let set = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()))?;
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    Ok(all
+        .filter(|cpu| set.is_set(*cpu))
+        .map(|cpu| cpu as u32)
+        .collect())
+}
+
+/// Lets the calling thread run only when its CPU has nothing else to do: SCHED_IDLE of sched(7). Its
+/// time counts as nice(2) time, so that it can be told from what others use.
+pub fn lowest_priority() -> io::Result<()> {
+    // SAFETY: sched_param is a plain number, for which 0 is what SCHED_IDLE wants; the pointer is to it
+    // and only read. Thread 0 is the calling one.
+    let done = unsafe {
+        let param: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param)
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(rustix::process::nice(19).map(drop)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +129,24 @@ mod tests {
         assert_eq!(parsed[0].0, 0);
         assert_eq!(parsed[0].1.total(), 38);
         assert_eq!((parsed[1].0, parsed[1].1.steal), (3, 0));
+    }
+
+    #[test]
+    fn one_cpu_and_more_than_the_stock_tool_can_count() {
+        // The stock tool reads the first line of a host with one CPU, and gives up beyond 256.
+        for cpus in [1, 2, 257, 1024] {
+            let lines = (0..cpus).map(|cpu| format!("cpu{cpu} 1 2 3 {cpu} 5 6 7 8 9 10\n"));
+            let text = format!(
+                "cpu  9 9 9 9 9 9 9 9 9 9\n{}intr 5 cpu7\n",
+                lines.collect::<String>()
+            );
+            let parsed = parse(&text);
+            assert_eq!(parsed.len(), cpus as usize);
+            let (last, ticks) = parsed[cpus as usize - 1];
+            assert_eq!((last, ticks.idle), (cpus - 1, u64::from(cpus - 1)));
+        }
+        assert_eq!(parse(""), []);
+        assert_eq!(parse("cpu0\ncpux 1\ncpu1 x y\n").len(), 2);
     }
 
     #[test]

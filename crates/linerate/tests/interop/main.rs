@@ -14,6 +14,7 @@ mod facts;
 mod families;
 mod field;
 mod flows;
+mod looper;
 mod matrix;
 mod nocontrol;
 mod selections;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         matrix::cases(),
         variants::cases(),
         confidence::cases(),
+        looper::cases(),
         selections::cases(),
         errors::cases(),
         consumers::cases(),

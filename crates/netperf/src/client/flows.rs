@@ -9,7 +9,7 @@ use std::time::Instant;
 use sys::Address;
 
 use engine::{Cell, CpuMeter, Gate, Stop, Ticket};
-use model::{CpuUse, Ended, Outcome, Warning};
+use model::{CpuUse, Ended, Half, Outcome, Warning};
 use sys::neighbours::Neighbours;
 
 use super::control::Established;
@@ -128,8 +128,9 @@ impl Flows {
             let (run, _) = flow.measure(cancel, progress(0), None)?;
             return Ok(run);
         }
-        let measure_cpu = self.flows[0].settings.plan.here.measure_cpu;
-        let company = Company::new(self.flows.len(), measure_cpu);
+        let here = &self.flows[0].settings.plan.here;
+        let measure_cpu = here.measure_cpu;
+        let company = Company::new(self.flows.len(), here.clone());
         let results: Vec<Result<_, ClientError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .flows
@@ -216,8 +217,12 @@ impl Flow {
         if self.control.is_none() {
             return;
         }
-        self.settings.cpu_rate.remote = run.told.cpu_rate;
-        if let Some(dest) = self.endpoints.dest.with_port(run.told.data_port) {
+        if run.told.cpu_rate > 0.0 {
+            self.settings.cpu_rate.remote = run.told.cpu_rate;
+        }
+        // Without a control connection nothing was told.
+        let port = Some(run.told.data_port).filter(|port| *port != 0);
+        if let Some(dest) = port.and_then(|port| self.endpoints.dest.with_port(port)) {
             self.endpoints.dest = dest;
         }
         // A stock server does not cancel the timer of this test's messages, and dies of a second one.
@@ -279,7 +284,8 @@ fn sum(runs: Vec<(TestRun, Instant)>) -> Result<TestRun, ClientError> {
 #[derive(Debug)]
 pub(super) struct Company {
     gate: Gate,
-    measure_cpu: bool,
+    /// Whose CPU time is measured, if it is.
+    here: Half,
     /// Flows whose data still moves.
     moving: AtomicUsize,
     meter: Mutex<Option<CpuMeter>>,
@@ -294,10 +300,10 @@ pub(super) struct Member<'a> {
 }
 
 impl Company {
-    fn new(flows: usize, measure_cpu: bool) -> Self {
+    fn new(flows: usize, here: Half) -> Self {
         Self {
             gate: Gate::new(flows),
-            measure_cpu,
+            here,
             moving: AtomicUsize::new(flows),
             meter: Mutex::default(),
             used: Mutex::default(),
@@ -312,7 +318,7 @@ impl Company {
     }
 
     fn used(&self) -> Option<CpuUse> {
-        *lock(&self.used)
+        lock(&self.used).clone()
     }
 
     /// A flow's data has stopped; with the last one's the time of all is over.
@@ -329,8 +335,7 @@ impl<'a> Member<'a> {
     pub(super) fn start(self) -> Option<&'a Company> {
         let company = self.company;
         let first = || {
-            let meter = company.measure_cpu.then(CpuMeter::start);
-            *lock(&company.meter) = meter.flatten();
+            *lock(&company.meter) = CpuMeter::start(&company.here);
         };
         self.ticket.pass(first).then_some(company)
     }

@@ -187,7 +187,7 @@ impl<'a> LocalEnd<'a> {
         };
         let stop = cancel.follower();
         let _watch = control.map(|control| keeper().on_hang_up(control, &stop));
-        let clock = Clock::start(self.plan.here.measure_cpu);
+        let clock = Clock::start(&self.plan.here);
         let _deadline = self
             .time(control.is_some())
             .map(|time| keeper().at(clock.started + time, &stop));
@@ -292,10 +292,10 @@ impl<'a> LocalEnd<'a> {
         Ok(Moved {
             ran,
             socket,
-            passed,
             doubts: ports_reused(progress.cell, range, passed.elapsed)
                 .into_iter()
                 .collect(),
+            passed,
             tcp_info: None,
         })
     }

@@ -49,14 +49,7 @@ pub(super) fn test(
     let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
     let mut frame = asked.encode(settings.plan.there.cpu);
-    let mut own = Capability::own();
-    if plan.transport == Transport::Mptcp {
-        own.features |= Capability::ASKS_MULTIPATH;
-    }
-    if settings.histogram.is_some() && plan.timing.calls {
-        own.features |= Capability::ASKS_TIMES;
-    }
-    own.put(&mut frame);
+    introduction_of(settings).put(&mut frame);
     control.send(&frame)?;
 
     let answer = control.receive()?;
@@ -76,6 +69,12 @@ pub(super) fn test(
     if plan.there.pacing.is_some() && told.interval_burst == 0 {
         // A stock server is seldom built for it, and says nothing.
         doubts.push(Warning::NotPaced);
+    }
+
+    if plan.there.measure_cpu && !told.measures_cpu {
+        doubts.push(Warning::PeerCannotTell {
+            figure: "its CPU time".to_owned(),
+        });
     }
 
     let started = SystemTime::now();
@@ -138,6 +137,22 @@ pub(super) fn test(
         repeated: None,
     };
     Ok((run, begun))
+}
+
+/// What a linerate server is told of this client, and asked for beyond netperf's words.
+fn introduction_of(settings: &Settings) -> Capability {
+    let plan = &settings.plan;
+    let mut own = Capability::own();
+    if plan.transport == Transport::Mptcp {
+        own.features |= Capability::ASKS_MULTIPATH;
+    }
+    if settings.histogram.is_some() && plan.timing.calls {
+        own.features |= Capability::ASKS_TIMES;
+    }
+    if plan.there.measure_cpu && plan.there.idle_loop.is_some() {
+        own.features |= Capability::ASKS_LOOPER;
+    }
+    own
 }
 
 fn response(asked: &Request, answer: &Frame) -> Result<(Told, Location), ClientError> {

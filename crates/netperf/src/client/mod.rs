@@ -17,7 +17,7 @@ mod uncontrolled;
 
 use std::io::{IsTerminal, Write, stderr};
 
-use engine::Stop;
+use engine::{Looper, Stop};
 use model::{Outcome, Warning};
 
 pub use control::Established;
@@ -31,7 +31,7 @@ pub use told::Told;
 
 use crate::options::{Exit, Form, Selection, Settings, Test};
 use crate::output;
-use crate::wire::{CalibrateResponse, Request};
+use crate::wire::{CalibrateResponse, Capability, Request};
 
 /// One finished test, for the output room.
 #[derive(Clone, Debug)]
@@ -89,9 +89,17 @@ fn print_test(
         Some(Established::connect(&settings.control, cancel)?)
     };
     let stdout = match (settings.test, &mut control) {
-        (Test::LocCpu, _) => output::local_cpu(settings, TICKS_A_SECOND, sys::cpu::online()),
+        (Test::LocCpu, _) => {
+            output::local_cpu(settings, calibration(settings)?, sys::cpu::online())
+        }
         (Test::RemCpu, Some(control)) => {
-            control.send(&Request::CpuCalibrate.encode(None))?;
+            let mut question = Request::CpuCalibrate.encode(None);
+            if settings.plan.there.idle_loop.is_some() {
+                let mut own = Capability::own();
+                own.features |= Capability::ASKS_LOOPER;
+                own.put(&mut question);
+            }
+            control.send(&question)?;
             let told = CalibrateResponse::decode(&control.receive()?)?;
             output::remote_cpu(settings, told.rate, told.cpus.max(0) as u32)
         }
@@ -105,6 +113,20 @@ fn print_test(
     Ok(Exit::default())
 }
 
+/// What an idle CPU of this host counts in a second, or where ticks are counted how many there are.
+fn calibration(settings: &Settings) -> Result<f32, ClientError> {
+    if settings.plan.here.idle_loop.is_none() {
+        return Ok(TICKS_A_SECOND);
+    }
+    let rate = Looper::shared().and_then(|looper| looper.calibrate());
+    rate.map(|rate| rate as f32)
+        .map_err(|error| no_looper(&error))
+}
+
+fn no_looper(error: &std::io::Error) -> ClientError {
+    ClientError::Ended(format!("--cpu-method looper: {error}"))
+}
+
 /// A test in which data moves, on one flow or several.
 fn print_measured(
     settings: &Settings,
@@ -116,6 +138,10 @@ fn print_measured(
         .as_deref()
         .map(HistogramFile::create)
         .transpose()?;
+    let mut settings = settings.clone();
+    // Its threads are started before this one is bound to a CPU.
+    let _looper = Looper::of(&mut settings.plan.here).map_err(|error| no_looper(&error))?;
+    let settings = &settings;
     let mut flows = Flows::connect(settings, cancel)?;
     if let Some(banner) = output::banner(settings, flows.endpoints()) {
         let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());

@@ -214,6 +214,7 @@ impl Told {
                 .ok()
                 .map(|cpu| (cpu, percent(results.peak_cpu_utilisation))),
             method: method(results.cpu_method),
+            each: Vec::new(),
         });
     }
 
@@ -255,6 +256,7 @@ impl Told {
             cpus: cpus.max(0) as u32,
             peak: None,
             method: method(code),
+            each: Vec::new(),
         });
     }
 
@@ -304,7 +306,7 @@ impl Told {
                 receive_bytes: size(self.receive_size),
                 receive_width: size(self.receive_width),
             },
-            cpu: self.cpu,
+            cpu: self.cpu.clone(),
             ..Side::default()
         }
     }
@@ -313,11 +315,14 @@ impl Told {
 /// The peer's code for /proc/stat.
 const PROC_STAT: u32 = 8;
 
+/// The peer's code for a looper.
+const LOOPER: u32 = 4;
+
 fn method(code: u32) -> CpuMethod {
-    if code == PROC_STAT {
-        CpuMethod::ProcStat
-    } else {
-        CpuMethod::Peer(code)
+    match code {
+        LOOPER => CpuMethod::Looper,
+        PROC_STAT => CpuMethod::ProcStat,
+        other => CpuMethod::Peer(other),
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Global {
     pub(super) measure_cpu: Pair<bool>,
     /// `-c`, `-C`: what stands after them.
     pub(super) cpu_rate: CpuRates,
+    /// `--cpu-method looper`.
+    pub(super) by_looper: bool,
     /// `-d`.
     pub(super) debug: u32,
     /// `-D`.
@@ -118,6 +120,7 @@ impl Default for Global {
             brand: None,
             measure_cpu: Pair::of(false),
             cpu_rate: CpuRates::default(),
+            by_looper: false,
             debug: 0,
             interim: None,
             unit: None,
@@ -249,6 +252,7 @@ const FLAGS: &[Flag<Global>] = &[
         |g, _| { g.bidirectional = true; Ok(()) }),
     long("histogram", Value, &["--histogram FILE  Time every transaction or call, and write the times as a histogram log"],
         |g, v| { g.histogram = Some(v.into()); Ok(()) }),
+    long("cpu-method", Value, &["--cpu-method M     Measure CPU time by M: procstat, or looper (soak up idle cycles)"], cpu_method),
     long("strict", Nothing, &["--strict          Say what makes a result doubtful, and exit with 3 if anything does"],
         |g, _| { g.strict = true; Ok(()) }),
 ];
@@ -277,6 +281,15 @@ pub(super) fn endpoint(
 fn both_families(global: &mut Global, family: Family) {
     global.family = family;
     global.local_family = family;
+}
+
+fn cpu_method(global: &mut Global, text: &str) -> Result<(), Stop> {
+    global.by_looper = match text {
+        "procstat" => false,
+        "looper" => true,
+        _ => return refuse("a method is procstat or looper"),
+    };
+    Ok(())
 }
 
 fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Stop> {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use std::time::Duration;
 
-use model::{BufferPlan, Half, Pacing, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule};
+use model::{
+    BufferPlan, Half, IdleLoop, Pacing, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule,
+};
 
 use super::global::Global;
 use super::test::TestOptions;
@@ -108,6 +110,7 @@ fn here(
         measure_cpu: global.measure_cpu.first,
         // Settled in `halves`.
         count_retransmits: false,
+        idle_loop: idle_loop(global, global.cpu_rate.local),
     }
 }
 
@@ -170,6 +173,7 @@ fn there(
         measure_cpu: global.measure_cpu.second,
         // The accepting end closes first, when it cannot know yet.
         count_retransmits: false,
+        idle_loop: idle_loop(global, global.cpu_rate.remote),
     }
 }
 
@@ -196,6 +200,12 @@ fn touch(counts: &Pair<Option<u32>>) -> Touch {
         receive_dirty_bytes: counts.first,
         receive_clean_bytes: counts.second,
     }
+}
+
+/// A calibration value that was given is not found out again.
+fn idle_loop(global: &Global, rate: f32) -> Option<IdleLoop> {
+    let given = Some(f64::from(rate)).filter(|rate| *rate > 0.0);
+    global.by_looper.then_some(IdleLoop { rate: given })
 }
 
 /// What the stock server sets for test option `-a`.

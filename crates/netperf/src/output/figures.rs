@@ -651,6 +651,7 @@ fn method_letter(method: CpuMethod) -> char {
         'U', 'I', 'P', 'T', 'L', 'R', 'N', 'K', 'S', 'C', 'E', 'M', 'O',
     ];
     match method {
+        CpuMethod::Looper => 'L',
         CpuMethod::ProcStat => 'S',
         CpuMethod::Peer(code) => LETTERS.get(code as usize).copied().unwrap_or('?'),
     }

@@ -1,6 +1,6 @@
 //! What the client is told, in the layout of the messages that it asked with.
 
-use model::{CpuMethod, Interface, PciIds, Security, SecurityModule, Side, Transport};
+use model::{CpuMethod, Half, Interface, PciIds, Security, SecurityModule, Side, Transport};
 
 use super::family;
 use super::test::{Finished, Prepared};
@@ -14,47 +14,27 @@ use crate::wire::{
 pub(super) const CALIBRATION: f32 = 100.0;
 
 /// The peer's code for /proc/stat.
-pub(super) const PROC_STAT: u32 = 8;
+const PROC_STAT: u32 = 8;
+
+/// The peer's code for a looper.
+const LOOPER: u32 = 4;
 
 /// The answer to CPU_CALIBRATE.
-pub(super) fn calibration() -> CalibrateResponse {
+pub(super) fn calibration(rate: f32) -> CalibrateResponse {
     CalibrateResponse {
-        rate: CALIBRATION,
+        rate,
         cpus: sys::cpu::online() as i32,
     }
 }
 
 /// The calibration value that the client gave, or else the one that there is.
-fn rate_in_force(asked: f32, measures: bool) -> f32 {
-    match measures {
-        true if asked > 0.0 => asked,
-        true => CALIBRATION,
-        false => 0.0,
+pub(super) fn rate_in_force(asked: f32, half: &Half) -> f32 {
+    match half.idle_loop.and_then(|idle_loop| idle_loop.rate) {
+        _ if !half.measure_cpu => 0.0,
+        Some(rate) => rate as f32,
+        None if asked > 0.0 => asked,
+        None => CALIBRATION,
     }
-}
-
-pub(super) fn cpu_rate(request: &Request, measures: bool) -> f32 {
-    let asked = match request {
-        Request::Omni(asked) => asked.cpu_rate,
-        Request::TcpStream(asked) | Request::TcpMaerts(asked) => asked.cpu_rate,
-        Request::TcpRr(asked)
-        | Request::TcpCrr(asked)
-        | Request::TcpCc(asked)
-        | Request::UdpRr(asked) => asked.cpu_rate,
-        Request::UdpStream(asked) => asked.cpu_rate,
-        Request::StreamStream(asked) => asked.cpu_rate,
-        Request::StreamRr(asked) => asked.cpu_rate,
-        Request::DgStream(asked) => asked.cpu_rate,
-        Request::DgRr(asked) => asked.cpu_rate,
-        Request::SctpStream(asked) | Request::SctpStreamMany(asked) => asked.tcp.cpu_rate,
-        Request::SctpRr(asked) | Request::SctpRrMany(asked) => asked.tcp.cpu_rate,
-        Request::DlcoStream(asked) => asked.cpu_rate,
-        Request::DlcoRr(asked) => asked.cpu_rate,
-        Request::DlclStream(asked) => asked.cpu_rate,
-        Request::DlclRr(asked) => asked.cpu_rate,
-        _ => 0.0,
-    };
-    rate_in_force(asked, measures)
 }
 
 /// The response: the test is ready.
@@ -66,7 +46,7 @@ pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
     let send_buffer = word(facts.send_buffer_bytes);
     let no_delay = facts.no_delay.unwrap_or(false);
     let measure_cpu = half.measure_cpu;
-    let cpu_rate = cpu_rate(request, measure_cpu);
+    let cpu_rate = rate_in_force(request.cpu_rate(), half);
     let data_port = test.port as i32;
     match request {
         Request::Omni(asked) => omni_response(asked, test).encode(),
@@ -136,7 +116,7 @@ fn omni_response(asked: &OmniRequest, test: &Prepared) -> OmniResponse {
         send_size: or_echo(used.send_bytes, asked.send_size),
         send_width: or_echo(used.send_width, asked.send_width as i32),
         flags,
-        cpu_rate: rate_in_force(asked.cpu_rate, half.measure_cpu),
+        cpu_rate: rate_in_force(asked.cpu_rate, half),
         receive_copy_avoidance: asked.receive_copy_avoidance,
         send_copy_avoidance: asked.send_copy_avoidance,
         data_port: test.port,
@@ -298,7 +278,7 @@ pub(super) struct Cpu {
     iowait: f32,
     irq: f32,
     softirq: f32,
-    method: u32,
+    pub(super) method: u32,
     pub(super) cpus: u32,
     peak: (i32, f32),
 }
@@ -317,6 +297,7 @@ impl Cpu {
             softirq: cpu.softirq_percent as f32,
             method: match cpu.method {
                 CpuMethod::ProcStat => PROC_STAT,
+                CpuMethod::Looper => LOOPER,
                 CpuMethod::Peer(code) => code,
             },
             cpus: cpu.cpus,

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::{InterfaceMeter, Memory, Stop};
-use model::{Ended, Side};
+use engine::{InterfaceMeter, Looper, Memory, Stop};
+use model::{Ended, IdleLoop, Side};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -96,7 +96,7 @@ impl Session<'_> {
             }
             match request {
                 Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
-                Request::CpuCalibrate => self.write(&reply::calibration().encode())?,
+                Request::CpuCalibrate => self.calibrate(&frame)?,
                 Request::SysInfo => self.describe(&frame)?,
                 // No answer, whether it was needed or not.
                 Request::Passphrase(_) => {}
@@ -124,8 +124,13 @@ impl Session<'_> {
         assignment: Result<Assignment, Refusal>,
     ) -> io::Result<bool> {
         let multipath = asker.is_some_and(|asker| asker.has(Capability::ASKS_MULTIPATH));
+        let by_looper = asks_looper(asker);
         let prepared = assignment
-            .map(|assignment| {
+            .map(|mut assignment| {
+                if by_looper {
+                    let given = Some(f64::from(request.cpu_rate())).filter(|rate| *rate > 0.0);
+                    assignment.half.idle_loop = Some(IdleLoop { rate: given });
+                }
                 if multipath {
                     assignment.multipath()
                 } else {
@@ -187,6 +192,22 @@ impl Session<'_> {
         let others = running.leave();
         self.last = Some((finished.side, others));
         Ok(finished.ended != Ended::Cancelled)
+    }
+
+    /// What an idle CPU counts, or where ticks are counted how many there are.
+    fn calibrate(&mut self, asked: &Frame) -> io::Result<()> {
+        let by_looper = asks_looper(Capability::find(asked));
+        let rate = if by_looper {
+            Looper::shared()
+                .and_then(|looper| looper.calibrate())
+                .map(|rate| rate as f32)
+        } else {
+            Ok(reply::CALIBRATION)
+        };
+        match rate {
+            Ok(rate) => self.write(&reply::calibration(rate).encode()),
+            Err(error) => self.write(&error_response(Refusal::from_io(&error).0)),
+        }
     }
 
     /// Describes this host. It is also how a linerate client finds out whom it talks to before it asks
@@ -258,4 +279,8 @@ impl Session<'_> {
     fn write(&mut self, frame: &Frame) -> io::Result<()> {
         self.control.write_all(frame)
     }
+}
+
+fn asks_looper(asker: Option<Capability>) -> bool {
+    asker.is_some_and(|asker| asker.has(Capability::ASKS_LOOPER))
 }

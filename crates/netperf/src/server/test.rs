@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, Clock, DataSocket, Finish, Job, Memory, Path, Ran, RingError, Role, Stop,
-    complete_accepted, facts_at_end, keeper, prepare_accepted, run,
+    Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path, Ran, RingError, Role,
+    Stop, complete_accepted, facts_at_end, keeper, prepare_accepted, run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
 use sys::call::{self, Error, Peer};
@@ -49,6 +49,8 @@ pub(super) struct Prepared {
     pub(super) timing: Timing,
     /// Where a Unix domain socket has its name.
     place: Option<Place>,
+    /// Counts idle cycles as long as it is held.
+    _looper: Option<Arc<Looper>>,
 }
 
 /// What a test left.
@@ -79,6 +81,12 @@ impl Prepared {
         } else {
             Role::Initiator
         };
+        // Where one counts already there is nothing to measure by, and the client is told so.
+        let looper = Looper::of(&mut assignment.half).unwrap_or_else(|_| {
+            assignment.half.measure_cpu = false;
+            None
+        });
+        let (workload, transport) = (&assignment.workload, assignment.transport);
         let half = &assignment.half;
         let place = place(transport, limits).map_err(|error| Refusal::from_io(&error))?;
         let bind = match &place {
@@ -110,6 +118,7 @@ impl Prepared {
             buffers,
             timing: Timing::default(),
             place,
+            _looper: looper,
         })
     }
 
@@ -366,7 +375,7 @@ impl Prepared {
     }
 
     fn clock(&self) -> Clock {
-        Clock::start(self.assignment.half.measure_cpu)
+        Clock::start(&self.assignment.half)
     }
 
     /// How long the test may run: its time, or what no test may exceed.

@@ -44,6 +44,9 @@ impl Capability {
     /// Of one who asks for a test: its calls are to be timed, and the times are to be in the details.
     pub const ASKS_TIMES: u32 = 1 << 30;
 
+    /// In a request for a test with CPU time, or for a calibration: by a looper.
+    pub const ASKS_LOOPER: u32 = 1 << 29;
+
     /// What this program says of itself.
     pub fn own() -> Self {
         Self {

@@ -82,6 +82,29 @@ pub enum Request {
 }
 
 impl Request {
+    /// The calibration value that a request for a test carries; 0 where none was given.
+    pub fn cpu_rate(&self) -> f32 {
+        match self {
+            Self::Omni(asked) => asked.cpu_rate,
+            Self::TcpStream(asked) | Self::TcpMaerts(asked) => asked.cpu_rate,
+            Self::TcpRr(asked) | Self::TcpCrr(asked) | Self::TcpCc(asked) | Self::UdpRr(asked) => {
+                asked.cpu_rate
+            }
+            Self::UdpStream(asked) => asked.cpu_rate,
+            Self::StreamStream(asked) => asked.cpu_rate,
+            Self::StreamRr(asked) => asked.cpu_rate,
+            Self::DgStream(asked) => asked.cpu_rate,
+            Self::DgRr(asked) => asked.cpu_rate,
+            Self::SctpStream(asked) | Self::SctpStreamMany(asked) => asked.tcp.cpu_rate,
+            Self::SctpRr(asked) | Self::SctpRrMany(asked) => asked.tcp.cpu_rate,
+            Self::DlcoStream(asked) => asked.cpu_rate,
+            Self::DlcoRr(asked) => asked.cpu_rate,
+            Self::DlclStream(asked) => asked.cpu_rate,
+            Self::DlclRr(asked) => asked.cpu_rate,
+            _ => 0.0,
+        }
+    }
+
     /// Any 656 bytes are a request.
     pub fn decode(frame: &Frame) -> Received {
         let request = match word(frame, 0) {

@@ -13,7 +13,7 @@ use sys::Address;
 use sys::call::Error;
 
 use super::assignment::{Assignment, EndMark, Refusal, alignment, at_most, exactly, limit};
-use super::reply::{Cpu, PROC_STAT, cpu_rate, word};
+use super::reply::{Cpu, rate_in_force, word};
 use super::test::{Finished, Prepared};
 use crate::options::Limits;
 use crate::wire::{Frame, Request, UNSET};
@@ -64,7 +64,7 @@ impl Ready {
             send_buffer: word(test.data.facts.send_buffer_bytes),
             receive_size: word(test.buffers.used().receive_bytes),
             measure_cpu,
-            cpu_rate: cpu_rate(request, measure_cpu),
+            cpu_rate: rate_in_force(request.cpu_rate(), &test.assignment.half),
         }
     }
 }
@@ -101,7 +101,7 @@ impl Figures {
             elapsed: side.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f32()),
             busy: cpu.busy,
             busy_or_none: if side.cpu.is_some() { cpu.busy } else { -1.0 },
-            method: side.cpu.as_ref().map_or(0, |_| PROC_STAT as i32),
+            method: cpu.method as i32,
             cpus: cpu.cpus as i32,
         }
     }
