@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Namespace, eventually};
+use testkit::{Namespace, eventually, is_listening};
 
 /// netserver's usual port.
 const NETSERVER_PORT: u16 = 12865;
@@ -68,7 +68,7 @@ pub(crate) fn await_port(
         ended = by
             .as_mut()
             .and_then(|child| child.try_wait().ok().flatten());
-        ended.is_some() || listens(host, port)
+        ended.is_some() || host.enter(|| is_listening(port))
     });
     match ended {
         Some(status) => Err(io::Error::other(format!("it ended: {status}"))),
@@ -106,18 +106,4 @@ fn start(host: &Namespace, command: &Command, output: Stdio) -> io::Result<Child
         .stdout(output)
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{command:?}: {error}")))
-}
-
-/// By proc(5): `st` 0A is LISTEN.
-fn listens(host: &Namespace, port: u16) -> bool {
-    let port = format!(":{port:04X}");
-    let tables = host.enter(|| {
-        ["tcp", "tcp6"].map(|name| {
-            std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
-        })
-    });
-    tables.iter().flat_map(|table| table.lines()).any(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        matches!(words[..], [_, local, _, "0A", ..] if local.ends_with(&port))
-    })
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lab::{CLIENT, Journal, Link, Network, SERVER, Schedule, Stop};
 use libtest_mimic::Arguments;
-use testkit::Need::{Namespaces, Program};
+use testkit::Need::{Namespaces, Path as Device, Program};
 use testkit::{Finished, eventually, trial};
 
 /// Datagrams a test: as many of this size fit into a socket's buffer with the kernel's defaults, so
@@ -24,7 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let needs = &[Namespaces, Program("ethtool"), Program("tc")];
+    let needs = &[
+        Namespaces,
+        Program("ethtool"),
+        Program("tc"),
+        Device("/dev/net/tun"),
+    ];
     let trials = vec![
         trial(
             "netns::counts_are_the_schedules",

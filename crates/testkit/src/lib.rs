@@ -8,6 +8,7 @@ mod mask;
 mod namespace;
 mod peer;
 mod server;
+mod sockets;
 mod trial;
 
 pub use command::{Finished, run};
@@ -15,4 +16,5 @@ pub use mask::{Difference, figures, keyvals, same_text};
 pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role};
 pub use server::Server;
+pub use sockets::{connections_of, established, is_listening, listeners};
 pub use trial::{Need, eventually, trial};

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::command::POLL;
 use crate::namespace::Namespace;
+use crate::sockets::listens;
 
 /// How long a server may take to listen, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -86,13 +87,10 @@ impl Server {
         ))
     }
 
-    /// Whether a socket listens on the port in the server's network namespace, by proc(5): a
-    /// connection would be one more client, and could not be made from outside its namespace.
+    /// By the kernel's table: a connection would be one more client, and could not be made from
+    /// outside its namespace.
     fn listens(&self) -> bool {
-        ["tcp", "tcp6"].iter().any(|family| {
-            let table = format!("/proc/{}/net/{family}", self.child.id());
-            std::fs::read_to_string(table).is_ok_and(|text| has_listener(&text, self.port))
-        })
+        listens(&self.child.id().to_string(), self.port)
     }
 }
 
@@ -105,16 +103,6 @@ impl Drop for Server {
     }
 }
 
-/// Whether a table of /proc/net/tcp has `port` in state LISTEN (0A).
-fn has_listener(table: &str, port: u16) -> bool {
-    let port = format!("{port:04X}");
-    table.lines().skip(1).any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let local = words.next().and_then(|address| address.rsplit(':').next());
-        local == Some(&port) && words.nth(1) == Some("0A")
-    })
-}
-
 /// A port that was free for both families a moment ago.
 fn free_port() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
@@ -125,17 +113,6 @@ fn free_port() -> io::Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when\n   \
-        0: 00000000:3241 00000000:0000 0A 00000000:00000000 00:00000000 00000000\n   \
-        1: 0100007F:A000 0100007F:3242 01 00000000:00000000 00:00000000 00000000\n";
-
-    #[test]
-    fn listeners_of_a_table() {
-        for (port, expected) in [(12865, true), (12866, false), (40960, false)] {
-            assert_eq!(has_listener(TABLE, port), expected, "port {port}");
-        }
-    }
 
     #[test]
     fn a_command_that_ends_is_no_server() {

@@ -15,12 +15,15 @@ pub enum Need {
     Program(&'static str),
     /// The right to make network namespaces.
     Namespaces,
+    /// A file, such as a device.
+    Path(&'static str),
 }
 
 impl Need {
     fn missing(self) -> Option<String> {
         match self {
             Self::Program(name) => (!installed(name)).then(|| format!("{name} is not installed")),
+            Self::Path(path) => (!Path::new(path).exists()).then(|| format!("no {path} here")),
             Self::Namespaces if !rustix::process::geteuid().is_root() => {
                 Some("network namespaces need root".to_owned())
             }

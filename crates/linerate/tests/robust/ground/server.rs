@@ -5,8 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::process::{Process, linerate, stock};
-use super::sockets::is_listening;
-use super::{Finished, eventually};
+use super::{Finished, eventually, is_listening};
 
 /// How long a server may take to give back what a test took, beyond any deadline.
 const SOON: Duration = Duration::from_secs(5);

@@ -15,27 +15,35 @@ const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 
 /// Whether the port is listened on.
-pub(crate) fn is_listening(port: u16) -> bool {
-    table()
+pub fn is_listening(port: u16) -> bool {
+    listens("thread-self", port)
+}
+
+/// Whether the port is listened on in the network namespace of a process, or of `thread-self`.
+pub(crate) fn listens(of: &str, port: u16) -> bool {
+    table(of)
         .iter()
         .any(|entry| entry.state == LISTEN && entry.local_port == port)
 }
 
 /// How many sockets listen.
-pub(crate) fn listeners() -> usize {
-    table().iter().filter(|entry| entry.state == LISTEN).count()
+pub fn listeners() -> usize {
+    table("thread-self")
+        .iter()
+        .filter(|entry| entry.state == LISTEN)
+        .count()
 }
 
 /// Whether somebody is connected to the port.
-pub(crate) fn established(port: u16) -> bool {
-    table()
+pub fn established(port: u16) -> bool {
+    table("thread-self")
         .iter()
         .any(|entry| entry.state == ESTABLISHED && entry.remote_port == port)
 }
 
 /// How many connections the process itself has, its children's not counted.
-pub(crate) fn connections_of(pid: u32) -> usize {
-    let table = table();
+pub fn connections_of(pid: u32) -> usize {
+    let table = table("thread-self");
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
         .flatten()
@@ -57,15 +65,16 @@ pub(crate) fn connections_of(pid: u32) -> usize {
     connected.count()
 }
 
-fn table() -> Vec<Entry> {
-    let of =
-        |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+fn table(process: &str) -> Vec<Entry> {
+    let of = |family| {
+        std::fs::read_to_string(format!("/proc/{process}/net/{family}")).unwrap_or_default()
+    };
     let tables = ["tcp", "tcp6"].map(of);
-    tables
-        .iter()
-        .flat_map(|table| table.lines())
-        .filter_map(entry)
-        .collect()
+    tables.iter().flat_map(|table| entries(table)).collect()
+}
+
+fn entries(table: &str) -> impl Iterator<Item = Entry> {
+    table.lines().filter_map(entry)
 }
 
 /// `None` for the headings.
@@ -78,4 +87,31 @@ fn entry(line: &str) -> Option<Entry> {
         state: u8::from_str_radix(words.get(3)?, 16).ok()?,
         inode: words.get(9)?.parse().ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+        0: 00000000:3241 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n   \
+        1: 0100007F:A000 0100007F:3242 01 00000000:00000000 00:00000000 00000000     0        0 4712 1\n";
+
+    #[test]
+    fn entries_of_a_table() {
+        let found: Vec<_> = entries(TABLE)
+            .map(|entry| {
+                (
+                    entry.local_port,
+                    entry.remote_port,
+                    entry.state,
+                    entry.inode,
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [(12865, 0, LISTEN, 4711), (40960, 12866, ESTABLISHED, 4712)]
+        );
+    }
 }
