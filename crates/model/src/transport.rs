@@ -99,6 +99,11 @@ impl Transport {
         }
     }
 
+    /// Whether both ends are always on one host.
+    pub fn is_of_one_host(self) -> bool {
+        matches!(self, Self::UnixStream | Self::UnixDatagram)
+    }
+
     /// Whether its addresses are those of IP.
     pub fn has_ip(self) -> bool {
         matches!(

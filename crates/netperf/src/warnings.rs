@@ -7,7 +7,10 @@ use crate::details::Details;
 /// Adds what the peer told beyond its results, and the doubts. `same_host` is `None` when the peer
 /// cannot say who it is.
 pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: Option<Details>) {
-    if same_host == Some(true) {
+    // What never leaves the host is no doubt about a test that is meant to be so; its CPUs may be.
+    let plan = &outcome.plan;
+    let measures_cpu = plan.here.measure_cpu || plan.there.measure_cpu;
+    if same_host == Some(true) && (!plan.transport.is_of_one_host() || measures_cpu) {
         outcome.warnings.push(Warning::SameHost);
     }
     match details {
@@ -27,7 +30,10 @@ pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: O
 
 fn unknown_of_a_stock_peer(outcome: &Outcome) -> Option<Warning> {
     // Its count of received datagrams has the late ones in it.
-    let datagrams = outcome.plan.transport.has_datagrams() && !outcome.plan.workload.receives();
+    let transport = outcome.plan.transport;
+    let datagrams = transport.has_datagrams()
+        && !transport.is_of_one_host()
+        && !outcome.plan.workload.receives();
     datagrams.then(|| Warning::PeerCannotTell {
         figure: "which datagrams came after the test's time: they are in its count".to_owned(),
     })

@@ -140,7 +140,7 @@ const LONG: [&str; 10] = [
     "--max-length=9h",
 ];
 
-const VALUES: [&str; 46] = [
+const VALUES: [&str; 53] = [
     "",
     "0",
     "1",
@@ -161,6 +161,13 @@ const VALUES: [&str; 46] = [
     "LOC_CPU",
     "REM_CPU",
     "TCP_MSS",
+    "STREAM_STREAM",
+    "DG_RR",
+    "SCTP_STREAM_MANY",
+    "SCTP_RR",
+    "DLCO_STREAM",
+    "DLCL_RR",
+    "/dev/eth,lo",
     "tcp",
     "udp",
     "sctp",
