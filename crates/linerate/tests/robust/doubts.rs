@@ -33,6 +33,8 @@ fn said_on_request() {
         let server = Server::start("");
         let quiet = netperf(&server, "-t TCP_RR -l -100");
         assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+        let named = netperf(&server, "-t TCP_RR -l -100 -P 0 -- -k WARNINGS");
+        assert!(named.stdout.starts_with("WARNINGS=same_host"), "{named:?}");
         let strict = netperf(&server, "-t TCP_RR -l -100 --strict");
         assert_eq!(strict.code, DOUBTFUL, "{strict:?}");
         says(&strict, "netperf: both ends are on this host");
