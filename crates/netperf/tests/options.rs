@@ -290,6 +290,18 @@ fn transports_refuse_what_they_have_not_got() {
             "netperf: test option -s contradicts VSOCK, which has no such thing\n",
         ),
         (
+            "-- -T sctp -e 1",
+            "netperf: test option -e contradicts SCTP, which has no such thing\n",
+        ),
+        (
+            "-- -T dccp -V",
+            "netperf: test option -V contradicts DCCP, which has no such thing\n",
+        ),
+        (
+            "-- -T vsock -H 1 -n",
+            "netperf: test option -n contradicts VSOCK, which has no such thing\n",
+        ),
+        (
             "-- -T dccp -t stream",
             "netperf: test option -t stream contradicts DCCP\n",
         ),

@@ -121,10 +121,13 @@ fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
     refuse(format!("test option -t {wrong} contradicts {name}"))
 }
 
-/// Refuses options that the transport has not got. With UDP some do nothing, as in the stock tool.
+/// Refuses options that the transport has not got. With TCP and UDP some do nothing, as in the stock
+/// tool.
 fn with_its_options(transport: Transport, options: &TestOptions) -> Result<Transport, Stop> {
     let tcp = transport.has_tcp_options() || transport == Transport::Udp;
     let algorithms = &options.congestion_control;
+    let datagrams = tcp || !transport.has_connections();
+    let loses = tcp || transport.has_datagrams();
     let wrong = [
         ("-D", options.no_delay && !tcp && !transport.has_no_delay()),
         ("-C", options.cork && !tcp),
@@ -134,6 +137,14 @@ fn with_its_options(transport: Transport, options: &TestOptions) -> Result<Trans
         (
             "-K",
             (algorithms.first.is_some() || algorithms.second.is_some()) && !tcp,
+        ),
+        ("-n", options.connect_datagrams && !datagrams),
+        ("-e", options.receive_timeout.is_some() && !loses),
+        ("-l", options.multicast_ttl.is_some() && !datagrams),
+        ("-B", options.answer_from_destination && !datagrams),
+        (
+            "-V",
+            options.copy_avoidance && !tcp && !transport.has_bytes(),
         ),
     ];
     match wrong.iter().find(|(_, wrong)| *wrong) {
