@@ -13,7 +13,7 @@ use crate::{Case, Outcome};
 const TIME: &str = "1";
 
 const SELECTION: &str = "PROTOCOL,SOCKET_TYPE,DIRECTION,THROUGHPUT,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,\
-    REMOTE_BYTES_SENT,LOCAL_BYTES_RECVD";
+    REMOTE_BYTES_SENT,LOCAL_BYTES_RECVD,MULTIPATH";
 
 /// Test options of each direction, as the selector DIRECTION calls it.
 const DIRECTIONS: [(&[&str], &str); 5] = [
@@ -130,6 +130,9 @@ fn reliable(
             ("DIRECTION", direction),
         ],
     )?;
+    if values.get("MULTIPATH").is_none_or(|value| value != "1") {
+        return Err(format!("Multipath TCP was not in force: {values:?}"));
+    }
     for (sent, received) in [
         ("LOCAL_BYTES_SENT", "REMOTE_BYTES_RECVD"),
         ("REMOTE_BYTES_SENT", "LOCAL_BYTES_RECVD"),
