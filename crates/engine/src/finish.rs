@@ -25,11 +25,12 @@ impl Finish {
                 match call::shutdown_write(*socket) {
                     Ok(()) => await_end(*socket, stop),
                     // The logical link control knows no half, and its end overtakes what is queued.
-                    Err(_) => {
+                    Err(Error::INVAL) => {
                         await_sent(*socket, stop)
                             && call::shutdown(*socket).is_ok()
                             && await_end(*socket, stop)
                     }
+                    Err(_) => false,
                 }
             }
             (Self::AwaitClose, Path::Connected(socket)) => await_end(*socket, stop),
