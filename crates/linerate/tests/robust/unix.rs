@@ -104,7 +104,10 @@ fn dead_clients() {
     is_empty(directory, "a death before the results");
 
     for test in TESTS {
-        let mut client = client(&server, test, "-l 20");
+        // Nobody is left to remove a killed client's own socket: it goes with this directory.
+        let own = self::directory();
+        let rest_of_line = format!("-l 20 -- -p {}", own.path().display());
+        let mut client = client(&server, test, &rest_of_line);
         client.await_data_phase();
         assert!(eventually(AT_ONCE, || entries(directory) == 1));
         client.signal(Signal::KILL);
