@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Whether the CPU figure is true: a paced test beside burners of known duty, one on each CPU.
 
 What is known is CPU time that the kernel charged to the burners, the client and the server, and what it
@@ -8,7 +7,6 @@ spent in interrupts; what we said is LOCAL_CPU_UTIL of all CPUs. Steal is shown 
 import os
 import resource
 import subprocess
-import sys
 import time
 
 import lib
@@ -94,18 +92,3 @@ def stat():
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     with open("/proc/stat") as file:
         return dict(zip(names, map(int, file.readline().split()[1:9])))
-
-
-def main():
-    arguments = lib.arguments(__doc__.split("\n", 1)[0]).parse_args()
-    ours = lib.programs("ours", arguments.ours)
-    failed = False
-    print("what                known %   said %  error  bound         steal %  demand off %")
-    for what, known, said, error, bound, ok, steal, demand in lines(ours, 3 if arguments.quick else 20):
-        failed |= not ok
-        print(f"{what:18} {known:8.2f} {said:8.2f} {error:6.2f} {bound:6.1f}  {'ok' if ok else 'FAILED':6} {steal:8.2f} {demand:13.1f}", flush=True)
-    sys.exit(lib.GATE_FAILED if failed else 0)
-
-
-if __name__ == "__main__":
-    main()
