@@ -142,9 +142,9 @@ pub(crate) fn data_socket(
     let socket = Socket::new(bind.domain(), kind, protocol)
         .map_err(|error| SocketError::of_open(transport, error))?;
     apply(&socket, transport, options, role, bind.is_ipv6())?;
-    if bind.port() != 0 {
-        // A port may be asked for again at once. One that the kernel picks must have no such mark: among
-        // marked datagram sockets it gives one port to several.
+    if bind.port() != 0 && transport.has_connections() {
+        // A port may be asked for again at once, while old connections linger. Datagram sockets leave
+        // nothing behind, and two that are marked share a port: the later one gets the other's data.
         named("set SO_REUSEADDR", socket.set_reuse_address(true))?;
     }
     match role {
@@ -387,5 +387,32 @@ pub(crate) fn connected_facts(socket: &Socket) -> SocketFacts {
         receive_buffer_end_bytes: receive,
         max_segment_bytes: option::max_segment(socket.as_fd()).ok(),
         ..SocketFacts::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    fn open(port: u16) -> DataSocket {
+        let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into();
+        let options = SocketOptions::default();
+        DataSocket::open(Transport::Udp, &bind, &options, Role::Listener).unwrap()
+    }
+
+    fn port(socket: &DataSocket) -> u16 {
+        Address::of(&socket.socket).unwrap().port() as u16
+    }
+
+    #[test]
+    fn a_datagram_port_is_nobody_elses_until_it_is_closed() {
+        // The port that a first client was given, and asks for in its next iteration.
+        let first = port(&open(0));
+        let again = open(first);
+        assert_eq!(port(&again), first);
+        let other = open(first);
+        assert_ne!(port(&other), first);
     }
 }
