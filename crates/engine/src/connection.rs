@@ -167,14 +167,37 @@ fn expect(exchange: Option<&Exchange<'_>>, cell: &Cell, asks: bool) {
 
 /// Waits for the peer's end of stream, throwing away what comes before it.
 fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> Result<(), LoopEnd> {
-    let mut scrap = [0; 1];
+    let mut scrap = [0; 4096];
     loop {
         match call::receive(socket, &mut scrap) {
             // A peer that closes with data unread resets; it has closed all the same.
             Ok(0) | Err(Error::CONNRESET) => return Ok(()),
-            Err(Error::INTR) if stop.is_set() => return Err(LoopEnd::Stopped),
+            // It may go on sending for ever.
+            Ok(_) | Err(Error::INTR) if stop.is_set() => return Err(LoopEnd::Stopped),
             Ok(_) | Err(Error::INTR) => {}
             Err(error) => return Err(LoopEnd::from_call("receive", error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+    use crate::stop::Reason;
+
+    #[test]
+    fn a_peer_that_goes_on_sending_does_not_hold_a_stop_up() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        let chargen = std::thread::spawn(move || while far.write_all(&[b'x'; 4096]).is_ok() {});
+        let stop = Stop::new();
+        stop.pull(Reason::Deadline);
+        assert_eq!(await_close(near.as_fd(), &stop), Err(LoopEnd::Stopped));
+        drop(near);
+        chargen.join().unwrap();
     }
 }
