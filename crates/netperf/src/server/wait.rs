@@ -19,8 +19,19 @@ pub(super) fn connection(
     stop: &Stop,
     limits: &Limits,
 ) -> Result<Socket, Refusal> {
-    readable(listener.as_fd(), stop, limits.data_wait)?;
-    Ok(call::accept(listener.as_fd()).map(Socket::from)?)
+    let _attending = stop.attend();
+    let until = Instant::now() + limits.data_wait;
+    // An association that is aborted after the wait leaves nothing to accept.
+    give_up_after(listener, limits.data_wait);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        readable(listener.as_fd(), stop, left)?;
+        match call::accept(listener.as_fd()) {
+            Ok(connection) => return Ok(connection.into()),
+            Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Waits for data, or a connection; the error number to tell the client when none comes.
