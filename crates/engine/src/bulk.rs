@@ -1,11 +1,14 @@
 //! One direction, without pause or at a pace.
 
-use sys::call::Error;
+use std::os::fd::BorrowedFd;
+
+use sys::call::{self, Error};
 
 use crate::cell::Cell;
 use crate::channel::{Sink, Source, Timer};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
+use crate::ring::Ring;
 use crate::stop::Stop;
 
 /// Sends until the budget is spent or somebody stops it.
@@ -90,15 +93,48 @@ pub(crate) fn receive(
     LoopEnd::Stopped
 }
 
-/// Receives what comes after the test's time, to the peer's end mark; counted apart.
-pub(crate) fn receive_late(sink: &mut impl Sink, stop: &Stop, cell: &Cell) -> LoopEnd {
+/// Receives what comes after the test's time, to the peer's end mark or an error; counted apart.
+pub(crate) fn receive_late(socket: BorrowedFd<'_>, ring: &mut Ring, stop: &Stop, cell: &Cell) {
     while !stop.is_set() {
-        match sink.receive(&mut ()) {
-            Ok(0) => return LoopEnd::PeerClosed,
+        match call::receive(socket, ring.advance()) {
+            Ok(0) => return,
             Ok(received) => cell.received_late(received),
             Err(Error::INTR) => {}
-            Err(error) => return LoopEnd::from_call("receive", error),
+            Err(_) => return,
         }
     }
-    LoopEnd::Stopped
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use model::{BufferPlan, SizeRule, WidthRule};
+
+    use super::*;
+    use crate::Memory;
+    use crate::ring::Contents;
+
+    #[test]
+    fn what_comes_late_is_counted_apart_until_the_end_mark() {
+        let (near, far) = (
+            UdpSocket::bind("127.0.0.1:0").unwrap(),
+            UdpSocket::bind("127.0.0.1:0").unwrap(),
+        );
+        for data in [&b"1234"[..], b"1234", b"", b"1234"] {
+            far.send_to(data, near.local_addr().unwrap()).unwrap();
+        }
+        let plan = BufferPlan {
+            size: SizeRule::Bytes(4),
+            width: WidthRule::Buffers(1),
+            ..BufferPlan::default()
+        };
+        let memory = Memory::new(1 << 16, 1 << 16);
+        let mut ring = Ring::new(&plan, None, None, Contents::Nothing, &memory).unwrap();
+        let (stop, cell) = (Stop::new(), Cell::default());
+        receive_late(near.as_fd(), &mut ring, &stop, &cell);
+        assert_eq!(cell.counts().received.0, 0);
+        assert_eq!(cell.counts().receive_calls_late, 2);
+    }
 }

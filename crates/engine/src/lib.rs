@@ -46,7 +46,7 @@ pub use keeper::{Keeper, keeper};
 pub use looper::Looper;
 pub use memory::Memory;
 pub use ring::RingError;
-pub use run::{Job, Path, connect, connect_without_data, run};
+pub use run::{Job, Path, connect, connect_without_data, receive_late, run};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, facts_at_end, prepare_accepted,
 };

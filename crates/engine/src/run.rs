@@ -39,8 +39,7 @@ pub struct Job<'a> {
     pub buffers: &'a mut Buffers,
     /// What ends it.
     pub stop: &'a Stop,
-    /// What ends what comes late: a datagram receiver goes on after `stop`, counting apart, until the
-    /// peer's end mark or this; a connection that is open then is served to its end, or until this.
+    /// A connection that is open at the stop is served to its end, or until this.
     pub drain: Option<&'a Stop>,
     /// Where it counts.
     pub cell: &'a Cell,
@@ -107,6 +106,15 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
     }
 }
 
+/// Receives the datagrams that come after the test's time, to the peer's end mark; they are counted
+/// apart. The clock must have been stopped before: this can last.
+pub fn receive_late(socket: BorrowedFd<'_>, buffers: &mut Buffers, stop: &Stop, cell: &Cell) {
+    let _attending = stop.attend();
+    if let Some(ring) = &mut buffers.receive {
+        bulk::receive_late(socket, ring, stop, cell);
+    }
+}
+
 /// Opens a flow's connection within its time; `Some` says how that ended instead.
 pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
     let _attending = stop.attend();
@@ -126,11 +134,8 @@ fn opened(result: Result<(), LoopEnd>, stop: &Stop) -> Option<Ran> {
 fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks) -> Ran {
     use Operation::{Receive, ReceiveAll, Send};
     let bounds = job.bounds();
-    let (timing, drain, discard) = (
-        job.timing,
-        job.drain,
-        job.half.discard_in_kernel && channel.is_connected(),
-    );
+    let timing = job.timing;
+    let discard = job.half.discard_in_kernel && channel.is_connected();
     let asks_again = job.half.socket.receive_timeout.is_some();
     let Buffers {
         send,
@@ -155,19 +160,14 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks)
                     &mut IntoNothing { socket, pipe, size },
                     timing,
                     bounds,
-                    drain,
                     hooks,
                 ),
                 Err(error) => LoopEnd::from_io("pipe", &error).ran(bounds.stop),
             }
         }
-        ([Receive], _, Some(ring)) => receive_bulk(
-            &mut IntoRing { channel, ring },
-            timing,
-            bounds,
-            drain,
-            hooks,
-        ),
+        ([Receive], _, Some(ring)) => {
+            receive_bulk(&mut IntoRing { channel, ring }, timing, bounds, hooks)
+        }
         ([Send, ReceiveAll], Some(requests), Some(responses)) => ask(
             channel,
             &mut Exchange {
@@ -279,10 +279,9 @@ fn receive_bulk(
     sink: &mut impl Sink,
     timing: Timing,
     bounds: Bounds<'_>,
-    drain: Option<&Stop>,
     hooks: &mut impl Hooks,
 ) -> Ran {
-    let ran = if timing.calls {
+    if timing.calls {
         let mut timer = Clocked::new();
         let end = bulk::receive(sink, bounds, &mut timer, hooks);
         Ran {
@@ -291,16 +290,7 @@ fn receive_bulk(
         }
     } else {
         bulk::receive(sink, bounds, &mut (), hooks).ran(bounds.stop)
-    };
-    if let (Ended::Deadline, Some(drain)) = (&ran.ended, drain)
-        && let end @ LoopEnd::Failed { .. } = bulk::receive_late(sink, drain, bounds.cell)
-    {
-        return Ran {
-            receive_times: ran.receive_times,
-            ..end.ran(drain)
-        };
     }
-    ran
 }
 
 fn unsupported() -> Ran {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path, Ran, RingError, Role,
-    Stop, complete_accepted, facts_at_end, keeper, prepare_accepted, run,
+    Stop, complete_accepted, facts_at_end, keeper, prepare_accepted, receive_late, run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
 use sys::call::{self, Error, Peer};
@@ -274,7 +274,7 @@ impl Prepared {
 
         let clock = self.clock();
         let length = self.length(limits);
-        let (in_time, drained) = (stop.follower(), stop.follower());
+        let in_time = stop.follower();
         // Request/response goes on until the client says that it has ended.
         let transactional = workload.is_transactional();
         let grace = match self.assignment.transport {
@@ -285,16 +285,18 @@ impl Prepared {
             _ => Duration::ZERO,
         };
         let _in_time = keeper().at(clock.started + length + grace, &in_time);
-        let late = LATE_DATAGRAMS.min(limits.drain);
-        let _drained = keeper().at(clock.started + length + late, &drained);
         let ran = match self.assignment.end_mark {
             EndMark::OtherSizeThan(size) => receive_sized(&socket, size, &in_time, cell),
-            EndMark::Empty => run(&mut self.job(&in_time, Some(&drained), cell), path()),
+            EndMark::Empty => run(&mut self.job(&in_time, None, cell), path()),
         };
         let mut finished = finished(&clock, ran);
-        if finished.ended == Ended::Deadline && !transactional {
-            // What came later was counted apart, and its time is not the test's.
-            finished.side.elapsed = Some(length);
+        let is_marked_empty = self.assignment.end_mark == EndMark::Empty;
+        if finished.ended == Ended::Deadline && !transactional && is_marked_empty {
+            // Only now: neither the time nor the CPU of what is late is the test's.
+            let late = stop.follower();
+            let longest = LATE_DATAGRAMS.min(limits.drain);
+            let _late = keeper().at(clock.started + length + longest, &late);
+            receive_late(socket.as_fd(), &mut self.buffers, &late, cell);
         }
         let closed = [Error::CONNREFUSED, Error::CONNRESET, Error::PIPE].map(Refusal::from);
         if finished
