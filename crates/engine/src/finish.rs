@@ -13,7 +13,7 @@ pub enum Finish {
     HalfClose,
     /// Wait for the peer's end of stream and throw away what comes before it.
     AwaitClose,
-    /// Send this many empty datagrams; one would do, were none lost.
+    /// Send this many empty datagrams; one would do, were none lost. A full queue is waited for.
     EmptyDatagrams(u32),
 }
 
@@ -36,19 +36,29 @@ impl Finish {
             (Self::AwaitClose, Path::Connected(socket)) => await_end(*socket, stop),
             (Self::EmptyDatagrams(count), path) => {
                 // One that a full queue or an old error refuses does not keep the others.
-                (0..count).fold(false, |any, _| send_empty(path) || any)
+                (0..count).fold(false, |any, _| send_empty(path, stop) || any)
             }
             _ => true,
         }
     }
 }
 
-fn send_empty(path: &Path<'_>) -> bool {
-    (0..10).any(|_| match path {
-        Path::Connected(socket) => call::send(*socket, &[]).is_ok(),
-        Path::Addressed(socket, to) => call::send_to(*socket, &[], to).is_ok(),
-        _ => false,
-    })
+fn send_empty(path: &Path<'_>, stop: &Stop) -> bool {
+    let mut errors = 0;
+    loop {
+        let sent = match path {
+            Path::Connected(socket) => call::send_without_waiting(*socket, &[]),
+            Path::Addressed(socket, to) => call::send_to_without_waiting(*socket, &[], to),
+            _ => return false,
+        };
+        match sent {
+            Ok(_) => return true,
+            // Not poll(2): without a connection it does not see that a Unix peer's queue is full.
+            Err(Error::AGAIN) if !stop.is_set() => std::thread::sleep(Duration::from_millis(1)),
+            Err(_) if errors < 10 && !stop.is_set() => errors += 1,
+            Err(_) => return false,
+        }
+    }
 }
 
 /// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for it.
@@ -75,4 +85,25 @@ fn await_end(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::keeper;
+
+    #[test]
+    fn a_peer_that_does_not_read_holds_the_end_mark_up_only_until_the_stop() {
+        let (near, _far) = UnixDatagram::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        while near.send(b"x").is_ok() {}
+        near.set_nonblocking(false).unwrap();
+        let stop = Stop::new();
+        let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        assert!(!Finish::EmptyDatagrams(3).say(&Path::Connected(near.as_fd()), &stop));
+    }
 }

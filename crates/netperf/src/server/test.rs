@@ -309,7 +309,9 @@ impl Prepared {
         }
         if !workload.receives() {
             // A client that counts would wait for ever for what was lost.
-            Finish::EmptyDatagrams(3).say(&path(), stop);
+            let patience = stop.follower();
+            let _patience = keeper().at(Instant::now() + LATE_DATAGRAMS, &patience);
+            Finish::EmptyDatagrams(3).say(&path(), &patience);
         }
         finished.side.socket = self.facts_of_start();
         Ok(finished)
