@@ -19,6 +19,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use sys::Socket;
 
@@ -71,7 +72,7 @@ pub enum StartError {
 pub struct Embedded {
     port: u16,
     stop: Stop,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Embedded {
@@ -216,8 +217,13 @@ impl Server {
         let _attending = self.stop.attend();
         while !self.stop.is_set() {
             match listen::accept(listeners, LOOK) {
-                Ok(Some(control)) if serial => self.serve(control),
-                Ok(Some(control)) => self.serve_in_thread(control),
+                Ok(Some(control)) => {
+                    let serving = self.serve_in_thread(control);
+                    // A thread also then: a client may have its own bound to a CPU.
+                    if serial && let Some(serving) = serving {
+                        let _ = serving.join();
+                    }
+                }
                 Ok(None) | Err(sys::call::Error::INTR) => {}
                 // No descriptor or no memory is left: the clients that have them will give them back.
                 Err(error) => {
@@ -235,23 +241,22 @@ impl Server {
         }
     }
 
-    fn serve_in_thread(self: &Arc<Self>, control: OwnedFd) {
+    fn serve_in_thread(self: &Arc<Self>, control: OwnedFd) -> Option<JoinHandle<()>> {
         // This server's own share is not a client.
         if Arc::strong_count(&self.clients) > self.limits.max_clients {
             let most = self.limits.max_clients;
             log(format_args!("refused a client: {most} are being served"));
-            return;
+            return None;
         }
         let (server, client) = (Arc::clone(self), Arc::clone(&self.clients));
-        let started = std::thread::Builder::new()
+        std::thread::Builder::new()
             .stack_size(STACK)
             .spawn(move || {
                 server.serve(control);
                 drop(client);
-            });
-        if let Err(error) = started {
-            log(format_args!("refused a client: {error}"));
-        }
+            })
+            .inspect_err(|error| log(format_args!("refused a client: {error}")))
+            .ok()
     }
 
     fn serve(&self, control: OwnedFd) {
