@@ -11,6 +11,7 @@ mod death;
 mod doubts;
 mod ground;
 mod hostile;
+mod iterations;
 mod lifecycle;
 mod raw;
 mod server_death;
@@ -29,6 +30,7 @@ fn main() {
         server_death::trials(),
         lifecycle::trials(),
         hostile::trials(),
+        iterations::trials(),
         unix::trials(),
     ]
     .into_iter()

@@ -34,6 +34,8 @@ pub struct Established {
     /// The resolver's canonical name of the server.
     pub remote_name: String,
     introduced: Option<Introduction>,
+    /// An answer may still come that nobody waits for any more: it would be taken for the next one.
+    pub(super) out_of_step: bool,
 }
 
 /// How a server describes itself before any test.
@@ -80,6 +82,7 @@ impl Established {
                             remote: to,
                             remote_name: remote.name,
                             introduced: None,
+                            out_of_step: false,
                         };
                         if let Some(passphrase) = &control.passphrase {
                             let text = passphrase.clone().into_bytes();

@@ -33,7 +33,8 @@ struct Flow {
     /// `None` with `-N`.
     control: Option<Established>,
     endpoints: Endpoints,
-    /// The server's process does not outlive another test on this control connection.
+    /// There is no other test on this control connection: the server's process would not outlive it, or
+    /// an answer of the last one is still to come.
     spent: bool,
 }
 
@@ -214,9 +215,9 @@ impl Flow {
     /// As the stock client does, another run of the test asks for the data port and the calibration value
     /// that the server has told.
     fn prepare_next(&mut self, run: &TestRun) {
-        if self.control.is_none() {
+        let Some(control) = &self.control else {
             return;
-        }
+        };
         if run.told.cpu_rate > 0.0 {
             self.settings.cpu_rate.remote = run.told.cpu_rate;
         }
@@ -228,7 +229,8 @@ impl Flow {
         // A stock server does not cancel the timer of this test's messages, and dies of a second one.
         let there = run.outcome.there.as_ref();
         let is_stock = there.is_none_or(|there| there.program.is_none());
-        self.spent = self.settings.test == Test::TcpSendfile && is_stock;
+        let dies = self.settings.test == Test::TcpSendfile && is_stock;
+        self.spent = dies || control.out_of_step;
     }
 }
 

@@ -117,6 +117,7 @@ pub(super) fn test(
     here.host = Some(engine::facts(local_ip(control)));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
+    control.out_of_step |= tells_more && details.is_none();
         plan: plan.clone(),
         started,
         here,

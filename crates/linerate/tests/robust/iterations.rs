@@ -1,0 +1,110 @@
+//! Servers that leave a client alone between two iterations.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use netperf::wire::{Capability, Frame, MESSAGE_LEN, OmniResponse, OmniResults, Request};
+use rustix::process::Signal;
+
+use crate::ground::{Process, linerate, trial};
+
+/// The client's own patience is a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("iterations::late_details", &[], late_details),
+        trial("iterations::interrupted", &[], interrupted),
+    ]
+}
+
+/// What would be added to the results does not come in time: the next iteration must not read it.
+fn late_details() {
+    let (mut one, client) = Fake::start();
+    let mut first = one.accept();
+    one.serve(&mut first, Capability::own());
+    assert_eq!(kind(&receive(&mut first)), Request::Details.kind());
+    let mut second = one.accept();
+    // The end of the other, by the client.
+    assert_eq!(first.read(&mut [0; 1]).expect("it is closed"), 0);
+    drop(first);
+    one.serve(&mut second, Capability::default());
+    one.serve(&mut second, Capability::default());
+    drop(second);
+    client.finish(PATIENCE).succeeded();
+}
+
+/// An iteration that the user ends before it has a result does not take the others' with it.
+fn interrupted() {
+    let (mut one, client) = Fake::start();
+    let mut control = one.accept();
+    one.serve(&mut control, Capability::default());
+    receive(&mut control);
+    client.signal(Signal::INT);
+    let ended = client.finish(PATIENCE);
+    assert_eq!(ended.figures().len(), 5, "{ended:#?}");
+}
+
+/// A server made by hand.
+struct Fake {
+    control: TcpListener,
+    data: TcpListener,
+}
+
+impl Fake {
+    /// It and its client.
+    fn start() -> (Self, Process) {
+        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+        let (control, data) = (listen(), listen());
+        let port = control.local_addr().expect("it is bound").port();
+        let options = format!("netperf -H 127.0.0.1 -p {port} -t TCP_STREAM -l -65536 -P 0 -i 3,3");
+        let client = Process::start(&mut linerate(&options));
+        (Self { control, data }, client)
+    }
+
+    fn accept(&mut self) -> TcpStream {
+        let (control, _) = self.control.accept().expect("the client connects");
+        control
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout that is not zero");
+        control
+    }
+
+    /// Serves one iteration, to its results.
+    fn serve(&mut self, control: &mut TcpStream, capability: Capability) {
+        receive(control);
+        let port = self.data.local_addr().expect("it is bound").port();
+        let response = OmniResponse {
+            receive_size: 65_536,
+            data_port: port.into(),
+            ..OmniResponse::default()
+        };
+        let mut frame = response.encode();
+        capability.put(&mut frame);
+        control.write_all(&frame).expect("the client reads");
+        let (mut data, _) = self.data.accept().expect("the client sends");
+        let mut scrap = vec![0; 65_536];
+        while data.read(&mut scrap).is_ok_and(|taken| taken > 0) {}
+        drop(data);
+        let results = OmniResults {
+            bytes_received: 65_536,
+            elapsed: 0.01,
+            ..OmniResults::default()
+        };
+        control
+            .write_all(&results.encode())
+            .expect("the client reads");
+    }
+}
+
+fn receive(control: &mut TcpStream) -> Frame {
+    let mut frame = [0; MESSAGE_LEN];
+    control.read_exact(&mut frame).expect("the client asks");
+    frame
+}
+
+fn kind(frame: &Frame) -> i32 {
+    Request::decode(frame).request.kind()
+}
