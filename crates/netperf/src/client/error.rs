@@ -52,6 +52,9 @@ pub enum ClientError {
     /// A server that would choke on the request.
     #[error("the original netserver cannot serve {}: the server must be a linerate", .0.name())]
     OnlyLinerate(Transport),
+    /// A server whose path would be opened here.
+    #[error("a test of Unix domain sockets needs a netserver at an address of this host")]
+    OtherHost,
     /// The control connection ended within a message.
     #[error("the server ended the control connection after {received} bytes of its answer")]
     Truncated {

@@ -14,7 +14,7 @@ use super::local::{LocalEnd, Measured, bind_thread};
 use super::request::request;
 use super::{ClientError, Endpoints, TestRun, Told};
 use crate::details::Details;
-use crate::options::{Settings, Test};
+use crate::options::{Settings, Test, TestFamily};
 use crate::warnings;
 use crate::wire::{
     Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, OmniResponse, OmniResults,
@@ -45,6 +45,9 @@ pub(super) fn test(
         .is_some_and(|known| known.capability.is_some());
     if only_ours && !is_ours {
         return Err(ClientError::OnlyLinerate(plan.transport));
+    }
+    if settings.test.family() == TestFamily::Unix && !is_here(&control.remote) {
+        return Err(ClientError::OtherHost);
     }
     let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
@@ -140,6 +143,14 @@ pub(super) fn test(
     Ok((run, begun))
 }
 
+/// Whether a server is on this host for certain. Its boot identity proves nothing: every server that this
+/// client ever asked knows ours.
+fn is_here(server: &Address) -> bool {
+    server
+        .ip()
+        .is_some_and(|ip| sys::facts::is_own(ip.to_canonical()))
+}
+
 /// What a linerate server is told of this client, and asked for beyond netperf's words.
 fn introduction_of(settings: &Settings) -> Capability {
     let plan = &settings.plan;
@@ -200,6 +211,28 @@ fn details(control: &mut Established) -> Option<Details> {
     let mut document = vec![0; length.min(DETAILS_MAX) as usize];
     control.receive_exact(&mut document, SHORT_PATIENCE).ok()?;
     Details::from_json(&document)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn only_an_own_address_is_here() {
+        for (server, here) in [
+            ("127.0.0.1:12865", true),
+            ("[::1]:12865", true),
+            ("[::ffff:127.0.0.1]:12865", true),
+            // For documentation: RFC 5737, RFC 3849.
+            ("192.0.2.1:12865", false),
+            ("[2001:db8::1]:12865", false),
+        ] {
+            let address: SocketAddr = server.parse().unwrap();
+            assert_eq!(is_here(&Address::Inet(address)), here, "{server}");
+        }
+    }
 }
 
 fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
