@@ -134,17 +134,11 @@ impl Established {
         self.stream.write_all(frame).map_err(ClientError::Control)
     }
 
-    /// The next answer, within the stock tool's patience.
+    /// The next answer, within the stock tool's patience, or soon where the user has ended the test and is
+    /// waiting.
     pub(super) fn receive(&mut self) -> Result<Frame, ClientError> {
         let mut frame = [0; MESSAGE_LEN];
         self.receive_exact(&mut frame, ANSWER_PATIENCE)?;
-        Ok(frame)
-    }
-
-    /// The next answer to a user who has ended the test and is waiting.
-    pub(super) fn receive_soon(&mut self) -> Result<Frame, ClientError> {
-        let mut frame = [0; MESSAGE_LEN];
-        self.receive_exact(&mut frame, SHORT_PATIENCE)?;
         Ok(frame)
     }
 
@@ -154,8 +148,12 @@ impl Established {
         buffer: &mut [u8],
         patience: Duration,
     ) -> Result<(), ClientError> {
-        // Who has already cancelled and asks all the same gives the answer its patience.
+        // Who has already cancelled and asks all the same gives the answer a short time.
         let attending = (!self.cancel.is_set()).then(|| self.cancel.attend());
+        let patience = match attending {
+            Some(_) => patience,
+            None => patience.min(SHORT_PATIENCE),
+        };
         let until = Instant::now() + patience;
         let mut received = 0;
         while received < buffer.len() {

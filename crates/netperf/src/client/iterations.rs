@@ -3,7 +3,7 @@
 use std::mem;
 
 use engine::Stop;
-use model::{Confidence, Warning};
+use model::{Confidence, Ended, Warning};
 use stats::confidence::{Goal, Moments};
 
 use super::flows::Flows;
@@ -39,21 +39,30 @@ pub(super) fn run(
     let goal = goal(repeat, settings.test);
     let mut doubts = Vec::new();
     let mut found = Found::default();
-    loop {
-        let mut run = once()?;
+    let mut run = once()?;
+    let reached = loop {
         keep_worst(&mut doubts, mem::take(&mut run.outcome.warnings));
         found.add(&output::headline(settings, &run));
         let reached = found.reaches(&goal, repeat.throughput_only);
         if cancel.is_set() || !goal.wants_more(found.iterations(), reached) {
-            doubts.extend(found.doubts(&goal, reached));
-            run.outcome.warnings = doubts;
-            run.repeated = Some(Repeated {
-                means: found.means(),
-                confidence: found.confidence(repeat, reached),
-            });
-            return Ok(run);
+            break reached;
         }
-    }
+        match once() {
+            // The user has ended one that had no result yet: those before it have theirs.
+            Err(_) if cancel.is_set() => {
+                run.outcome.ended = Ended::Cancelled;
+                break reached;
+            }
+            next => run = next?,
+        }
+    };
+    doubts.extend(found.doubts(&goal, reached));
+    run.outcome.warnings = doubts;
+    run.repeated = Some(Repeated {
+        means: found.means(),
+        confidence: found.confidence(repeat, reached),
+    });
+    Ok(run)
 }
 
 /// The stock tool runs these once, whatever is asked for.

@@ -104,7 +104,7 @@ pub(super) fn test(
     let ask_first = tells_more && plan.workload.connects();
     let mut asked_for_more = ask_first && control.send(&Request::Details.encode(None)).is_ok();
     if settings.test != Test::TcpMss {
-        match results(&asked, &mut told, &here.counts, control, cancel) {
+        match results(&asked, &mut told, &here.counts, control) {
             // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
             // results when a test is ended here, and ours are what there is.
             Err(_) if cancel.is_set() && (plan.workload.receives() || plan.workload.connects()) => {
@@ -117,10 +117,10 @@ pub(super) fn test(
         asked_for_more = control.send(&Request::Details.encode(None)).is_ok();
     }
     let details = asked_for_more.then(|| details(control)).flatten();
+    control.out_of_step |= tells_more && details.is_none();
     here.host = Some(engine::facts(local_ip(control)));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
-    control.out_of_step |= tells_more && details.is_none();
         plan: plan.clone(),
         started,
         here,
@@ -185,13 +185,8 @@ fn results(
     told: &mut Told,
     counts: &Counts,
     control: &mut Established,
-    cancel: &Stop,
 ) -> Result<(), ClientError> {
-    let frame = if cancel.is_set() {
-        control.receive_soon()?
-    } else {
-        control.receive()?
-    };
+    let frame = control.receive()?;
     if let Some(added) = family::results(asked, told, counts, &frame) {
         return added;
     }
@@ -211,6 +206,11 @@ fn details(control: &mut Established) -> Option<Details> {
     let mut document = vec![0; length.min(DETAILS_MAX) as usize];
     control.receive_exact(&mut document, SHORT_PATIENCE).ok()?;
     Details::from_json(&document)
+}
+
+fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
+    let local = Address::of(&control.stream).ok()?;
+    local.ip().map(|ip| ip.to_canonical())
 }
 
 #[cfg(test)]
@@ -233,9 +233,4 @@ mod tests {
             assert_eq!(is_here(&Address::Inet(address)), here, "{server}");
         }
     }
-}
-
-fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
-    let local = Address::of(&control.stream).ok()?;
-    local.ip().map(|ip| ip.to_canonical())
 }
