@@ -198,7 +198,11 @@ impl Told {
         self.receive_buffer_end = results.receive_buffer;
         self.send_buffer_end = results.send_buffer;
         self.retransmits = results.retransmits;
-        self.congestion_control = results.congestion_control.to_string_lossy().into_owned();
+        // A peer's word stays in its line and leaves the terminal alone.
+        self.congestion_control = results
+            .congestion_control
+            .to_string_lossy()
+            .replace(char::is_control, "?");
         self.elapsed = seconds(results.elapsed);
         self.transactions = results.transactions.into();
         self.cpu = self.measures_cpu.then(|| CpuUse {
