@@ -321,7 +321,7 @@ fn interim(global: &mut Global, text: &str) -> Result<(), Stop> {
     if interval < SHORTEST_INTERIM {
         return refuse("interim results come at most once a millisecond");
     }
-    global.interim = Some(interval);
+    global.interim = Some(interval.min(LONGEST_INTERIM));
     Ok(())
 }
 
@@ -330,6 +330,9 @@ const DEFAULT_INTERIM: Duration = Duration::from_secs(1);
 
 /// What the lines' own times can tell apart.
 const SHORTEST_INTERIM: Duration = Duration::from_millis(1);
+
+/// Never, to any test, and a time that the clock can still name.
+const LONGEST_INTERIM: Duration = Duration::from_secs(u32::MAX as u64);
 
 fn unit(global: &mut Global, text: &str) -> Result<(), Stop> {
     let Some(letter) = text.chars().next() else {
@@ -452,6 +455,7 @@ mod tests {
             (",100", Some(ms(1_000))),
             ("", Some(ms(1_000))),
             ("0.001", Some(ms(1))),
+            ("1e19", Some(LONGEST_INTERIM)),
             ("0", None),
             ("-0", None),
             ("0.0001", None),
