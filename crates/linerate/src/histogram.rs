@@ -82,7 +82,7 @@ impl Sum {
 
     fn add(&mut self, other: &log::Interval) {
         let sum = &mut self.first;
-        let ended = |interval: &log::Interval| interval.started + interval.length;
+        let ended = |interval: &log::Interval| interval.started.saturating_add(interval.length);
         let end = ended(sum).max(ended(other));
         sum.started = sum.started.min(other.started);
         sum.length = end.saturating_sub(sum.started);
@@ -242,4 +242,27 @@ fn json(sums: &[Sum], percentiles: &[f64]) -> String {
     };
     // A tree of plain values with text keys always has a text.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_that_no_clock_has() {
+        let interval = log::Interval {
+            tag: None,
+            started: Duration::MAX,
+            length: Duration::MAX,
+            times: Histogram::default(),
+        };
+        let mut sum = Sum {
+            first: interval.clone(),
+            histograms: 1,
+        };
+        sum.add(&interval);
+        assert_eq!(sum.first.length, Duration::ZERO);
+    }
 }
