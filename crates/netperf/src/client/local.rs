@@ -200,7 +200,7 @@ impl<'a> LocalEnd<'a> {
         } else if let Special::Sctp { associations } = settings.special
             && self.plan.transport == Transport::SctpMany
         {
-            self.run_associations(associations, dest, &stop, progress, &clock)?
+            self.run_associations(associations, dest, &stop, cancel, progress, &clock)?
         } else {
             self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
         };
@@ -305,6 +305,7 @@ impl<'a> LocalEnd<'a> {
     fn run_associations(
         &mut self,
         associations: u32,
+        cancel: &Stop,
         dest: &Address,
         stop: &Stop,
         progress: Progress<'_>,
@@ -335,7 +336,9 @@ impl<'a> LocalEnd<'a> {
         let ran = run(&mut self.job(stop, progress.cell), Path::InTurn(in_turn));
         progress.ended();
         let mut moved = self.moved(ran, clock);
-        drop(sockets);
+        let patience = cancel.follower();
+        let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
+        close_all(sockets, &patience);
         if !self.plan.workload.receives() {
             moved.passed = clock.stop();
         }
@@ -565,6 +568,18 @@ fn unreachable(dest: &Address, error: io::Error) -> ClientError {
         address: dest.clone(),
         error,
     }
+/// Closes sockets that linger, one after the other, while what the others hold flows on. From `stop` on
+/// it waits for none, which leaves the rest to the kernel.
+fn close_all(sockets: Vec<Socket>, stop: &Stop) {
+    let _attending = stop.attend();
+    for socket in sockets {
+        if stop.is_set() {
+            let _ = socket.set_linger(None);
+        }
+        drop(socket);
+    }
+}
+
 }
 
 /// The pause before the data, ended early by a cancel or a server that gives up.
