@@ -2,13 +2,13 @@
 //! one sum.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Instant;
 use sys::Address;
 
-use engine::{Cell, CpuMeter, Gate, Stop, Ticket};
+use engine::{Cell, Clock, CpuMeter, Gate, Passed, Stop, Ticket};
 use model::{CpuUse, Ended, Half, Outcome, Warning};
 use sys::neighbours::Neighbours;
 
@@ -323,12 +323,46 @@ impl Company {
         lock(&self.used).clone()
     }
 
-    /// A flow's data has stopped; with the last one's the time of all is over.
-    pub(super) fn ended(&self) {
-        if self.moving.fetch_sub(1, SeqCst) == 1 {
+    /// A flow's clock has stopped, for the first time or again. The last word of all flows counts.
+    fn stopped(&self, first: bool) {
+        if first {
+            self.moving.fetch_sub(1, SeqCst);
+        }
+        if self.moving.load(SeqCst) == 0 {
             let meter = lock(&self.meter);
             *lock(&self.used) = meter.as_ref().and_then(CpuMeter::finish);
         }
+    }
+}
+
+/// A flow's clock, which also ends the time of its company.
+#[derive(Debug)]
+pub(super) struct FlowClock<'a> {
+    clock: Clock,
+    company: Option<&'a Company>,
+    runs: AtomicBool,
+}
+
+impl<'a> FlowClock<'a> {
+    pub(super) fn start(half: &Half, company: Option<&'a Company>) -> Self {
+        Self {
+            clock: Clock::start(half),
+            company,
+            runs: AtomicBool::new(true),
+        }
+    }
+
+    pub(super) fn started(&self) -> Instant {
+        self.clock.started
+    }
+
+    /// May be stopped again, when what follows turns out to belong to the time.
+    pub(super) fn stop(&self) -> Passed {
+        let passed = self.clock.stop();
+        if let Some(company) = self.company {
+            company.stopped(self.runs.swap(false, SeqCst));
+        }
+        passed
     }
 }
 
@@ -345,4 +379,29 @@ impl<'a> Member<'a> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_all_is_over_with_the_last_flow() {
+        let here = Half {
+            measure_cpu: true,
+            ..Half::default()
+        };
+        let company = Company::new(2, here);
+        let (one, two) = (company.member(), company.member());
+        std::thread::scope(|scope| {
+            scope.spawn(|| one.start());
+            assert!(two.start().is_some());
+        });
+        let clocks = [(); 2].map(|()| FlowClock::start(&Half::default(), Some(&company)));
+        clocks[0].stop();
+        clocks[0].stop();
+        assert_eq!(company.used(), None);
+        clocks[1].stop();
+        assert!(company.used().is_some());
+    }
 }

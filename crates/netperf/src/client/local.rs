@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, Clock, Connector, DataSocket, Finish, InterfaceMeter, Job, Memory, Passed, Path,
+    Buffers, Cell, Connector, DataSocket, Finish, InterfaceMeter, Job, Memory, Passed, Path,
     PortRange, Ran, Role, SocketError, Stop, connect, connect_without_data, facts_at_end, keeper,
     run,
 };
@@ -19,7 +19,7 @@ use sys::call::{self, Peer};
 use sys::{Address, Socket};
 
 use super::control::Established;
-use super::flows::Member;
+use super::flows::{FlowClock, Member};
 use super::interim::Progress;
 use super::request::Own;
 use super::{ClientError, Endpoints, attachment};
@@ -187,11 +187,12 @@ impl<'a> LocalEnd<'a> {
         };
         let stop = cancel.follower();
         let _watch = control.map(|control| keeper().on_hang_up(control, &stop));
-        let clock = Clock::start(&self.plan.here);
+        let clock = FlowClock::start(&self.plan.here, company);
+        let started = clock.started();
         let _deadline = self
             .time(control.is_some())
-            .map(|time| keeper().at(clock.started + time, &stop));
-        progress.begun(clock.started);
+            .map(|time| keeper().at(started + time, &stop));
+        progress.begun(started);
         let moved = if settings.test == Test::TcpMss {
             self.open(dest, &stop)?;
             self.moved(Ended::Count.into(), &clock)
@@ -204,9 +205,6 @@ impl<'a> LocalEnd<'a> {
         } else {
             self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
         };
-        if let Some(company) = company {
-            company.ended();
-        }
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
         }
@@ -229,7 +227,7 @@ impl<'a> LocalEnd<'a> {
             ..Side::default()
         };
         Ok(Measured {
-            begun: clock.started,
+            begun: started,
             here,
             ended: moved.ran.ended,
             doubts,
@@ -258,7 +256,7 @@ impl<'a> LocalEnd<'a> {
         ports: ConnectionPorts,
         stop: &Stop,
         progress: Progress<'_>,
-        clock: &Clock,
+        clock: &FlowClock<'_>,
     ) -> Result<Moved, ClientError> {
         let range = PortRange {
             min: ports.min,
@@ -305,11 +303,11 @@ impl<'a> LocalEnd<'a> {
     fn run_associations(
         &mut self,
         associations: u32,
-        cancel: &Stop,
         dest: &Address,
         stop: &Stop,
+        cancel: &Stop,
         progress: Progress<'_>,
-        clock: &Clock,
+        clock: &FlowClock<'_>,
     ) -> Result<Moved, ClientError> {
         let mut sockets = Vec::new();
         let mut bind = self.source.clone();
@@ -353,7 +351,7 @@ impl<'a> LocalEnd<'a> {
         stop: &Stop,
         cancel: &Stop,
         progress: Progress<'_>,
-        clock: &Clock,
+        clock: &FlowClock<'_>,
         is_service: bool,
     ) -> Result<Moved, ClientError> {
         let plan = self.plan;
@@ -431,7 +429,7 @@ impl<'a> LocalEnd<'a> {
     }
 
     /// The loop has ended: the clock stops, and the socket is asked before it closes.
-    fn moved(&self, ran: Ran, clock: &Clock) -> Moved {
+    fn moved(&self, ran: Ran, clock: &FlowClock<'_>) -> Moved {
         let passed = clock.stop();
         let mut socket = self.data.facts.clone();
         facts_at_end(&self.data.socket, self.plan.transport, &mut socket);
@@ -568,6 +566,8 @@ fn unreachable(dest: &Address, error: io::Error) -> ClientError {
         address: dest.clone(),
         error,
     }
+}
+
 /// Closes sockets that linger, one after the other, while what the others hold flows on. From `stop` on
 /// it waits for none, which leaves the rest to the kernel.
 fn close_all(sockets: Vec<Socket>, stop: &Stop) {
@@ -578,8 +578,6 @@ fn close_all(sockets: Vec<Socket>, stop: &Stop) {
         }
         drop(socket);
     }
-}
-
 }
 
 /// The pause before the data, ended early by a cancel or a server that gives up.
