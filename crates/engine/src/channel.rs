@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use stats::Histogram;
-use sys::call::{self, Drain, Error, Peer};
+use sys::call::{self, Drain, Error, Peer, SctpReceived};
 use sys::clock::monotonic_ns;
 
 use crate::hooks::Hooks;
@@ -18,6 +18,12 @@ pub(crate) trait Channel {
     fn send(&self, data: &[u8]) -> Result<usize, Error>;
     /// As `send`, but EAGAIN instead of waiting.
     fn try_send(&self, data: &[u8]) -> Result<usize, Error>;
+
+    /// As `receive`, but EAGAIN instead of waiting.
+    #[inline]
+    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        call::receive_without_waiting(self.socket(), buffer)
+    }
 
     /// Whether the kernel alone could take the data elsewhere: splice(2) is for streams.
     fn is_connected(&self) -> bool {
@@ -97,20 +103,36 @@ impl Channel for Addressed<'_> {
     }
 }
 
-/// A way whose calls never wait: poll(2) does.
-pub(crate) struct Polled<C>(pub(crate) C);
+/// A way whose calls never wait: poll(2) does, as long as the calls would.
+pub(crate) struct Polled<C> {
+    channel: C,
+    receive_patience: Duration,
+    send_patience: Duration,
+}
+
+impl<C: Channel> Polled<C> {
+    /// The socket must have its timeouts.
+    pub(crate) fn new(channel: C) -> Self {
+        let (receive_patience, send_patience) = sys::option::timeouts(channel.socket());
+        Self {
+            channel,
+            receive_patience,
+            send_patience,
+        }
+    }
+}
 
 impl<C: Channel> Channel for Polled<C> {
     #[inline]
     fn socket(&self) -> BorrowedFd<'_> {
-        self.0.socket()
+        self.channel.socket()
     }
 
     #[inline]
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
         loop {
-            match self.0.try_send(data) {
-                Err(Error::AGAIN) => call::wait_writable(self.socket())?,
+            match self.channel.try_send(data) {
+                Err(Error::AGAIN) if call::wait_writable(self.socket(), self.send_patience)? => {}
                 other => return other,
             }
         }
@@ -118,23 +140,27 @@ impl<C: Channel> Channel for Polled<C> {
 
     #[inline]
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        self.0.try_send(data)
+        self.channel.try_send(data)
     }
 
     fn is_connected(&self) -> bool {
-        self.0.is_connected()
+        self.channel.is_connected()
     }
 
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         loop {
-            match call::receive_without_waiting(self.socket(), buffer) {
-                Err(Error::AGAIN) => {
-                    call::wait_readable(self.socket(), Duration::MAX)?;
+            match self.channel.try_receive(buffer) {
+                Err(Error::AGAIN) if call::wait_readable(self.socket(), self.receive_patience)? => {
                 }
                 other => return other,
             }
         }
+    }
+
+    #[inline]
+    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.channel.try_receive(buffer)
     }
 }
 
@@ -198,6 +224,25 @@ impl<'a> OneToMany<'a> {
             socket,
             from: RefCell::new(None),
             associations: Cell::new(0),
+        }
+    }
+
+    /// Receives data; notifications that come before it are noted.
+    #[inline]
+    fn receive_by(
+        &self,
+        call: impl Fn(BorrowedFd<'_>, &mut [u8]) -> Result<SctpReceived, Error>,
+        buffer: &mut [u8],
+    ) -> Result<usize, Error> {
+        loop {
+            let received = call(self.socket, buffer)?;
+            if !received.is_notification {
+                self.from.replace(received.from);
+                return Ok(received.length);
+            }
+            if self.note(&buffer[..received.length], received.is_end)? {
+                return Ok(0);
+            }
         }
     }
 
@@ -265,16 +310,11 @@ impl Channel for OneToMany<'_> {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        loop {
-            let received = call::receive_sctp(self.socket, buffer)?;
-            if !received.is_notification {
-                self.from.replace(received.from);
-                return Ok(received.length);
-            }
-            if self.note(&buffer[..received.length], received.is_end)? {
-                return Ok(0);
-            }
-        }
+        self.receive_by(call::receive_sctp, buffer)
+    }
+
+    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.receive_by(call::receive_sctp_without_waiting, buffer)
     }
 }
 
@@ -399,5 +439,25 @@ impl Timer for Clocked {
         let now_ns = monotonic_ns();
         self.times.record(now_ns - self.started_ns);
         self.started_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn what_is_polled_waits_no_longer_than_its_socket_would() {
+        let (near, _far) = UnixDatagram::pair().unwrap();
+        let short = Some(Duration::from_millis(5));
+        near.set_read_timeout(short).unwrap();
+        near.set_write_timeout(short).unwrap();
+        let polled = Polled::new(Connected(near.as_fd()));
+        assert_eq!(polled.receive(&mut [0; 1]), Err(Error::AGAIN));
+        let full = (0..1 << 16).find_map(|_| polled.send(b"x").err());
+        assert_eq!(full, Some(Error::AGAIN));
     }
 }

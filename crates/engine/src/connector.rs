@@ -1,5 +1,6 @@
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use model::{SocketFacts, SocketOptions, Transport};
 use sys::call::{self, Error, Peer};
@@ -200,7 +201,7 @@ pub(crate) fn connect(
 }
 
 fn finish_connect(socket: &Socket, stop: &Stop) -> Result<(), LoopEnd> {
-    while call::wait_writable(socket.as_fd()).is_err() {
+    while call::wait_writable(socket.as_fd(), Duration::MAX).is_err() {
         if stop.is_set() {
             return Err(LoopEnd::Stopped);
         }

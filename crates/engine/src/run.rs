@@ -86,7 +86,7 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
             on_channel(job, &Written(socket), hooks)
         }
         Path::Connected(socket) if job.half.socket.non_blocking => {
-            on_channel(job, &Polled(Connected(socket)), hooks)
+            on_channel(job, &Polled::new(Connected(socket)), hooks)
         }
         Path::Connected(socket) => on_channel(job, &Connected(socket), hooks),
         Path::InTurn(sockets) => {
@@ -94,10 +94,17 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
                 .into_iter()
                 .map(|(socket, to)| Addressed { socket, to });
             if job.half.socket.non_blocking {
-                on_channel(job, &InTurn::new(channels.map(Polled).collect()), hooks)
+                on_channel(
+                    job,
+                    &InTurn::new(channels.map(Polled::new).collect()),
+                    hooks,
+                )
             } else {
                 on_channel(job, &InTurn::new(channels.collect()), hooks)
             }
+        }
+        Path::OneToMany(socket) if job.half.socket.non_blocking => {
+            on_channel(job, &Polled::new(OneToMany::new(socket)), hooks)
         }
         Path::OneToMany(socket) => on_channel(job, &OneToMany::new(socket), hooks),
         Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }, hooks),

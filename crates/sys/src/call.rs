@@ -192,11 +192,12 @@ pub fn wait_either(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     poll(&mut set, None).map(|_| ())
 }
 
-/// Waits until a connection that is being opened is open or has failed: poll(2). EINTR is returned.
-pub fn wait_writable(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Waits until the socket can be written to, or the time is up; a connection that is being opened, until
+/// it is open or has failed: poll(2). EINTR is returned.
+pub fn wait_writable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
-    poll(&mut set, None).map(|_| ())
+    poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
 /// Receives what is there; EAGAIN when that is nothing: MSG_DONTWAIT, recv(2).
@@ -241,6 +242,24 @@ pub struct SctpReceived {
 /// Receives a message, or a part of one, or what happened to an association: recvmsg(2), sctp(7).
 #[inline]
 pub fn receive_sctp(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<SctpReceived, Errno> {
+    receive_sctp_with(socket, buffer, RecvFlags::empty())
+}
+
+/// As [`receive_sctp`]; EAGAIN when nothing is there: MSG_DONTWAIT.
+#[inline]
+pub fn receive_sctp_without_waiting(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> Result<SctpReceived, Errno> {
+    receive_sctp_with(socket, buffer, RecvFlags::DONTWAIT)
+}
+
+#[inline]
+fn receive_sctp_with(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+) -> Result<SctpReceived, Errno> {
     use rustix::net::{RecvAncillaryBuffer, ReturnFlags, recvmsg};
     /// Of linux/sctp.h.
     const MSG_NOTIFICATION: u32 = 0x8000;
@@ -248,7 +267,7 @@ pub fn receive_sctp(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<SctpRec
         socket,
         &mut [std::io::IoSliceMut::new(buffer)],
         &mut RecvAncillaryBuffer::default(),
-        RecvFlags::empty(),
+        flags,
     )?;
     Ok(SctpReceived {
         length: received.bytes,

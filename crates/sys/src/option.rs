@@ -3,6 +3,17 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// SO_RCVTIMEO and SO_SNDTIMEO, without end where none is set. socket(7).
+pub fn timeouts(socket: BorrowedFd<'_>) -> (Duration, Duration) {
+    use rustix::net::sockopt::{Timeout, socket_timeout};
+    let patience = |which| {
+        let timeout = socket_timeout(socket, which).ok().flatten();
+        timeout.unwrap_or(Duration::MAX)
+    };
+    (patience(Timeout::Recv), patience(Timeout::Send))
+}
 
 /// SO_DONTROUTE: send only to directly connected hosts. socket(7).
 pub fn set_dont_route(socket: BorrowedFd<'_>) -> io::Result<()> {
