@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[derive(Debug)]
 pub struct Neighbours {
     socket: UnixDatagram,
+    kind: String,
     /// The names of all others that were there since.
     known: BTreeSet<Vec<u8>>,
 }
@@ -29,7 +30,9 @@ impl Neighbours {
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&own)?)?;
         socket.set_nonblocking(true)?;
         // Read when one's own name stands in it: of two that come at once each finds the other.
-        let table = std::fs::read_to_string("/proc/net/unix")?;
+        // Others' names may be any bytes; those of a kind are text.
+        let table = std::fs::read("/proc/net/unix")?;
+        let table = String::from_utf8_lossy(&table);
         let mut known = BTreeSet::new();
         for name in names(&table, kind).filter(|name| *name != own).take(MOST) {
             known.insert(name.as_bytes().to_vec());
@@ -37,17 +40,27 @@ impl Neighbours {
             let to = SocketAddr::from_abstract_name(name);
             let _ = to.and_then(|to| socket.send_to_addr(&[], &to));
         }
-        Ok(Self { socket, known })
+        Ok(Self {
+            socket,
+            kind: kind.to_owned(),
+            known,
+        })
     }
 
     /// How many others there were since the place was taken, at least: of those that came later the kernel
     /// keeps some ten words, or hundreds (`net.unix.max_dgram_qlen`).
     pub fn count(&mut self) -> usize {
-        while self.known.len() < MOST
-            && let Ok((_, from)) = self.socket.recv_from(&mut [0; 1])
-        {
-            self.known
-                .extend(from.as_abstract_name().map(<[u8]>::to_vec));
+        // Whoever likes can send, and go on sending.
+        for _ in 0..MOST {
+            let Ok((_, from)) = self.socket.recv_from(&mut [0; 1]) else {
+                break;
+            };
+            let name = from.as_abstract_name();
+            if self.known.len() < MOST
+                && let Some(name) = name.filter(|name| is_of_kind(name, &self.kind))
+            {
+                self.known.insert(name.to_vec());
+            }
         }
         self.known.len()
     }
@@ -60,9 +73,13 @@ const MOST: usize = 10_000;
 fn names<'a>(table: &'a str, kind: &'a str) -> impl Iterator<Item = &'a str> {
     table.lines().filter_map(move |line| {
         let name = line.rsplit(' ').next()?.strip_prefix('@')?;
-        let rest = name.strip_prefix(kind)?;
-        rest.starts_with('-').then_some(name)
+        is_of_kind(name.as_bytes(), kind).then_some(name)
     })
+}
+
+fn is_of_kind(name: &[u8], kind: &str) -> bool {
+    let rest = name.strip_prefix(kind.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"-"))
 }
 
 #[cfg(test)]
@@ -92,6 +109,27 @@ mod tests {
         assert_eq!((first.count(), third.count()), (2, 1));
         drop((first, third));
         assert_eq!(Neighbours::join(&kind).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn strangers_are_no_neighbours_and_no_hindrance() {
+        let kind = format!("linerate-strange-{}", std::process::id());
+        // Bytes that are no text, and a name that only begins like one of the kind.
+        let strangers = [&b"\xff\xfe-1-0"[..], b"r-1-0"].map(|rest| {
+            let name = [kind.as_bytes(), rest].concat();
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+        });
+        let mut place = Neighbours::join(&kind).unwrap();
+        let own = place.socket.local_addr().unwrap();
+        for stranger in &strangers {
+            stranger.send_to_addr(&[], &own).unwrap();
+        }
+        UnixDatagram::unbound()
+            .unwrap()
+            .send_to_addr(&[], &own)
+            .unwrap();
+        assert_eq!(place.count(), 0);
+        assert!(Neighbours::join(&kind).is_ok());
     }
 
     #[test]
