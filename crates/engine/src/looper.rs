@@ -8,6 +8,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -101,7 +102,9 @@ impl Looper {
             threads: Vec::new(),
             _only_one: only_one,
         };
+        let (placed, answers) = channel();
         for cpu in sys::cpu::allowed()? {
+            let placed = placed.clone();
             let counter = Arc::new(Counter::default());
             let (stop, count) = (Arc::clone(&looper.stop), Arc::clone(&counter));
             let thread = Builder::new()
@@ -109,13 +112,20 @@ impl Looper {
                 .stack_size(64 * 1024)
                 .spawn(move || {
                     sys::process::own_descriptors(&[]);
-                    let placed = sys::cpu::bind_thread(cpu);
-                    if placed.and_then(|()| sys::cpu::lowest_priority()).is_ok() {
+                    let place =
+                        sys::cpu::bind_thread(cpu).and_then(|()| sys::cpu::lowest_priority());
+                    let counts = place.is_ok();
+                    let _ = placed.send(place);
+                    if counts {
                         count.up(&stop);
                     }
                 })?;
             looper.threads.push(thread);
             looper.counters.push((cpu, counter));
+        }
+        // A CPU on which nobody counts would look as if it never idled.
+        for _ in &looper.threads {
+            answers.recv().map_err(io::Error::other)??;
         }
         Ok(looper)
     }
