@@ -9,7 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,22 @@ const NAME: &[u8] = b"linerate-cpu-looper";
 #[derive(Debug)]
 pub struct Looper {
     counters: Vec<(u32, Arc<Counter>)>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    // What goes first stands first: the threads, the name, and then the way is free for the next.
+    _threads: Threads,
     _only_one: UnixListener,
+    _ended: Ended,
 }
+
+/// They are stopped and joined when this is dropped.
+#[derive(Debug, Default)]
+struct Threads {
+    stop: Arc<AtomicBool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+/// Its drop says that a looper and its name have gone.
+#[derive(Debug)]
+struct Ended;
 
 /// On a cache line of its own, and the next one's.
 #[derive(Debug, Default)]
@@ -54,7 +66,9 @@ pub(crate) struct Count {
     counts: Vec<(u32, u64)>,
 }
 
-static CURRENT: Mutex<Weak<Looper>> = Mutex::new(Weak::new());
+/// One that nobody holds any more stands here until its name is free.
+static CURRENT: Mutex<Option<Weak<Looper>>> = Mutex::new(None);
+static ENDED: Condvar = Condvar::new();
 
 impl Looper {
     /// Starts the threads, or joins those of another test, when a half's CPU time is to be measured so;
@@ -72,18 +86,20 @@ impl Looper {
 
     /// The threads of this process.
     pub fn shared() -> io::Result<Arc<Self>> {
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(looper) = current.upgrade() {
-            return Ok(looper);
+        let mut current = lock_current();
+        while let Some(last) = &*current {
+            if let Some(looper) = last.upgrade() {
+                return Ok(looper);
+            }
+            current = ENDED.wait(current).unwrap_or_else(PoisonError::into_inner);
         }
         let looper = Arc::new(Self::start()?);
-        *current = Arc::downgrade(&looper);
+        *current = Some(Arc::downgrade(&looper));
         Ok(looper)
     }
 
     pub(crate) fn current() -> Option<Arc<Self>> {
-        let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-        current.upgrade()
+        lock_current().as_ref()?.upgrade()
     }
 
     fn start() -> io::Result<Self> {
@@ -96,17 +112,13 @@ impl Looper {
                     _ => error,
                 }
             })?;
-        let mut looper = Self {
-            counters: Vec::new(),
-            stop: Arc::default(),
-            threads: Vec::new(),
-            _only_one: only_one,
-        };
+        let mut counters = Vec::new();
+        let mut threads = Threads::default();
         let (placed, answers) = channel();
         for cpu in sys::cpu::allowed()? {
             let placed = placed.clone();
             let counter = Arc::new(Counter::default());
-            let (stop, count) = (Arc::clone(&looper.stop), Arc::clone(&counter));
+            let (stop, count) = (Arc::clone(&threads.stop), Arc::clone(&counter));
             let thread = Builder::new()
                 .name("looper".to_owned())
                 .stack_size(64 * 1024)
@@ -120,14 +132,19 @@ impl Looper {
                         count.up(&stop);
                     }
                 })?;
-            looper.threads.push(thread);
-            looper.counters.push((cpu, counter));
+            threads.handles.push(thread);
+            counters.push((cpu, counter));
         }
         // A CPU on which nobody counts would look as if it never idled.
-        for _ in &looper.threads {
+        for _ in &threads.handles {
             answers.recv().map_err(io::Error::other)??;
         }
-        Ok(looper)
+        Ok(Self {
+            counters,
+            _threads: threads,
+            _only_one: only_one,
+            _ended: Ended,
+        })
     }
 
     /// Counts a second of one idle CPU, in the mean of all.
@@ -164,13 +181,24 @@ impl Looper {
     }
 }
 
-impl Drop for Looper {
+impl Drop for Threads {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        for thread in self.threads.drain(..) {
+        for thread in self.handles.drain(..) {
             let _ = thread.join();
         }
     }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        *lock_current() = None;
+        ENDED.notify_all();
+    }
+}
+
+fn lock_current() -> MutexGuard<'static, Option<Weak<Looper>>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Counter {
@@ -257,6 +285,13 @@ mod tests {
         let second = UnixListener::bind_addr(&SocketAddr::from_abstract_name(NAME).unwrap());
         assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert!(looper.calibrate().is_ok_and(|rate| rate > 0.0));
+        // Who comes while the last one ends waits for it.
+        let mut looper = looper;
+        for _ in 0..20 {
+            let ending = std::thread::spawn(move || drop(looper));
+            looper = Looper::shared().unwrap();
+            ending.join().unwrap();
+        }
         drop(looper);
         assert!(Looper::current().is_none());
     }
