@@ -9,6 +9,10 @@ use crate::looper::{Count, Looper};
 #[derive(Debug)]
 pub struct CpuMeter {
     started: Vec<(u32, Ticks)>,
+    /// Whether a looper counted then, on this host, …
+    looper_counted: bool,
+    /// … and how many this process had started.
+    loopers_started: u64,
     looped: Option<Looped>,
 }
 
@@ -41,14 +45,29 @@ impl CpuMeter {
             }
         };
         Some(Self {
+            looper_counted: Looper::counts_here(),
+            loopers_started: Looper::started(),
             started: snapshot().ok()?,
             looped,
         })
     }
 
-    /// What passed since.
+    /// What passed since; `None`, too, where /proc/stat cannot tell a looper's time from this process's.
     pub fn finish(&self) -> Option<CpuUse> {
-        let used = account(&self.started, &snapshot().ok()?);
+        let finished = snapshot().ok()?;
+        // Another test's looper, here or in another process, takes what would be idle.
+        let looper_counted = self.looper_counted
+            || Looper::counts_here()
+            || Looper::started() != self.loopers_started;
+        if looper_counted && self.looped.is_none() && sys::cpu::is_nice() {
+            return None;
+        }
+        let nice = if looper_counted {
+            Nice::Idle
+        } else {
+            Nice::Work
+        };
+        let used = account(&self.started, &finished, nice);
         Some(match &self.looped {
             None => used.used,
             Some(looped) => {
@@ -98,13 +117,25 @@ struct Accounted {
     steal: Vec<(u32, f64)>,
 }
 
-fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)]) -> Accounted {
+/// What time of low priority is taken for.
+#[derive(Clone, Copy, Debug)]
+enum Nice {
+    Work,
+    /// A looper's. Other work of low priority is then not seen.
+    Idle,
+}
+
+fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)], nice: Nice) -> Accounted {
     // A CPU that came or went in between has no two readings to compare.
     let passed: Vec<(u32, Ticks)> = finished
         .iter()
         .filter_map(|(cpu, now)| {
             let (_, before) = started.iter().find(|(other, _)| other == cpu)?;
-            Some((*cpu, now.since(before)))
+            let mut passed = now.since(before);
+            if matches!(nice, Nice::Idle) {
+                passed.idle += std::mem::take(&mut passed.nice);
+            }
+            Some((*cpu, passed))
         })
         .collect();
     let share = |of: fn(&Ticks) -> u64| -> Vec<(u32, f64)> {
@@ -181,7 +212,7 @@ mod tests {
                 },
             ),
         ];
-        let used = account(&started, &finished).used;
+        let used = account(&started, &finished, Nice::Work).used;
         assert_eq!(used.cpus, 2);
         assert!((used.busy_percent - 55.0).abs() < 1e-9);
         assert!((used.user_percent - 12.5).abs() < 1e-9);
@@ -198,14 +229,30 @@ mod tests {
                 ..Ticks::default()
             },
         )];
-        assert!(account(&same, &same).used.busy_percent.abs() < 1e-9);
-        assert_eq!(account(&[], &[]).used.peak, None);
+        assert!(account(&same, &same, Nice::Work).used.busy_percent.abs() < 1e-9);
+        assert_eq!(account(&[], &[], Nice::Work).used.peak, None);
+    }
+
+    #[test]
+    fn what_a_looper_took_was_idle() {
+        let passed = Ticks {
+            user: 20,
+            nice: 70,
+            idle: 10,
+            ..Ticks::default()
+        };
+        let busy = |nice| {
+            let used = account(&[(0, Ticks::default())], &[(0, passed)], nice).used;
+            (used.busy_percent, used.peak)
+        };
+        assert_eq!(busy(Nice::Work), (90.0, Some((0, 90.0))));
+        assert_eq!(busy(Nice::Idle), (20.0, Some((0, 20.0))));
     }
 
     #[test]
     fn what_was_stolen_is_not_missed_work() {
         let counted = Accounted {
-            used: account(&[], &[]).used,
+            used: account(&[], &[], Nice::Work).used,
             steal: vec![(0, 10.0), (1, 30.0)],
         };
         let used = by_looper(&counted, &[(0, 50.0), (1, 20.0), (2, 20.0)]);

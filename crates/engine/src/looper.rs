@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -34,7 +34,7 @@ pub struct Looper {
     counters: Vec<(u32, Arc<Counter>)>,
     // What goes first stands first: the threads, the name, and then the way is free for the next.
     _threads: Threads,
-    _only_one: UnixListener,
+    _only_one: UnixDatagram,
     _ended: Ended,
 }
 
@@ -70,6 +70,9 @@ pub(crate) struct Count {
 static CURRENT: Mutex<Option<Weak<Looper>>> = Mutex::new(None);
 static ENDED: Condvar = Condvar::new();
 
+/// How many this process has started.
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
 impl Looper {
     /// Starts the threads, or joins those of another test, when a half's CPU time is to be measured so;
     /// the rate is the half's own, or else calibrated, in counts a second of one CPU.
@@ -102,9 +105,21 @@ impl Looper {
         lock_current().as_ref()?.upgrade()
     }
 
+    /// Whether one counts on this host, in whatever process.
+    pub(crate) fn counts_here() -> bool {
+        let connect =
+            || UnixDatagram::unbound()?.connect_addr(&SocketAddr::from_abstract_name(NAME)?);
+        connect().is_ok()
+    }
+
+    /// How many this process has started: more than before, and one counted meanwhile, if only for a time.
+    pub(crate) fn started() -> u64 {
+        STARTED.load(Relaxed)
+    }
+
     fn start() -> io::Result<Self> {
         let only_one =
-            UnixListener::bind_addr(&SocketAddr::from_abstract_name(NAME)?).map_err(|error| {
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(NAME)?).map_err(|error| {
                 match error.kind() {
                     io::ErrorKind::AddrInUse => {
                         io::Error::new(error.kind(), "another looper counts on this host")
@@ -112,6 +127,7 @@ impl Looper {
                     _ => error,
                 }
             })?;
+        STARTED.fetch_add(1, Relaxed);
         let mut counters = Vec::new();
         let mut threads = Threads::default();
         let (placed, answers) = channel();
@@ -272,6 +288,7 @@ mod tests {
         };
         assert_eq!(looper.counters.len(), sys::cpu::allowed().unwrap().len());
         assert!(Arc::ptr_eq(&looper, &Looper::shared().unwrap()));
+        assert!(Looper::counts_here() && Looper::started() > 0);
         let before = looper.count();
         while looper
             .count()
@@ -282,7 +299,7 @@ mod tests {
         {
             sleep(Duration::from_millis(1));
         }
-        let second = UnixListener::bind_addr(&SocketAddr::from_abstract_name(NAME).unwrap());
+        let second = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(NAME).unwrap());
         assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert!(looper.calibrate().is_ok_and(|rate| rate > 0.0));
         // Who comes while the last one ends waits for it.

@@ -1,6 +1,6 @@
 //! Doubts that only the dialect's client can know of, and those that any Outcome has.
 
-use model::{Outcome, Warning};
+use model::{CpuMethod, Outcome, Warning};
 
 use crate::details::Details;
 
@@ -24,8 +24,19 @@ pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: O
         }
         None => outcome.warnings.extend(unknown_of_a_stock_peer(outcome)),
     }
+    outcome.warnings.extend(not_by_looper(outcome));
     let doubts = outcome.doubts();
     outcome.warnings.extend(doubts);
+}
+
+fn not_by_looper(outcome: &Outcome) -> Option<Warning> {
+    outcome.plan.there.idle_loop?;
+    let cpu = outcome.there.as_ref()?.cpu.as_ref()?;
+    (cpu.method != CpuMethod::Looper).then(|| Warning::PeerCannotTell {
+        figure:
+            "its CPU time by a looper, and measured it by its own method (netserver --allow-looper)"
+                .to_owned(),
+    })
 }
 
 fn unknown_of_a_stock_peer(outcome: &Outcome) -> Option<Warning> {

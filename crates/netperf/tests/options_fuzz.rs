@@ -127,9 +127,10 @@ fn seeds() -> std::ops::Range<u64> {
 
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-?=,;/";
 
-const LONG: [&str; 10] = [
+const LONG: [&str; 11] = [
     "--allow-fill-dir",
     "--allow-fill-dir=/a",
+    "--allow-looper",
     "--allow-third-party",
     "--allow-third-party=x",
     "--control-idle",

@@ -117,6 +117,11 @@ pub fn lowest_priority() -> io::Result<()> {
     Ok(rustix::process::nice(19).map(drop)?)
 }
 
+/// Whether the calling thread's time counts as nice(2) time.
+pub fn is_nice() -> bool {
+    rustix::process::getpriority_process(None).is_ok_and(|priority| priority > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use crate::{Case, Outcome};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
+        case("looper::only_where_allowed", only_where_allowed),
         case("looper::each_end_by_itself", each_end_by_itself),
         case("looper::one_looper_a_host", one_looper_a_host),
         case("looper::sees_a_load", sees_a_load),
@@ -24,8 +25,27 @@ fn case(name: &str, run: fn() -> Outcome) -> Case {
 
 const SETTING: Setting = Setting {
     namespace: true,
+    server_args: &["--allow-looper"],
     ..Setting::PLAIN
 };
+
+/// A server that was not told to allow it measures by /proc/stat, calibrates nothing, and both are said.
+fn only_where_allowed() -> Outcome {
+    let strict = Setting::PLAIN.inside(true);
+    let args = "-t TCP_RR -l 1 -C --cpu-method looper --strict -- -k REMOTE_CPU_METHOD";
+    let measured = exchange(Pair::OURS, strict, &args.split(' ').collect::<Vec<_>>())?;
+    if !measured.stdout.contains("REMOTE_CPU_METHOD=S\n")
+        || !measured.stderr.contains("its CPU time by a looper")
+    {
+        return Err(format!("{measured:?}"));
+    }
+    let args = ["-t", "REM_CPU", "--cpu-method", "looper"];
+    let refused = exchange(Pair::OURS, strict, &args)?;
+    if refused.code == Some(0) || !refused.stderr.contains("--allow-looper") {
+        return Err(format!("{refused:?}"));
+    }
+    Ok(())
+}
 
 fn value(args: &[&str], key: &str) -> Result<f64, String> {
     let selection = format!("{key},LOCAL_CPU_METHOD,REMOTE_CPU_METHOD");

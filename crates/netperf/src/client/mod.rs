@@ -31,7 +31,7 @@ pub use told::Told;
 
 use crate::options::{Exit, Form, Selection, Settings, Test};
 use crate::output;
-use crate::wire::{CalibrateResponse, Capability, Request};
+use crate::wire::{CalibrateResponse, Capability, RemoteError, Request};
 
 /// One finished test, for the output room.
 #[derive(Clone, Debug)]
@@ -100,7 +100,8 @@ fn print_test(
                 own.put(&mut question);
             }
             control.send(&question)?;
-            let told = CalibrateResponse::decode(&control.receive()?)?;
+            let told = CalibrateResponse::decode(&control.receive()?)
+                .map_err(|error| calibration_refused(settings, error))?;
             output::remote_cpu(settings, told.rate, told.cpus.max(0) as u32)
         }
         (_, _) => output::uuid(settings),
@@ -121,6 +122,15 @@ fn calibration(settings: &Settings) -> Result<f32, ClientError> {
     let rate = Looper::shared().and_then(|looper| looper.calibrate());
     rate.map(|rate| rate as f32)
         .map_err(|error| no_looper(&error))
+}
+
+fn calibration_refused(settings: &Settings, error: RemoteError) -> ClientError {
+    let by_looper = settings.plan.there.idle_loop.is_some();
+    if by_looper && error.0 == sys::call::Error::PERM.raw_os_error() {
+        let why = "--cpu-method looper: the server does not allow it (netserver --allow-looper)";
+        return ClientError::Ended(why.to_owned());
+    }
+    error.into()
 }
 
 fn no_looper(error: &std::io::Error) -> ClientError {

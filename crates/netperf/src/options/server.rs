@@ -74,6 +74,8 @@ pub struct Limits {
     pub fill_directories: Vec<PathBuf>,
     /// `--allow-third-party`: send datagrams to addresses other than the client's.
     pub third_party: bool,
+    /// `--allow-looper`: take all idle cycles of this host when a client wants CPU time measured so.
+    pub looper: bool,
     /// `--unix-dir`: below it Unix domain tests have their sockets.
     pub unix_directory: PathBuf,
 }
@@ -92,6 +94,7 @@ impl Default for Limits {
             max_length: Duration::from_secs(7 * 86_400),
             fill_directories: Vec::new(),
             third_party: false,
+            looper: false,
             unix_directory: PathBuf::from("/tmp"),
         }
     }
@@ -146,6 +149,8 @@ const FLAGS: &[Flag<ServerSettings>] = &[
     flag('n', Value, &[], cpus),
     long("allow-fill-dir", Value, &["--allow-fill-dir DIR      Let clients fill buffers from files below DIR (repeatable)"],
         |s, v| { s.limits.fill_directories.push(PathBuf::from(v)); Ok(()) }),
+    long("allow-looper", Nothing, &["--allow-looper            Let clients have CPU time measured by a looper"],
+        |s, _| { s.limits.looper = true; Ok(()) }),
     long("allow-third-party", Nothing, &["--allow-third-party       Let clients have datagrams sent to other hosts"],
         |s, _| { s.limits.third_party = true; Ok(()) }),
     long("control-idle", Value, &["--control-idle SECONDS    Wait so long for a client's next request (120)"],
@@ -255,10 +260,11 @@ mod tests {
                 }),
             ),
             (
-                "--allow-fill-dir /a --allow-fill-dir=/b --allow-third-party",
+                "--allow-fill-dir /a --allow-fill-dir=/b --allow-third-party --allow-looper",
                 with(|s| {
                     s.limits.fill_directories = vec!["/a".into(), "/b".into()];
                     s.limits.third_party = true;
+                    s.limits.looper = true;
                 }),
             ),
             (

@@ -124,7 +124,8 @@ impl Session<'_> {
         assignment: Result<Assignment, Refusal>,
     ) -> io::Result<bool> {
         let multipath = asker.is_some_and(|asker| asker.has(Capability::ASKS_MULTIPATH));
-        let by_looper = asks_looper(asker);
+        // Where it is not allowed /proc/stat measures, and the client sees that.
+        let by_looper = asks_looper(asker) && self.around.limits.looper;
         let prepared = assignment
             .map(|mut assignment| {
                 if by_looper {
@@ -197,7 +198,12 @@ impl Session<'_> {
     /// What an idle CPU counts, or where ticks are counted how many there are.
     fn calibrate(&mut self, asked: &Frame) -> io::Result<()> {
         let by_looper = asks_looper(Capability::find(asked));
+        if by_looper && !self.around.limits.looper {
+            return self.write(&error_response(Error::PERM.raw_os_error()));
+        }
         let rate = if by_looper {
+            // It is in the way of others' tests like a test.
+            let _running = self.around.registry.enter(&self.peer);
             Looper::shared()
                 .and_then(|looper| looper.calibrate())
                 .map(|rate| rate as f32)
