@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use netperf::wire::{Capability, Frame, MESSAGE_LEN, OmniResponse, OmniResults, Request};
 use rustix::process::Signal;
 
-use crate::ground::{Process, linerate, trial};
+use crate::ground::{Process, eventually, linerate, trial};
 
 /// The client's own patience is a second.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// What would be added to the results does not come in time: the next iteration must not read it.
 fn late_details() {
-    let (mut one, client) = Fake::start();
+    let (one, client) = Fake::start();
     let mut first = one.accept();
     one.serve(&mut first, Capability::own());
     assert_eq!(kind(&receive(&mut first)), Request::Details.kind());
@@ -38,7 +38,7 @@ fn late_details() {
 
 /// An iteration that the user ends before it has a result does not take the others' with it.
 fn interrupted() {
-    let (mut one, client) = Fake::start();
+    let (one, client) = Fake::start();
     let mut control = one.accept();
     one.serve(&mut control, Capability::default());
     receive(&mut control);
@@ -58,14 +58,22 @@ impl Fake {
     fn start() -> (Self, Process) {
         let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
         let (control, data) = (listen(), listen());
+        control
+            .set_nonblocking(true)
+            .expect("a socket can be made non-blocking");
         let port = control.local_addr().expect("it is bound").port();
         let options = format!("netperf -H 127.0.0.1 -p {port} -t TCP_STREAM -l -65536 -P 0 -i 3,3");
         let client = Process::start(&mut linerate(&options));
         (Self { control, data }, client)
     }
 
-    fn accept(&mut self) -> TcpStream {
-        let (control, _) = self.control.accept().expect("the client connects");
+    fn accept(&self) -> TcpStream {
+        let mut control = None;
+        eventually(PATIENCE, || {
+            control = self.control.accept().ok();
+            control.is_some()
+        });
+        let (control, _) = control.expect("the client connects");
         control
             .set_read_timeout(Some(PATIENCE))
             .expect("a timeout that is not zero");
@@ -73,7 +81,7 @@ impl Fake {
     }
 
     /// Serves one iteration, to its results.
-    fn serve(&mut self, control: &mut TcpStream, capability: Capability) {
+    fn serve(&self, control: &mut TcpStream, capability: Capability) {
         receive(control);
         let port = self.data.local_addr().expect("it is bound").port();
         let response = OmniResponse {
