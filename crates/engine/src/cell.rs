@@ -70,6 +70,12 @@ impl Cell {
         add(&self.receive_calls, calls);
     }
 
+    /// The same, after the test's time.
+    pub fn count_received_late(&self, bytes: usize, calls: u64) {
+        add(&self.received_late, bytes as u64);
+        add(&self.receive_calls_late, calls);
+    }
+
     /// This many bytes left in so many calls, in no pass.
     pub(crate) fn count_sent(&self, bytes: usize, calls: u64) {
         add(&self.sent, bytes as u64);

@@ -288,8 +288,10 @@ fn datagram_server() -> Outcome {
     }
     let frame = receive(&mut control)?;
     let results = DgStreamResults::decode(&frame).map_err(text)?;
-    let figures = (results.messages, results.bytes, results.elapsed);
-    expect(figures == (50, 50_000, 1.0), format!("{results:?}"))?;
+    // Its own time, in which everything came, and not the seconds in which it waits for more.
+    let in_time = (1.0..1.5).contains(&results.elapsed);
+    let figures = (results.messages, results.bytes);
+    expect(in_time && figures == (50, 50_000), format!("{results:?}"))?;
     expect(frame[..4] == 45_i32.to_be_bytes(), "the type is set here")?;
     expect(!path.exists(), "the socket is still there")?;
 

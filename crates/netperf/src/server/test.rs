@@ -277,26 +277,35 @@ impl Prepared {
         let in_time = stop.follower();
         // Request/response goes on until the client says that it has ended.
         let transactional = workload.is_transactional();
-        let grace = match self.assignment.transport {
-            _ if transactional => limits.drain,
-            // Within a host nothing is lost, and nothing is late: a client that is still sending would
-            // find its peer gone.
-            Transport::UnixDatagram => LATE_DATAGRAMS.min(limits.drain),
-            _ => Duration::ZERO,
+        let grace = if transactional {
+            limits.drain
+        } else {
+            Duration::ZERO
         };
         let _in_time = keeper().at(clock.started + length + grace, &in_time);
         let ran = match self.assignment.end_mark {
-            EndMark::OtherSizeThan(size) => receive_sized(&socket, size, &in_time, cell),
+            EndMark::OtherSizeThan(size) => {
+                receive_sized(&socket, size, &in_time, |bytes, calls| {
+                    cell.count_received(bytes, calls);
+                })
+            }
             EndMark::Empty => run(&mut self.job(&in_time, None, cell), path()),
         };
         let mut finished = finished(&clock, ran);
-        let is_marked_empty = self.assignment.end_mark == EndMark::Empty;
-        if finished.ended == Ended::Deadline && !transactional && is_marked_empty {
-            // Only now: neither the time nor the CPU of what is late is the test's.
+        if finished.ended == Ended::Deadline && !transactional {
+            // Only now: neither the time nor the CPU of what is late is the test's. Within a host a client
+            // that is still sending would else find its peer gone.
             let late = stop.follower();
             let longest = LATE_DATAGRAMS.min(limits.drain);
             let _late = keeper().at(clock.started + length + longest, &late);
-            receive_late(socket.as_fd(), &mut self.buffers, &late, cell);
+            match self.assignment.end_mark {
+                EndMark::Empty => receive_late(socket.as_fd(), &mut self.buffers, &late, cell),
+                EndMark::OtherSizeThan(size) => {
+                    receive_sized(&socket, size, &late, |bytes, calls| {
+                        cell.count_received_late(bytes, calls);
+                    });
+                }
+            }
         }
         let closed = [Error::CONNREFUSED, Error::CONNRESET, Error::PIPE].map(Refusal::from);
         if finished
@@ -463,7 +472,7 @@ fn duplicate(socket: &Socket) -> Result<Socket, Refusal> {
 }
 
 /// Receives datagrams of one size; any other size ends the data, and its bytes count.
-fn receive_sized(socket: &Socket, size: u32, stop: &Stop, cell: &Cell) -> Ran {
+fn receive_sized(socket: &Socket, size: u32, stop: &Stop, count: impl Fn(usize, u64)) -> Ran {
     let _attending = stop.attend();
     // One byte more, so that a longer datagram shows as one.
     let mut buffer = vec![0; size as usize + 1];
@@ -473,7 +482,7 @@ fn receive_sized(socket: &Socket, size: u32, stop: &Stop, cell: &Cell) -> Ran {
         }
         match call::receive(socket.as_fd(), &mut buffer) {
             Ok(received) => {
-                cell.count_received(received, u64::from(received == size as usize));
+                count(received, u64::from(received == size as usize));
                 if received != size as usize {
                     return Ended::PeerClosed.into();
                 }
