@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Half, Limit, Phases, Plan, SizeRule, Timing, Transport, WidthRule, Workload};
+use model::{Limit, Phases, Plan, Timing, Transport, Workload};
 
 use super::families::FamilyOptions;
 use super::getopt::{Stop, refuse};
@@ -12,7 +12,7 @@ use super::test::{DataEnd, Printed, Socket, TestOptions};
 use super::value::Pair;
 use super::{
     Attachment, ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection,
-    Settings, Special, Test, TestFamily, Unit, halves, uncontrolled, uuid,
+    Settings, Special, Test, TestFamily, Unit, halves, refusals, uncontrolled, uuid,
 };
 
 /// The first and the last local port of a connection test, unless test option `-p` says otherwise.
@@ -25,7 +25,7 @@ pub(super) fn settings(
     options: TestOptions,
     command_line: String,
 ) -> Result<Settings, Stop> {
-    of_family(test, &global)?;
+    refusals::of_family(test, &global)?;
     let transport = transport(test, &options)?;
     let direction = direction(test, transport, &options)?;
     let mut plan = plan(test, transport, direction, &global, &options)?;
@@ -37,8 +37,8 @@ pub(super) fn settings(
         }
     }
     let control = control(&global);
-    with_its_addresses(transport, &global, &options)?;
-    several_flows(test, &global)?;
+    refusals::with_its_addresses(transport, &global, &options)?;
+    refusals::several_flows(test, &global)?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
     let print = print(test, direction, &global, &options, command_line);
     let warnings = [paced_by_nothing(&global), options.warnings].concat();
@@ -115,45 +115,10 @@ fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
     let wrong = match options.socket {
         Some(Socket::Datagram) if transport.has_connections() => "dgram",
         Some(Socket::Stream) if transport.has_datagrams() => "stream",
-        _ => return with_its_options(transport, options),
+        _ => return refusals::with_its_options(transport, options),
     };
     let name = transport.name();
     refuse(format!("test option -t {wrong} contradicts {name}"))
-}
-
-/// Refuses options that the transport has not got. With TCP and UDP some do nothing, as in the stock
-/// tool.
-fn with_its_options(transport: Transport, options: &TestOptions) -> Result<Transport, Stop> {
-    let tcp = transport.has_tcp_options() || transport == Transport::Udp;
-    let algorithms = &options.congestion_control;
-    let datagrams = tcp || !transport.has_connections();
-    let loses = tcp || transport.has_datagrams();
-    let wrong = [
-        ("-D", options.no_delay && !tcp && !transport.has_no_delay()),
-        ("-C", options.cork && !tcp),
-        ("-G", options.max_segment.is_some() && !tcp),
-        ("-a", options.defer_accept && !tcp),
-        ("-F", options.fast_open && !transport.has_tcp_options()),
-        (
-            "-K",
-            (algorithms.first.is_some() || algorithms.second.is_some()) && !tcp,
-        ),
-        ("-n", options.connect_datagrams && !datagrams),
-        ("-e", options.receive_timeout.is_some() && !loses),
-        ("-l", options.multicast_ttl.is_some() && !datagrams),
-        ("-B", options.answer_from_destination && !datagrams),
-        (
-            "-V",
-            options.copy_avoidance && !tcp && !transport.has_bytes(),
-        ),
-    ];
-    match wrong.iter().find(|(_, wrong)| *wrong) {
-        Some((option, _)) => refuse(format!(
-            "test option {option} contradicts {}, which has no such thing",
-            transport.name()
-        )),
-        None => Ok(transport),
-    }
 }
 
 /// The test's own direction, or for OMNI what `-d` says, or else what other options suggest.
@@ -214,11 +179,11 @@ fn plan(
     let timed =
         wants_latency(global, options) || global.verbosity >= 2 || global.histogram.is_some();
     let (here, there) = halves::halves(test, transport, direction, global, options);
-    within_memory(&here)?;
-    within_memory(&there)?;
-    within_the_protocol(test, &there)?;
-    within_reach(&here, direction.receive && !direction.transmit)?;
-    within_reach(&there, direction.transmit && !direction.receive)?;
+    refusals::within_memory(&here)?;
+    refusals::within_memory(&there)?;
+    refusals::within_the_protocol(test, &there)?;
+    refusals::within_reach(&here, direction.receive && !direction.transmit)?;
+    refusals::within_reach(&there, direction.transmit && !direction.receive)?;
     Ok(Plan {
         name: test.name().to_owned(),
         transport,
@@ -243,31 +208,6 @@ fn plan(
         here,
         there,
     })
-}
-
-/// Refuses what more than one flow cannot do.
-fn several_flows(test: Test, global: &Global) -> Result<(), Stop> {
-    if global.parallel == 1 && !global.bidirectional {
-        return Ok(());
-    }
-    if !test.moves_data() || test == Test::TcpMss {
-        return refuse(format!("{} has no flows to run at once", test.name()));
-    }
-    if global.bidirectional && test.is_classic() {
-        return refuse(format!(
-            "--bidirectional: the peer has no {} of its own",
-            test.name()
-        ));
-    }
-    if global.bidirectional && global.no_control {
-        return refuse(
-            "--bidirectional: without a control connection (-N) nobody is asked to send",
-        );
-    }
-    if global.port.second != "0" {
-        return refuse("several flows cannot share the local control port that -p asks for");
-    }
-    Ok(())
 }
 
 /// What runs the other way at the same time: `--bidirectional`.
@@ -330,77 +270,6 @@ fn limit(length: Length, direction: Direction, messages: u32) -> Limit {
     }
 }
 
-/// Refuses what there is no word for.
-fn within_the_protocol(test: Test, there: &Half) -> Result<(), Stop> {
-    if let Some(pacing) = &there.pacing {
-        if test.is_classic() {
-            return refuse(format!(
-                "-b ,{}: the protocol of {} has no word for the peer's pacing",
-                pacing.burst,
-                test.name()
-            ));
-        }
-        if u32::try_from(pacing.burst).is_err() {
-            return refuse(format!(
-                "-b ,{}: the protocol has 32 bits for it",
-                pacing.burst
-            ));
-        }
-    }
-    if there.touch.is_some() && test.is_classic() {
-        return refuse(format!(
-            "-K: no peer can be told in the protocol of {} (a stock one leaves chance there)",
-            test.name()
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses to touch data that never comes into this end's memory.
-fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop> {
-    if !half.touch.is_some() {
-        return Ok(());
-    }
-    if half.send_from_file {
-        return refuse(
-            "-k contradicts TCP_SENDFILE: what the kernel sends from a file is in no buffer",
-        );
-    }
-    if half.discard_in_kernel && only_receives {
-        return refuse(
-            "-k and -K contradict test option -V: what the kernel throws away is in no buffer",
-        );
-    }
-    Ok(())
-}
-
-/// Refuses buffers that no host will want to give. What goes by the socket's buffer is counted as
-/// TCP's initial one, as nobody knows it yet.
-fn within_memory(half: &Half) -> Result<(), Stop> {
-    const ASSUMED_SOCKET_BUFFER: u32 = 16 << 10;
-    for (ring, options) in [(&half.send, "-m or -r"), (&half.receive, "-M or -r")] {
-        let size = match ring.size {
-            SizeRule::Bytes(bytes) => bytes,
-            SizeRule::SocketBuffer => ASSUMED_SOCKET_BUFFER,
-        };
-        let width = match ring.width {
-            WidthRule::Buffers(buffers) => buffers,
-            WidthRule::CoverSocketBuffer => 2,
-        };
-        let buffer = u64::from(size) + u64::from(ring.alignment) + u64::from(ring.offset);
-        if buffer * u64::from(width) > MAX_RING {
-            return refuse(format!(
-                "test option {options} ({size} bytes), with {width} buffers (-W) of alignment {} and \
-                 offset {}, needs more than 2 GiB",
-                ring.alignment, ring.offset
-            ));
-        }
-    }
-    Ok(())
-}
-
-const MAX_RING: u64 = 2 << 30;
-
 fn control(global: &Global) -> Control {
     let default_host = match global.family {
         Family::V6 => "::1",
@@ -420,49 +289,6 @@ fn control(global: &Global) -> Control {
         local_port: global.port.second.clone(),
         passphrase: global.passphrase.clone(),
     }
-}
-
-/// Refuses VSOCK without addresses of its kind, and them without it.
-fn with_its_addresses(
-    transport: Transport,
-    global: &Global,
-    options: &TestOptions,
-) -> Result<(), Stop> {
-    let remote = &options.remote;
-    let vsock = |family| family == Family::Vsock;
-    if transport != Transport::Vsock {
-        let inherited = remote.family == Family::Unspecified && vsock(global.family);
-        let wrong = vsock(remote.family) || vsock(options.local.family) || inherited;
-        return if wrong {
-            refuse(
-                "VSOCK addresses need test option -T vsock, or -H with another address for the data",
-            )
-        } else {
-            Ok(())
-        };
-    }
-    let other = |family| !matches!(family, Family::Unspecified | Family::Vsock);
-    if other(remote.family) || other(options.local.family) {
-        return refuse("test option -T vsock contradicts an address family of IP");
-    }
-    if remote.host.is_none() && !vsock(global.family) {
-        return refuse("test option -T vsock needs the peer's context: test option -H");
-    }
-    let types = &global.type_of_service;
-    if types.first.is_some() || types.second.is_some() {
-        return refuse("-Y contradicts VSOCK, which has no such thing");
-    }
-    for (option, sizes) in [
-        ("-s", &options.local_buffers),
-        ("-S", &options.remote_buffers),
-    ] {
-        if sizes.first.is_some() || sizes.second.is_some() {
-            return refuse(format!(
-                "test option {option} contradicts VSOCK, which has no such thing"
-            ));
-        }
-    }
-    Ok(())
 }
 
 fn data(
@@ -545,33 +371,6 @@ const DEFAULT_ASSOCIATIONS: u32 = 2;
 /// The stock tool's.
 const DEFAULT_SAP: u8 = 84;
 
-/// Refuses what the family's requests have no word for, or its sockets no use.
-fn of_family(test: Test, global: &Global) -> Result<(), Stop> {
-    let family = test.family();
-    if family == TestFamily::Inet {
-        return Ok(());
-    }
-    let name = test.name();
-    if global.no_control {
-        return refuse(format!("-N: {name} needs its netserver"));
-    }
-    if global.fill.second.is_some() {
-        return refuse(format!(
-            "-F: the request of {name} has no word for a remote fill file"
-        ));
-    }
-    if global.priority.second.is_some() && global.priority.first != global.priority.second {
-        return refuse(format!(
-            "-y: the request of {name} has no word for a remote priority"
-        ));
-    }
-    let tos = &global.type_of_service;
-    if family != TestFamily::Sctp && (tos.first.is_some() || tos.second.is_some()) {
-        return refuse(format!("-Y: {name} has no IP header"));
-    }
-    Ok(())
-}
-
 fn connection_ports(range: Option<Pair<u16>>, retry_all: bool) -> ConnectionPorts {
     let (min, max) = range.map_or(DEFAULT_PORTS, |range| (range.first, range.second));
     ConnectionPorts {
@@ -645,7 +444,7 @@ fn form(test: Test, output: Option<&(Printed, Selected)>) -> Form {
 mod tests {
     use std::path::PathBuf;
 
-    use model::SocketOptions;
+    use model::{Half, SizeRule, SocketOptions, WidthRule};
 
     use super::*;
     use crate::options::netperf;

@@ -1,0 +1,213 @@
+//! What was typed and cannot be: contradictions, and what a transport, the protocol or the memory has no
+//! room for. Each is one line without the program's name.
+
+use model::{Half, SizeRule, Transport, WidthRule};
+
+use super::getopt::{Stop, refuse};
+use super::global::Global;
+use super::test::TestOptions;
+use super::{Family, Test, TestFamily};
+
+/// Refuses options that the transport has not got. With TCP and UDP some do nothing, as in the stock
+/// tool.
+pub(super) fn with_its_options(
+    transport: Transport,
+    options: &TestOptions,
+) -> Result<Transport, Stop> {
+    let tcp = transport.has_tcp_options() || transport == Transport::Udp;
+    let algorithms = &options.congestion_control;
+    let datagrams = tcp || !transport.has_connections();
+    let loses = tcp || transport.has_datagrams();
+    let wrong = [
+        ("-D", options.no_delay && !tcp && !transport.has_no_delay()),
+        ("-C", options.cork && !tcp),
+        ("-G", options.max_segment.is_some() && !tcp),
+        ("-a", options.defer_accept && !tcp),
+        ("-F", options.fast_open && !transport.has_tcp_options()),
+        (
+            "-K",
+            (algorithms.first.is_some() || algorithms.second.is_some()) && !tcp,
+        ),
+        ("-n", options.connect_datagrams && !datagrams),
+        ("-e", options.receive_timeout.is_some() && !loses),
+        ("-l", options.multicast_ttl.is_some() && !datagrams),
+        ("-B", options.answer_from_destination && !datagrams),
+        (
+            "-V",
+            options.copy_avoidance && !tcp && !transport.has_bytes(),
+        ),
+    ];
+    match wrong.iter().find(|(_, wrong)| *wrong) {
+        Some((option, _)) => refuse(format!(
+            "test option {option} contradicts {}, which has no such thing",
+            transport.name()
+        )),
+        None => Ok(transport),
+    }
+}
+
+/// Refuses what more than one flow cannot do.
+pub(super) fn several_flows(test: Test, global: &Global) -> Result<(), Stop> {
+    if global.parallel == 1 && !global.bidirectional {
+        return Ok(());
+    }
+    if !test.moves_data() || test == Test::TcpMss {
+        return refuse(format!("{} has no flows to run at once", test.name()));
+    }
+    if global.bidirectional && test.is_classic() {
+        return refuse(format!(
+            "--bidirectional: the peer has no {} of its own",
+            test.name()
+        ));
+    }
+    if global.bidirectional && global.no_control {
+        return refuse(
+            "--bidirectional: without a control connection (-N) nobody is asked to send",
+        );
+    }
+    if global.port.second != "0" {
+        return refuse("several flows cannot share the local control port that -p asks for");
+    }
+    Ok(())
+}
+
+/// Refuses what there is no word for.
+pub(super) fn within_the_protocol(test: Test, there: &Half) -> Result<(), Stop> {
+    if let Some(pacing) = &there.pacing {
+        if test.is_classic() {
+            return refuse(format!(
+                "-b ,{}: the protocol of {} has no word for the peer's pacing",
+                pacing.burst,
+                test.name()
+            ));
+        }
+        if u32::try_from(pacing.burst).is_err() {
+            return refuse(format!(
+                "-b ,{}: the protocol has 32 bits for it",
+                pacing.burst
+            ));
+        }
+    }
+    if there.touch.is_some() && test.is_classic() {
+        return refuse(format!(
+            "-K: no peer can be told in the protocol of {} (a stock one leaves chance there)",
+            test.name()
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses to touch data that never comes into this end's memory.
+pub(super) fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop> {
+    if !half.touch.is_some() {
+        return Ok(());
+    }
+    if half.send_from_file {
+        return refuse(
+            "-k contradicts TCP_SENDFILE: what the kernel sends from a file is in no buffer",
+        );
+    }
+    if half.discard_in_kernel && only_receives {
+        return refuse(
+            "-k and -K contradict test option -V: what the kernel throws away is in no buffer",
+        );
+    }
+    Ok(())
+}
+
+/// Refuses buffers that no host will want to give. What goes by the socket's buffer is counted as
+/// TCP's initial one, as nobody knows it yet.
+pub(super) fn within_memory(half: &Half) -> Result<(), Stop> {
+    const ASSUMED_SOCKET_BUFFER: u32 = 16 << 10;
+    for (ring, options) in [(&half.send, "-m or -r"), (&half.receive, "-M or -r")] {
+        let size = match ring.size {
+            SizeRule::Bytes(bytes) => bytes,
+            SizeRule::SocketBuffer => ASSUMED_SOCKET_BUFFER,
+        };
+        let width = match ring.width {
+            WidthRule::Buffers(buffers) => buffers,
+            WidthRule::CoverSocketBuffer => 2,
+        };
+        let buffer = u64::from(size) + u64::from(ring.alignment) + u64::from(ring.offset);
+        if buffer * u64::from(width) > MAX_RING {
+            return refuse(format!(
+                "test option {options} ({size} bytes), with {width} buffers (-W) of alignment {} and \
+                 offset {}, needs more than 2 GiB",
+                ring.alignment, ring.offset
+            ));
+        }
+    }
+    Ok(())
+}
+
+const MAX_RING: u64 = 2 << 30;
+
+/// Refuses VSOCK without addresses of its kind, and them without it.
+pub(super) fn with_its_addresses(
+    transport: Transport,
+    global: &Global,
+    options: &TestOptions,
+) -> Result<(), Stop> {
+    let remote = &options.remote;
+    let vsock = |family| family == Family::Vsock;
+    if transport != Transport::Vsock {
+        let inherited = remote.family == Family::Unspecified && vsock(global.family);
+        let wrong = vsock(remote.family) || vsock(options.local.family) || inherited;
+        return if wrong {
+            refuse(
+                "VSOCK addresses need test option -T vsock, or -H with another address for the data",
+            )
+        } else {
+            Ok(())
+        };
+    }
+    let other = |family| !matches!(family, Family::Unspecified | Family::Vsock);
+    if other(remote.family) || other(options.local.family) {
+        return refuse("test option -T vsock contradicts an address family of IP");
+    }
+    if remote.host.is_none() && !vsock(global.family) {
+        return refuse("test option -T vsock needs the peer's context: test option -H");
+    }
+    let types = &global.type_of_service;
+    if types.first.is_some() || types.second.is_some() {
+        return refuse("-Y contradicts VSOCK, which has no such thing");
+    }
+    for (option, sizes) in [
+        ("-s", &options.local_buffers),
+        ("-S", &options.remote_buffers),
+    ] {
+        if sizes.first.is_some() || sizes.second.is_some() {
+            return refuse(format!(
+                "test option {option} contradicts VSOCK, which has no such thing"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what the family's requests have no word for, or its sockets no use.
+pub(super) fn of_family(test: Test, global: &Global) -> Result<(), Stop> {
+    let family = test.family();
+    if family == TestFamily::Inet {
+        return Ok(());
+    }
+    let name = test.name();
+    if global.no_control {
+        return refuse(format!("-N: {name} needs its netserver"));
+    }
+    if global.fill.second.is_some() {
+        return refuse(format!(
+            "-F: the request of {name} has no word for a remote fill file"
+        ));
+    }
+    if global.priority.second.is_some() && global.priority.first != global.priority.second {
+        return refuse(format!(
+            "-y: the request of {name} has no word for a remote priority"
+        ));
+    }
+    let tos = &global.type_of_service;
+    if family != TestFamily::Sctp && (tos.first.is_some() || tos.second.is_some()) {
+        return refuse(format!("-Y: {name} has no IP header"));
+    }
+    Ok(())
+}
