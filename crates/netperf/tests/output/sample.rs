@@ -1,0 +1,347 @@
+//! From a case's figures to the settings and the run that have them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use model::{
+    Confidence, CpuMethod, CpuUse, Ended, Half, Limit, Outcome, Phases, Plan, Side, SizeRule,
+    Timing, Transport, Workload,
+};
+use netperf::client::{Endpoints, Repeated, TestRun, Told};
+use netperf::options::{
+    ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
+    Settings, Special, Test, Unit,
+};
+use netperf::output::Headline;
+use netperf::selector::{Needs, Selector, Stock};
+use stats::Histogram;
+use stats::confidence::{Goal, Level};
+use units::Bytes;
+
+/// A run with the figures of a case, and with what most tests have in common.
+pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
+    let test = figures
+        .iter()
+        .find(|(name, _)| *name == "test")
+        .expect("each case names its test");
+    let (mut settings, mut run) = base(test_named(test.1));
+    for &(name, value) in figures {
+        let plan = &mut settings.plan;
+        let here = &mut run.outcome.here;
+        let told = &mut run.told;
+        match name {
+            "test" => {}
+            "direction" => settings.print.direction = direction_named(value),
+            "protocol" => plan.transport = Transport::Udp,
+            "P" => settings.print.headers = value != "0",
+            "v" => settings.print.verbosity = number(value),
+            "f" => settings.print.unit = Unit(value.chars().next().unwrap_or('?')),
+            "B" => settings.print.brand = Some(value.to_owned()),
+            "uuid" => value.clone_into(&mut settings.print.uuid),
+            "command_line" => value.clone_into(&mut settings.print.command_line),
+            "c" => plan.here.measure_cpu = true,
+            "C" => plan.there.measure_cpu = true,
+            "o" => settings.print.form = Form::Csv(selection(value)),
+            "O" => settings.print.form = Form::Human(selection(value)),
+            "k" => settings.print.form = Form::KeyVal(selection(value)),
+            "D" => plan.here.socket.no_delay = true,
+            "V" => plan.here.discard_in_kernel = true,
+            "T" => plan.here.cpu = Some(number(value)),
+            "burst" => plan.burst = number(value),
+            "req" => plan.here.send.size = SizeRule::Bytes(number(value)),
+            "resp" => plan.here.receive.size = SizeRule::Bytes(number(value)),
+            "fill" => plan.here.fill = Some(PathBuf::from(value)),
+            "I" => settings.repeat = Some(repeat(value)),
+            "means" => run.repeated = Some(repeated(settings.repeat, value)),
+            "from" => run.endpoints.source = value.parse::<SocketAddr>().unwrap().into(),
+            "from_name" => value.clone_into(&mut run.endpoints.source_name),
+            "to" => run.endpoints.dest = value.parse::<SocketAddr>().unwrap().into(),
+            "to_name" => value.clone_into(&mut run.endpoints.dest_name),
+            "elapsed" => here.elapsed = Some(Duration::from_secs_f64(number(value))),
+            "sent" => here.counts.sent = Bytes(number(value)),
+            "received" => here.counts.received = Bytes(number(value)),
+            "send_calls" => here.counts.send_calls = number(value),
+            "recv_calls" => here.counts.receive_calls = number(value),
+            "failed" => here.counts.failed_sends = number(value),
+            "transactions" => here.counts.transactions = number(value),
+            "lss" => here.socket.send_buffer_bytes = Some(number(value)),
+            "lss_end" => here.socket.send_buffer_end_bytes = Some(number(value)),
+            "lsr" => here.socket.receive_buffer_bytes = Some(number(value)),
+            "lsr_end" => here.socket.receive_buffer_end_bytes = Some(number(value)),
+            "mss" => here.socket.max_segment_bytes = Some(number(value)),
+            "retrans" => here.socket.retransmits = Some(number(value)),
+            "cc" => here.socket.congestion_control = Some(value.to_owned()),
+            "prio" => here.socket.priority = Some(number(value)),
+            "tos" => here.socket.type_of_service = Some(number(value)),
+            "send_size" => here.buffers.send_bytes = Some(number(value)),
+            "send_width" => here.buffers.send_width = Some(number(value)),
+            "recv_size" => here.buffers.receive_bytes = Some(number(value)),
+            "recv_width" => here.buffers.receive_width = Some(number(value)),
+            "cpu" => here.cpu = Some(cpu(value)),
+            "times" => here.latency = Some(histogram(value)),
+            "send_times" => here.send_times = Some(histogram(value)),
+            "recv_times" => here.receive_times = Some(histogram(value)),
+            "rss" => told.send_buffer = number(value),
+            "rss_end" => told.send_buffer_end = number(value),
+            "rsr" => told.receive_buffer = number(value),
+            "rsr_end" => told.receive_buffer_end = number(value),
+            "told.sent" => told.bytes_sent = number(value),
+            "told.received" => told.bytes_received = number(value),
+            "told.send_calls" => told.send_calls = number(value),
+            "told.recv_calls" => told.receive_calls = number(value),
+            "told.send_size" => told.send_size = number(value),
+            "told.send_width" => told.send_width = number(value),
+            "told.recv_size" => told.receive_size = number(value),
+            "told.recv_width" => told.receive_width = number(value),
+            "told.cpu" => told.cpu = Some(cpu(value)),
+            "told.retrans" => told.retransmits = number(value),
+            "told.cc" => value.clone_into(&mut told.congestion_control),
+            "told.prio" => told.priority = number(value),
+            "told.tos" => told.type_of_service = number(value),
+            _ => panic!("no figure is named {name}"),
+        }
+    }
+    run.outcome.plan = settings.plan.clone();
+    (settings, run)
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> T {
+    text.parse()
+        .unwrap_or_else(|_| panic!("{text} is no number of that kind"))
+}
+
+fn test_named(name: &str) -> Test {
+    Test::ALL
+        .iter()
+        .find(|(_, known)| *known == name)
+        .expect("the test exists")
+        .0
+}
+
+fn direction_named(name: &str) -> Direction {
+    let (transmit, receive, connection) = match name {
+        "send" => (true, false, false),
+        "recv" => (false, true, false),
+        "rr" => (true, true, false),
+        "crr" => (true, true, true),
+        "cc" => (false, false, true),
+        _ => panic!("no direction is named {name}"),
+    };
+    Direction {
+        transmit,
+        receive,
+        connection,
+    }
+}
+
+/// Level, width in percent, and whether the throughput alone counts.
+fn repeat(text: &str) -> Repeat {
+    let figures: Vec<f64> = text.split(',').map(number).collect();
+    Repeat {
+        goal: Goal {
+            level: Level::try_from(figures[0] as u8).unwrap(),
+            width: figures[1] / 100.0,
+            min: 3,
+            max: 10,
+        },
+        throughput_only: figures[2] > 0.0,
+    }
+}
+
+/// Iterations, the interval's widths in percent (throughput, local and remote CPU), then the means of
+/// throughput, elapsed time, CPU and demand; a dash for what was not measured.
+fn repeated(repeat: Option<Repeat>, text: &str) -> Repeated {
+    let goal = repeat.expect("-I before the means").goal;
+    let figures: Vec<Option<f64>> = text.split(',').map(|figure| figure.parse().ok()).collect();
+    let target = 100.0 * goal.width;
+    Repeated {
+        confidence: Confidence {
+            level: goal.level,
+            target_width_percent: Some(target),
+            iterations: figures[0].unwrap() as u32,
+            throughput_width_percent: figures[1],
+            local_cpu_width_percent: figures[2],
+            remote_cpu_width_percent: figures[3],
+            reached: figures[1..4]
+                .iter()
+                .all(|width| width.is_none_or(|width| width <= target)),
+        },
+        means: Headline {
+            throughput: figures[4].unwrap(),
+            elapsed: figures[5].unwrap(),
+            local_cpu: figures[6],
+            remote_cpu: figures[7],
+            local_demand: figures[8],
+            remote_demand: figures[9],
+        },
+    }
+}
+
+/// Names, commas between them and semicolons between blocks; "default" and "all".
+pub(crate) fn selection(text: &str) -> Selection {
+    let block = |names: &str| names.split(',').filter_map(Selector::by_name).collect();
+    match text {
+        "default" => Selection::Default,
+        "all" => Selection::Blocks(
+            [
+                Stock::SocketType..=Stock::ResponseSize,
+                Stock::LocalCpuUtil..=Stock::TransportMss,
+                Stock::LocalSendThroughput..=Stock::RemoteCork,
+                Stock::LocalSysname..=Stock::CommandLine,
+            ]
+            .map(|range| {
+                let block = Stock::ALL.iter().filter(|stock| range.contains(stock));
+                block.copied().map(Selector::Stock).collect()
+            })
+            .to_vec(),
+        ),
+        blocks => Selection::Blocks(blocks.split(';').map(block).collect()),
+    }
+}
+
+/// Busy, user, system, iowait, irq and softirq percentages, the busiest CPU's number and its
+/// share; the host has two.
+pub(crate) fn cpu(text: &str) -> CpuUse {
+    let figures: Vec<f64> = text.split(',').map(number).collect();
+    let figure = |index: usize| figures.get(index).copied().unwrap_or_default();
+    CpuUse {
+        busy_percent: figure(0),
+        user_percent: figure(1),
+        system_percent: figure(2),
+        iowait_percent: figure(3),
+        irq_percent: figure(4),
+        softirq_percent: figure(5),
+        steal_percent: None,
+        cpus: 2,
+        peak: Some((figure(6) as u32, figure(7))),
+        method: CpuMethod::ProcStat,
+        each: Vec::new(),
+    }
+}
+
+/// Microseconds, half a microsecond beyond so that no bucket straddles them.
+pub(crate) fn histogram(text: &str) -> Histogram {
+    let mut times = Histogram::default();
+    for micros in text.split(',').map(number::<u64>) {
+        times.record(micros * 1000 + 500);
+    }
+    times
+}
+
+pub(crate) fn base(test: Test) -> (Settings, TestRun) {
+    let settings = settings_of(test);
+    let run = run_of(settings.plan.clone());
+    (settings, run)
+}
+
+fn settings_of(test: Test) -> Settings {
+    let direction = direction_named(match test {
+        Test::TcpMaerts => "recv",
+        Test::TcpRr | Test::UdpRr | Test::StreamRr | Test::DgRr => "rr",
+        Test::TcpCrr => "crr",
+        Test::TcpCc => "cc",
+        _ => "send",
+    });
+    let plan = Plan {
+        name: test.name().to_owned(),
+        transport: match test {
+            Test::UdpStream | Test::UdpRr => Transport::Udp,
+            Test::DgStream | Test::DgRr => Transport::UnixDatagram,
+            _ => Transport::Tcp,
+        },
+        workload: Workload::send(),
+        limit: Limit::Time(Duration::from_secs(1)),
+        phases: Phases::default(),
+        burst: 0,
+        timing: Timing::default(),
+        flows: 1,
+        bidirectional: false,
+        here: Half::default(),
+        there: Half::default(),
+    };
+    Settings {
+        test,
+        plan,
+        reverse: None,
+        no_control: false,
+        control: Control {
+            host: "127.0.0.1".to_owned(),
+            family: Family::Unspecified,
+            port: "12865".to_owned(),
+            local_host: None,
+            local_family: Family::Unspecified,
+            local_port: "0".to_owned(),
+            passphrase: None,
+        },
+        data: Data {
+            host: None,
+            host_bits: None,
+            family: Family::Unspecified,
+            port: "0".to_owned(),
+            local_host: None,
+            local_bits: None,
+            local_family: Family::Unspecified,
+            local_port: "0".to_owned(),
+        },
+        special: Special::Inet,
+        ports: ConnectionPorts {
+            min: 5000,
+            max: 65535,
+            retry_all: false,
+        },
+        cpu_rate: CpuRates::default(),
+        repeat: None,
+        print: Print {
+            headers: true,
+            verbosity: 1,
+            unit: Unit(if test.name().contains("RR") { 'x' } else { 'm' }),
+            brand: None,
+            interim: None,
+            latency: false,
+            call_sizes: (None, None),
+            needs: Needs::default(),
+            form: Form::Table,
+            uuid: String::new(),
+            command_line: String::new(),
+            direction,
+        },
+        debug: 0,
+        histogram: None,
+        strict: false,
+        notices: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+fn run_of(plan: Plan) -> TestRun {
+    TestRun {
+        outcome: Outcome {
+            plan,
+            started: SystemTime::UNIX_EPOCH,
+            here: Side {
+                elapsed: Some(Duration::from_secs(1)),
+                ..Side::default()
+            },
+            there: None,
+            flows: Vec::new(),
+            ended: Ended::Deadline,
+            warnings: Vec::new(),
+        },
+        told: Told {
+            receive_size: -1,
+            send_size: -1,
+            priority: -1,
+            type_of_service: -1,
+            retransmits: -2,
+            ..Told::default()
+        },
+        endpoints: Endpoints {
+            source_name: "0.0.0.0".to_owned(),
+            source: SocketAddr::from(([0, 0, 0, 0], 0)).into(),
+            dest_name: "127.0.0.1".to_owned(),
+            dest: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
+        },
+        repeated: None,
+    }
+}
