@@ -5,8 +5,11 @@
 tcp_stream() {
     serve "$2"
     client "$1" -t TCP_STREAM -l -2000000 -- -k LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD >out
-    equal "bytes received" "$(value REMOTE_BYTES_RECVD out)" "$(value LOCAL_BYTES_SENT out)"
-    within "bytes sent" "$(value LOCAL_BYTES_SENT out)" 2000000 2100000
+    sent=$(value LOCAL_BYTES_SENT out)
+    # The original as a server stops reading when it has what the limit names, in the middle of a send.
+    [ "$2" = stock ] || equal "bytes received" "$(value REMOTE_BYTES_RECVD out)" "$sent"
+    within "bytes received" "$(value REMOTE_BYTES_RECVD out)" 2000000 "$sent"
+    within "bytes sent" "$sent" 2000000 2100000
 }
 
 tcp_maerts() {
