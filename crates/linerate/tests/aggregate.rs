@@ -1,15 +1,54 @@
 //! The manual's chapter on aggregate performance, as printed but for names and times, in a shell; and the
 //! programs in `examples/` that do the jobs of its helper scripts.
 
-#![cfg(feature = "netperf")]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use libtest_mimic::Arguments;
 use tempfile::TempDir;
-use testkit::{Make, Peers, Role, Server, figures};
+use testkit::{Make, Need, Peers, Role, Server, figures, trial};
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // They measure.
+    arguments.test_threads = Some(1);
+    let python = &[Need::Program("python3")];
+    let trials = vec![
+        trial(
+            "concurrent_runs_print_a_row_each",
+            &[],
+            concurrent_runs_print_a_row_each,
+        ),
+        trial(
+            "each_row_can_be_told_by_its_brand",
+            &[],
+            each_row_can_be_told_by_its_brand,
+        ),
+        trial(
+            "bursts_one_after_the_other_and_many_at_once",
+            &[],
+            bursts_one_after_the_other_and_many_at_once,
+        ),
+        trial(
+            "interim_results_come_in_three_layouts",
+            &[],
+            interim_results_come_in_three_layouts,
+        ),
+        trial(
+            "the_aggregate_example_adds_up_what_ran_together",
+            python,
+            the_aggregate_example_adds_up_what_ran_together,
+        ),
+        trial(
+            "interim_results_become_updates_on_one_grid",
+            python,
+            interim_results_become_updates_on_one_grid,
+        ),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
 
 /// Ours under netperf's name, and a server of its own.
 struct Ground {
@@ -69,18 +108,6 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Whether a program can be run here; what needs it is skipped, visibly, unless peers are required.
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok();
-    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
-    assert!(found || !required, "{program} is missing");
-    if !found {
-        println!("SKIPPED: {program} is missing");
-    }
-    found
-}
-
-#[test]
 fn concurrent_runs_print_a_row_each() {
     let ground = Ground::new();
     for (options, words) in [("-P 0", 5), ("-P 0 -c -C", 9), ("-P 0 -i 3,3 -I 95,90", 5)] {
@@ -101,7 +128,6 @@ fn concurrent_runs_print_a_row_each() {
     }
 }
 
-#[test]
 fn each_row_can_be_told_by_its_brand() {
     let ground = Ground::new();
     let text = ground.sh("for i in 1 2 3 4
@@ -127,7 +153,6 @@ fn each_row_can_be_told_by_its_brand() {
     );
 }
 
-#[test]
 fn bursts_one_after_the_other_and_many_at_once() {
     let ground = Ground::new();
     for test_options in ["", "-D"] {
@@ -159,7 +184,6 @@ fn bursts_one_after_the_other_and_many_at_once() {
     assert_eq!(text.matches("aggregate ").count(), 4, "{text}");
 }
 
-#[test]
 fn interim_results_come_in_three_layouts() {
     let ground = Ground::new();
     for (options, line) in [
@@ -172,11 +196,7 @@ fn interim_results_come_in_three_layouts() {
     }
 }
 
-#[test]
 fn the_aggregate_example_adds_up_what_ran_together() {
-    if !has("python3") {
-        return;
-    }
     let ground = Ground::new();
     for test in [&[][..], &["-t", "TCP_RR", "--", "-b", "4"]] {
         let port = ground.server.port().to_string();
@@ -248,11 +268,7 @@ NETPERF_INTERIM_RESULT[2]=11.00
 NETPERF_UNITS[2]=10^6bits/s
 ";
 
-#[test]
 fn interim_results_become_updates_on_one_grid() {
-    if !has("python3") {
-        return;
-    }
     let ground = Ground::new();
     let directory = ground.directory.path();
     let rrd = |files: &[(&str, &str)], options: &[&str]| {

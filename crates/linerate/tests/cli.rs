@@ -100,7 +100,7 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
             .output()
         {
             Ok(groff) => assert_eq!(String::from_utf8_lossy(&groff.stderr), "", "{page}"),
-            Err(error) if required() => panic!("groff over {page}: {error}"),
+            Err(error) if testkit::required() => panic!("groff over {page}: {error}"),
             Err(error) => println!("SKIPPED groff over {page}: {error}"),
         }
     }
@@ -329,9 +329,4 @@ fn matches_snapshot(name: &str, text: &str) {
         "{}",
         path.display()
     );
-}
-
-/// Whether what is missing here is a failure.
-fn required() -> bool {
-    std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1")
 }

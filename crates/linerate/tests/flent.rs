@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use serde_json::Value;
 use testkit::{Finished, Namespace, Server};
 
@@ -29,10 +29,6 @@ fn main() -> ExitCode {
         .find(|program| found(program).is_none())
         .map(|program| format!("{program} is not installed"))
         .or_else(Namespace::missing);
-    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
-    if let Some(why) = &missing {
-        println!("SKIPPED flent's tests: {why}");
-    }
     // A test, how many series it has, and how many of them are TCP connections.
     let trials = [
         ("rrul", 18, 8),
@@ -41,13 +37,9 @@ fn main() -> ExitCode {
         ("tcp_2up", 5, 2),
     ]
     .map(|(name, series, connections)| {
-        let why = missing.clone();
-        let skipped = why.is_some() && !required;
-        let run = move || {
-            why.map_or(Ok(()), Err)?;
-            run(name, series, connections).map_err(Failed::from)
-        };
-        Trial::test(name, run).with_ignored_flag(skipped)
+        testkit::unless(missing.clone(), name, move || {
+            run(name, series, connections)
+        })
     });
     libtest_mimic::run(&arguments, trials.into()).exit_code()
 }

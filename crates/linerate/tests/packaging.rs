@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 use testkit::{Server, run};
 
 /// The place that all files expect the program at.
@@ -91,13 +91,8 @@ type Outcome = Result<(), String>;
 
 fn trial(name: &str, programs: &[&'static str], check: fn() -> Outcome) -> Trial {
     let missing = programs.iter().find(|program| found(program).is_none());
-    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
-    let Some(missing) = missing else {
-        return Trial::test(name, move || check().map_err(Failed::from));
-    };
-    let why = format!("{missing} is not installed");
-    println!("SKIPPED packaging::{name}: {why}");
-    Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!required)
+    let why = missing.map(|program| format!("{program} is not installed"));
+    testkit::unless(why, name, check)
 }
 
 /// A program in the PATH, where root finds it, or unpacked from its package beside the builds.

@@ -13,6 +13,7 @@ pub(crate) const PATTERN: &[u8] = b"netperf\0";
 pub(crate) const PROGRAM: &str = concat!("linerate ", env!("CARGO_PKG_VERSION"));
 
 pub mod client;
+mod conventions;
 mod details;
 mod interface;
 pub mod options;

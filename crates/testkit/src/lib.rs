@@ -17,4 +17,4 @@ pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role};
 pub use server::Server;
 pub use sockets::{connections_of, established, is_listening, listeners};
-pub use trial::{Need, eventually, trial};
+pub use trial::{Need, eventually, required, trial, unless};

@@ -56,6 +56,13 @@ impl Namespace {
         namespace
     }
 
+    /// The same, which this thread is in from now on, and what it starts.
+    pub fn of_this_thread() -> Self {
+        let namespace = Self::new();
+        namespace.move_in();
+        namespace
+    }
+
     /// Only the loopback interface.
     pub fn bare() -> Self {
         Self::create().expect("root may make a namespace")
@@ -111,12 +118,16 @@ impl Namespace {
     /// Does `work` on a thread of this namespace; processes that it starts are in it too.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let enter_and_work = || {
-            move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
-                .expect("root may enter a namespace");
+            self.move_in();
             work()
         };
         let done = std::thread::scope(|scope| scope.spawn(enter_and_work).join());
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn move_in(&self) {
+        move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("root may enter a namespace");
     }
 
     /// A line of words run inside to its end; what it printed, or what it complained of.

@@ -17,13 +17,20 @@ pub enum Need {
     Namespaces,
     /// A file, such as a device.
     Path(&'static str),
+    /// At least so many processors that it may run on.
+    Processors(usize),
 }
 
 impl Need {
-    fn missing(self) -> Option<String> {
+    /// The reason; `None` if it is here.
+    pub fn missing(self) -> Option<String> {
         match self {
             Self::Program(name) => (!installed(name)).then(|| format!("{name} is not installed")),
             Self::Path(path) => (!Path::new(path).exists()).then(|| format!("no {path} here")),
+            Self::Processors(least) => {
+                let here = std::thread::available_parallelism().map_or(1, usize::from);
+                (here < least).then(|| format!("{here} of {least} processors"))
+            }
             Self::Namespaces if !rustix::process::geteuid().is_root() => {
                 Some("network namespaces need root".to_owned())
             }
@@ -32,21 +39,34 @@ impl Need {
     }
 }
 
-/// A test with its needs: where one is missing the test is skipped and says why, or fails if
-/// `LINERATE_REQUIRE_PEERS=1`.
+/// A test with its needs, as [`unless`] has it.
 pub fn trial(name: &str, needs: &[Need], run: fn()) -> Trial {
     let missing = needs.iter().find_map(|need| need.missing());
-    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
-    let skipped = missing.is_some() && !required;
+    unless(missing, name, move || {
+        run();
+        Ok(())
+    })
+}
+
+/// A test that something of the machine is missing for, if there is a reason: then it is skipped and
+/// says why, or fails if that is [`required`].
+pub fn unless(
+    missing: Option<String>,
+    name: impl Into<String>,
+    run: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Trial {
+    let name = name.into();
+    let skipped = missing.is_some() && !required();
     if let (Some(why), true) = (&missing, skipped) {
         println!("SKIPPED {name}: {why}");
     }
-    let runner = move || {
-        missing.map_or(Ok(()), |why| Err(Failed::from(why)))?;
-        run();
-        Ok(())
-    };
-    Trial::test(name, runner).with_ignored_flag(skipped)
+    let run = move || missing.map_or_else(run, Err).map_err(Failed::from);
+    Trial::test(name, run).with_ignored_flag(skipped)
+}
+
+/// Whether what a test cannot do without must be here: `LINERATE_REQUIRE_PEERS=1`.
+pub fn required() -> bool {
+    std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1")
 }
 
 /// Waits until `condition` holds, for `patience` at most; whether it does.

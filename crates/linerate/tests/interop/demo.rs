@@ -36,7 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::against_stock("demo::to_stock", to_stock),
         Case::against_stock("demo::tcp_info", tcp_info).inside(true),
     ];
-    tests.chain(more).collect()
+    tests.chain(more).map(Case::quiet).collect()
 }
 
 fn lines_are_stocks_and_add_up(test: &str, unit: &str, connects: bool) -> Outcome {

@@ -20,7 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn case(name: &str, run: fn() -> Outcome) -> Case {
     // A namespace has a looper of its own, so that cases do not meet.
-    Case::against_stock(name, run).alone().inside(true)
+    Case::against_stock(name, run).alone().inside(true).quiet()
 }
 
 const SETTING: Setting = Setting {

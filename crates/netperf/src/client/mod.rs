@@ -29,6 +29,7 @@ use interim::Interim;
 pub use iterations::Repeated;
 pub use told::Told;
 
+use crate::conventions::TICKS_A_SECOND;
 use crate::options::{Exit, Form, Selection, Settings, Test};
 use crate::output;
 use crate::wire::{CalibrateResponse, Capability, RemoteError, Request};
@@ -204,6 +205,3 @@ fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
 
 /// The exit code of a result that `--strict` does not let pass.
 const DOUBTFUL: u8 = 3;
-
-/// What a calibration gives where the kernel counts ticks, as it does on Linux.
-const TICKS_A_SECOND: f32 = 100.0;

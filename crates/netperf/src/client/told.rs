@@ -5,6 +5,7 @@ use std::time::Duration;
 use model::{BuffersUsed, Counts, CpuMethod, CpuUse, Side, SocketFacts};
 use units::Bytes;
 
+use crate::conventions::cpu_method;
 use crate::wire::{
     Flags, OmniResponse, OmniResults, StreamResponse, StreamResults, SysInfo, TransactionResponse,
     TransactionResults, finite,
@@ -177,16 +178,10 @@ impl Told {
         self.bytes_sent = count * response.max(0) as u64;
     }
 
-    /// Adds what all classic results have. A code of 0 is a method that was not told: there is only one
-    /// on Linux.
+    /// Adds what all classic results have.
     pub(super) fn add_classic(&mut self, elapsed: f32, busy: f32, method: i32, cpus: i32) {
         self.elapsed = seconds(elapsed);
-        let code = if method == 0 {
-            PROC_STAT
-        } else {
-            method as u32
-        };
-        self.add_classic_cpu(busy, code, cpus);
+        self.add_classic_cpu(busy, method, cpus);
     }
 
     /// Adds the results of an omni test.
@@ -217,7 +212,7 @@ impl Told {
             peak: u32::try_from(results.peak_cpu)
                 .ok()
                 .map(|cpu| (cpu, percent(results.peak_cpu_utilisation))),
-            method: method(results.cpu_method),
+            method: cpu_method(results.cpu_method),
             each: Vec::new(),
         });
     }
@@ -228,27 +223,22 @@ impl Told {
         self.bytes_received = results.bytes as u64;
         self.receive_calls = results.calls.into();
         self.elapsed = seconds(results.elapsed);
-        self.add_classic_cpu(
-            results.cpu_utilisation,
-            results.cpu_method as u32,
-            results.cpus,
-        );
+        self.add_classic_cpu(results.cpu_utilisation, results.cpu_method, results.cpus);
     }
 
     /// Adds the results of a classic transactional test.
     pub(super) fn add_transactions(&mut self, results: &TransactionResults) {
         self.transactions = results.transactions.into();
         self.elapsed = seconds(results.elapsed);
-        // The connection tests' results have no word for the method; there is only one on Linux.
-        let method = if results.cpu_method == 0 {
-            PROC_STAT
-        } else {
-            results.cpu_method as u32
-        };
-        self.add_classic_cpu(results.cpu_utilisation, method, results.cpus);
+        self.add_classic_cpu(results.cpu_utilisation, results.cpu_method, results.cpus);
     }
 
-    fn add_classic_cpu(&mut self, busy: f32, code: u32, cpus: i32) {
+    fn add_classic_cpu(&mut self, busy: f32, code: i32, cpus: i32) {
+        // The connection tests' results have no word for the method; there is only one on Linux.
+        let method = match code {
+            0 => CpuMethod::ProcStat,
+            code => cpu_method(code as u32),
+        };
         self.cpu = self.measures_cpu.then(|| CpuUse {
             busy_percent: percent(busy),
             user_percent: 0.0,
@@ -259,7 +249,7 @@ impl Told {
             steal_percent: None,
             cpus: cpus.max(0) as u32,
             peak: None,
-            method: method(code),
+            method,
             each: Vec::new(),
         });
     }
@@ -313,20 +303,6 @@ impl Told {
             cpu: self.cpu.clone(),
             ..Side::default()
         }
-    }
-}
-
-/// The peer's code for /proc/stat.
-const PROC_STAT: u32 = 8;
-
-/// The peer's code for a looper.
-const LOOPER: u32 = 4;
-
-fn method(code: u32) -> CpuMethod {
-    match code {
-        LOOPER => CpuMethod::Looper,
-        PROC_STAT => CpuMethod::ProcStat,
-        other => CpuMethod::Peer(other),
     }
 }
 

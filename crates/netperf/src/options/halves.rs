@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use std::time::Duration;
-
 use model::{
-    BufferPlan, Half, IdleLoop, Pacing, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule,
+    BufferPlan, Half, IdleLoop, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule,
 };
 
 use super::global::Global;
 use super::test::TestOptions;
 use super::value::Pair;
 use super::{Direction, Test};
+use crate::conventions::{DEFER_ACCEPT_SECONDS, pacing};
 
 /// This end's half and the peer's.
 pub(super) fn halves(
@@ -103,7 +102,7 @@ fn here(
         pacing: pacing(
             global.pace_burst.first,
             global.pace_interval_us.first,
-            global.spin,
+            if global.spin { Wait::Spin } else { Wait::Sleep },
         ),
         touch: touch(&global.touch.first),
         cpu: global.cpu.first,
@@ -166,7 +165,7 @@ fn there(
         pacing: pacing(
             global.pace_burst.second,
             global.pace_interval_us.second,
-            false,
+            Wait::Sleep,
         ),
         touch: touch(&global.touch.second),
         cpu: global.cpu.second,
@@ -176,22 +175,6 @@ fn there(
         idle_loop: idle_loop(global, global.cpu_rate.remote),
     }
 }
-
-/// `-b` and `-w`: without a burst there is no pacing, and without an interval it is a millisecond.
-fn pacing(burst: u64, interval_us: u32, spin: bool) -> Option<Pacing> {
-    let interval_us = if interval_us == 0 {
-        DEFAULT_INTERVAL_US
-    } else {
-        interval_us
-    };
-    (burst > 0).then(|| Pacing {
-        burst,
-        interval: Duration::from_micros(interval_us.into()),
-        wait: if spin { Wait::Spin } else { Wait::Sleep },
-    })
-}
-
-const DEFAULT_INTERVAL_US: u32 = 1_000;
 
 /// `-k` or `-K`: the same for both directions, but that nothing is read before it is sent.
 fn touch(counts: &Pair<Option<u32>>) -> Touch {
@@ -207,9 +190,6 @@ fn idle_loop(global: &Global, rate: f32) -> Option<IdleLoop> {
     let given = Some(f64::from(rate)).filter(|rate| *rate > 0.0);
     global.by_looper.then_some(IdleLoop { rate: given })
 }
-
-/// What the stock server sets for test option `-a`.
-const DEFER_ACCEPT_SECONDS: u32 = 5;
 
 /// A message's size, or else the one of `-m` or `-M`, where 0 is the default.
 fn size(message: Option<u32>, bulk: Option<u32>) -> SizeRule {

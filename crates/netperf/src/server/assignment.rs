@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{
-    BufferPlan, Half, Limit, Pacing, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule,
-    Workload,
+    BufferPlan, Half, Limit, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule, Workload,
 };
 use sys::Address;
 use sys::call::Error;
 
 use super::family;
+use crate::conventions::{DEFER_ACCEPT_SECONDS, pacing};
 use crate::options::Limits;
 use crate::wire::{
     DatagramRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest,
@@ -117,18 +117,7 @@ fn omni(
 ) -> Result<Assignment, Refusal> {
     let flags = request.flags;
     let transport = request.transport().ok_or(Error::PROTONOSUPPORT)?;
-    let connection = flags.has(Flags::CONNECTION_TEST);
-    let workload = match (request.receives(), request.transmits(), connection) {
-        (true, true, true) => Workload::accept_and_answer(),
-        (true, true, false) => Workload::answer(),
-        (false, false, true) => Workload::accept_and_close(),
-        (true, false, false) => Workload::receive(),
-        (false, true, false) => Workload::send(),
-        _ => return Err(Error::INVAL.into()),
-    };
-    if connection && !transport.has_connections() {
-        return Err(Error::INVAL.into());
-    }
+    let workload = omni_workload(request, transport)?;
     let transactional = workload.receives() && workload.sends();
     let family = match request.family {
         0 if peer.is_ipv6() => FAMILY_IPV6,
@@ -154,25 +143,11 @@ fn omni(
     let own_address = local
         .ip()
         .filter(|local| flags.has(Flags::PACKET_INFO) && family_of(*local) == family);
-    let named = request.congestion_control.to_string_lossy().into_owned();
     Ok(Assignment {
         transport,
         limit: limit(request.test_length, workload.is_transactional()),
         half: Half {
-            socket: SocketOptions {
-                send_buffer_bytes: optional(request.send_buffer),
-                receive_buffer_bytes: optional(request.receive_buffer),
-                no_delay: flags.has(Flags::NO_DELAY),
-                keep_alive: flags.has(Flags::KEEP_ALIVE),
-                dont_route: !flags.has(Flags::ROUTING_ALLOWED),
-                fast_open: flags.has(Flags::FAST_OPEN),
-                defer_accept_seconds: flags.has(Flags::DEFER_ACCEPT).then_some(5),
-                priority: optional(request.priority).map(|priority| priority as i32),
-                type_of_service: optional(request.type_of_service)
-                    .and_then(|tos| u8::try_from(tos).ok()),
-                congestion_control: (!named.is_empty()).then_some(named),
-                ..SocketOptions::default()
-            },
+            socket: omni_socket(request),
             send: BufferPlan {
                 size: size(request.send_size, request.response_size)?,
                 width: width(request.send_width),
@@ -187,7 +162,11 @@ fn omni(
             },
             fill,
             discard_in_kernel: request.receive_copy_avoidance != 0 && transport.has_bytes(),
-            pacing: pacing(request),
+            pacing: pacing(
+                request.interval_burst.into(),
+                request.interval_us,
+                Wait::Sleep,
+            ),
             touch: Touch {
                 send_dirty_bytes: optional(request.send_dirty),
                 receive_dirty_bytes: optional(request.receive_dirty),
@@ -215,21 +194,40 @@ fn omni(
     })
 }
 
-/// Without a burst there is none; without an interval it is a millisecond.
-fn pacing(request: &OmniRequest) -> Option<Pacing> {
-    let interval_us = if request.interval_us == 0 {
-        DEFAULT_INTERVAL_US
-    } else {
-        request.interval_us
-    };
-    (request.interval_burst > 0).then(|| Pacing {
-        burst: request.interval_burst.into(),
-        interval: Duration::from_micros(interval_us.into()),
-        wait: Wait::Sleep,
-    })
+fn omni_workload(request: &OmniRequest, transport: Transport) -> Result<Workload, Refusal> {
+    let connection = request.flags.has(Flags::CONNECTION_TEST);
+    if connection && !transport.has_connections() {
+        return Err(Error::INVAL.into());
+    }
+    match (request.receives(), request.transmits(), connection) {
+        (true, true, true) => Ok(Workload::accept_and_answer()),
+        (true, true, false) => Ok(Workload::answer()),
+        (false, false, true) => Ok(Workload::accept_and_close()),
+        (true, false, false) => Ok(Workload::receive()),
+        (false, true, false) => Ok(Workload::send()),
+        _ => Err(Error::INVAL.into()),
+    }
 }
 
-const DEFAULT_INTERVAL_US: u32 = 1_000;
+fn omni_socket(request: &OmniRequest) -> SocketOptions {
+    let flags = request.flags;
+    let named = request.congestion_control.to_string_lossy().into_owned();
+    SocketOptions {
+        send_buffer_bytes: optional(request.send_buffer),
+        receive_buffer_bytes: optional(request.receive_buffer),
+        no_delay: flags.has(Flags::NO_DELAY),
+        keep_alive: flags.has(Flags::KEEP_ALIVE),
+        dont_route: !flags.has(Flags::ROUTING_ALLOWED),
+        fast_open: flags.has(Flags::FAST_OPEN),
+        defer_accept_seconds: flags
+            .has(Flags::DEFER_ACCEPT)
+            .then_some(DEFER_ACCEPT_SECONDS),
+        priority: optional(request.priority).map(|priority| priority as i32),
+        type_of_service: optional(request.type_of_service).and_then(|tos| u8::try_from(tos).ok()),
+        congestion_control: (!named.is_empty()).then_some(named),
+        ..SocketOptions::default()
+    }
+}
 
 /// Where the client's data socket is: the address that it named, or else the one it comes from.
 fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address> {

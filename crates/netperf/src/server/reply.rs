@@ -1,23 +1,15 @@
 //! What the client is told, in the layout of the messages that it asked with.
 
-use model::{CpuMethod, Half, Interface, PciIds, Security, SecurityModule, Side, Transport};
+use model::{Half, Interface, PciIds, Security, SecurityModule, Side, Transport};
 
 use super::family;
 use super::test::{Finished, Prepared};
+use crate::conventions::{TICKS_A_SECOND, cpu_code};
 use crate::wire::{
     CalibrateResponse, DatagramResponse, DatagramResults, Flags, Frame, OmniRequest, OmniResponse,
     OmniResults, Request, StreamResponse, StreamResults, Text, TransactionResponse,
     TransactionResults,
 };
-
-/// Clock ticks a second: what a "calibration" gives where CPU time is counted, not measured.
-pub(super) const CALIBRATION: f32 = 100.0;
-
-/// The peer's code for /proc/stat.
-const PROC_STAT: u32 = 8;
-
-/// The peer's code for a looper.
-const LOOPER: u32 = 4;
 
 /// The answer to CPU_CALIBRATE.
 pub(super) fn calibration(rate: f32) -> CalibrateResponse {
@@ -33,7 +25,7 @@ pub(super) fn rate_in_force(asked: f32, half: &Half) -> f32 {
         _ if !half.measure_cpu => 0.0,
         Some(rate) => rate as f32,
         None if asked > 0.0 => asked,
-        None => CALIBRATION,
+        None => TICKS_A_SECOND,
     }
 }
 
@@ -295,11 +287,7 @@ impl Cpu {
             iowait: cpu.iowait_percent as f32,
             irq: cpu.irq_percent as f32,
             softirq: cpu.softirq_percent as f32,
-            method: match cpu.method {
-                CpuMethod::ProcStat => PROC_STAT,
-                CpuMethod::Looper => LOOPER,
-                CpuMethod::Peer(code) => code,
-            },
+            method: cpu_code(cpu.method),
             cpus: cpu.cpus,
             peak: cpu
                 .peak

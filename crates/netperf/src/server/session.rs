@@ -14,6 +14,7 @@ use super::log;
 use super::registry::Registry;
 use super::reply;
 use super::test::Prepared;
+use crate::conventions::TICKS_A_SECOND;
 use crate::details::Details;
 use crate::options::Limits;
 use crate::wire::{
@@ -208,7 +209,7 @@ impl Session<'_> {
                 .and_then(|looper| looper.calibrate())
                 .map(|rate| rate as f32)
         } else {
-            Ok(reply::CALIBRATION)
+            Ok(TICKS_A_SECOND)
         };
         match rate {
             Ok(rate) => self.write(&reply::calibration(rate).encode()),
