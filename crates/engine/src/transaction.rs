@@ -142,6 +142,9 @@ pub(crate) fn ask_ahead<C: Channel>(
     cell.expect(0, 0, true);
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
     let mut ahead = Ahead::new(window, times.is_some());
+    // Where both ways are awaited the first that would have been given up ends it.
+    let (receive_patience, send_patience) = sys::option::timeouts(channel.socket());
+    let patience = receive_patience.min(send_patience);
     // What is left of the request being sent, and of the response being received.
     let mut request: &[u8] = &[];
     let mut missing = responses.size() as usize;
@@ -184,13 +187,17 @@ pub(crate) fn ask_ahead<C: Channel>(
         if early && !hooks.has_input_before_turn(channel.socket()) {
             continue;
         }
-        if blocked && call::wait_either(channel.socket()).is_err() {
-            continue;
+        let mut in_time = true;
+        if blocked {
+            match call::wait_either(channel.socket(), patience) {
+                Ok(ready) => in_time = ready,
+                Err(_) => continue,
+            }
         }
         let buffer = responses.advance();
         let room = missing.min(buffer.len());
         let received = if blocked {
-            call::receive_without_waiting(channel.socket(), &mut buffer[..room])
+            channel.try_receive(&mut buffer[..room])
         } else {
             channel.receive(&mut buffer[..room])
         };
@@ -201,11 +208,13 @@ pub(crate) fn ask_ahead<C: Channel>(
                 cell.received(received);
                 missing -= received;
             }
-            Err(Error::AGAIN) if blocked => continue,
+            Err(Error::AGAIN) if blocked && in_time => continue,
             // A receive timeout: what is on its way is given up, and as much is asked again.
             Err(Error::AGAIN) if !exchange.asks_again => return LoopEnd::TimedOut,
             Err(Error::AGAIN) => {
                 ahead.give_up();
+                // A datagram that found no room has not left.
+                request = &[];
                 missing = responses.size() as usize;
                 continue;
             }
@@ -378,9 +387,9 @@ fn receive_rest<C: Channel>(
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsFd;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use model::{BufferPlan, Limit, SizeRule, WidthRule};
 
@@ -433,6 +442,36 @@ mod tests {
         peer.join().unwrap();
     }
 
+    /// Whoever neither reads nor answers ends it as one who only does not answer.
+    #[test]
+    fn a_peer_that_reads_no_more_requests_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _far = listener.accept().unwrap();
+        near.set_read_timeout(Some(Duration::from_millis(30)))
+            .unwrap();
+        let (stop, cell) = (Stop::new(), Cell::default());
+        // What would wait for ever shall fail.
+        let _attending = stop.attend();
+        let _at_last = crate::keeper().at(Instant::now() + Duration::from_secs(20), &stop);
+        let bounds = Bounds {
+            budget: Budget::of(Limit::Transactions(u64::MAX), 0),
+            stop: &stop,
+            cell: &cell,
+        };
+        let (mut requests, mut responses) = (ring_of(1 << 16), ring());
+        let mut exchange = Exchange {
+            requests: &mut requests,
+            responses: &mut responses,
+            asks_again: false,
+        };
+        let window = 1 << 20;
+        let connected = Connected(near.as_fd());
+        let end = ask_ahead(&connected, &mut exchange, window, bounds, None, &mut ());
+        assert_eq!(end, LoopEnd::TimedOut);
+        assert_eq!(cell.counts().transactions, 0);
+    }
+
     fn pair() -> (UdpSocket, UdpSocket) {
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -444,8 +483,12 @@ mod tests {
     }
 
     fn ring() -> Ring {
+        ring_of(4)
+    }
+
+    fn ring_of(bytes: u32) -> Ring {
         let plan = BufferPlan {
-            size: SizeRule::Bytes(4),
+            size: SizeRule::Bytes(bytes),
             width: WidthRule::Buffers(1),
             ..BufferPlan::default()
         };
@@ -454,7 +497,7 @@ mod tests {
             None,
             None,
             Contents::Nothing,
-            &Memory::new(1 << 16, 1 << 16),
+            &Memory::new(1 << 20, 1 << 20),
         )
         .unwrap()
     }

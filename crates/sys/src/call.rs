@@ -182,14 +182,14 @@ pub fn send_to_without_waiting(
     )
 }
 
-/// Waits until the socket can be read from or written to: poll(2). EINTR is returned.
-pub fn wait_either(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Waits until the socket can be read from or written to, or the time is up: poll(2). EINTR is returned.
+pub fn wait_either(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(
         socket,
         PollFlags::IN | PollFlags::OUT,
     )];
-    poll(&mut set, None).map(|_| ())
+    poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
 /// Waits until the socket can be written to, or the time is up; a connection that is being opened, until

@@ -126,11 +126,7 @@ impl<'a> LocalEnd<'a> {
                 .open_to_all()
                 .map_err(|error| no_place(&place.socket(), error))?;
         }
-        if !matches!(plan.limit, Limit::Time(_)) && half.socket.receive_timeout.is_none() {
-            // No deadline ends it, so data that stops must.
-            let _ = data.socket.set_read_timeout(Some(DATA_PATIENCE));
-            let _ = data.socket.set_write_timeout(Some(DATA_PATIENCE));
-        }
+        give_up_on_silence(&data.socket, plan);
         let memory = Memory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
         let buffers = Buffers::new(
             half,
@@ -314,6 +310,7 @@ impl<'a> LocalEnd<'a> {
         for _ in 0..associations {
             let options = &self.plan.here.socket;
             let socket = open_socket(self.plan.transport, &bind, options)?.socket;
+            give_up_on_silence(&socket, self.plan);
             if let Some(Ran {
                 failure: Some((_, errno)),
                 ..
@@ -494,6 +491,15 @@ fn open_socket(
             error,
         }
     })
+}
+
+/// Where no deadline ends the test, data that stops must.
+fn give_up_on_silence(socket: &Socket, plan: &Plan) {
+    if matches!(plan.limit, Limit::Time(_)) || plan.here.socket.receive_timeout.is_some() {
+        return;
+    }
+    let _ = socket.set_read_timeout(Some(DATA_PATIENCE));
+    let _ = socket.set_write_timeout(Some(DATA_PATIENCE));
 }
 
 /// Whether the local port that was asked for is the peer's own, on this host: the two would talk to
