@@ -6,11 +6,17 @@ use sys::call::{self, Error};
 use crate::run::Path;
 use crate::stop::Stop;
 
+/// How often the kernel is asked for what it has no event for.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// How a flow says that it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// End this end's stream and wait for the peer's end of stream: the peer has then read all.
     HalfClose,
+    /// End this end's TCP stream and wait until all of it is acknowledged. A peer that ends its own stream
+    /// before that reads no more, and is not waited for.
+    Acknowledged,
     /// Wait for the peer's end of stream and throw away what comes before it.
     AwaitClose,
     /// Send this many empty datagrams; one would do, were none lost. A full queue is waited for.
@@ -33,6 +39,9 @@ impl Finish {
                     Err(_) => false,
                 }
             }
+            (Self::Acknowledged, Path::Connected(socket)) => {
+                call::shutdown_write(*socket).is_ok() && await_acknowledged(*socket, stop)
+            }
             (Self::AwaitClose, Path::Connected(socket)) => await_end(*socket, stop),
             (Self::EmptyDatagrams(count), path) => {
                 // One that a full queue or an old error refuses does not keep the others.
@@ -54,7 +63,7 @@ fn send_empty(path: &Path<'_>, stop: &Stop) -> bool {
         match sent {
             Ok(_) => return true,
             // Not poll(2): without a connection it does not see that a Unix peer's queue is full.
-            Err(Error::AGAIN) if !stop.is_set() => std::thread::sleep(Duration::from_millis(1)),
+            Err(Error::AGAIN) if !stop.is_set() => std::thread::sleep(LOOK),
             Err(_) if errors < 10 && !stop.is_set() => errors += 1,
             Err(_) => return false,
         }
@@ -67,8 +76,26 @@ fn await_sent(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
     while !stop.is_set() {
         match sys::option::queued_to_send(socket) {
             Ok(0) => return true,
-            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(_) => std::thread::sleep(LOOK),
             Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for it.
+fn await_acknowledged(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
+    let mut scrap = [0; 4096];
+    while !stop.is_set() {
+        match sys::option::unacknowledged(socket) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+        match call::receive_without_waiting(socket, &mut scrap) {
+            Err(Error::AGAIN) => std::thread::sleep(LOOK),
+            Ok(1..) | Err(Error::INTR) => {}
+            Ok(0) | Err(_) => return false,
         }
     }
     false
@@ -89,6 +116,8 @@ fn await_end(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixDatagram;
     use std::time::Instant;
@@ -105,5 +134,41 @@ mod tests {
         let stop = Stop::new();
         let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
         assert!(!Finish::EmptyDatagrams(3).say(&Path::Connected(near.as_fd()), &stop));
+    }
+
+    /// Two ends of a connection; the near one has sent more than has room on its way.
+    fn full() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        while call::send_without_waiting(near.as_fd(), &[0; 1 << 12]).is_ok() {}
+        (near, far)
+    }
+
+    #[test]
+    fn all_is_acknowledged_when_the_peer_has_taken_it() {
+        let (near, mut far) = full();
+        let stop = Stop::new();
+        let path = Path::Connected(near.as_fd());
+        let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        assert!(!Finish::Acknowledged.say(&path, &stop), "nobody reads");
+        let reader = std::thread::spawn(move || {
+            far.read_to_end(&mut Vec::new()).unwrap();
+            far
+        });
+        assert!(Finish::Acknowledged.say(&path, &Stop::new()));
+        assert_eq!(sys::option::unacknowledged(near.as_fd()).unwrap(), 0);
+        drop(reader.join().unwrap());
+    }
+
+    #[test]
+    fn a_peer_that_has_ended_is_not_awaited() {
+        let (near, far) = full();
+        far.shutdown(Shutdown::Write).unwrap();
+        let stop = Stop::new();
+        // What would wait for ever shall fail.
+        let _at_last = keeper().at(Instant::now() + Duration::from_secs(20), &stop);
+        assert!(!Finish::Acknowledged.say(&Path::Connected(near.as_fd()), &stop));
+        assert!(!stop.is_set());
     }
 }

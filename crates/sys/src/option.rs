@@ -332,6 +332,19 @@ pub fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()
     set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes as i32)
 }
 
+/// SIOCOUTQ: what TCP has not been acknowledged yet, sent or not, in bytes; the end of the stream is one
+/// more. tcp(7), which leaves out what was sent.
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, into a live one.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    if result == 0 {
+        Ok(count.unsigned_abs())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// SO_MEMINFO: bytes of memory that hold what is still to be sent, or acknowledged. sock_diag(7).
 pub fn queued_to_send(socket: BorrowedFd<'_>) -> io::Result<u32> {
     /// SK_MEMINFO_WMEM_ALLOC, the index of a word.

@@ -392,6 +392,7 @@ impl<'a> LocalEnd<'a> {
             Finish::HalfClose.say(&path(), &patience);
             // What the drain has sent again belongs to the test.
             facts_at_end(&self.data.socket, plan.transport, &mut moved.socket);
+            moved.tcp_info = tcp_info::Dump::of(&self.data.socket);
             if !plan.workload.receives() {
                 // A stream has moved when the peer has read it: the drain is part of the time.
                 moved.passed = clock.stop();
