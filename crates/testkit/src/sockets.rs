@@ -1,6 +1,7 @@
 //! The kernel's table of TCP sockets in this thread's namespace: proc(5), `/proc/net/tcp`.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 /// A socket as the table has it.
 struct Entry {
@@ -44,10 +45,10 @@ pub fn established(port: u16) -> bool {
 /// How many connections the process itself has, its children's not counted.
 pub fn connections_of(pid: u32) -> usize {
     let table = table("thread-self");
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten()
-        .flatten();
+    let entries = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    // Threads may have tables of their own.
+    let threads = entries(format!("/proc/{pid}/task").into());
+    let descriptors = threads.flat_map(|thread| entries(thread.path().join("fd")));
     let links = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
     // Two descriptors may be of one socket.
     let inodes: HashSet<u64> = links

@@ -82,9 +82,9 @@ impl Embedded {
         let port = listener.local_addr()?.port();
         let server = Arc::new(Server::new(limits, None));
         let stop = server.stop.clone();
-        let thread = std::thread::Builder::new()
-            .stack_size(STACK)
-            .spawn(move || server.accept_until_stopped(&[listener.into()], false))?;
+        let accept =
+            move |listener: OwnedFd| server.accept_until_stopped(&[listener.into()], false);
+        let thread = apart(listener.into(), accept)?;
         Ok(Self {
             port,
             stop,
@@ -249,12 +249,11 @@ impl Server {
             return None;
         }
         let (server, client) = (Arc::clone(self), Arc::clone(&self.clients));
-        std::thread::Builder::new()
-            .stack_size(STACK)
-            .spawn(move || {
-                server.serve(control);
-                drop(client);
-            })
+        let serve = move |control| {
+            server.serve(control);
+            drop(client);
+        };
+        apart(control, serve)
             .inspect_err(|error| log(format_args!("refused a client: {error}")))
             .ok()
     }
@@ -271,6 +270,15 @@ impl Server {
             log(format_args!("control connection: {error}"));
         }
     }
+}
+
+/// A thread whose descriptors no other one counts references to.
+fn apart(
+    socket: OwnedFd,
+    body: impl FnOnce(OwnedFd) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let builder = std::thread::Builder::new().stack_size(STACK);
+    sys::process::spawn_apart(builder, socket, engine::keeper().descriptors(), body)
 }
 
 /// A line on stderr when debug output is wanted (`-d`); never from within a measured loop.

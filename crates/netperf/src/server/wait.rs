@@ -118,7 +118,7 @@ pub(super) fn may_send_to(target: &Address, peer: &Address, limits: &Limits) -> 
 pub(super) fn connect_to_path(socket: &Socket, path: &Path) -> io::Result<()> {
     // Nothing that happens to the path from here on changes what this stands for.
     let there = call::at_path(path)?;
-    let through = PathBuf::from(format!("/proc/self/fd/{}", there.as_raw_fd()));
+    let through = PathBuf::from(format!("/proc/thread-self/fd/{}", there.as_raw_fd()));
     if !there.metadata()?.file_type().is_socket() || std::fs::read_link(&through)? != path {
         return Err(io::Error::from_raw_os_error(Error::ACCESS.raw_os_error()));
     }

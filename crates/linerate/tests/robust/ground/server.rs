@@ -99,9 +99,14 @@ impl Server {
 
     /// Descriptors and threads right now.
     pub(crate) fn usage(&self) -> Usage {
+        let tasks = format!("/proc/{}/task", self.pid());
+        // Threads have tables of their own.
+        let threads = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
         Usage {
-            descriptors: entries(format!("/proc/{}/fd", self.pid())),
-            threads: entries(format!("/proc/{}/task", self.pid())),
+            descriptors: threads
+                .map(|thread| entries(thread.path().join("fd")))
+                .sum(),
+            threads: entries(tasks.into()),
         }
     }
 
@@ -162,6 +167,6 @@ pub(crate) fn free_port() -> u16 {
         .port()
 }
 
-fn entries(directory: String) -> usize {
-    std::fs::read_dir(PathBuf::from(directory)).map_or(0, Iterator::count)
+fn entries(directory: PathBuf) -> usize {
+    std::fs::read_dir(directory).map_or(0, Iterator::count)
 }
