@@ -62,6 +62,18 @@ sctp_one_to_many() {
     client ours -t SCTP_RR_MANY -l 2 -P 0 -- -T 3
 }
 
+# Whoever is not the client is neither counted nor answered, before it and beside it: the server's own host.
+sctp_strangers() {
+    hosts
+    serve ours
+    (while sleep 0.1; do
+        $FAR "$OURS/netperf" -N -H 10.0.0.2 -t OMNI -l 1 -- -T sctp -d send -m 1000 -P ,20999
+    done) >stranger 2>&1 &
+    stream -t SCTP_STREAM_MANY -s 2 -- -P ,20999
+    transactions -t SCTP_RR_MANY -s 2 -- -P ,20999
+    grep -q "data send error" stranger || fail "no stranger came: $(cat stranger)"
+}
+
 # LLC sockets know the first network namespace only, so both interfaces are in it.
 link() {
     ip link delete near0 2>/dev/null || true
@@ -106,7 +118,7 @@ llc_refusals() {
 }
 
 try families.unix unix_domain
-for case in sctp_one_to_one sctp_one_to_many; do
+for case in sctp_one_to_one sctp_one_to_many sctp_strangers; do
     if has sctp; then try families.$case $case; else skip families.$case "no SCTP here"; fi
 done
 for case in llc_connections llc_datagrams llc_refusals; do

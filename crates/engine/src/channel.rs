@@ -1,12 +1,12 @@
 //! How a loop's calls reach the wire: one type a way, so that each loop is compiled for each way and
 //! nothing is decided inside.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use stats::Histogram;
-use sys::call::{self, Drain, Error, Peer, SctpReceived};
+use sys::call::{self, Drain, Error, Peer};
 use sys::clock::monotonic_ns;
 
 use crate::hooks::Hooks;
@@ -206,115 +206,6 @@ impl<C: Channel> Channel for InTurn<C> {
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         self.channels[self.last.get()].receive(buffer)
-    }
-}
-
-/// A socket with many SCTP associations, which receives from all of them and answers the one that was
-/// heard last. When all that were there have gone its data is at its end.
-pub(crate) struct OneToMany<'a> {
-    socket: BorrowedFd<'a>,
-    from: RefCell<Option<Peer>>,
-    associations: Cell<u32>,
-}
-
-impl<'a> OneToMany<'a> {
-    /// The socket must tell of its associations.
-    pub(crate) fn new(socket: BorrowedFd<'a>) -> Self {
-        Self {
-            socket,
-            from: RefCell::new(None),
-            associations: Cell::new(0),
-        }
-    }
-
-    /// Receives data; notifications that come before it are noted.
-    #[inline]
-    fn receive_by(
-        &self,
-        call: impl Fn(BorrowedFd<'_>, &mut [u8]) -> Result<SctpReceived, Error>,
-        buffer: &mut [u8],
-    ) -> Result<usize, Error> {
-        loop {
-            let received = call(self.socket, buffer)?;
-            if !received.is_notification {
-                self.from.replace(received.from);
-                return Ok(received.length);
-            }
-            if self.note(&buffer[..received.length], received.is_end)? {
-                return Ok(0);
-            }
-        }
-    }
-
-    /// Notes what a notification says, of which `first` has been read; whether all associations have
-    /// gone.
-    #[cold]
-    fn note(&self, first: &[u8], mut is_end: bool) -> Result<bool, Error> {
-        // `struct sctp_assoc_change`: type, flags, length and, in the bytes 8 and 9, the new state.
-        const ASSOCIATION_CHANGE: u16 = 0x8001;
-        const STATE: std::ops::Range<usize> = 8..10;
-        let mut told = [0; 64];
-        let mut length = first.len().min(told.len());
-        told[..length].copy_from_slice(&first[..length]);
-        while !is_end {
-            // A buffer for data can be shorter than this.
-            let mut rest = [0; 64];
-            let more = match call::receive_sctp(self.socket, &mut rest) {
-                Err(Error::INTR) => continue,
-                other => other?,
-            };
-            let room = more.length.min(told.len() - length);
-            told[length..length + room].copy_from_slice(&rest[..room]);
-            length += room;
-            is_end = more.is_end || more.length == 0;
-        }
-        if u16::from_ne_bytes([told[0], told[1]]) != ASSOCIATION_CHANGE {
-            return Ok(false);
-        }
-        let open = self.associations.get();
-        match u16::from_ne_bytes([told[STATE.start], told[STATE.start + 1]]) {
-            0 => self.associations.set(open + 1),
-            // Lost, shut down, not come up; 2 is a restart.
-            1 | 3 | 4 => {
-                self.associations.set(open.saturating_sub(1));
-                return Ok(open <= 1);
-            }
-            _ => {}
-        }
-        Ok(false)
-    }
-}
-
-impl Channel for OneToMany<'_> {
-    #[inline]
-    fn socket(&self) -> BorrowedFd<'_> {
-        self.socket
-    }
-
-    fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        match &*self.from.borrow() {
-            Some(to) => call::send_to(self.socket, data, to),
-            None => Err(Error::DESTADDRREQ),
-        }
-    }
-
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        match &*self.from.borrow() {
-            Some(to) => call::send_to_without_waiting(self.socket, data, to),
-            None => Err(Error::DESTADDRREQ),
-        }
-    }
-
-    fn is_connected(&self) -> bool {
-        false
-    }
-
-    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        self.receive_by(call::receive_sctp, buffer)
-    }
-
-    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        self.receive_by(call::receive_sctp_without_waiting, buffer)
     }
 }
 

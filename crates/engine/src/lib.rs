@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod associations;
 mod buffers;
 mod bulk;
 mod cell;
@@ -31,6 +32,7 @@ mod socket;
 mod stop;
 mod transaction;
 
+pub use associations::Associations;
 pub use buffers::Buffers;
 pub use cell::Cell;
 pub use clock::{Clock, Passed};

@@ -8,11 +8,12 @@ use stats::Histogram;
 use sys::call::{Drain, Peer};
 use sys::{Address, Socket};
 
+use crate::associations::Associations;
 use crate::buffers::Buffers;
 use crate::cell::Cell;
 use crate::channel::{
     Addressed, Channel, Clocked, Connected, FromFile, FromRing, InTurn, IntoNothing, IntoRing,
-    OneToMany, Polled, Sink, Source, Written,
+    Polled, Sink, Source, Written,
 };
 use crate::connection::{self, Exchange};
 use crate::connector::{self, Connector};
@@ -55,7 +56,7 @@ pub enum Path<'a> {
     /// Sockets and whom they send to, used in turn.
     InTurn(Vec<(BorrowedFd<'a>, Peer)>),
     /// An SCTP socket with many associations: who speaks is answered.
-    OneToMany(BorrowedFd<'a>),
+    OneToMany(&'a Associations<'a>),
     /// A new connection a pass, opened.
     Connector(&'a mut Connector),
     /// A new connection a pass, accepted.
@@ -103,10 +104,10 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
                 on_channel(job, &InTurn::new(channels.collect()), hooks)
             }
         }
-        Path::OneToMany(socket) if job.half.socket.non_blocking => {
-            on_channel(job, &Polled::new(OneToMany::new(socket)), hooks)
+        Path::OneToMany(associations) if job.half.socket.non_blocking => {
+            on_channel(job, &Polled::new(associations), hooks)
         }
-        Path::OneToMany(socket) => on_channel(job, &OneToMany::new(socket), hooks),
+        Path::OneToMany(associations) => on_channel(job, &associations, hooks),
         Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }, hooks),
         Path::Connector(connector) => on_connector(job, connector, hooks),
         Path::Listener(listener) => on_listener(job, listener, hooks),

@@ -31,6 +31,13 @@ impl TryFrom<&Address> for Peer {
     }
 }
 
+impl Peer {
+    /// The address; `None` if it is of no family that is known here.
+    pub fn address(&self) -> Option<Address> {
+        Address::try_from(&own(&self.0)).ok()
+    }
+}
+
 /// Sends some or all of `data`: send(2). A closed peer is EPIPE, never a signal.
 #[inline]
 pub fn send(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// SO_RCVTIMEO and SO_SNDTIMEO, without end where none is set. socket(7).
@@ -307,6 +307,29 @@ pub fn set_association_events(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// SCTP_SOCKOPT_PEELOFF: an association of many gets a socket of its own, with what it has sent that was
+/// not received yet. RFC 6458, section 9.2.
+pub fn peel_off(socket: BorrowedFd<'_>, association: i32) -> io::Result<OwnedFd> {
+    // `sctp_peeloff_arg_t` of linux/sctp.h: the association, and its new socket.
+    let mut argument: [libc::c_int; 2] = [association, -1];
+    let mut length = size_of_val(&argument) as libc::socklen_t;
+    // SAFETY: the argument is as long as `length` says, and the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_SCTP,
+            SCTP_SOCKOPT_PEELOFF,
+            argument.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has opened it for this call alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(argument[1]) })
+}
+
 /// LLC_OPT_TX_WIN: frames that may be on their way, of linux/llc.h.
 pub fn set_llc_send_window(socket: BorrowedFd<'_>, frames: u32) -> io::Result<()> {
     set_int(socket, SOL_LLC, LLC_OPT_TX_WIN, frames as i32)
@@ -370,6 +393,7 @@ pub fn queued_to_send(socket: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Of linux/sctp.h.
 const SCTP_EVENTS: i32 = 11;
+const SCTP_SOCKOPT_PEELOFF: i32 = 102;
 
 /// Of linux/socket.h and linux/llc.h.
 const SOL_LLC: i32 = 268;

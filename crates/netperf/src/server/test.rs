@@ -7,8 +7,9 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path, Ran, RingError, Role,
-    Stop, complete_accepted, facts_at_end, keeper, prepare_accepted, receive_late, run,
+    Associations, Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path, Ran,
+    RingError, Role, Stop, complete_accepted, facts_at_end, keeper, prepare_accepted, receive_late,
+    run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
 use sys::call::{self, Error, Peer};
@@ -141,7 +142,7 @@ impl Prepared {
         let outcome = if assignment.workload.connects() {
             self.connections(control, stop, limits, &cell)
         } else if assignment.transport == Transport::SctpMany {
-            self.associations(stop, limits, &cell)
+            self.associations(peer, stop, limits, &cell)
         } else if !assignment.transport.has_datagrams() {
             self.stream(stop, limits, &cell)
         } else {
@@ -212,21 +213,24 @@ impl Prepared {
         Ok(finished)
     }
 
-    /// All associations of one socket, until the last of them has gone.
+    /// All associations that the client has with one socket, until the last of them has gone.
     fn associations(
         &mut self,
+        peer: &Address,
         stop: &Stop,
         limits: &Limits,
         cell: &Cell,
     ) -> Result<Finished, Refusal> {
         let socket = duplicate(&self.data.socket)?;
-        wait::readable(socket.as_fd(), stop, limits.data_wait)?;
+        let admits = |source: &Address| wait::may_send_to(source, peer, limits);
+        let associations = Associations::new(socket.as_fd(), &admits);
+        wait::association(&associations, socket.as_fd(), stop, limits)?;
         wait::give_up_after(&socket, limits.data_idle);
         let clock = self.clock();
         let _deadline = keeper().at(clock.started + self.length(limits) + limits.drain, stop);
         let ran = run(
             &mut self.job(stop, None, cell),
-            Path::OneToMany(socket.as_fd()),
+            Path::OneToMany(&associations),
         );
         let mut finished = finished(&clock, ran);
         finished.side.socket = self.facts_of_start();

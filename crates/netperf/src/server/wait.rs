@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use engine::Stop;
+use engine::{Associations, Stop};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
@@ -87,6 +87,29 @@ pub(super) fn own_client(
             Ok(Some(source)) if may_send_to(&source, peer, limits) => return Ok(source),
             Ok(_) => drop(call::receive(socket.as_fd(), &mut [0; 1])),
             Err(Error::INTR | Error::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::TIMEDOUT.into())
+}
+
+/// Waits for the first association that is admitted; others are sent away.
+pub(super) fn association(
+    associations: &Associations<'_>,
+    socket: BorrowedFd<'_>,
+    stop: &Stop,
+    limits: &Limits,
+) -> Result<(), Refusal> {
+    let until = Instant::now() + limits.data_wait;
+    while Instant::now() < until {
+        readable(
+            socket,
+            stop,
+            until.saturating_duration_since(Instant::now()),
+        )?;
+        match associations.next_is_admitted() {
+            Ok(true) => return Ok(()),
+            Ok(false) | Err(Error::INTR | Error::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
     }
