@@ -105,7 +105,8 @@ fn of_clients_without_a_word() {
         (&here, "near", "198.51.100.1/24"),
         (&there, "far", "198.51.100.2/24"),
     );
-    let server = here.enter(|| Server::start("--control-idle 2 --data-wait 2 --data-idle 2 --drain 2"));
+    let server =
+        here.enter(|| Server::start("--control-idle 2 --data-wait 2 --data-idle 2 --drain 2"));
     let rest = here.enter(|| server.usage_at_rest());
     let clients: Vec<Process> = there.enter(|| {
         let mut silent = Raw::connect_to(([198, 51, 100, 1], server.port).into());
