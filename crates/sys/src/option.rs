@@ -99,9 +99,10 @@ pub fn set_fast_open_connect(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
-/// TCP_MAXSEG in force, in bytes.
+/// Bytes of payload in a full segment: `tcpi_snd_mss` of TCP_INFO, tcp(7). TCP_MAXSEG is the same until the
+/// connection has ended, and then again what was asked for.
 pub fn max_segment(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    int(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG).map(|size| size as u32)
+    tcp_info(socket).map(|info| info.segment_bytes)
 }
 
 /// SO_KEEPALIVE with a patience of half a minute: a peer that vanishes without a word (a power cut, a
@@ -126,6 +127,8 @@ pub struct TcpInfo {
     pub retransmit_timeout_us: u32,
     /// The time that a delayed acknowledgement may wait.
     pub ack_timeout_us: u32,
+    /// Payload of a full segment on its way out.
+    pub segment_bytes: u32,
     /// The path's MTU.
     pub path_mtu_bytes: u32,
     /// The most that the receive window may be at present.
@@ -233,6 +236,7 @@ impl TcpInfo {
         Some(Self {
             retransmit_timeout_us: word(8)?,
             ack_timeout_us: word(12)?,
+            segment_bytes: word(16)?,
             path_mtu_bytes: word(60)?,
             receive_threshold_bytes: word(64)?,
             rtt_us: word(68)?,
