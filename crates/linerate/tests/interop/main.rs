@@ -22,6 +22,7 @@ mod matrix;
 mod nocontrol;
 mod selections;
 mod transports;
+mod values;
 mod variants;
 
 use std::cell::OnceCell;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         confidence::cases(),
         looper::cases(),
         selections::cases(),
+        values::cases(),
         errors::cases(),
         consumers::cases(),
         facts::cases(),

@@ -52,7 +52,7 @@ const MEASURED: &[&str] = &[
 
 /// A selector whose name has one of these in it is a fact that the stock tool has given up to find
 /// out, or tells only when it was asked for. Ours tells it.
-const FACTS: &[&str] = &[
+pub(crate) const FACTS: &[&str] = &[
     "SYSNAME",
     "SYSTEM_MODEL",
     "_RELEASE",
