@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -18,9 +20,17 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::against_stock("facts::host", host).alone(),
         Case::against_stock("facts::stock_host", stock_host),
         Case::against_stock("facts::classic_client", stock_client_sees_none),
+        Case::against_stock("facts::security", security).alone(),
         Case::against_stock("facts::link", veth)
             .alone()
             .inside(true),
+        Case::against_stock("facts::words_of_a_driver", words_of_a_driver)
+            .alone()
+            .inside(true),
+        Case::against_stock("facts::network_card", network_card)
+            .alone()
+            .quiet()
+            .lacking(network_card_here().err()),
         Case::against_stock("facts::retransmissions", retransmissions)
             .alone()
             .inside(true),
@@ -33,9 +43,19 @@ pub(crate) fn cases() -> Vec<Case> {
 fn host() -> Outcome {
     const NAMES: &str = "LOCAL_SYSNAME,LOCAL_RELEASE,LOCAL_VERSION,LOCAL_MACHINE,LOCAL_CPU_COUNT,\
         LOCAL_CPU_MODEL,REMOTE_SYSNAME,REMOTE_RELEASE,REMOTE_VERSION,REMOTE_MACHINE,\
-        REMOTE_CPU_COUNT,REMOTE_CPU_MODEL,LOCAL_CPU_FREQUENCY,REMOTE_CPU_FREQUENCY";
+        REMOTE_CPU_COUNT,REMOTE_CPU_MODEL,LOCAL_CPU_FREQUENCY,REMOTE_CPU_FREQUENCY,\
+        LOCAL_SYSTEM_MODEL,REMOTE_SYSTEM_MODEL";
     let facts = facts(Pair::OURS, &["-t", "TCP_RR", "-l", "-10"], NAMES)?;
-    let model = said("sed", &["-n", "s/^model name[ \t]*: //p", "/proc/cpuinfo"])?;
+    let of_first_cpu = |key: &str| {
+        let script = format!("/^{key}[ \t]*: /{{s///p;q}}");
+        said("sed", &["-n", &script, "/proc/cpuinfo"])
+    };
+    let (model, mhz) = (of_first_cpu("model name")?, of_first_cpu("cpu MHz")?);
+    // DMI has it, or the device tree of a board, which ends it with a NUL.
+    let machine = ["/sys/class/dmi/id/product_name", "/proc/device-tree/model"]
+        .iter()
+        .find_map(|file| std::fs::read_to_string(file).ok())
+        .unwrap_or("Unknown".to_owned());
     for end in ["LOCAL", "REMOTE"] {
         for (name, expected) in [
             ("SYSNAME", said("uname", &["-s"])?),
@@ -43,17 +63,80 @@ fn host() -> Outcome {
             ("VERSION", said("uname", &["-v"])?),
             ("MACHINE", said("uname", &["-m"])?),
             ("CPU_COUNT", said("getconf", &["_NPROCESSORS_ONLN"])?),
+            (
+                "SYSTEM_MODEL",
+                machine.trim_end_matches(['\0', '\n', ' ']).to_owned(),
+            ),
         ] {
             same(&facts, &format!("{end}_{name}"), &expected)?;
         }
         // Other machines have other words in there.
-        if let Some(model) = model.lines().next() {
-            same(&facts, &format!("{end}_CPU_MODEL"), model)?;
+        if !model.is_empty() {
+            same(&facts, &format!("{end}_CPU_MODEL"), &model)?;
         }
+        // Where the kernel governs it, it is another one in the next moment.
         let frequency = &facts[&format!("{end}_CPU_FREQUENCY")];
-        if frequency.parse::<u32>().is_err() {
-            return Err(format!("{end}_CPU_FREQUENCY={frequency}"));
+        let governed = Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists();
+        let holds = match (frequency.parse::<f64>(), mhz.parse::<f64>()) {
+            (Ok(told), Ok(known)) if !governed => (told - known).abs() <= 1.0,
+            (told, _) => told.is_ok(),
+        };
+        if !holds {
+            return Err(format!("{end}_CPU_FREQUENCY={frequency}, {mhz} in cpuinfo"));
         }
+    }
+    Ok(())
+}
+
+/// What the kernel lists of its security modules, in the order in which they are asked; ours have numbers by which one
+/// that is none, or is not known, is told apart.
+fn security() -> Outcome {
+    const NAMES: &str = "LOCAL_SECURITY_TYPE_ID,LOCAL_SECURITY_TYPE,LOCAL_SECURITY_ENABLED_NUM,\
+        LOCAL_SECURITY_ENABLED,LOCAL_SECURITY_SPECIFIC,REMOTE_SECURITY_TYPE_ID,REMOTE_SECURITY_TYPE,\
+        REMOTE_SECURITY_ENABLED_NUM,REMOTE_SECURITY_ENABLED,REMOTE_SECURITY_SPECIFIC";
+    const KINDS: [(&str, &str); 6] = [
+        ("None", "0"),
+        ("Unknown", "-1"),
+        ("SELinux", "1"),
+        ("AppArmor", "2"),
+        ("Smack", "3"),
+        ("TOMOYO", "4"),
+    ];
+    let facts = facts(Pair::OURS, &["-t", "TCP_RR", "-l", "-10"], NAMES)?;
+    let (kind, number) = KINDS
+        .into_iter()
+        .find(|(kind, _)| facts["LOCAL_SECURITY_TYPE"] == *kind)
+        .ok_or_else(|| format!("{facts:?}"))?;
+    same(&facts, "LOCAL_SECURITY_TYPE_ID", number)?;
+    if let Ok(active) = std::fs::read_to_string("/sys/kernel/security/lsm") {
+        let confines = |name: &&str| {
+            KINDS
+                .iter()
+                .any(|(kind, _)| kind.eq_ignore_ascii_case(name))
+        };
+        let first = active
+            .trim_end()
+            .split(',')
+            .find(confines)
+            .unwrap_or("none");
+        if !kind.eq_ignore_ascii_case(first) {
+            return Err(format!("{kind} of {active}"));
+        }
+    }
+    let enabled = match facts["LOCAL_SECURITY_ENABLED_NUM"].as_str() {
+        "1" => "Enforcing",
+        "0" if kind == "None" => "Disabled",
+        "0" => "Permissive",
+        _ => "Unknown",
+    };
+    same(&facts, "LOCAL_SECURITY_ENABLED", enabled)?;
+    if matches!(kind, "None" | "Unknown") {
+        same(&facts, "LOCAL_SECURITY_SPECIFIC", kind)?;
+    }
+    // Both ends are on this host.
+    for fact in ["TYPE_ID", "TYPE", "ENABLED_NUM", "ENABLED", "SPECIFIC"] {
+        let here = &facts[&format!("LOCAL_SECURITY_{fact}")];
+        same(&facts, &format!("REMOTE_SECURITY_{fact}"), here)?;
     }
     Ok(())
 }
@@ -91,10 +174,15 @@ fn stock_client_sees_none() -> Outcome {
 /// An Ethernet link with each end in a namespace of its own, in which /sys is another's.
 fn veth() -> Outcome {
     const TRANSACTIONS: f64 = 2000.0;
-    const NAMES: &str = "LOCAL_INTERFACE_NAME,LOCAL_DRIVER_NAME,LOCAL_DRIVER_VERSION,\
-        LOCAL_INTERFACE_VENDOR,LOCAL_INTERFACE_SLOT,REMOTE_INTERFACE_NAME,REMOTE_DRIVER_NAME,\
-        LOCAL_INTERFACE_RX_PACKETS,LOCAL_INTERFACE_TX_PACKETS,LOCAL_INTERFACE_RX_BYTES,\
-        REMOTE_INTERFACE_TX_PACKETS,REMOTE_INTERFACE_TX_BYTES,PACKETS_PER_TRANSACTION";
+    const NAMES: &str = "LOCAL_INTERFACE_NAME,LOCAL_INTERFACE_VENDOR,LOCAL_INTERFACE_DEVICE,\
+        LOCAL_INTERFACE_SUBVENDOR,LOCAL_INTERFACE_SUBDEVICE,LOCAL_INTERFACE_SLOT,LOCAL_DRIVER_NAME,\
+        LOCAL_DRIVER_VERSION,LOCAL_DRIVER_FIRMWARE,LOCAL_DRIVER_BUS,REMOTE_INTERFACE_NAME,\
+        REMOTE_INTERFACE_VENDOR,REMOTE_INTERFACE_DEVICE,REMOTE_INTERFACE_SUBVENDOR,\
+        REMOTE_INTERFACE_SUBDEVICE,REMOTE_INTERFACE_SLOT,REMOTE_DRIVER_NAME,REMOTE_DRIVER_VERSION,\
+        REMOTE_DRIVER_FIRMWARE,REMOTE_DRIVER_BUS,LOCAL_INTERFACE_RX_PACKETS,\
+        LOCAL_INTERFACE_RX_BYTES,LOCAL_INTERFACE_TX_PACKETS,LOCAL_INTERFACE_TX_BYTES,\
+        REMOTE_INTERFACE_RX_PACKETS,REMOTE_INTERFACE_RX_BYTES,REMOTE_INTERFACE_TX_PACKETS,\
+        REMOTE_INTERFACE_TX_BYTES,PACKETS_PER_TRANSACTION";
     let (near, far) = (Namespace::bare(), Namespace::bare());
     link(
         (&near, "left", "10.7.0.1/24"),
@@ -125,22 +213,23 @@ fn veth() -> Outcome {
     if !route.contains(" dev left ") {
         return Err(route);
     }
-    for (name, expected) in [
-        ("LOCAL_INTERFACE_NAME", "left"),
-        ("REMOTE_INTERFACE_NAME", "right"),
-        ("LOCAL_INTERFACE_VENDOR", "0xffffffff"),
-        ("LOCAL_INTERFACE_SLOT", "None"),
-    ] {
-        same(&facts, name, expected)?;
-    }
-    if let Ok(text) = near.run("ethtool -i left") {
-        let told = |key: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(key));
-            line.unwrap_or_default().trim().to_owned()
-        };
-        same(&facts, "LOCAL_DRIVER_NAME", &told("driver:"))?;
-        same(&facts, "REMOTE_DRIVER_NAME", &told("driver:"))?;
-        same(&facts, "LOCAL_DRIVER_VERSION", &told("version:"))?;
+    for (end, namespace, name) in [("LOCAL", &near, "left"), ("REMOTE", &far, "right")] {
+        same(&facts, &format!("{end}_INTERFACE_NAME"), name)?;
+        // It is no PCI device.
+        for id in ["VENDOR", "DEVICE", "SUBVENDOR", "SUBDEVICE"] {
+            same(&facts, &format!("{end}_INTERFACE_{id}"), "0xffffffff")?;
+        }
+        same(&facts, &format!("{end}_INTERFACE_SLOT"), "None")?;
+        if let Ok(text) = namespace.run(&format!("ethtool -i {name}")) {
+            for (fact, words) in DRIVER {
+                let told = Some(line_of(&text, words)).filter(|words| !words.is_empty());
+                same(
+                    &facts,
+                    &format!("{end}_DRIVER_{fact}"),
+                    told.unwrap_or("None"),
+                )?;
+            }
+        }
     }
 
     let number = |name: &str| facts[name].parse::<f64>().unwrap_or(f64::NAN);
@@ -159,12 +248,133 @@ fn veth() -> Outcome {
             return Err(format!("{name}={packets}, all {whole}"));
         }
     }
-    let (sent, received) = (
-        number("REMOTE_INTERFACE_TX_PACKETS"),
-        number("LOCAL_INTERFACE_RX_PACKETS"),
-    );
-    if (sent - received).abs() > 10.0 || number("LOCAL_INTERFACE_RX_BYTES") < 67.0 * TRANSACTIONS {
-        return Err(format!("{facts:?}"));
+    // What one end sends the other one receives; the two look at it a moment apart.
+    for (from, to) in [("REMOTE", "LOCAL"), ("LOCAL", "REMOTE")] {
+        let [packets, bytes] = ["PACKETS", "BYTES"].map(|what| {
+            let sent = number(&format!("{from}_INTERFACE_TX_{what}"));
+            (sent, number(&format!("{to}_INTERFACE_RX_{what}")))
+        });
+        let close = |(sent, received): (f64, f64), apart: f64| (sent - received).abs() <= apart;
+        // Ethernet, IPv4, TCP with timestamps, and a byte.
+        let least = 67.0 * TRANSACTIONS;
+        let frames = bytes.0 >= least && bytes.1 >= least;
+        if !(close(packets, 10.0) && close(bytes, 10_000.0) && frames) {
+            return Err(format!("{from}: {facts:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The selectors `*_DRIVER_*`, and what `ethtool -i` calls them.
+const DRIVER: [(&str, &str); 4] = [
+    ("NAME", "driver"),
+    ("VERSION", "version"),
+    ("FIRMWARE", "firmware-version"),
+    ("BUS", "bus-info"),
+];
+
+/// What `ethtool -i` says in a line.
+fn line_of<'a>(text: &'a str, key: &str) -> &'a str {
+    let value = |line: &'a str| line.strip_prefix(key)?.strip_prefix(':');
+    text.lines().find_map(value).unwrap_or_default().trim()
+}
+
+/// A driver with a word for everything: the kernel's own bridge. Nothing is sent; that a packet would leave there is
+/// enough.
+fn words_of_a_driver() -> Outcome {
+    let host = Namespace::bare();
+    let run = |line: &str| host.run(line).map_err(|error| error.to_string());
+    run("ip link add bridge type bridge")?;
+    run("ip address add 10.8.0.1/24 dev bridge")?;
+    run("ip link set bridge up")?;
+    let text = run("ethtool -i bridge")?;
+    let found = host.enter(|| towards("10.8.0.2"))?;
+    as_ethtool_has_it(&found, &text)?;
+    let all = [
+        &found.driver,
+        &found.driver_version,
+        &found.firmware,
+        &found.bus,
+    ];
+    if found.name != "bridge" || all.iter().any(|words| words.is_none()) {
+        return Err(format!("{found:?}"));
+    }
+    Ok(())
+}
+
+/// What is told of the interface that packets to an address would leave by.
+fn towards(address: &str) -> Result<model::Interface, String> {
+    let remote = format!("{address}:9").parse::<SocketAddr>();
+    let remote = remote.map_err(|error| format!("{address}: {error}"))?;
+    let meter = engine::InterfaceMeter::start(&remote.into());
+    let meter = meter.ok_or_else(|| format!("no way to {address}"))?;
+    Ok(meter.finish())
+}
+
+fn as_ethtool_has_it(found: &model::Interface, text: &str) -> Outcome {
+    let told = [
+        &found.driver,
+        &found.driver_version,
+        &found.firmware,
+        &found.bus,
+    ];
+    for ((_, key), told) in DRIVER.iter().zip(told) {
+        if told.as_deref().unwrap_or_default() != line_of(text, key) {
+            return Err(format!("{key}: {told:?}, ethtool {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// A network interface of this host on the PCI bus that has a route: its name, an address beyond it, and its place.
+fn network_card_here() -> Result<(String, String, String), String> {
+    let none = || "no network interface on the PCI bus here".to_owned();
+    let interfaces = std::fs::read_dir("/sys/class/net").map_err(|_| none())?;
+    let names = interfaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let card = |name: String| {
+        let text = said("ethtool", &["-i", &name]).ok()?;
+        let place = line_of(&text, "bus-info");
+        let pci = format!("/sys/bus/pci/devices/{place}");
+        let routes = said("ip", &["-4", "-o", "route", "show", "dev", &name]).ok()?;
+        let mut words = routes
+            .split([' ', '/', '\n'])
+            .skip_while(|word| *word == "default");
+        let beyond = words.find(|word| word.parse::<Ipv4Addr>().is_ok())?;
+        let there = !place.is_empty() && Path::new(&pci).exists();
+        there.then(|| (name, beyond.to_owned(), place.to_owned()))
+    };
+    let mut cards = names.filter_map(card);
+    cards.next().ok_or_else(none)
+}
+
+/// A card's numbers are those of its device, in the words of the kernel's other file about it. Nothing is sent.
+fn network_card() -> Outcome {
+    let (name, beyond, place) = network_card_here()?;
+    let found = towards(&beyond)?;
+    as_ethtool_has_it(&found, &said("ethtool", &["-i", &name])?)?;
+    let file = format!("/sys/bus/pci/devices/{place}/uevent");
+    let uevent = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+    let pair = |key: &str| {
+        let (one, other) = uevent
+            .lines()
+            .find_map(|line| line.strip_prefix(key))?
+            .split_once(':')?;
+        let id = |digits| u16::from_str_radix(digits, 16).ok();
+        Some((id(one)?, id(other)?))
+    };
+    let device = found.pci.as_ref();
+    let numbers = device.map(|ids| (ids.vendor, ids.device));
+    let of_board = device.map(|ids| (ids.subvendor, ids.subdevice));
+    let known = (pair("PCI_ID="), pair("PCI_SUBSYS_ID="));
+    if found.name != name || numbers.is_none() || (numbers, of_board) != known {
+        return Err(format!("{found:?}, not {known:?}"));
+    }
+    // A slot has the address of all the functions that sit in it.
+    let script = "grep -lxF \"$0\" /sys/bus/pci/slots/*/address | sed 's,/address$,,; s,.*/,,'";
+    let functions = place.split('.').next().unwrap_or_default();
+    let slot = said("sh", &["-c", script, functions])?;
+    if found.slot.as_deref().unwrap_or_default() != slot.lines().next().unwrap_or_default() {
+        return Err(format!("slot {:?}, not {slot:?}", found.slot));
     }
     Ok(())
 }

@@ -45,6 +45,8 @@ struct Case {
     namespace: bool,
     /// That no other case runs beside it.
     quiet: bool,
+    /// What else is not here, if that is so.
+    lacks: Option<String>,
     run: Box<dyn FnOnce() -> Outcome + Send>,
 }
 
@@ -92,9 +94,11 @@ fn main() -> ExitCode {
     let failed = [(others, lanes), (quiet, 1)].map(|(cases, lanes)| {
         let trials = cases.into_iter().map(|case| {
             let missing = None
+                .or(case.lacks.as_ref())
                 .or(no_stock.as_ref().filter(|_| case.stock))
-                .or(no_namespace.as_ref().filter(|_| case.namespace));
-            trial(case, missing.cloned(), lanes)
+                .or(no_namespace.as_ref().filter(|_| case.namespace))
+                .cloned();
+            trial(case, missing, lanes)
         });
         let start = Instant::now();
         let mut arguments = arguments.clone();
@@ -129,6 +133,7 @@ impl Case {
             stock: true,
             namespace: false,
             quiet: false,
+            lacks: None,
             run: Box::new(run),
         }
     }
@@ -142,6 +147,12 @@ impl Case {
     /// The same, with no other case beside it.
     fn quiet(mut self) -> Self {
         self.quiet = true;
+        self
+    }
+
+    /// The same, which something is missing for, if there is a reason.
+    fn lacking(mut self, reason: Option<String>) -> Self {
+        self.lacks = reason;
         self
     }
 
