@@ -162,6 +162,7 @@ fn port_in_use() -> Outcome {
 
 fn netserver_options() -> Outcome {
     servers_alone(&["-h"])?;
+    servers_alone(&["-V"])?;
     servers_alone(&["-q"])?;
     servers_alone(&["-D", "-n", "300"])
 }
@@ -173,7 +174,11 @@ fn servers_alone(args: &[&str]) -> Outcome {
         command.args(args);
         run(command)
     };
-    let (ours, control) = (finished(Make::Ours)?, finished(Make::Stock)?);
+    let (mut ours, control) = (finished(Make::Ours)?, finished(Make::Stock)?);
+    // Below stock's line, ours says its own version.
+    if args.contains(&"-V") {
+        ours.stdout = first_line(&ours.stdout);
+    }
     same(&ours, &control).map_err(|error| format!("netserver {}: {error}", args.join(" ")))
 }
 

@@ -180,7 +180,28 @@ fn refusals() -> Outcome {
             "-D needs the names of the network interfaces",
         ),
         ("-t DLCO_RR -- -D nonesuch", "", "nonesuch"),
+        ("-t SCTP_RR -- -h", "SCTP Sockets Test Options:", ""),
+        (
+            "-t SCTP_STREAM_MANY -- -o x",
+            "-T number",
+            "invalid option -- 'o'",
+        ),
         ("-t SCTP_RR -- -T 2", "", "_MANY"),
+        ("-t SCTP_RR_MANY -- -T 1", "", "-T 1"),
+        ("-t SCTP_RR -N", "", "-N: SCTP_RR needs its netserver"),
+        ("-t DLCL_RR -- -h", "-s sap", ""),
+        (
+            "-t DLCL_RR -- -D lo -s 41",
+            "",
+            "an odd service access point",
+        ),
+        (
+            "-t DLCO_RR -- -D lo -w 128",
+            "",
+            "128 frames are more than 127",
+        ),
+        ("-t DLCL_RR -- -D lo -W 5", "", "-w and -W need a DLCO test"),
+        ("-t DLCL_RR -- -D lo -p x", "", "-p x"),
     ] {
         let Finished {
             code,

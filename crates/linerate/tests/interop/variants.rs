@@ -2,7 +2,7 @@
 
 use testkit::{Finished, Make, same_text};
 
-use crate::exchange::{Pair, Setting, exchange};
+use crate::exchange::{Family, Pair, Setting, exchange};
 use crate::{Case, Outcome};
 
 /// Command lines by what they are about. Nearly all end by count, within milliseconds.
@@ -203,6 +203,8 @@ const VARIANTS: &[(&str, &[&str])] = &[
             "-t UDP_STREAM -l -2M -- -R 1 -B",
             "-t UDP_RR -l -200 -- -l 4",
             "-t UDP_RR -l -200 -- -e 5",
+            "-t UDP_RR -l -200 -- -T udp -t dgram",
+            "-t TCP_RR -l -200 -- -T tcp -t stream",
         ],
     ),
     (
@@ -242,6 +244,27 @@ const VARIANTS: &[(&str, &[&str])] = &[
             "-t TCP_SENDFILE -l -2M -- -H 127.0.0.2 -L 127.0.0.3",
             "-l -2M -4",
             "-l -2M -- -4",
+        ],
+    ),
+    (
+        "ipv6",
+        &[
+            "-l -2M -6",
+            "-l -2M -- -6",
+            "-l -2M -6 -H localhost",
+            "-t TCP_RR -l -200 -- -6",
+            "-t UDP_RR -l -200 -- -6",
+            "-t TCP_SENDFILE -l -2M -- -6",
+        ],
+    ),
+    (
+        "classic_options",
+        &[
+            "-t TCP_SENDFILE -l -2M -- -M 2000",
+            "-t TCP_SENDFILE -l -2M -- -4 -C -D -N -W 3",
+            "-t TCP_SENDFILE -l -2M -- -n -b 5 -r 7,8 -R 1",
+            "-t TCP_CC -l -200 -- -4 -C -D -N -n -b 5",
+            "-t TCP_CC -l -200 -- -H 127.0.0.2 -L 127.0.0.3 -s 64K -S 32K",
         ],
     ),
     (
@@ -313,8 +336,11 @@ pub(crate) fn cases() -> Vec<Case> {
         for &line in lines {
             let name = format!("variants::{topic}::{}", line.replace(' ', "_"));
             // Fixed ports and connections a transaction leave TIME_WAIT behind.
-            let namespace = matches!(topic, "ports" | "connections");
-            let setting = Setting::PLAIN.inside(namespace);
+            let namespace = matches!(topic, "ports" | "connections" | "classic_options");
+            let mut setting = Setting::PLAIN.inside(namespace);
+            if topic == "ipv6" {
+                setting.family = Family::V6;
+            }
             let case = Case::against_stock(name, move || same_as_stock(setting, line));
             cases.push(case.inside(namespace));
         }

@@ -1,0 +1,135 @@
+//! The test options of the families that have a protocol of their own: each is in the help, and each is in the
+//! settings.
+
+use model::{Half, Limit, SizeRule};
+use netperf::options::{Attachment, Exit, Family, Settings, Special, manual, netperf};
+
+/// A test of each family, and the chapter of the manual about it.
+const FAMILIES: [(&str, &str); 3] = [
+    ("DG_RR", "STREAM_STREAM"),
+    ("SCTP_RR", "SCTP_STREAM"),
+    ("DLCL_RR", "DLCO_STREAM"),
+];
+
+#[test]
+fn help_has_a_line_for_every_option() {
+    for (test, chapter) in FAMILIES {
+        let exit = client(&format!("-t {test} -- -h")).unwrap_err();
+        assert_eq!((exit.code, exit.stderr.as_str()), (1, ""), "{test}");
+        let chapters = manual::client();
+        let chapter = chapters
+            .iter()
+            .find(|known| known.title.contains(chapter))
+            .expect("it is in the manual");
+        for option in &chapter.options {
+            let letter = &option.synopsis[..2];
+            // The stock tool takes these and says nothing of them.
+            let silent = test == "SCTP_RR" && ["-V", "-I"].contains(&letter);
+            let helps = exit.stdout.contains(&format!("\n    {letter} "));
+            assert_eq!(helps, !silent, "{test} {letter}: {}", exit.stdout);
+        }
+    }
+}
+
+#[test]
+fn unix_domain() {
+    let settings = settings("-t STREAM_STREAM -- -m 1000 -M 2000 -p /run -s 3K,4K -S 5K,6K");
+    let Half { socket, send, .. } = &settings.plan.here;
+    assert_eq!(send.size, SizeRule::Bytes(1000));
+    assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
+    let Half {
+        socket, receive, ..
+    } = &settings.plan.there;
+    assert_eq!(receive.size, SizeRule::Bytes(2000));
+    assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
+    let directory = Some("/run".into());
+    assert_eq!(settings.special, Special::Unix { directory });
+
+    messages("-t DG_RR -- -r 7,8");
+}
+
+#[test]
+fn sctp() {
+    let settings = settings(
+        "-t SCTP_STREAM_MANY -- -m 1000 -M 2000 -s 3K,4K -S 5K,6K -D -B -N 300 -T 5 -I text \
+         -H there,4 -L here,4 -P 7001,7002",
+    );
+    for half in [&settings.plan.here, &settings.plan.there] {
+        assert!(half.socket.no_delay && half.socket.non_blocking);
+    }
+    let Half { socket, send, .. } = &settings.plan.here;
+    assert_eq!(send.size, SizeRule::Bytes(1000));
+    assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
+    let Half {
+        socket, receive, ..
+    } = &settings.plan.there;
+    assert_eq!(receive.size, SizeRule::Bytes(2000));
+    assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
+    assert_eq!(settings.special, Special::Sctp { associations: 5 });
+    assert!(!matches!(settings.plan.limit, Limit::Time(_)));
+    let data = &settings.data;
+    assert_eq!(data.host.as_deref(), Some("there"));
+    assert_eq!(data.local_host.as_deref(), Some("here"));
+    assert_eq!((&*data.local_port, &*data.port), ("7001", "7002"));
+    assert_eq!((data.family, data.local_family), (Family::V4, Family::V4));
+
+    messages("-t SCTP_RR -- -r 7,8");
+    for (option, family) in [("-4", Family::V4), ("-6", Family::V6)] {
+        let settings = self::settings(&format!("-t SCTP_RR -- {option}"));
+        assert_eq!(settings.data.family, family);
+    }
+    // It is said, and goes on.
+    let said = self::settings("-t SCTP_RR -- -V").notices;
+    assert_eq!(
+        said,
+        ["send", "recv"].map(|way| format!("Local {way} copy avoidance not available."))
+    );
+}
+
+#[test]
+fn dlpi() {
+    let settings = settings(
+        "-t DLCO_STREAM -- -m 1000 -M 1200 -D /dev/near,far -p 3,4 -s 72 -w 16,17 -W 18,19",
+    );
+    assert_eq!(settings.plan.here.send.size, SizeRule::Bytes(1000));
+    assert_eq!(settings.plan.there.receive.size, SizeRule::Bytes(1200));
+    let windows = [&settings.plan.here, &settings.plan.there].map(|half| {
+        let socket = &half.socket;
+        (socket.send_window_frames, socket.receive_window_frames)
+    });
+    assert_eq!(windows, [(Some(16), Some(17)), (Some(18), Some(19))]);
+    let end = |device: &str, ppa| Attachment {
+        device: Some(device.to_owned()),
+        ppa: Some(ppa),
+    };
+    let expected = Special::Dlpi {
+        local: end("near", 3),
+        remote: end("far", 4),
+        sap: 72,
+    };
+    assert_eq!(settings.special, expected);
+
+    messages("-t DLCL_RR -- -D lo -r 7,8");
+}
+
+#[track_caller]
+fn messages(line: &str) {
+    let settings = settings(line);
+    let sizes = |half: &Half| (half.send.size, half.receive.size);
+    let (seven, eight) = (SizeRule::Bytes(7), SizeRule::Bytes(8));
+    assert_eq!(sizes(&settings.plan.here), (seven, eight), "{line}");
+    assert_eq!(sizes(&settings.plan.there), (eight, seven), "{line}");
+}
+
+fn buffers(socket: &model::SocketOptions) -> (Option<u32>, Option<u32>) {
+    (socket.send_buffer_bytes, socket.receive_buffer_bytes)
+}
+
+#[track_caller]
+fn settings(line: &str) -> Settings {
+    client(line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
+}
+
+fn client(line: &str) -> Result<Settings, Exit> {
+    netperf("netperf", line.split_whitespace().map(Into::into))
+}
