@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use libtest_mimic::Trial;
 
-use super::ground::trial;
+use super::ground::{Server, trial};
 use super::trace::{Call, STRACE, both};
+use super::{finish, values};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let needs = &[STRACE];
@@ -14,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("widths_of_a_stream", needs, widths_of_a_stream),
         trial("fill_files", needs, fill_files),
         trial("dirty_data", needs, dirty_data),
+        trial("dirty_counts", &[], dirty_counts),
     ]
 }
 
@@ -86,6 +88,41 @@ fn fill_files() {
     // Two buffers, which are filled one after the other and used one after the other.
     assert_eq!(requests[..4], [b"0123", b"4567", b"0123", b"4567"]);
     assert_eq!(responses[..4], [b"abcab", b"cabca", b"abcab", b"cabca"]);
+
+    let (here, there) = (here.display().to_string(), there.display().to_string());
+    let line = format!("-t TCP_RR -l -6 -F {here},{there} -- -k LOCAL_FILL_FILE,REMOTE_FILL_FILE");
+    let said = finish(&Server::start(&server), &line);
+    assert_eq!(
+        values(&said, ["LOCAL_FILL_FILE", "REMOTE_FILL_FILE"]),
+        [here, there]
+    );
+}
+
+/// What is touched is told as it was asked for.
+fn dirty_counts() {
+    const NAMES: [&str; 6] = [
+        "LOCAL_SEND_DIRTY_COUNT",
+        "LOCAL_RECV_DIRTY_COUNT",
+        "LOCAL_RECV_CLEAN_COUNT",
+        "REMOTE_SEND_DIRTY_COUNT",
+        "REMOTE_RECV_DIRTY_COUNT",
+        "REMOTE_RECV_CLEAN_COUNT",
+    ];
+    let server = Server::start("");
+    for (options, expected) in [
+        ("-k 3,9 -K 2,4", ["3", "3", "9", "2", "2", "4"]),
+        ("", ["-1"; 6]),
+    ] {
+        let line = format!(
+            "-t TCP_RR -l -6 {options} -- -r 12,10 -k {}",
+            NAMES.join(",")
+        );
+        assert_eq!(
+            values(&finish(&server, &line), NAMES),
+            expected,
+            "{options}"
+        );
+    }
 }
 
 /// The first bytes of what arrives are others each time, the next ones what they were.

@@ -3,6 +3,7 @@
 
 mod binding;
 mod buffers;
+mod calls;
 #[path = "../robust/ground/mod.rs"]
 #[expect(
     dead_code,
@@ -15,6 +16,7 @@ mod sockets;
 mod trace;
 mod words;
 
+use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
@@ -27,6 +29,7 @@ fn main() {
     let trials = [
         binding::trials(),
         buffers::trials(),
+        calls::trials(),
         pacing::trials(),
         sockets::trials(),
         words::trials(),
@@ -52,6 +55,14 @@ fn finish(server: &Server, options: &str) -> Finished {
     let finished = start(server, options).finish(PATIENCE);
     finished.succeeded();
     finished
+}
+
+/// Runs `ip` in the network namespace of this thread.
+#[track_caller]
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split(' ')).output();
+    let done = done.expect("ip can be run");
+    assert!(done.status.success(), "ip {arguments}: {done:?}");
 }
 
 /// The values that `-k` printed, in the order of the names.

@@ -13,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("pace_here", &[], pace_here),
         trial("pace_there", &[], pace_there),
+        trial("gaps_and_what_was_asked_for", &[], gaps),
         trial("pace_of_classic_tests", &[], pace_of_classic_tests),
         trial("the_schedule_does_not_move", &[STRACE], schedule),
         trial("a_stop_ends_a_wait", &[], a_stop_ends_a_wait),
@@ -97,6 +98,60 @@ fn check((options, counted, passes): Case, end: &str, specific: &str) {
         (reached - passes).abs() <= tolerance || said.stderr.contains("was not held"),
         "{options}: {count} passes, {rate}/s, where {passes} were asked for: {said:#?}"
     );
+}
+
+/// The gaps are in order, their mean is the time a schedule of such a rate has, and what was asked for is told as it
+/// was: at the end that it is for.
+fn gaps() {
+    let server = Server::start("");
+    for (options, end, other) in [
+        ("-t TCP_STREAM -b 5 -w 10", "LOCAL", "REMOTE"),
+        ("-t TCP_MAERTS -b ,5 -w ,10", "REMOTE", "LOCAL"),
+    ] {
+        let names = "PACING_TARGET,PACING_RATE,LATE_INTERVALS,MIN_GAP,MEAN_GAP,P50_GAP,P99_GAP,MAX_GAP,\
+            INTERVAL_USECS,INTERVAL_BURST";
+        let of = |end: &str| {
+            names
+                .split(',')
+                .map(|name| format!("{end}_{name}"))
+                .collect::<Vec<_>>()
+        };
+        let keys = [of(end), of(other)].concat().join(",");
+        let said = finish(&server, &format!("{options} -l 1 -- -m 1000 -k {keys}"));
+        let value = |end: &str, name: &str| -> f64 {
+            let key = format!("{end}_{name}");
+            values(&said, [&*key])[0].parse().expect("a number")
+        };
+        let here = |name: &str| value(end, name);
+        let gaps = ["MIN", "P50", "P99", "MAX"].map(|gap| here(&format!("{gap}_GAP")));
+        assert!(gaps[0] > 0.0 && gaps.is_sorted(), "{said:#?}");
+        let mean = here("MEAN_GAP");
+        assert!((gaps[0]..=gaps[3]).contains(&mean), "{said:#?}");
+        // Five passes an interval.
+        let late = here("LATE_INTERVALS");
+        let expected = 5e6 / here("PACING_RATE");
+        assert!((0.0..=100.0).contains(&late), "{said:#?}");
+        assert!((mean / expected - 1.0).abs() < 0.05, "{expected} {said:#?}");
+        for (name, asked) in [
+            ("PACING_TARGET", 500.0),
+            ("INTERVAL_USECS", 10_000.0),
+            ("INTERVAL_BURST", 5.0),
+        ] {
+            assert!((here(name) - asked).abs() < 0.01, "{name}: {said:#?}");
+        }
+        // The other end paces nothing.
+        for name in names.split(',') {
+            let expected = if name.starts_with("INTERVAL") {
+                0.0
+            } else {
+                -1.0
+            };
+            assert!(
+                (value(other, name) - expected).abs() < 0.01,
+                "{name}: {said:#?}"
+            );
+        }
+    }
 }
 
 /// Their tables have no selectors: transactions a second, and 10^6 bit/s.

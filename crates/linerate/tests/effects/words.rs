@@ -1,4 +1,4 @@
-//! Options that are words between the two ends or to the reader: -Z, -B, the UUID.
+//! Options that are words between the two ends or to the reader: -Z, -B, -d, the UUID.
 
 use std::time::SystemTime;
 
@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("passphrase", &[], passphrase),
         trial("brand", &[], brand),
+        trial("plan", &[], plan),
         trial("uuid", &[], uuid),
     ]
 }
@@ -34,6 +35,18 @@ fn brand() {
     assert_eq!(values(&said, ["RESULT_BRAND"]), ["\"mark\""]);
     let said = finish(&server, "-t TCP_RR -l -5 -- -k RESULT_BRAND,UUID");
     assert!(!said.stdout.contains("RESULT_BRAND"), "{said:#?}");
+}
+
+/// On standard error, and nothing else is another.
+fn plan() {
+    let server = Server::start("");
+    let said = finish(&server, "-t TCP_RR -l -5 -P 0 -v 0 -d -- -r 700,500");
+    for part in ["netperf: Plan {", "name: \"TCP_RR\"", "700,", "500,"] {
+        assert!(said.stderr.contains(part), "no {part} in {said:#?}");
+    }
+    assert_eq!(said.stdout.lines().count(), 1, "{said:#?}");
+    let said = finish(&server, "-t TCP_RR -l -5 -P 0 -v 0");
+    assert_eq!(said.stderr, "");
 }
 
 /// One that is given is that; one that is not is of version 1 (RFC 9562): this moment, and a random node,

@@ -1,0 +1,155 @@
+//! What options make an end ask of the kernel: each has the calls that it is named for, at the end that it is for, and
+//! the other end has none of them.
+
+use std::collections::HashMap;
+
+use libtest_mimic::Trial;
+
+use super::ground::Need::Namespaces;
+use super::ground::{Namespace, Server, trial};
+use super::trace::{Both, Call, STRACE, both};
+use super::{PATIENCE, finish, start};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("calls_of_options", &[STRACE], calls_of_options),
+        trial("retried_connects", &[Namespaces], retried_connects),
+    ]
+}
+
+/// Options, the test that they are given to, and parts of calls of which there are more with them than without, here
+/// and there. A call's descriptor is left out.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const STREAM: &str = "-t TCP_STREAM -l -5000 --";
+const RR: &str = "-t TCP_RR -l -5 --";
+const DATAGRAMS: &str = "-t UDP_RR -l -5 --";
+const SENDFILE: &str = "-t TCP_SENDFILE -l -7000 --";
+const CLOSE: &str = "-t TCP_CC -l -5 --";
+
+const CONNECT: &str = "connect({sa_family=AF_INET";
+const NO_DELAY: &str = "setsockopt(SOL_TCP, TCP_NODELAY, [1]";
+const CORK: &str = "setsockopt(SOL_TCP, TCP_CORK, [1]";
+const DEFER: &str = "setsockopt(SOL_TCP, TCP_DEFER_ACCEPT, ";
+const EARLY: [&str; 2] = [
+    "setsockopt(SOL_TCP, TCP_FASTOPEN_CONNECT, [1]",
+    "setsockopt(SOL_TCP, TCP_FASTOPEN, ",
+];
+const SEGMENT: &str = "setsockopt(SOL_TCP, TCP_MAXSEG, [1000]";
+const DEBUG: &str = "setsockopt(SOL_SOCKET, SO_DEBUG, [1]";
+const DONT_ROUTE: &str = "setsockopt(SOL_SOCKET, SO_DONTROUTE, [1]";
+const FIVE_SECONDS: &str = "{tv_sec=5,";
+const MULTICAST: &str = "setsockopt(SOL_IP, IP_MULTICAST_TTL, [4]";
+const BUFFERS: &[&str] = &[
+    "setsockopt(SOL_SOCKET, SO_SNDBUF, [20000]",
+    "setsockopt(SOL_SOCKET, SO_RCVBUF, [30000]",
+];
+const AT_1: &str = "bind({sa_family=AF_INET, sin_port=htons(0), sin_addr=inet_addr(\"127.0.0.1\")";
+const AT_3: &str = "inet_addr(\"127.0.0.3\")";
+const PORT_20000: &str = "bind({sa_family=AF_INET, sin_port=htons(20000)";
+
+/// The algorithms of `-K` are read back in interop/variants.rs.
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    ("-a", RR, &[], &[DEFER]),
+    ("-B", DATAGRAMS, &[], &[AT_1]),
+    ("-c", "-t OMNI -l -5 -- -d rr", &[CONNECT], &["accept4("]),
+    ("-C", STREAM, &[CORK], &[]),
+    ("-C", SENDFILE, &[CORK], &[]),
+    ("-D", RR, &[NO_DELAY], &[NO_DELAY]),
+    ("-D", SENDFILE, &[NO_DELAY], &[NO_DELAY]),
+    ("-e 5", DATAGRAMS, &[FIVE_SECONDS], &[]),
+    ("-F", RR, &[EARLY[0]], &[EARLY[1]]),
+    ("-g", RR, &[DEBUG], &[]),
+    ("-G 1000", STREAM, &[SEGMENT], &[]),
+    ("-H 127.0.0.3", RR, &[AT_3], &[AT_3]),
+    ("-H 127.0.0.3", SENDFILE, &[AT_3], &[]),
+    ("-I", STREAM, &["write(\"netperf"], &[]),
+    ("-l 4", DATAGRAMS, &[MULTICAST], &[]),
+    ("-L 127.0.0.3", RR, &[AT_3], &[]),
+    ("-L 127.0.0.3", SENDFILE, &[AT_3], &[]),
+    ("-m 700", STREAM, &[", 700, "], &[]),
+    ("-m 700", SENDFILE, &[", 700)"], &[]),
+    ("-M 500", STREAM, &[], &[", 500, "]),
+    ("-M 500", SENDFILE, &[], &[", 500, "]),
+    ("-n", DATAGRAMS, &[CONNECT], &[]),
+    ("-p 20000,20001", CLOSE, &[PORT_20000], &[]),
+    ("-P 42524,42525", RR, &["htons(42524)", "htons(42525)"], &["htons(42525)"]),
+    ("-P 42524,42525", SENDFILE, &["htons(42524)", "htons(42525)"], &["htons(42525)"]),
+    ("-r 700,500", RR, &[", 700, ", ", 500, "], &[", 700, ", ", 500, "]),
+    ("-R 0", RR, &[DONT_ROUTE], &[DONT_ROUTE]),
+    ("-R 0", SENDFILE, &[DONT_ROUTE], &[]),
+    ("-s 20000,30000", RR, BUFFERS, &[]),
+    ("-s 20000,30000", SENDFILE, BUFFERS, &[]),
+    ("-S 20000,30000", RR, &[], BUFFERS),
+    ("-S 20000,30000", CLOSE, &[], BUFFERS),
+    ("-V", STREAM, &[], &["splice("]),
+];
+
+fn calls_of_options() {
+    let run = |line: &str| both("-e trace=network,write,splice,sendfile", "", line);
+    let mut without = HashMap::new();
+    let mut wrong = Vec::new();
+    for &(options, test, here, there) in CASES {
+        let plain: &Both = without.entry(test).or_insert_with(|| run(test));
+        let with = run(&format!("{test} {options}"));
+        for (end, parts, others, plain, with) in [
+            ("here", here, there, &plain.client, &with.client),
+            ("there", there, here, &plain.server, &with.server),
+        ] {
+            for part in parts.iter().chain(others) {
+                let (before, now) = (times(plain, part), times(with, part));
+                let holds = if parts.contains(part) {
+                    now > before
+                } else {
+                    now == before
+                };
+                if !holds {
+                    wrong.push(format!(
+                        "{test} {options}, {end}: {part} {before} times, then {now}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// In how many calls this stands.
+fn times(calls: &[Call], part: &str) -> usize {
+    calls
+        .iter()
+        .filter(|call| text(call).contains(part))
+        .count()
+}
+
+fn text(call: &Call) -> String {
+    let arguments = call.arguments.get(1..).unwrap_or_default();
+    let text = format!("{}({})", call.name, arguments.join(", "));
+    // Some versions of strace show a time as its bytes.
+    text.replace("\"\\5\\0\\0\\0\\0\\0\\0\\0", "{tv_sec=5,")
+}
+
+/// Some local ports may not be used, by a rule of the host's routes: without `-U` that is an error, with it
+/// the next port is tried.
+fn retried_connects() {
+    Namespace::new().enter(|| {
+        let server = Server::start("");
+        for line in [
+            "rule add pref 10 lookup local",
+            "rule del pref 0",
+            "rule add pref 5 ipproto tcp sport 20000-20009 prohibit",
+        ] {
+            super::ip(line);
+        }
+        let test = "-t TCP_CRR -l -30 -P 0 -v 0";
+        let refused = start(&server, &format!("{test} -- -p 20000,20020")).finish(PATIENCE);
+        assert_ne!(refused.code, Some(0), "{refused:#?}");
+        finish(&server, &format!("{test} -- -p 20000,20020 -U"));
+    });
+}
