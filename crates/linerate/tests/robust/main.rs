@@ -13,6 +13,7 @@ mod ground;
 mod hostile;
 mod iterations;
 mod lifecycle;
+mod options;
 mod raw;
 mod server_death;
 mod unix;
@@ -29,6 +30,7 @@ fn main() {
         deadlines::trials(),
         server_death::trials(),
         lifecycle::trials(),
+        options::trials(),
         hostile::trials(),
         iterations::trials(),
         unix::trials(),
