@@ -20,7 +20,7 @@ use std::time::Duration;
 use libtest_mimic::Arguments;
 use model::Side;
 use netperf::client::{Flows, TestRun};
-use netperf::options::netperf;
+use netperf::options::{Settings, netperf};
 
 use counters::{Course, tcp, udp};
 use ground::Need::{Namespaces, Program};
@@ -122,11 +122,15 @@ fn udp_stream() {
     assert!(lost > 0, "the queue did not overflow");
     let arrived = there.receive_calls + there.receive_calls_late;
     assert_eq!(all.0, arrived * DATAGRAM, "only whole datagrams count");
+    let lost_in_all = sent.send_calls - arrived;
+    assert_eq!(
+        seen.told(["LATE_DATAGRAMS", "LOST_DATAGRAMS"]),
+        [there.receive_calls_late, lost_in_all].map(|count| count.to_string())
+    );
     // What was dropped may be of the control connection, or a mark of the data's end, too.
-    let missing = sent.send_calls - arrived;
     assert!(
-        lost.abs_diff(missing) <= 3,
-        "{missing} are missing, {lost} were dropped"
+        lost.abs_diff(lost_in_all) <= 3,
+        "{lost_in_all} are missing, {lost} were dropped"
     );
 }
 
@@ -159,6 +163,7 @@ struct Path {
 
 /// What was reported, and what the receiving interface saw meanwhile.
 struct Seen {
+    settings: Settings,
     run: TestRun,
     /// The last figure that is printed, 10^6 bit/s: what was received.
     rate: f64,
@@ -241,6 +246,7 @@ impl Path {
                 .next_back()
                 .and_then(|word| word.parse().ok());
             Seen {
+                settings,
                 run,
                 rate: rate.expect("the last word is the rate"),
                 course: course.join().expect("counters can be read"),
@@ -250,6 +256,19 @@ impl Path {
 }
 
 impl Seen {
+    /// What selectors print of the run.
+    fn told<const N: usize>(&self, selectors: [&str; N]) -> [String; N] {
+        let words = ["--", "-k", &selectors.join(",")].map(Into::into);
+        let mut settings = self.settings.clone();
+        settings.print = netperf("netperf", words).expect("a good line").print;
+        let text = netperf::output::result(&settings, &self.run);
+        selectors.map(|selector| {
+            let line =
+                |line: &str| Some(line.strip_prefix(selector)?.strip_prefix('=')?.to_owned());
+            text.lines().find_map(line).expect("it is printed")
+        })
+    }
+
     /// What the server measured.
     fn there(&self) -> &Side {
         self.run.outcome.there.as_ref().expect("the server is ours")
