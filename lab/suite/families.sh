@@ -26,7 +26,7 @@ datagrams() {
 transactions() {
     client ours -l -200 -P 0 "$@" -r 100,300 >out || fail "exit code $?: $(cat out)"
     cat out
-    equal "sizes" "$(awk 'NF >= 6 && $6 > 0 { print $3, $4 }' out)" "100 300"
+    equal "sizes" "$(awk 'NF >= 6 && $6 + 0 > 0 { print $3, $4 }' out)" "100 300"
 }
 
 unix_domain() {
@@ -38,17 +38,53 @@ unix_domain() {
     [ -z "$(ls -d /tmp/lr-* 2>/dev/null)" ] || fail "left behind: $(ls -d /tmp/lr-*)"
 }
 
+# only SOURCE PORT DESTINATION PORT: of SCTP over IPv4, nothing else comes from near to far.
+only() {
+    $NEAR tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+    $NEAR tc qdisc add dev eth0 parent 1:3 handle 3: netem loss 100%
+    $NEAR tc filter add dev eth0 parent 1: prio 1 u32 match ip src "$1" match ip sport "$2" 0xffff \
+        match ip dst "$3" match ip dport "$4" 0xffff flowid 1:1
+    $NEAR tc filter add dev eth0 parent 1: prio 2 u32 match ip protocol 132 0xff flowid 1:3
+}
+
+# Packets that near has sent over IPv6.
+over_ipv6() {
+    $NEAR awk '$1 == "Ip6OutRequests" { print $2 }' /proc/net/snmp6
+}
+
+# buffers: those of near and far, the one that sends first, as a table of transactions has them.
+buffers() {
+    awk '/^[0-9 .]+$/ && (NF >= 6 || NF == 2) { printf "%s %s ", $1, $2 }' out
+}
+
 sctp_one_to_one() {
     hosts
+    ip -n near address add 10.0.0.3/24 dev eth0
+    ip -n far address add 10.0.0.4/24 dev eth0
     serve ours
     stream -t SCTP_STREAM --
-    stream -t SCTP_STREAM -- -D -B
-    transactions -t SCTP_RR --
-    transactions -t SCTP_RR -- -D -B
+    only 10.0.0.3 7001 10.0.0.4 7002
+    stream -t SCTP_STREAM -- -D -B -L 10.0.0.3,4 -H 10.0.0.4,4 -P 7001,7002 -M 300 -s 60000,70000 -S 80000,90000
+    equal "socket buffers" "$(awk 'NF == 5 { print $1, $2 }' out)" "180000 120000"
+    within "bytes a receive" "$(awk 'NF == 9 { print $8 }' out)" 1 300
+    $NEAR tc qdisc delete dev eth0 root
+
+    # A name that has both families.
+    printf '10.0.0.2 both\nfd00::2 both\n' >>/etc/hosts
+    ADDRESS=both
+    start=$(over_ipv6)
+    transactions -t SCTP_RR -- -4 -V -I ignored
+    within "IPv6 packets without IPv6" $(($(over_ipv6) - start)) 0 150
+    equal "notices" "$(grep -c 'Local .* copy avoidance not available' out)" 2
+    start=$(over_ipv6)
+    transactions -t SCTP_RR -- -6 -D -B -s 60000,70000 -S 80000,90000
+    within "IPv6 packets" $(($(over_ipv6) - start)) 200 100000
+    equal "socket buffers" "$(buffers)" "120000 140000 160000 180000 "
+
     client ours -t SCTP_STREAM -P 0 -v 2 -- -m 1000 -N 300 >out
     cat out
     equal "messages" "$(awk 'NF == 9 && $6 == "1000.00" { print $7 " " $9 }' out)" "300 300"
-    client ours -t SCTP_STREAM -l 2 -P 0
+    client ours -t SCTP_STREAM -l 1 -P 0
 }
 
 sctp_one_to_many() {
@@ -58,8 +94,8 @@ sctp_one_to_many() {
     stream -t SCTP_STREAM_MANY -- -T 5 -B
     transactions -t SCTP_RR_MANY --
     transactions -t SCTP_RR_MANY -- -T 5 -D
-    client ours -t SCTP_STREAM_MANY -l 2 -P 0 -- -T 3
-    client ours -t SCTP_RR_MANY -l 2 -P 0 -- -T 3
+    client ours -t SCTP_STREAM_MANY -l 1 -P 0 -- -T 3
+    client ours -t SCTP_RR_MANY -l 1 -P 0 -- -T 3
 }
 
 # Whoever is not the client is neither counted nor answered, before it and beside it: the server's own host.
@@ -86,13 +122,28 @@ unlink() {
     ip link delete near0
 }
 
+# count SAP, counted: frames to this service access point that far0 has received since.
+count() {
+    tc qdisc add dev far0 clsact
+    tc filter add dev far0 ingress protocol 802_2 u32 match u8 "$1" 0xff at 0
+}
+
+counted() {
+    tc -s filter show dev far0 ingress | sed -n 's/.*success \([0-9]*\).*/\1/p' | sort -n | tail -n 1
+}
+
 llc_connections() {
     link
     serve ours
-    stream -t DLCO_STREAM -- -D near0,far0
+    stream -t DLCO_STREAM -- -D near0,far0 -M 400
+    within "bytes a receive" "$(awk 'NF == 9 { print $8 }' out)" 1 400
+    count 72
     stream -t DLCO_STREAM -- -D near,far -p 0 -s 72 -w 16 -W 16
-    transactions -t DLCO_RR -- -D near0,far0
-    client ours -t DLCO_STREAM -l 2 -P 0 -- -D near0,far0
+    within "frames to 72" "$(counted)" 500 100000
+    # Windows are in the table where other tests have their buffers.
+    transactions -t DLCO_RR -- -D near0,far0 -w 16,17 -W 18,19
+    equal "windows" "$(buffers)" "16 17 18 19 "
+    client ours -t DLCO_STREAM -l 1 -P 0 -- -D near0,far0
     unlink
 }
 
@@ -102,9 +153,11 @@ llc_datagrams() {
     # Slow enough that the receiver's queue has room for all of them.
     datagrams -t DLCL_STREAM -b 5 -w 20m -- -D near0,far0
     transactions -t DLCL_RR -- -D near0,far0
+    count 40
     transactions -t DLCL_RR -- -s 40 -D /dev/near,/dev/far -p 0
-    client ours -t DLCL_STREAM -l 2 -P 0 -- -D near0,far0 -m 500
-    client ours -t DLCL_RR -l 2 -P 0 -- -D near0,far0
+    within "frames to 40" "$(counted)" 200 1000
+    client ours -t DLCL_STREAM -l 1 -P 0 -- -D near0,far0 -m 500
+    client ours -t DLCL_RR -l 1 -P 0 -- -D near0,far0
     unlink
 }
 
