@@ -365,13 +365,13 @@ fn times(
     } else {
         0.01
     };
-    let mut last = least;
+    let mut reached = least;
     for percentile in ["P50", "P90", "P99"] {
         let time = of(percentile);
-        let low = (last * (1.0 - slack) - 1.0).min(most);
+        let low = (reached * (1.0 - slack) - 1.0).min(most);
         let high = most * (1.0 + slack) + 1.0;
         is(percentile, time, time.clamp(low, high), 0.0);
-        last = time;
+        reached = time;
     }
     if transactional
         && values
