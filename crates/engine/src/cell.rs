@@ -94,6 +94,22 @@ impl Cell {
         add(&self.failed_sends, 1);
     }
 
+    /// Something that is another whenever anything has moved since.
+    pub(crate) fn progress(&self) -> u64 {
+        let moved = [
+            &self.passes,
+            &self.sent,
+            &self.received,
+            &self.send_calls,
+            &self.receive_calls,
+            &self.received_late,
+            &self.receive_calls_late,
+        ];
+        moved
+            .iter()
+            .fold(0, |sum, counter| sum.wrapping_add(counter.load(Relaxed)))
+    }
+
     /// The counts so far.
     pub fn counts(&self) -> Counts {
         let passes = self.passes.load(Relaxed);

@@ -7,7 +7,7 @@ use stats::Histogram;
 use sys::call::Error;
 
 use crate::cell::Cell;
-use crate::stop::Stop;
+use crate::stop::{Reason, Stop};
 
 /// What a loop leaves besides its cell.
 #[derive(Debug)]
@@ -43,6 +43,17 @@ impl From<Ended> for Ran {
             retransmits: None,
             ended,
             failure: None,
+        }
+    }
+}
+
+impl From<Reason> for Ran {
+    /// A stop was pulled, and nothing was timed.
+    fn from(reason: Reason) -> Self {
+        let timed_out = ("receive", Error::TIMEDOUT.raw_os_error());
+        Self {
+            failure: (reason == Reason::Silence).then_some(timed_out),
+            ..Ended::from(reason).into()
         }
     }
 }
@@ -94,12 +105,9 @@ impl LoopEnd {
     pub(crate) fn ran(self, stop: &Stop) -> Ran {
         match self {
             Self::Count => Ended::Count.into(),
-            Self::Stopped => stop.reason().map_or(Ended::Deadline, Ended::from).into(),
+            Self::Stopped => stop.reason().unwrap_or(Reason::Deadline).into(),
             Self::PeerClosed => Ended::PeerClosed.into(),
-            Self::TimedOut => Ran {
-                failure: Some(("receive", Error::TIMEDOUT.raw_os_error())),
-                ..Ended::Failed("the peer's data stopped".to_owned()).into()
-            },
+            Self::TimedOut => Reason::Silence.into(),
             Self::Dropped => Ended::Failed("send failed: the queue is full".to_owned()).into(),
             Self::Failed { call, errno } => {
                 let gone = [Error::PIPE, Error::CONNRESET].map(Error::raw_os_error);

@@ -6,15 +6,19 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sys::vigil::Vigil;
 
+use crate::cell::Cell;
 use crate::stop::{Reason, Stop};
 
 /// How often a thread that did not yet see its flag is woken again.
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
+
+/// How many looks at a cell there are within the patience for it: so much of it may a silence last longer.
+const LOOKS: u32 = 4;
 
 /// The time keeper. There is one a process: [`keeper`].
 #[derive(Debug)]
@@ -23,10 +27,25 @@ pub struct Keeper {
     state: Mutex<State>,
 }
 
+/// What should move, and what ends when it does not.
+#[derive(Debug)]
+struct Look {
+    /// Nobody counts in it any more when it cannot be had.
+    cell: Weak<Cell>,
+    stop: Stop,
+    patience: Duration,
+    /// [`Cell::progress`] at the last look.
+    seen: u64,
+    /// When it was another.
+    since: Instant,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Deadlines, in order; the number tells equal times apart.
     deadlines: BTreeMap<(Instant, u64), Stop>,
+    /// When to look at what should move.
+    looks: BTreeMap<(Instant, u64), Look>,
     /// What a hang-up, or an input, ends.
     watched: HashMap<u64, (Stop, Reason)>,
     /// Inputs that are watched for good.
@@ -102,6 +121,26 @@ impl Keeper {
         Ok(())
     }
 
+    /// Pulls `stop` when nothing has been counted in `cell` for `patience` or up to a quarter longer, as
+    /// long as there is the cell.
+    ///
+    /// A time-out of the socket would have the kernel set and take back a timer in each call that waits.
+    pub fn on_silence(&self, cell: &Arc<Cell>, patience: Duration, stop: &Stop) {
+        let now = Instant::now();
+        let look = Look {
+            cell: Arc::downgrade(cell),
+            stop: stop.clone(),
+            patience,
+            seen: cell.progress(),
+            since: now,
+        };
+        let mut state = self.state();
+        let key = (now + patience / LOOKS, state.number());
+        state.looks.insert(key, look);
+        drop(state);
+        self.vigil.call();
+    }
+
     /// What a thread with a descriptor table of its own must have in it to speak to the keeper.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         self.vigil.descriptors()
@@ -142,6 +181,7 @@ impl Keeper {
             }
             due.push(first.remove());
         }
+        let silent = state.look(now);
         let waking = std::mem::take(&mut state.waking);
         drop(state);
 
@@ -149,13 +189,17 @@ impl Keeper {
         for stop in &due {
             stop.pull(Reason::Deadline);
         }
+        for stop in &silent {
+            stop.pull(Reason::Silence);
+        }
         let still: Vec<Stop> = waking.into_iter().filter(Stop::wake).collect();
 
         let mut state = self.state();
         state.waking.extend(still);
         let again = (!state.waking.is_empty()).then(|| now + WAKE_AGAIN);
         let deadline = state.deadlines.keys().next().map(|(when, _)| *when);
-        [again, deadline].into_iter().flatten().min()
+        let look = state.looks.keys().next().map(|(when, _)| *when);
+        [again, deadline, look].into_iter().flatten().min()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -164,6 +208,31 @@ impl Keeper {
 }
 
 impl State {
+    /// Looks at the cells whose time it is; what ends because one is silent.
+    fn look(&mut self, now: Instant) -> Vec<Stop> {
+        let mut silent = Vec::new();
+        while let Some(first) = self.looks.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            let ((_, number), mut look) = first.remove_entry();
+            let Some(cell) = look.cell.upgrade() else {
+                continue;
+            };
+            let progress = cell.progress();
+            if progress != look.seen {
+                (look.seen, look.since) = (progress, now);
+            }
+            if now.duration_since(look.since) >= look.patience {
+                silent.push(look.stop);
+            } else {
+                self.looks
+                    .insert((now + look.patience / LOOKS, number), look);
+            }
+        }
+        silent
+    }
+
     fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -197,5 +266,48 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         self.keeper.vigil.forget(self.connection);
         self.keeper.state().watched.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_that_does_not_move_ends_what_waits_for_it() {
+        let (silent, moving) = (Arc::new(Cell::default()), Arc::new(Cell::default()));
+        let (ends, goes_on, gone) = (Stop::new(), Stop::new(), Stop::new());
+        let patience = Duration::from_millis(40);
+        keeper().on_silence(&silent, patience, &ends);
+        keeper().on_silence(&moving, patience * 50, &goes_on);
+        keeper().on_silence(&Arc::new(Cell::default()), patience, &gone);
+        let start = Instant::now();
+        while !ends.is_set() {
+            std::thread::yield_now();
+        }
+        assert!(start.elapsed() >= patience);
+        assert_eq!(ends.reason(), Some(Reason::Silence));
+        assert!(!goes_on.is_set() && !gone.is_set());
+    }
+
+    #[test]
+    fn what_has_moved_since_the_last_look_is_not_silent() {
+        let cell = Arc::new(Cell::default());
+        let mut state = State::default();
+        let begun = Instant::now();
+        let look = Look {
+            cell: Arc::downgrade(&cell),
+            stop: Stop::new(),
+            patience: Duration::from_secs(4),
+            seen: cell.progress(),
+            since: begun,
+        };
+        state.looks.insert((begun, 1), look);
+        let mut at = |seconds| state.look(begun + Duration::from_secs(seconds)).len();
+        assert_eq!((at(1), at(3)), (0, 0));
+        cell.received(1);
+        // Five seconds after its beginning, but none after it has moved.
+        assert_eq!((at(5), at(8)), (0, 0));
+        assert_eq!((at(9), at(20)), (1, 0));
     }
 }

@@ -31,6 +31,8 @@ pub enum Reason {
     PeerClosed = 2,
     /// Somebody here wants it to end.
     Cancelled = 3,
+    /// Nothing has moved for longer than somebody has patience.
+    Silence = 4,
 }
 
 impl From<Reason> for Ended {
@@ -39,6 +41,7 @@ impl From<Reason> for Ended {
             Reason::Deadline => Self::Deadline,
             Reason::PeerClosed => Self::PeerClosed,
             Reason::Cancelled => Self::Cancelled,
+            Reason::Silence => Self::Failed("the peer's data stopped".to_owned()),
         }
     }
 }
@@ -76,6 +79,7 @@ impl Stop {
             0 => None,
             1 => Some(Reason::Deadline),
             2 => Some(Reason::PeerClosed),
+            4 => Some(Reason::Silence),
             _ => Some(Reason::Cancelled),
         }
     }

@@ -163,9 +163,16 @@ pub fn wait_readable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Re
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
-/// A file in memory that has no name and vanishes when it is closed: memfd_create(2).
+/// A file that has no name and vanishes when it is closed: below the working directory (O_TMPFILE of
+/// open(2)), or where that cannot hold one, in memory (memfd_create(2)). sendfile(2) takes a disk's
+/// pages many at a time and shared memory's singly.
 pub fn unnamed_file() -> std::io::Result<std::fs::File> {
-    Ok(rustix::fs::memfd_create("linerate", rustix::fs::MemfdFlags::CLOEXEC)?.into())
+    use rustix::fs::{MemfdFlags, Mode, OFlags};
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    rustix::fs::open(".", flags, Mode::RUSR | Mode::WUSR)
+        .or_else(|_| rustix::fs::memfd_create("linerate", MemfdFlags::CLOEXEC))
+        .map(std::fs::File::from)
+        .map_err(std::io::Error::from)
 }
 
 /// Sends what can be sent without waiting; EAGAIN when that is nothing: MSG_DONTWAIT, send(2).

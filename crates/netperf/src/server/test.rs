@@ -137,7 +137,7 @@ impl Prepared {
         limits: &Limits,
     ) -> Finished {
         let _watch = keeper().on_hang_up(control, stop);
-        let cell = Cell::default();
+        let cell = Arc::new(Cell::default());
         let assignment = &self.assignment;
         let outcome = if assignment.workload.connects() {
             self.connections(control, stop, limits, &cell)
@@ -159,9 +159,14 @@ impl Prepared {
         finished
     }
 
-    fn stream(&mut self, stop: &Stop, limits: &Limits, cell: &Cell) -> Result<Finished, Refusal> {
+    fn stream(
+        &mut self,
+        stop: &Stop,
+        limits: &Limits,
+        cell: &Arc<Cell>,
+    ) -> Result<Finished, Refusal> {
         let connection = wait::connection(&self.data.socket, stop, limits)?;
-        wait::give_up_after(&connection, limits.data_idle);
+        keeper().on_silence(cell, limits.data_idle, stop);
         complete_accepted(connection.as_fd(), &self.assignment.half.socket);
         let Assignment {
             transport, half, ..
@@ -219,13 +224,13 @@ impl Prepared {
         peer: &Address,
         stop: &Stop,
         limits: &Limits,
-        cell: &Cell,
+        cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
         let socket = duplicate(&self.data.socket)?;
         let admits = |source: &Address| wait::may_send_to(source, peer, limits);
         let associations = Associations::new(socket.as_fd(), &admits);
         wait::association(&associations, socket.as_fd(), stop, limits)?;
-        wait::give_up_after(&socket, limits.data_idle);
+        keeper().on_silence(cell, limits.data_idle, stop);
         let clock = self.clock();
         let _deadline = keeper().at(clock.started + self.length(limits) + limits.drain, stop);
         let ran = run(
@@ -242,11 +247,11 @@ impl Prepared {
         control: BorrowedFd<'_>,
         stop: &Stop,
         limits: &Limits,
-        cell: &Cell,
+        cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
         let listener = duplicate(&self.data.socket)?;
         wait::readable(listener.as_fd(), stop, limits.data_wait)?;
-        wait::give_up_after(&listener, limits.data_idle);
+        keeper().on_silence(cell, limits.data_idle, stop);
 
         let clock = self.clock();
         let time_up = stop.follower();
@@ -275,11 +280,11 @@ impl Prepared {
         peer: &Address,
         stop: &Stop,
         limits: &Limits,
-        cell: &Cell,
+        cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
         let workload = self.assignment.workload.clone();
         let (socket, client) = self.datagram_peer(peer, stop, limits)?;
-        wait::give_up_after(&socket, limits.data_idle);
+        keeper().on_silence(cell, limits.data_idle, stop);
         let path = || match &client {
             Some(client) => Path::Addressed(socket.as_fd(), client.clone()),
             None => Path::Connected(socket.as_fd()),
@@ -491,7 +496,7 @@ fn receive_sized(socket: &Socket, size: u32, stop: &Stop, count: impl Fn(usize, 
     let mut buffer = vec![0; size as usize + 1];
     loop {
         if let Some(reason) = stop.reason() {
-            return Ended::from(reason).into();
+            return reason.into();
         }
         match call::receive(socket.as_fd(), &mut buffer) {
             Ok(received) => {

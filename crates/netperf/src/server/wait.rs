@@ -22,12 +22,17 @@ pub(super) fn connection(
     let _attending = stop.attend();
     let until = Instant::now() + limits.data_wait;
     // An association that is aborted after the wait leaves nothing to accept.
-    give_up_after(listener, limits.data_wait);
+    let _ = listener.set_read_timeout(Some(limits.data_wait));
     loop {
         let left = until.saturating_duration_since(Instant::now());
         readable(listener.as_fd(), stop, left)?;
         match call::accept(listener.as_fd()) {
-            Ok(connection) => return Ok(connection.into()),
+            Ok(connection) => {
+                // It has the listener's, which would have the kernel set a timer in each call that waits.
+                let connection = Socket::from(connection);
+                let _ = connection.set_read_timeout(None);
+                return Ok(connection);
+            }
             Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => {}
             Err(error) => return Err(error.into()),
         }
@@ -146,10 +151,4 @@ pub(super) fn connect_to_path(socket: &Socket, path: &Path) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(Error::ACCESS.raw_os_error()));
     }
     socket.connect(&Address::Unix(through).to_kernel()?)
-}
-
-/// Data that stops for this long is over: SO_RCVTIMEO and SO_SNDTIMEO, which cost the loop nothing.
-pub(super) fn give_up_after(socket: &Socket, idle: Duration) {
-    let _ = socket.set_read_timeout(Some(idle));
-    let _ = socket.set_write_timeout(Some(idle));
 }
