@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use libtest_mimic::Arguments;
 use tempfile::TempDir;
-use testkit::{Make, Need, Peers, Role, Server, figures, trial};
+use testkit::{Need, Server, figures, program, trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -59,18 +59,9 @@ struct Ground {
 impl Ground {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let linerate = env!("CARGO_BIN_EXE_linerate");
-        symlink(linerate, directory.path().join("netperf")).unwrap();
-        let peers = Peers::new(linerate);
-        let server = Server::start(None, |port| {
-            let mut command = peers.command(Make::Ours, Role::Server);
-            command.args(["-D", "-p", &port.to_string()]);
-            command
-        });
-        Self {
-            directory,
-            server: server.unwrap(),
-        }
+        symlink(program(), directory.path().join("netperf")).unwrap();
+        let server = Server::start("");
+        Self { directory, server }
     }
 
     /// A command with netperf in its search path, and the server's `HOST` options in its environment.
@@ -81,7 +72,7 @@ impl Ground {
         let mut command = Command::new(program.as_ref());
         command
             .env("PATH", path)
-            .env("SERVER", format!("-H 127.0.0.1 -p {}", self.server.port()))
+            .env("SERVER", format!("-H 127.0.0.1 -p {}", self.server.port))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
@@ -199,7 +190,7 @@ fn interim_results_come_in_three_layouts() {
 fn the_aggregate_example_adds_up_what_ran_together() {
     let ground = Ground::new();
     for test in [&[][..], &["-t", "TCP_RR", "--", "-b", "4"]] {
-        let port = ground.server.port().to_string();
+        let port = ground.server.port.to_string();
         let output = ground
             .command(example("aggregate"))
             .args(["-n", "3", "-s", "1", "-i", "0.1", "127.0.0.1", "--"])

@@ -123,7 +123,7 @@ impl Ground {
     fn new() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         for name in NAMES {
-            symlink(env!("CARGO_BIN_EXE_linerate"), directory.path().join(name))
+            symlink(testkit::program(), directory.path().join(name))
                 .map_err(|error| error.to_string())?;
         }
         let namespace = Namespace::new();

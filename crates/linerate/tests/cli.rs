@@ -8,9 +8,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
+use testkit::Process;
 
 #[test]
 fn help() {
@@ -240,7 +242,7 @@ fn a_peer_that_is_not_there_is_an_error_in_a_valid_document() {
 
 #[test]
 fn a_reader_that_goes_away_is_a_quiet_success() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+    let mut child = Command::new(testkit::program())
         .args(["run", "-l", "1", "-t", "TCP_RR"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -254,23 +256,14 @@ fn a_reader_that_goes_away_is_a_quiet_success() {
 
 #[test]
 fn an_interrupted_run_says_what_it_has() {
-    let child = Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(["run", "-l", "60", "-t", "TCP_RR,TCP_STREAM", "--json"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Nothing but a running test uses that much: 20 ticks, a fifth of a second.
-    while cpu_ticks(child.id()) < 20 {
-        std::thread::yield_now();
-    }
-    let started = Instant::now();
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(started.elapsed() < Duration::from_secs(20));
-    assert_eq!(output.status.code(), Some(130));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let line = "run -l 60 -t TCP_RR,TCP_STREAM --json";
+    let mut child = Process::start(&mut testkit::linerate(line));
+    // Nothing but a running test uses that much: a fifth of a second.
+    child.await_cpu_ticks(20);
+    child.signal(Signal::INT);
+    let ended = child.finish(Duration::from_secs(20));
+    assert_eq!(ended.code, Some(130));
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(document["interrupted"], true);
     assert_eq!(document["tests"][0]["runs"][0]["ended"], "cancelled");
     assert!(
@@ -287,23 +280,8 @@ fn an_interrupted_run_says_what_it_has() {
     );
 }
 
-/// User and system time of a process, from proc(5)'s `stat`.
-fn cpu_ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap()
-        .split_whitespace()
-        .collect();
-    fields[11..13]
-        .iter()
-        .map(|ticks| ticks.parse::<u64>().unwrap())
-        .sum()
-}
-
 fn linerate(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_linerate"))
+    Command::new(testkit::program())
         .args(words)
         .env_remove("COLUMNS")
         .env("NO_COLOR", "1")

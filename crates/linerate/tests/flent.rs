@@ -48,18 +48,13 @@ fn run(name: &str, series: usize, connections: usize) -> Result<(), String> {
     let place = tempfile::tempdir().map_err(|error| error.to_string())?;
     let programs = programs(place.path())?;
     let namespace = Namespace::new();
-    let server = Server::start(Some(&namespace), |port| {
-        let mut command = Command::new(programs.join("netserver"));
-        command.args(["-D", "-4", "-p", &port.to_string()]);
-        command
-    })
-    .map_err(|error| error.to_string())?;
+    let server = namespace.enter(|| Server::start("-4"));
 
     let plot = place.path().join("plot.png");
     let mut flent = Command::new(found("flent").expect("looked for before"));
     flent
         .args([name, "-4", "-H", "127.0.0.1", "-l", "3", "--delay", "1"])
-        .args(["--netperf-control-port", &server.port().to_string()])
+        .args(["--netperf-control-port", &server.port.to_string()])
         .args(["-f", "plot", "-t", "ours"])
         .arg("-D")
         .arg(place.path())
@@ -122,7 +117,7 @@ fn programs(place: &Path) -> Result<PathBuf, String> {
     };
     fs::create_dir(&directory).map_err(|error| error.to_string())?;
     for name in ["netperf", "netserver"] {
-        link(Path::new(env!("CARGO_BIN_EXE_linerate")), name)?;
+        link(&testkit::program(), name)?;
     }
     for name in HELPERS {
         if let Some(program) = found(name) {

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use testkit::{Server, run};
+use testkit::{Server, linerate, program, run};
 
 /// The place that all files expect the program at.
 const INSTALLED: &str = "/usr/local/bin/netserver";
@@ -115,7 +115,7 @@ impl Files {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
         let netserver = directory.path().join("netserver");
-        symlink(env!("CARGO_BIN_EXE_linerate"), &netserver).expect("a new directory");
+        symlink(program(), &netserver).expect("a new directory");
         Self {
             directory,
             netserver,
@@ -146,18 +146,10 @@ impl Files {
 /// Starts what `command` makes, and has two clients served by it.
 fn served(command: impl Fn(&Files, u16) -> Command) -> Outcome {
     let files = Files::new();
-    let server =
-        Server::start(None, |port| command(&files, port)).map_err(|error| error.to_string())?;
+    let server = Server::of(|port| command(&files, port)).map_err(|error| error.to_string())?;
     for _ in 0..2 {
-        let mut client = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        client.args([
-            "netperf",
-            "-H",
-            "127.0.0.1",
-            "-p",
-            &server.port().to_string(),
-        ]);
-        client.args(["-t", "TCP_RR", "-l", "-10", "-P", "0", "-v", "0"]);
+        let at = format!("-H 127.0.0.1 -p {}", server.port);
+        let client = linerate(&format!("netperf {at} -t TCP_RR -l -10 -P 0 -v 0"));
         let finished = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
         let is_a_rate = finished
             .stdout
@@ -183,8 +175,8 @@ fn services() -> Outcome {
         command.args(["-D", "-p", &port.to_string()]);
         command
     };
-    let server = Server::start(None, netserver).map_err(|error| error.to_string())?;
-    let lines = files.write("services", &files.text("services", server.port()));
+    let server = Server::of(netserver).map_err(|error| error.to_string())?;
+    let lines = files.write("services", &files.text("services", server.port));
     let mut client = Command::new("unshare");
     client.args([
         "-m",
@@ -192,7 +184,7 @@ fn services() -> Outcome {
         "-c",
         "mount --bind \"$1\" /etc/services && exec \"$0\" netperf -p netperf -l -1000 -P 0",
     ]);
-    client.arg(env!("CARGO_BIN_EXE_linerate")).arg(lines);
+    client.arg(program()).arg(lines);
     let finished = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
     if finished.code == Some(0) {
         Ok(())

@@ -5,6 +5,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::trial::Need;
+
+/// Both programs of the original, as a distribution has them: one package.
+pub const STOCK: Need = Need::Program("netperf");
+
 /// The version of the original that ours is measured against.
 const STOCK_VERSION: &str = "Netperf version 2.7.0";
 
@@ -55,11 +60,40 @@ pub struct Peers {
     pub stock: PathBuf,
 }
 
+/// The `linerate` that is under test, with a line of arguments.
+pub fn linerate(arguments: &str) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// The binary that is under test. Cargo says where it is (since 1.94), and has put it above the
+/// directory of the tests.
+pub fn program() -> PathBuf {
+    let beside_tests = || {
+        let test = env::current_exe().expect("/proc is there");
+        let build = test.ancestors().nth(2).expect("it is a file of the build");
+        build.join("linerate")
+    };
+    env::var_os("CARGO_BIN_EXE_linerate").map_or_else(beside_tests, PathBuf::from)
+}
+
+/// A stock program with a line of arguments.
+pub fn stock(program: &str, arguments: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments.split_whitespace());
+    command
+}
+
 impl Peers {
-    /// The `linerate` that the test was built with, and the original in `/usr/bin`.
-    pub fn new(linerate: impl Into<PathBuf>) -> Self {
+    /// The `linerate` that is under test, and the original in `/usr/bin`.
+    #[expect(
+        clippy::new_without_default,
+        reason = "what is found on a machine is no default"
+    )]
+    pub fn new() -> Self {
         Self {
-            linerate: linerate.into(),
+            linerate: program(),
             stock: PathBuf::from("/usr/bin"),
         }
     }

@@ -1,52 +1,68 @@
 //! A server in the foreground, from the moment that it listens until it is dropped.
 
 use std::io;
-use std::net::{Ipv6Addr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::command::POLL;
-use crate::namespace::Namespace;
-use crate::sockets::listens;
+use crate::peer::{Make, Peers, Role, linerate};
+use crate::process::{Finished, Process};
+use crate::sockets::{descriptors, free_port, listens};
+use crate::trial::eventually;
 
 /// How long a server may take to listen, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server may take to give back what a test took, beyond any deadline.
+const SOON: Duration = Duration::from_secs(5);
+
 /// A running server, killed with all its processes when dropped.
 #[derive(Debug)]
 pub struct Server {
-    child: Child,
-    port: u16,
+    process: Process,
+    /// The port that it listens on.
+    pub port: u16,
+}
+
+/// What a process has of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Open descriptors, those of each thread's table.
+    pub descriptors: usize,
+    /// Threads, the first included.
+    pub threads: usize,
 }
 
 impl Server {
-    /// Starts what `program` makes of a free port, inside `namespace` if there is one, and returns
-    /// when it listens there.
+    /// Our netserver on a free port, with a line of options besides; it keeps a log (`-d`).
+    #[track_caller]
+    pub fn start(options: &str) -> Self {
+        let ours = |port| linerate(&format!("netserver -D -d -p {port} {options}"));
+        Self::of(ours).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The stock netserver on a free port.
+    #[track_caller]
+    pub fn start_stock() -> Self {
+        let stock = |port: u16| {
+            let mut command = Peers::new().command(Make::Stock, Role::Server);
+            command.args(["-D", "-p", &port.to_string()]);
+            command
+        };
+        Self::of(stock).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts what `program` makes of a free port, and returns when it listens there.
     ///
     /// Another process can take the port before the server does; then another port is tried.
-    pub fn start(
-        namespace: Option<&Namespace>,
-        program: impl Fn(u16) -> Command,
-    ) -> io::Result<Self> {
+    pub fn of(program: impl Fn(u16) -> Command) -> io::Result<Self> {
         let mut last = None;
         for _ in 0..3 {
-            let port = free_port()?;
-            let plain = program(port);
-            let mut command = match namespace {
-                Some(namespace) => namespace.command(&plain),
-                None => plain,
-            };
-            let child = command
-                .process_group(0)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()?;
-            let mut server = Self { child, port };
+            let port = free_port();
+            let process = Process::try_start(program(port).process_group(0), Stdio::null())?;
+            let mut server = Self { process, port };
             match server.wait_until_listening() {
                 Ok(()) => return Ok(server),
                 Err(error) => last = Some(error),
@@ -55,59 +71,143 @@ impl Server {
         Err(last.expect("three tries leave an error"))
     }
 
-    /// The port that it listens on.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Whether it still runs.
-    pub fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
     }
 
+    /// What it has written to standard error up to now.
+    pub fn stderr(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// The end of what it has to say (`-d`).
+    pub fn log(&self) -> String {
+        let log = self.stderr();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(8)..].join("\n")
+    }
+
+    /// Whether one of its threads has panicked.
+    pub fn panicked(&self) -> bool {
+        self.stderr().contains("panicked")
+    }
+
+    /// Sends it a signal, but not the processes that it has started.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// SIGKILL for it and for all that it has started: the original has a process a client, and some
+    /// outlive their client.
+    pub fn kill_all(&self) {
+        let group = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        // All may have ended by themselves.
+        let _ = kill_process_group(group.expect("a process has a number"), Signal::KILL);
+    }
+
+    /// SIGTERM, and what became of it.
+    #[track_caller]
+    pub fn terminate(mut self) -> Finished {
+        self.signal(Signal::TERM);
+        let ended = self.process.wait(SOON);
+        ended.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// By the kernel's table: a connection would be one more client.
     fn wait_until_listening(&mut self) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait()? {
-                return Err(io::Error::other(format!("the server ended: {status}")));
-            }
-            if self.listens() {
-                return Ok(());
-            }
-            thread::sleep(POLL);
+        let (pid, port) = (self.pid().to_string(), self.port);
+        let mut is_running = true;
+        let listening = eventually(PATIENCE, || {
+            is_running = self.process.is_running();
+            !is_running || listens(&pid, port)
+        });
+        if listening && is_running {
+            return Ok(());
         }
-        Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("nothing listens on port {} after {PATIENCE:?}", self.port),
-        ))
+        let why = if is_running {
+            format!("nothing listens on port {port} after {PATIENCE:?}")
+        } else {
+            "it ended".to_owned()
+        };
+        Err(io::Error::other(format!(
+            "the server: {why}: {}",
+            self.stderr()
+        )))
+    }
+}
+
+/// What a server takes, and whether it gives it back.
+impl Server {
+    /// Descriptors and threads right now.
+    pub fn usage(&self) -> Usage {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
+        Usage {
+            descriptors: descriptors(self.pid()).count(),
+            threads: threads.map_or(0, Iterator::count),
+        }
     }
 
-    /// By the kernel's table: a connection would be one more client, and could not be made from
-    /// outside its namespace.
-    fn listens(&self) -> bool {
-        listens(&self.child.id().to_string(), self.port)
+    /// Descriptors and threads when nobody is served; the first test has started what stays.
+    #[track_caller]
+    pub fn usage_at_rest(&self) -> Usage {
+        self.test("-l -10").succeeded();
+        // The session ends just after its client.
+        let mut last = self.usage();
+        eventually(SOON, || {
+            std::thread::sleep(Duration::from_millis(100));
+            std::mem::replace(&mut last, self.usage()) == last
+        });
+        last
+    }
+
+    /// Fails the test unless all is given back within `patience`.
+    #[track_caller]
+    pub fn is_back_at(&self, rest: Usage, patience: Duration, after: &str) {
+        let back = eventually(patience, || self.usage() == rest);
+        assert!(
+            back,
+            "{:.1} s after {after} there are {:?}, at rest there were {rest:?}; log: {}",
+            patience.as_secs_f64(),
+            self.usage(),
+            self.log()
+        );
+    }
+
+    /// Fails the test unless a plain test of one of our clients is served.
+    #[track_caller]
+    pub fn serves(&self) {
+        let test = self.test("-l 1");
+        assert_eq!(test.code, Some(0), "{test:#?}; log: {}", self.log());
+    }
+
+    fn test(&self, length: &str) -> Finished {
+        let at = format!("-H 127.0.0.1 -p {}", self.port);
+        let line = format!("netperf {at} -t TCP_RR {length} -P 0");
+        Process::start(&mut linerate(&line)).finish(Duration::from_secs(20))
+    }
+
+    /// Resident memory, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The original has a process a connection, and some outlive their client: the whole group
-        // goes. It may have ended by itself.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
+        self.kill_all();
     }
-}
-
-/// A port that was free for both families a moment ago.
-fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
-        .or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?;
-    Ok(listener.local_addr()?.port())
 }
 
 #[cfg(test)]
@@ -116,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_command_that_ends_is_no_server() {
-        let started = Server::start(None, |_| Command::new("true"));
+        let started = Server::of(|_| Command::new("true"));
         assert!(started.is_err());
     }
 }

@@ -1,6 +1,7 @@
-//! The kernel's table of TCP sockets in this thread's namespace: proc(5), `/proc/net/tcp`.
+//! The kernel's tables of this thread's namespace: proc(5), `/proc/net/tcp` and `/proc/net/snmp`.
 
 use std::collections::HashSet;
+use std::net::{Ipv6Addr, TcpListener};
 use std::path::PathBuf;
 
 /// A socket as the table has it.
@@ -14,6 +15,14 @@ struct Entry {
 
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
+
+/// A port that was free for both families a moment ago; within a namespace of one's own it stays so.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .or_else(|_| TcpListener::bind(("127.0.0.1", 0)));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.expect("there is a free port").port()
+}
 
 /// Whether the port is listened on.
 pub fn is_listening(port: u16) -> bool {
@@ -45,11 +54,7 @@ pub fn established(port: u16) -> bool {
 /// How many connections the process itself has, its children's not counted.
 pub fn connections_of(pid: u32) -> usize {
     let table = table("thread-self");
-    let entries = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
-    // Threads may have tables of their own.
-    let threads = entries(format!("/proc/{pid}/task").into());
-    let descriptors = threads.flat_map(|thread| entries(thread.path().join("fd")));
-    let links = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+    let links = descriptors(pid).filter_map(|descriptor| std::fs::read_link(descriptor).ok());
     // Two descriptors may be of one socket.
     let inodes: HashSet<u64> = links
         .filter_map(|link| {
@@ -64,6 +69,32 @@ pub fn connections_of(pid: u32) -> usize {
         .iter()
         .filter(|entry| entry.state == ESTABLISHED && inodes.contains(&entry.inode));
     connected.count()
+}
+
+/// The descriptors of each thread of a process, as proc(5) has them: threads may have tables of their own.
+pub(crate) fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let entries = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let threads = entries(format!("/proc/{pid}/task").into());
+    let of_threads = threads.flat_map(move |thread| entries(thread.path().join("fd")));
+    of_threads.map(|descriptor| descriptor.path())
+}
+
+/// What the kernel has counted of a protocol in this thread's namespace: of "Udp" say "InDatagrams". 0 if
+/// there is no such counter.
+pub fn counter(protocol: &str, name: &str) -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+    let mut lines = table
+        .lines()
+        .filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(": "));
+    let (names, values) = (
+        lines.next().unwrap_or_default(),
+        lines.next().unwrap_or_default(),
+    );
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    pairs
+        .find(|(known, _)| *known == name)
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or_default()
 }
 
 fn table(process: &str) -> Vec<Entry> {

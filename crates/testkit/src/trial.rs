@@ -70,7 +70,16 @@ pub fn required() -> bool {
 }
 
 /// Waits until `condition` holds, for `patience` at most; whether it does.
-pub fn eventually(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+pub fn eventually(patience: Duration, condition: impl FnMut() -> bool) -> bool {
+    holds_within(patience, LOOK, condition)
+}
+
+/// The same with a look at it every `look`.
+pub(crate) fn holds_within(
+    patience: Duration,
+    look: Duration,
+    mut condition: impl FnMut() -> bool,
+) -> bool {
     let until = Instant::now() + patience;
     loop {
         if condition() {
@@ -79,7 +88,7 @@ pub fn eventually(patience: Duration, mut condition: impl FnMut() -> bool) -> bo
         if Instant::now() > until {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(look);
     }
 }
 

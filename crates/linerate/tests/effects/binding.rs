@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 
-use super::ground::{Need, Process, Server, eventually, trial};
 use super::start;
+use testkit::{Need, Process, Server, eventually, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("binding", &[Need::Processors(2)], binding)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use libtest_mimic::Trial;
 
-use super::ground::{Server, trial};
+use testkit::{Server, trial};
+
 use super::trace::{Call, STRACE, both};
 use super::{finish, values};
 

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use libtest_mimic::Trial;
 
-use super::ground::Need::Namespaces;
-use super::ground::{Namespace, Server, trial};
 use super::trace::{Both, Call, STRACE, both};
 use super::{PATIENCE, finish, start};
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Server, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

@@ -4,13 +4,6 @@
 mod binding;
 mod buffers;
 mod calls;
-#[path = "../robust/ground/mod.rs"]
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "the other tests use what these do not"
-)]
-mod ground;
 mod pacing;
 mod sockets;
 mod trace;
@@ -20,8 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
-
-use ground::{Finished, Process, Server, linerate};
+use testkit::{Finished, Process, Server, linerate};
 
 fn main() {
     let mut arguments = Arguments::from_args();

@@ -5,9 +5,9 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 
-use super::ground::{STOCK, Server, connections_of, eventually, trial};
 use super::trace::{Call, STRACE, both};
 use super::{finish, start, values};
+use testkit::{STOCK, Server, connections_of, eventually, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 
-use super::ground::{Need, Server, eventually, trial};
 use super::trace::{STRACE, both};
 use super::{finish, start, values};
+use testkit::{Need, Server, eventually, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::PATIENCE;
-use super::ground::{Need, Process, eventually, free_port, is_listening, linerate};
+use testkit::{Need, Process, eventually, free_port, is_listening, linerate};
 
 /// What a test with a trace needs.
 pub(crate) const STRACE: Need = Need::Program("strace");

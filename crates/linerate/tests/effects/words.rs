@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use libtest_mimic::Trial;
 
-use super::ground::{Server, trial};
 use super::{PATIENCE, finish, start, values};
+use testkit::{Server, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

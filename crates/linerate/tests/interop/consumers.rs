@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use testkit::{Finished, Make, Role, Server, figures};
+use testkit::{Finished, Server, figures};
 
 use crate::exchange::{Family, Pair, Setting, peers, run, succeed};
 use crate::{Case, Outcome};
@@ -242,13 +242,8 @@ fn super_netperf() -> Outcome {
 
 /// The standard output of a program of many flows, called by its own name.
 fn many(name: &str, before: &[&str], args: &[&str]) -> Result<String, String> {
-    let server = Server::start(None, |port| {
-        let mut command = peers().command(Make::Ours, Role::Server);
-        command.args(["-D", "-p", &port.to_string()]);
-        command
-    })
-    .map_err(|error| error.to_string())?;
-    let finished = many_of(name, before, &server.port().to_string(), args)?;
+    let server = Server::start("");
+    let finished = many_of(name, before, &server.port.to_string(), args)?;
     // A port that both ends of one host have is said to be replaced.
     if finished.code == Some(0) {
         return Ok(finished.stdout);

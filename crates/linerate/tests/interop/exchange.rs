@@ -99,26 +99,32 @@ impl Setting {
 
 /// The programs under test.
 pub(crate) fn peers() -> Peers {
-    Peers::new(env!("CARGO_BIN_EXE_linerate"))
+    Peers::new()
 }
 
 /// Runs the client with `args` against a server of its own.
 pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Finished, String> {
     let peers = peers();
     let namespace = setting.namespace.then(Namespace::new);
-    let server = Server::start(namespace.as_ref(), |port| {
-        let mut command = peers.command(pair.server, Role::Server);
-        command
-            .args(["-D", "-p", &port.to_string(), setting.family.option()])
-            .args(setting.server_args);
-        command
-    })
+    let serve = || {
+        Server::of(|port| {
+            let mut command = peers.command(pair.server, Role::Server);
+            command
+                .args(["-D", "-p", &port.to_string(), setting.family.option()])
+                .args(setting.server_args);
+            command
+        })
+    };
+    let server = match &namespace {
+        Some(namespace) => namespace.enter(serve),
+        None => serve(),
+    }
     .map_err(|error| format!("{} server: {error}", pair.server.name()))?;
 
     let mut client = peers.command(pair.client, Role::Client);
     client
         .args(["-H", setting.family.loopback()])
-        .args(["-p", &server.port().to_string()])
+        .args(["-p", &server.port.to_string()])
         .args(args)
         .envs(setting.environment.iter().copied());
     run(match &namespace {

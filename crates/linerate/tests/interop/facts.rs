@@ -189,16 +189,11 @@ fn veth() -> Outcome {
         (&far, "right", "10.7.0.2/24"),
     );
     let peers = peers();
-    let server = Server::start(Some(&far), |port| {
-        let mut command = peers.command(Make::Ours, Role::Server);
-        command.args(["-D", "-4", "-p", &port.to_string()]);
-        command
-    })
-    .map_err(|error| error.to_string())?;
+    let server = far.enter(|| Server::start("-4"));
     let before = counters(&near, "left")?;
     let mut client = peers.command(Make::Ours, Role::Client);
     client
-        .args(["-H", "10.7.0.2", "-p", &server.port().to_string()])
+        .args(["-H", "10.7.0.2", "-p", &server.port.to_string()])
         .args(["-P", "0", "-t", "TCP_RR", "-l", "-2000", "--", "-k", NAMES]);
     let finished = run(near.command(&client))?;
     let after = counters(&near, "left")?;
@@ -388,16 +383,11 @@ fn retransmissions() -> Outcome {
         (&far, "right", "10.7.0.2/24"),
     );
     let peers = peers();
-    let server = Server::start(Some(&far), |port| {
-        let mut command = peers.command(Make::Ours, Role::Server);
-        command.args(["-D", "-4", "-p", &port.to_string()]);
-        command
-    })
-    .map_err(|error| error.to_string())?;
+    let server = far.enter(|| Server::start("-4"));
     let client = |names: &str| {
         let mut client = peers.command(Make::Ours, Role::Client);
         client
-            .args(["-H", "10.7.0.2", "-p", &server.port().to_string()])
+            .args(["-H", "10.7.0.2", "-p", &server.port.to_string()])
             .args(["-P", "0", "-t", "TCP_CRR", "-l", "3", "--", "-k", names]);
         near.command(&client)
     };

@@ -217,13 +217,8 @@ fn refusals() -> Outcome {
 
 /// Our server, and a control connection to it.
 fn served() -> Result<(Server, TcpStream), String> {
-    let server = Server::start(None, |port| {
-        let mut command = peers().command(Make::Ours, Role::Server);
-        command.args(["-D", "-4", "-p", &port.to_string()]);
-        command
-    })
-    .map_err(|error| error.to_string())?;
-    let control = TcpStream::connect(("127.0.0.1", server.port()));
+    let server = Server::start("-4");
+    let control = TcpStream::connect(("127.0.0.1", server.port));
     let control = control.map_err(|error| error.to_string())?;
     let timeout = control.set_read_timeout(Some(PATIENCE));
     timeout.map_err(|error| error.to_string())?;

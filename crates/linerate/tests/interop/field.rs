@@ -180,12 +180,7 @@ fn terminals() -> Outcome {
         "RT_LATENCY",
         "LOCAL_TRANSPORT_RETRANS",
     ];
-    let server = Server::start(None, |port| {
-        let mut command = peers().command(Make::Ours, Role::Server);
-        command.args(["-D", "-4", "-p", &port.to_string()]);
-        command
-    })
-    .map_err(|error| error.to_string())?;
+    let server = Server::start("-4");
     let selection = "rt_latency,p99_latency,throughput,throughput_units,remote_recv_calls,\
         local_send_calls,local_transport_retrans";
     for (test, interim) in [
@@ -195,8 +190,8 @@ fn terminals() -> Outcome {
     ] {
         let line = format!(
             "{} netperf -H 127.0.0.1 -p {} -l 1 {interim} -t {test} -- -k {selection} -R 1",
-            env!("CARGO_BIN_EXE_linerate"),
-            server.port(),
+            peers().linerate.display(),
+            server.port,
         );
         let mut terminal = Command::new("script");
         terminal.args(["-qec", &line, "/dev/null"]);

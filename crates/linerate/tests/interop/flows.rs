@@ -389,13 +389,8 @@ fn merge(args: &[&str]) -> Result<Finished, String> {
 fn overlap() -> Outcome {
     const DOUBT: &str = "other tests ran on this host";
     let failed = |error: std::io::Error| error.to_string();
-    let server = Server::start(None, |port| {
-        let mut command = peers().command(Make::Ours, Role::Server);
-        command.args(["-D", "-p", &port.to_string()]);
-        command
-    })
-    .map_err(failed)?;
-    let port = server.port().to_string();
+    let server = Server::start("");
+    let port = server.port.to_string();
     let client = |args: &[&str]| {
         let mut command = peers().command(Make::Ours, Role::Client);
         command.args(["-H", "127.0.0.1", "-p", &port, "--strict"]);

@@ -284,18 +284,13 @@ impl Inside {
         namespace
             .enter(|| std::fs::write(format!("/proc/sys/{file}"), value))
             .map_err(|error| format!("{setting}: {error}"))?;
-        let server = Server::start(Some(&namespace), |port| {
-            let mut command = peers().command(Make::Ours, Role::Server);
-            command.args(["-D", "-4", "-p", &port.to_string()]);
-            command
-        })
-        .map_err(|error| error.to_string())?;
+        let server = namespace.enter(|| Server::start("-4"));
         Ok(Self { namespace, server })
     }
 
     fn client(&self, line: &str) -> Result<Finished, String> {
         let mut client = peers().command(Make::Ours, Role::Client);
-        client.args(["-H", "127.0.0.1", "-p", &self.server.port().to_string()]);
+        client.args(["-H", "127.0.0.1", "-p", &self.server.port.to_string()]);
         client.args(line.split_whitespace());
         run(self.namespace.command(&client))
     }

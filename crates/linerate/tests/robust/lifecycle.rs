@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::ground::Need::Namespaces;
 use crate::ground::{
     Finished, Namespace, Process, STOCK, Server, connections_of, eventually, free_port,
-    is_listening, linerate, stock, trial,
+    is_listening, linerate, program, stock, trial,
 };
 use crate::raw::Kind;
 
@@ -192,7 +192,7 @@ fn activated_by_socket() {
     let port = listener.local_addr().expect("it is bound").port();
     let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" netserver -D 3<&0 </dev/null";
     let mut command = Command::new("sh");
-    command.args(["-c", script, env!("CARGO_BIN_EXE_linerate")]);
+    command.args(["-c", script]).arg(program());
     let server = Process::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
     tests_well(port);
     tests_well(port);
@@ -206,7 +206,7 @@ fn names() {
     let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
     let link = |name: &str| {
         let path = directory.path().join(name);
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_linerate"), &path).expect("a new directory");
+        std::os::unix::fs::symlink(program(), &path).expect("a new directory");
         Command::new(path)
     };
     let (mut netserver, mut netperf) = (link("netserver"), link("netperf"));

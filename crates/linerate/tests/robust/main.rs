@@ -9,7 +9,6 @@ mod clients;
 mod deadlines;
 mod death;
 mod doubts;
-mod ground;
 mod hostile;
 mod iterations;
 mod lifecycle;
@@ -19,6 +18,7 @@ mod server_death;
 mod unix;
 
 use libtest_mimic::Arguments;
+use testkit as ground;
 
 fn main() {
     let mut arguments = Arguments::from_args();

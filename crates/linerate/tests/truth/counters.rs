@@ -93,28 +93,3 @@ impl Course {
             .map_or(Received::default(), |(_, last)| last.since(*first))
     }
 }
-
-/// A counter of this namespace's UDP.
-pub(crate) fn udp(name: &str) -> u64 {
-    snmp("Udp: ", name)
-}
-
-/// A counter of this namespace's TCP.
-pub(crate) fn tcp(name: &str) -> u64 {
-    snmp("Tcp: ", name)
-}
-
-/// proc(5), `/proc/net/snmp`.
-fn snmp(protocol: &str, name: &str) -> u64 {
-    let table = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-    let mut lines = table.lines().filter_map(|line| line.strip_prefix(protocol));
-    let (names, values) = (
-        lines.next().unwrap_or_default(),
-        lines.next().unwrap_or_default(),
-    );
-    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-    pairs
-        .find(|(known, _)| *known == name)
-        .and_then(|(_, value)| value.parse().ok())
-        .unwrap_or_default()
-}

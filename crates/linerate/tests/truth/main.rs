@@ -5,13 +5,6 @@
 //! is off, or its neighbour messages would count too.
 
 mod counters;
-#[path = "../robust/ground/mod.rs"]
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "the other tests use what these do not"
-)]
-mod ground;
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,10 +14,10 @@ use libtest_mimic::Arguments;
 use model::Side;
 use netperf::client::{Flows, TestRun};
 use netperf::options::{Settings, netperf};
+use testkit::Need::{Namespaces, Program};
+use testkit::{Namespace, Server, counter, link, trial};
 
-use counters::{Course, tcp, udp};
-use ground::Need::{Namespaces, Program};
-use ground::{Namespace, Server, link, trial};
+use counters::Course;
 
 const SERVER: &str = "198.51.100.2";
 
@@ -97,7 +90,7 @@ fn udp_stream() {
     let (sent, there) = (seen.run.outcome.here.counts, seen.there().counts);
 
     // What found the receiver's socket full has come to the interface and no further.
-    let overflowed = path.server.enter(|| udp("RcvbufErrors"));
+    let overflowed = path.server.enter(|| counter("Udp", "RcvbufErrors"));
     let to_socket = |at_interface: u64| (at_interface - overflowed * DATAGRAM) as f64;
     let elapsed = seen.there().elapsed.expect("the receiver has a clock");
     let in_time = to_socket(seen.course.within(elapsed, BEFORE).payload(UDP_HEADERS));
@@ -141,7 +134,7 @@ fn sent_again_by_the_server() {
     router.enter(|| run("tc qdisc add dev eth1 root tbf rate 1mbit burst 5kb latency 40ms"));
     let test = "TCP_MAERTS -l 1";
     let seen = path.measure(test, "-K cubic -S 200K", &path.client);
-    let counted = path.server.enter(|| tcp("RetransSegs"));
+    let counted = path.server.enter(|| counter("Tcp", "RetransSegs"));
     let told = u64::try_from(seen.run.told.retransmits).expect("the server knows");
     println!("{told} told, {counted} counted");
     assert_eq!(seen.there().socket.retransmits.map(u64::from), Some(told));
