@@ -192,7 +192,8 @@ fn results(
     }
     match asked {
         Request::TcpStream(_) => told.add_stream(&StreamResults::decode(&frame)?),
-        Request::TcpCc(_) => told.add_transactions(&TransactionResults::decode(&frame)?),
+        // It moves no data.
+        Request::TcpCc(_) => told.add_transactions(&TransactionResults::decode(&frame)?, 0, 0),
         _ => told.add_omni(&OmniResults::decode(&frame)?),
     }
     Ok(())

@@ -94,40 +94,25 @@ impl From<&OmniResponse> for Told {
 
 impl From<&StreamResponse> for Told {
     fn from(response: &StreamResponse) -> Self {
+        let (receive_buffer, send_buffer) = (response.receive_buffer, response.send_buffer);
         Self {
-            receive_buffer: response.receive_buffer,
             receive_size: response.size,
-            send_buffer: response.send_buffer,
-            send_size: -1,
             no_delay: response.no_delay,
-            measures_cpu: response.measure_cpu,
             cpu_rate: response.cpu_rate,
             data_port: response.data_port as u32,
-            priority: -1,
-            type_of_service: -1,
-            receive_buffer_end: response.receive_buffer,
-            send_buffer_end: response.send_buffer,
-            retransmits: -2,
-            ..Self::default()
+            ..Self::classic(receive_buffer, send_buffer, response.measure_cpu)
         }
     }
 }
 
 impl From<&TransactionResponse> for Told {
     fn from(response: &TransactionResponse) -> Self {
+        let (receive_buffer, send_buffer) = (response.receive_buffer, response.send_buffer);
         Self {
-            receive_buffer: response.receive_buffer,
-            send_buffer: response.send_buffer,
             no_delay: response.no_delay,
-            measures_cpu: response.measure_cpu,
             cpu_rate: response.cpu_rate,
             data_port: response.data_port as u32,
-            priority: -1,
-            type_of_service: -1,
-            receive_buffer_end: response.receive_buffer,
-            send_buffer_end: response.send_buffer,
-            retransmits: -2,
-            ..Self::default()
+            ..Self::classic(receive_buffer, send_buffer, response.measure_cpu)
         }
     }
 }
@@ -136,14 +121,9 @@ impl Told {
     /// What is known where nobody can be asked, in the stock client's words for it.
     pub(super) fn nothing() -> Self {
         Self {
-            receive_size: -1,
-            send_size: -1,
-            priority: -1,
-            type_of_service: -1,
             receive_buffer_end: -1,
             send_buffer_end: -1,
-            retransmits: -2,
-            ..Self::default()
+            ..Self::classic(0, 0, false)
         }
     }
 
@@ -170,6 +150,12 @@ impl Told {
         self.bytes_received = bytes;
     }
 
+    /// Adds datagrams of this size that the peer received. A stock server's own count of bytes is one
+    /// short for each call that its timer interrupts.
+    pub(super) fn add_datagrams(&mut self, count: u32, size: i32) {
+        self.add_bulk(count, u64::from(count) * size.max(0) as u64);
+    }
+
     /// Adds transactions of messages of these sizes.
     pub(super) fn add_messages(&mut self, transactions: u32, request: i32, response: i32) {
         let count = u64::from(transactions);
@@ -178,10 +164,47 @@ impl Told {
         self.bytes_sent = count * response.max(0) as u64;
     }
 
-    /// Adds what all classic results have.
+    /// Adds what all classic results have: seconds, the busy percentage, how it was measured, CPUs.
     pub(super) fn add_classic(&mut self, elapsed: f32, busy: f32, method: i32, cpus: i32) {
         self.elapsed = seconds(elapsed);
-        self.add_classic_cpu(busy, method, cpus);
+        // The connection tests' results have no word for the method; there is only one on Linux.
+        let method = match method {
+            0 => CpuMethod::ProcStat,
+            code => cpu_method(code as u32),
+        };
+        self.cpu = self.measures_cpu.then(|| CpuUse {
+            busy_percent: percent(busy),
+            user_percent: 0.0,
+            system_percent: 0.0,
+            iowait_percent: 0.0,
+            irq_percent: 0.0,
+            softirq_percent: 0.0,
+            steal_percent: None,
+            cpus: cpus.max(0) as u32,
+            peak: None,
+            method,
+            each: Vec::new(),
+        });
+    }
+
+    /// Adds the results of a classic stream that the peer received.
+    pub(super) fn add_stream(&mut self, said: &StreamResults) {
+        // A hostile NaN or a negative count is no bytes; a huge one saturates.
+        self.add_bulk(said.calls, said.bytes as u64);
+        let (busy, method) = (said.cpu_utilisation, said.cpu_method);
+        self.add_classic(said.elapsed, busy, method, said.cpus);
+    }
+
+    /// Adds the results of a classic transactional test with messages of these sizes.
+    pub(super) fn add_transactions(
+        &mut self,
+        said: &TransactionResults,
+        request: i32,
+        response: i32,
+    ) {
+        self.add_messages(said.transactions, request, response);
+        let (busy, method) = (said.cpu_utilisation, said.cpu_method);
+        self.add_classic(said.elapsed, busy, method, said.cpus);
     }
 
     /// Adds the results of an omni test.
@@ -213,43 +236,6 @@ impl Told {
                 .ok()
                 .map(|cpu| (cpu, percent(results.peak_cpu_utilisation))),
             method: cpu_method(results.cpu_method),
-            each: Vec::new(),
-        });
-    }
-
-    /// Adds the results of a classic stream that the peer received.
-    pub(super) fn add_stream(&mut self, results: &StreamResults) {
-        // A hostile NaN or a negative count is no bytes; a huge one saturates.
-        self.bytes_received = results.bytes as u64;
-        self.receive_calls = results.calls.into();
-        self.elapsed = seconds(results.elapsed);
-        self.add_classic_cpu(results.cpu_utilisation, results.cpu_method, results.cpus);
-    }
-
-    /// Adds the results of a classic transactional test.
-    pub(super) fn add_transactions(&mut self, results: &TransactionResults) {
-        self.transactions = results.transactions.into();
-        self.elapsed = seconds(results.elapsed);
-        self.add_classic_cpu(results.cpu_utilisation, results.cpu_method, results.cpus);
-    }
-
-    fn add_classic_cpu(&mut self, busy: f32, code: i32, cpus: i32) {
-        // The connection tests' results have no word for the method; there is only one on Linux.
-        let method = match code {
-            0 => CpuMethod::ProcStat,
-            code => cpu_method(code as u32),
-        };
-        self.cpu = self.measures_cpu.then(|| CpuUse {
-            busy_percent: percent(busy),
-            user_percent: 0.0,
-            system_percent: 0.0,
-            iowait_percent: 0.0,
-            irq_percent: 0.0,
-            softirq_percent: 0.0,
-            steal_percent: None,
-            cpus: cpus.max(0) as u32,
-            peak: None,
-            method,
             each: Vec::new(),
         });
     }

@@ -7,6 +7,7 @@ mod assignment;
 mod family;
 mod limits;
 mod listen;
+mod omni;
 mod registry;
 mod reply;
 mod session;

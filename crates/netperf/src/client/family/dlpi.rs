@@ -110,15 +110,15 @@ pub(super) fn response(
                 receive_size: said.receive_size,
                 ..Told::classic(said.receive_window, said.send_window, said.measure_cpu)
             };
-            (told, Location::At(station(said.station, said.sap)))
+            (told, station(said.station, said.sap))
         }),
         Request::DlcoRr(_) | Request::DlclStream(_) => DlResponse::decode(answer).map(|said| {
             let told = Told::classic(said.receive_window, said.send_window, said.measure_cpu);
-            (told, Location::At(station(said.station, said.sap)))
+            (told, station(said.station, said.sap))
         }),
         Request::DlclRr(_) => DlclRrResponse::decode(answer).map(|said| {
             let told = Told::classic(said.receive_window, said.send_window, said.measure_cpu);
-            (told, Location::At(station(said.station, said.sap)))
+            (told, station(said.station, said.sap))
         }),
         _ => return None,
     })
@@ -133,34 +133,25 @@ pub(super) fn results(
     Some(match asked {
         Request::DlcoStream(_) => DlcoStreamResults::decode(answer).map(|said| {
             told.add_bulk(said.receive_calls, widened(said.bytes, counts.sent.0));
-            told.add_classic(
-                said.elapsed,
-                said.cpu_utilisation,
-                said.cpu_method,
-                said.cpus,
-            );
+            let (busy, method) = (said.cpu_utilisation, said.cpu_method);
+            told.add_classic(said.elapsed, busy, method, said.cpus);
         }),
-        Request::DlcoRr(asked) => DlTransactionResults::decode(answer).map(|said| {
-            told.add_messages(said.transactions, asked.request_size, asked.response_size);
-            told.add_classic(
-                said.elapsed,
-                said.cpu_utilisation,
-                said.cpu_method,
-                said.cpus,
-            );
-        }),
-        Request::DlclRr(asked) => DlTransactionResults::decode(answer).map(|said| {
-            told.add_messages(said.transactions, asked.request_size, asked.response_size);
-            told.add_classic(
-                said.elapsed,
-                said.cpu_utilisation,
-                said.cpu_method,
-                said.cpus,
-            );
+        Request::DlcoRr(DlcoRrRequest {
+            request_size: request,
+            response_size: response,
+            ..
+        })
+        | Request::DlclRr(DlclRrRequest {
+            request_size: request,
+            response_size: response,
+            ..
+        }) => DlTransactionResults::decode(answer).map(|said| {
+            told.add_messages(said.transactions, *request, *response);
+            let (busy, method) = (said.cpu_utilisation, said.cpu_method);
+            told.add_classic(said.elapsed, busy, method, said.cpus);
         }),
         Request::DlclStream(asked) => DlclStreamResults::decode(answer).map(|said| {
-            let bytes = u64::from(said.messages) * asked.message_size.max(0) as u64;
-            told.add_bulk(said.messages, bytes);
+            told.add_datagrams(said.messages, asked.message_size);
             told.add_classic(said.elapsed, said.cpu_utilisation, 0, said.cpus);
         }),
         _ => return None,
@@ -168,11 +159,9 @@ pub(super) fn results(
 }
 
 /// The first six bytes are the address.
-fn station(address: [u8; 8], sap: i32) -> Address {
+fn station(address: [u8; 8], sap: i32) -> Location {
     let mut mac = [0; 6];
     mac.copy_from_slice(&address[..6]);
-    Address::Llc(Llc {
-        mac,
-        sap: sap as u8,
-    })
+    let sap = sap as u8;
+    Location::At(Address::Llc(Llc { mac, sap }))
 }

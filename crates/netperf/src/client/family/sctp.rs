@@ -50,9 +50,7 @@ pub(super) fn results(
         }
         Request::SctpRr(asked) | Request::SctpRrMany(asked) => TransactionResults::decode(answer)
             .map(|said| {
-                told.add_transactions(&said);
-                let (request, response) = (asked.tcp.request_size, asked.tcp.response_size);
-                told.add_messages(said.transactions, request, response);
+                told.add_transactions(&said, asked.tcp.request_size, asked.tcp.response_size);
             }),
         _ => return None,
     })

@@ -94,19 +94,19 @@ pub(super) fn response(
                 receive_size: said.receive_size,
                 ..Told::classic(said.receive_buffer, said.send_buffer, said.measure_cpu)
             };
-            (told, Location::At(path(said.path)))
+            (told, path(said.path))
         }),
         Request::StreamRr(_) => StreamRrResponse::decode(answer).map(|said| {
             let told = Told::classic(said.receive_buffer, said.send_buffer, said.measure_cpu);
-            (told, Location::At(path(said.path)))
+            (told, path(said.path))
         }),
         Request::DgStream(_) => DgStreamResponse::decode(answer).map(|said| {
             let told = Told::classic(said.receive_buffer, said.send_buffer, said.measure_cpu);
-            (told, Location::At(path(said.path)))
+            (told, path(said.path))
         }),
         Request::DgRr(_) => DgRrResponse::decode(answer).map(|said| {
             let told = Told::classic(said.receive_buffer, said.send_buffer, said.measure_cpu);
-            (told, Location::At(path(said.path)))
+            (told, path(said.path))
         }),
         _ => return None,
     })
@@ -123,18 +123,21 @@ pub(super) fn results(
             told.add_bulk(said.receive_calls, widened(said.bytes, counts.sent.0));
             told.add_classic(said.elapsed, said.cpu_utilisation, 0, own_cpus());
         }),
-        Request::StreamRr(asked) => UnixTransactionResults::decode(answer).map(|said| {
-            told.add_messages(said.transactions, asked.request_size, asked.response_size);
-            told.add_classic(said.elapsed, said.cpu_utilisation, 0, own_cpus());
-        }),
-        Request::DgRr(asked) => UnixTransactionResults::decode(answer).map(|said| {
-            told.add_messages(said.transactions, asked.request_size, asked.response_size);
+        Request::StreamRr(StreamRrRequest {
+            request_size: request,
+            response_size: response,
+            ..
+        })
+        | Request::DgRr(DgRrRequest {
+            request_size: request,
+            response_size: response,
+            ..
+        }) => UnixTransactionResults::decode(answer).map(|said| {
+            told.add_messages(said.transactions, *request, *response);
             told.add_classic(said.elapsed, said.cpu_utilisation, 0, own_cpus());
         }),
         Request::DgStream(asked) => DgStreamResults::decode(answer).map(|said| {
-            // The stock server's count of bytes is one short for each call that its timer interrupts.
-            let bytes = u64::from(said.messages) * asked.message_size.max(0) as u64;
-            told.add_bulk(said.messages, bytes);
+            told.add_datagrams(said.messages, asked.message_size);
             told.add_classic(said.elapsed, said.cpu_utilisation, 0, own_cpus());
         }),
         _ => return None,
@@ -146,8 +149,9 @@ fn zero_or(bytes: Option<u32>) -> i32 {
     bytes.map_or(0, |bytes| bytes.max(1) as i32)
 }
 
-fn path(text: SwappedText<32>) -> Address {
-    Address::Unix(PathBuf::from(OsStr::from_bytes(text.0.as_bytes())))
+fn path(text: SwappedText<32>) -> Location {
+    let path = PathBuf::from(OsStr::from_bytes(text.0.as_bytes()));
+    Location::At(Address::Unix(path))
 }
 
 /// The peer of a Unix domain test is on this host, and the stock server does not say how many CPUs that

@@ -5,9 +5,9 @@ use sys::call::Error;
 use sys::{Address, Llc};
 
 use super::super::assignment::{Assignment, Refusal};
-use super::super::reply::word;
+use super::super::reply::{Figures, Ready, word};
 use super::super::test::Prepared;
-use super::{Asked, Figures, Memory, Ready, positive};
+use super::{Asked, Memory, positive};
 use crate::interface::find;
 use crate::options::Limits;
 use crate::wire::{
@@ -19,60 +19,53 @@ pub(super) fn assignment(
     request: &Request,
     limits: &Limits,
 ) -> Option<Result<Assignment, Refusal>> {
-    Some(match request {
-        Request::DlcoStream(asked) => {
-            attached(&asked.device, asked.ppa, asked.sap).and_then(|bind| {
-                Asked {
-                    transport: Transport::LlcStream,
-                    bind,
-                    socket: windows(asked.receive_window, asked.send_window),
-                    receive: Memory(asked.receive_alignment, asked.receive_offset),
-                    measure_cpu: asked.measure_cpu,
-                    test_length: asked.test_length,
-                    ..Asked::default()
-                }
-                .stream(asked.receive_size, limits)
-            })
+    attached_assignment(request, limits).transpose()
+}
+
+fn attached_assignment(request: &Request, limits: &Limits) -> Result<Option<Assignment>, Refusal> {
+    let assignment = match request {
+        Request::DlcoStream(asked) => Asked {
+            transport: Transport::LlcStream,
+            bind: attached(&asked.device, asked.ppa, asked.sap)?,
+            socket: windows(asked.receive_window, asked.send_window),
+            receive: Memory(asked.receive_alignment, asked.receive_offset),
+            measure_cpu: asked.measure_cpu,
+            test_length: asked.test_length,
+            ..Asked::default()
         }
-        Request::DlcoRr(asked) => attached(&asked.device, asked.ppa, asked.sap).and_then(|bind| {
-            Asked {
-                transport: Transport::LlcStream,
-                bind,
-                socket: windows(asked.receive_window, asked.send_window),
-                receive: Memory(asked.receive_alignment, asked.receive_offset),
-                send: Memory(asked.send_alignment, asked.send_offset),
-                measure_cpu: asked.measure_cpu,
-                test_length: asked.test_length,
-            }
-            .transactions(asked.request_size, asked.response_size)
-        }),
-        Request::DlclStream(asked) => {
-            attached(&asked.device, asked.ppa, asked.sap).and_then(|bind| {
-                Asked {
-                    transport: Transport::LlcDatagram,
-                    bind,
-                    receive: Memory(asked.receive_alignment, asked.receive_offset),
-                    measure_cpu: asked.measure_cpu,
-                    test_length: asked.test_length,
-                    ..Asked::default()
-                }
-                .datagrams(asked.message_size, limits)
-            })
+        .stream(asked.receive_size, limits),
+        Request::DlcoRr(asked) => Asked {
+            transport: Transport::LlcStream,
+            bind: attached(&asked.device, asked.ppa, asked.sap)?,
+            socket: windows(asked.receive_window, asked.send_window),
+            receive: Memory(asked.receive_alignment, asked.receive_offset),
+            send: Memory(asked.send_alignment, asked.send_offset),
+            measure_cpu: asked.measure_cpu,
+            test_length: asked.test_length,
         }
-        Request::DlclRr(asked) => attached(&asked.device, asked.ppa, asked.sap).and_then(|bind| {
-            Asked {
-                transport: Transport::LlcDatagram,
-                bind,
-                receive: Memory(asked.receive_alignment, asked.receive_offset),
-                send: Memory(asked.send_alignment, asked.send_offset),
-                measure_cpu: asked.measure_cpu,
-                test_length: asked.test_length,
-                ..Asked::default()
-            }
-            .transactions(asked.request_size, asked.response_size)
-        }),
-        _ => return None,
-    })
+        .transactions(asked.request_size, asked.response_size),
+        Request::DlclStream(asked) => Asked {
+            transport: Transport::LlcDatagram,
+            bind: attached(&asked.device, asked.ppa, asked.sap)?,
+            receive: Memory(asked.receive_alignment, asked.receive_offset),
+            measure_cpu: asked.measure_cpu,
+            test_length: asked.test_length,
+            ..Asked::default()
+        }
+        .datagrams(asked.message_size, limits),
+        Request::DlclRr(asked) => Asked {
+            transport: Transport::LlcDatagram,
+            bind: attached(&asked.device, asked.ppa, asked.sap)?,
+            receive: Memory(asked.receive_alignment, asked.receive_offset),
+            send: Memory(asked.send_alignment, asked.send_offset),
+            measure_cpu: asked.measure_cpu,
+            test_length: asked.test_length,
+            ..Asked::default()
+        }
+        .transactions(asked.request_size, asked.response_size),
+        _ => return Ok(None),
+    };
+    assignment.map(Some)
 }
 
 pub(super) fn response(request: &Request, test: &Prepared, ready: &Ready) -> Option<Frame> {
@@ -95,7 +88,7 @@ pub(super) fn response(request: &Request, test: &Prepared, ready: &Ready) -> Opt
         Request::DlcoStream(asked) => DlcoStreamResponse {
             receive_window,
             send_window,
-            receive_size: ready.receive_size,
+            receive_size: ready.size,
             measure_cpu: ready.measure_cpu,
             test_length: asked.test_length,
             sap,

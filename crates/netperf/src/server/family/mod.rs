@@ -13,8 +13,8 @@ use sys::Address;
 use sys::call::Error;
 
 use super::assignment::{Assignment, EndMark, Refusal, alignment, at_most, exactly, limit};
-use super::reply::{Cpu, rate_in_force, word};
-use super::test::{Finished, Prepared};
+use super::reply::{Figures, Ready};
+use super::test::Prepared;
 use crate::options::Limits;
 use crate::wire::{Frame, Request, UNSET};
 
@@ -32,79 +32,17 @@ pub(super) fn assignment(
 }
 
 /// The response, `None` if the request is of no such family.
-pub(super) fn response(request: &Request, test: &Prepared) -> Option<Frame> {
-    let ready = Ready::of(request, test);
-    unix::response(request, test, &ready)
-        .or_else(|| sctp::response(request, test, &ready))
-        .or_else(|| dlpi::response(request, test, &ready))
+pub(super) fn response(request: &Request, test: &Prepared, ready: &Ready) -> Option<Frame> {
+    unix::response(request, test, ready)
+        .or_else(|| sctp::response(request, ready))
+        .or_else(|| dlpi::response(request, test, ready))
 }
 
 /// The results, `None` if the request is of no such family.
-pub(super) fn results(request: &Request, ran: &Finished) -> Option<Frame> {
-    let figures = Figures::of(ran);
-    unix::results(request, &figures)
-        .or_else(|| sctp::results(request, &figures))
-        .or_else(|| dlpi::results(request, &figures))
-}
-
-/// What the responses of all these tests have.
-struct Ready {
-    receive_buffer: i32,
-    send_buffer: i32,
-    receive_size: i32,
-    measure_cpu: bool,
-    cpu_rate: f32,
-}
-
-impl Ready {
-    fn of(request: &Request, test: &Prepared) -> Self {
-        let measure_cpu = test.assignment.half.measure_cpu;
-        Self {
-            receive_buffer: word(test.data.facts.receive_buffer_bytes),
-            send_buffer: word(test.data.facts.send_buffer_bytes),
-            receive_size: word(test.buffers.used().receive_bytes),
-            measure_cpu,
-            cpu_rate: rate_in_force(request.cpu_rate(), &test.assignment.half),
-        }
-    }
-}
-
-/// What the results of all these tests have.
-struct Figures {
-    /// Bytes received.
-    received: u64,
-    /// The same modulo 2³²; a linerate client knows what is above it.
-    received_word: u32,
-    /// Bytes in both directions, modulo 2³².
-    both_word: u32,
-    receive_calls: u32,
-    transactions: u32,
-    elapsed: f32,
-    busy: f32,
-    /// −1 when it was not measured.
-    busy_or_none: f32,
-    method: i32,
-    cpus: i32,
-}
-
-impl Figures {
-    fn of(ran: &Finished) -> Self {
-        let Finished { side, .. } = ran;
-        let counts = &side.counts;
-        let cpu = Cpu::of(side);
-        Self {
-            received: counts.received.0,
-            received_word: counts.received.0 as u32,
-            both_word: (counts.sent + counts.received).0 as u32,
-            receive_calls: counts.receive_calls as u32,
-            transactions: counts.transactions as u32,
-            elapsed: side.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f32()),
-            busy: cpu.busy,
-            busy_or_none: if side.cpu.is_some() { cpu.busy } else { -1.0 },
-            method: cpu.method as i32,
-            cpus: cpu.cpus as i32,
-        }
-    }
+pub(super) fn results(request: &Request, figures: &Figures) -> Option<Frame> {
+    unix::results(request, figures)
+        .or_else(|| sctp::results(request, figures))
+        .or_else(|| dlpi::results(request, figures))
 }
 
 /// Alignment and offset of buffers.

@@ -3,12 +3,9 @@
 use model::{Transport, Workload};
 
 use super::super::assignment::{Assignment, Refusal, stream, transaction};
-use super::super::test::Prepared;
-use super::{Figures, Ready};
+use super::super::reply::{Figures, Ready};
 use crate::options::Limits;
-use crate::wire::{
-    Frame, Request, Sctp, StreamResponse, StreamResults, TransactionResponse, TransactionResults,
-};
+use crate::wire::{Frame, Request, Sctp};
 
 pub(super) fn assignment(
     request: &Request,
@@ -29,36 +26,15 @@ pub(super) fn assignment(
     })
 }
 
-pub(super) fn response(request: &Request, test: &Prepared, ready: &Ready) -> Option<Frame> {
-    let facts = &test.data.facts;
+pub(super) fn response(request: &Request, ready: &Ready) -> Option<Frame> {
     Some(match request {
         Request::SctpStream(asked) | Request::SctpStreamMany(asked) => Sctp {
-            tcp: StreamResponse {
-                receive_buffer: ready.receive_buffer,
-                size: ready.receive_size,
-                no_delay: facts.no_delay.unwrap_or(false),
-                measure_cpu: ready.measure_cpu,
-                send_buffer: ready.send_buffer,
-                data_port: test.port as i32,
-                cpu_rate: ready.cpu_rate,
-                receive_copy_avoidance: asked.tcp.receive_copy_avoidance,
-                send_copy_avoidance: asked.tcp.send_copy_avoidance,
-            },
+            tcp: ready.stream(&asked.tcp),
             non_blocking: asked.non_blocking,
         }
         .encode(request.kind()),
         Request::SctpRr(asked) | Request::SctpRrMany(asked) => Sctp {
-            tcp: TransactionResponse {
-                receive_buffer: ready.receive_buffer,
-                no_delay: facts.no_delay.unwrap_or(false),
-                measure_cpu: ready.measure_cpu,
-                test_length: asked.tcp.test_length,
-                send_buffer: ready.send_buffer,
-                data_port: test.port as i32,
-                cpu_rate: ready.cpu_rate,
-                receive_copy_avoidance: asked.tcp.receive_copy_avoidance,
-                send_copy_avoidance: asked.tcp.send_copy_avoidance,
-            },
+            tcp: ready.transaction(&asked.tcp),
             non_blocking: asked.non_blocking,
         }
         .encode(request.kind()),
@@ -68,24 +44,12 @@ pub(super) fn response(request: &Request, test: &Prepared, ready: &Ready) -> Opt
 
 pub(super) fn results(request: &Request, figures: &Figures) -> Option<Frame> {
     Some(match request {
-        Request::SctpStream(_) | Request::SctpStreamMany(_) => StreamResults {
-            bytes: figures.received as f64,
-            calls: figures.receive_calls,
-            elapsed: figures.elapsed,
-            cpu_utilisation: figures.busy,
-            cpu_method: figures.method,
-            cpus: figures.cpus,
+        Request::SctpStream(_) | Request::SctpStreamMany(_) => {
+            figures.received().encode(request.kind())
         }
-        .encode(request.kind()),
-        Request::SctpRr(_) | Request::SctpRrMany(_) => TransactionResults {
-            bytes: figures.both_word,
-            transactions: figures.transactions,
-            elapsed: figures.elapsed,
-            cpu_utilisation: figures.busy,
-            cpu_method: figures.method,
-            cpus: figures.cpus,
+        Request::SctpRr(_) | Request::SctpRrMany(_) => {
+            figures.transactions().encode(request.kind())
         }
-        .encode(request.kind()),
         _ => return None,
     })
 }

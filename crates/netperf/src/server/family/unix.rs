@@ -3,8 +3,9 @@
 use model::{SocketOptions, Transport};
 
 use super::super::assignment::{Assignment, Refusal};
+use super::super::reply::{Figures, Ready};
 use super::super::test::Prepared;
-use super::{Asked, Figures, Memory, Ready, positive};
+use super::{Asked, Memory, positive};
 use crate::options::Limits;
 use crate::wire::{
     DgRrResponse, DgStreamResponse, DgStreamResults, Frame, Request, StreamRrResponse,
@@ -64,7 +65,7 @@ pub(super) fn response(request: &Request, test: &Prepared, ready: &Ready) -> Opt
         Request::StreamStream(asked) => StreamStreamResponse {
             receive_buffer: ready.receive_buffer,
             send_buffer: ready.send_buffer,
-            receive_size: ready.receive_size,
+            receive_size: ready.size,
             receive_copy_avoidance: asked.receive_copy_avoidance,
             send_copy_avoidance: asked.send_copy_avoidance,
             measure_cpu: ready.measure_cpu,
