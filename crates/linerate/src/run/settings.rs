@@ -45,7 +45,7 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         settings.control.local_family = family;
         settings.data.family = family;
         settings.data.local_family = family;
-        settings.print.needs.interface = true;
+        settings.needs.interface = true;
         settings.plan.timing.passes = settings.plan.workload.is_transactional();
         settings.histogram.clone_from(&args.histogram);
         settings.plan.timing.calls =

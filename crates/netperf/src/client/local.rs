@@ -170,7 +170,7 @@ impl<'a> LocalEnd<'a> {
         let control = control.map(|control| control.stream.as_fd());
         wait(self.plan.phases.wait, control, cancel);
         // What the machine is asked for stands outside the measured phase.
-        let needs = settings.print.needs;
+        let needs = settings.needs;
         let clock_facts = (needs.clock || self.plan.timing.passes || self.plan.timing.calls)
             .then(engine::clock_facts);
         let meter = needs

@@ -35,7 +35,7 @@ pub(super) fn test(
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
     // At an address family that it does not know a stock server ends without a word.
     let only_ours = plan.transport == Transport::Vsock;
-    let introduction = if settings.print.needs.peer_system || only_ours {
+    let introduction = if settings.needs.peer_system || only_ours {
         Some(control.introduction()?.clone())
     } else {
         None

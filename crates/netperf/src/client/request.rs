@@ -41,7 +41,7 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
     let plan = &settings.plan;
     let there = &plan.there;
     let (socket_type, protocol) = OmniRequest::words_of(plan.transport);
-    let direction = settings.print.direction;
+    let direction = settings.direction;
     let transactional = direction.transmit && direction.receive;
     let size = |buffer: &BufferPlan, of_transaction| match buffer.size {
         SizeRule::Bytes(bytes) if of_transaction == transactional => bytes as i32,
@@ -74,7 +74,7 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
             &there.socket,
             there.measure_cpu,
             direction.connection,
-            settings.print.needs.interface,
+            settings.needs.interface,
         ),
         cpu_rate: settings.cpu_rate.remote,
         test_length: test_length(plan.limit),

@@ -9,6 +9,7 @@ use super::test::{
     SEND_SIZE, SIZES, TestOptions, data_end, no_copy_avoidance,
 };
 use super::value::{Pair, count, count_or_default, number};
+use super::{Attachment, Special, Test, TestFamily};
 
 /// What only these families have, as typed.
 #[derive(Clone, Default)]
@@ -31,6 +32,53 @@ pub(super) struct FamilyOptions {
     pub(super) local_window: Pair<Option<u32>>,
     /// DLPI `-W`: send, receive, in frames.
     pub(super) remote_window: Pair<Option<u32>>,
+}
+
+impl FamilyOptions {
+    /// What only the test's family asks for, or the reason why it cannot be had.
+    pub(super) fn special(&self, test: Test) -> Result<Special, Stop> {
+        Ok(match test.family() {
+            TestFamily::Inet => Special::Inet,
+            TestFamily::Unix => Special::Unix {
+                directory: self.directory.clone(),
+            },
+            TestFamily::Sctp => Special::Sctp {
+                associations: match (test, self.associations) {
+                    (Test::SctpStreamMany | Test::SctpRrMany, associations) => {
+                        associations.unwrap_or(DEFAULT_ASSOCIATIONS)
+                    }
+                    (_, None) => 1,
+                    (_, Some(_)) => {
+                        return refuse(
+                            "test option -T needs a _MANY test: this one has one association",
+                        );
+                    }
+                },
+            },
+            TestFamily::Dlpi => {
+                let end = |device: &Option<String>, ppa| match (device.clone(), ppa) {
+                    (None, None) => refuse(
+                        "test option -D needs the names of the network interfaces, or -p their indices",
+                    ),
+                    (device, ppa) => Ok(Attachment { device, ppa }),
+                };
+                let windows = [&self.local_window, &self.remote_window];
+                let has_window =
+                    |window: &&Pair<Option<u32>>| window.first.is_some() || window.second.is_some();
+                if matches!(test, Test::DlclStream | Test::DlclRr) && windows.iter().any(has_window)
+                {
+                    return refuse(
+                        "test options -w and -W need a DLCO test: this one has no connection",
+                    );
+                }
+                Special::Dlpi {
+                    local: end(&self.device.first, self.ppa.first)?,
+                    remote: end(&self.device.second, self.ppa.second)?,
+                    sap: self.sap.unwrap_or(DEFAULT_SAP),
+                }
+            }
+        })
+    }
 }
 
 pub(super) static UNIX: Section<TestOptions> = Section {
@@ -103,6 +151,12 @@ const DLPI_FLAGS: &[Flag<TestOptions>] = &[
     flag('W', Value, &["-W send[,recv]    Set remote send/recv window sizes in frames (DLCO)"],
         |t, v| t.of_family.remote_window.set(v, window)),
 ];
+
+/// As few as a test of many can have.
+const DEFAULT_ASSOCIATIONS: u32 = 2;
+
+/// The stock tool's.
+const DEFAULT_SAP: u8 = 84;
 
 const HELP: Apply = |_, _| Err(Stop::Help);
 

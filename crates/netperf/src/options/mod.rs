@@ -11,6 +11,7 @@ mod halves;
 pub mod manual;
 mod many;
 mod plan;
+mod print;
 mod refusals;
 mod repeat;
 mod selection;

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use model::{Limit, Phases, Plan, Timing, Transport, Workload};
 
-use super::families::FamilyOptions;
 use super::getopt::{Stop, refuse};
 use super::global::{Global, Length};
-use super::selection::Selected;
-use super::test::{DataEnd, Printed, Socket, TestOptions};
+use super::test::{DataEnd, Socket, TestOptions};
 use super::value::Pair;
 use super::{
-    Attachment, ConnectionPorts, Control, Data, Direction, Family, Form, Print, Selection,
-    Settings, Special, Test, TestFamily, Unit, halves, refusals, uncontrolled, uuid,
+    ConnectionPorts, Control, Data, Direction, Family, Settings, Test, halves, print, refusals,
+    uncontrolled,
 };
 
 /// The first and the last local port of a connection test, unless test option `-p` says otherwise.
@@ -40,10 +38,15 @@ pub(super) fn settings(
     refusals::with_its_addresses(transport, &global, &options)?;
     refusals::several_flows(test, &global)?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
-    let print = print(test, direction, &global, &options, command_line);
+    let print = print::print(test, direction, &global, &options, command_line);
     let warnings = [paced_by_nothing(&global), options.warnings].concat();
+    let output = options.output.as_ref();
     Ok(Settings {
         test,
+        direction,
+        needs: output
+            .map(|(_, selected)| selected.needs)
+            .unwrap_or_default(),
         data: Data {
             port: options.port.second.clone().unwrap_or(default_port),
             ..data(
@@ -59,7 +62,7 @@ pub(super) fn settings(
         no_control: global.no_control,
         plan,
         reverse,
-        special: special(test, &options.of_family)?,
+        special: options.of_family.special(test)?,
         ports: connection_ports(options.ports, options.retry_all),
         cpu_rate: global.cpu_rate,
         repeat: global.repeat.settled(),
@@ -176,8 +179,9 @@ fn plan(
     options: &TestOptions,
 ) -> Result<Plan, Stop> {
     let workload = workload(direction);
-    let timed =
-        wants_latency(global, options) || global.verbosity >= 2 || global.histogram.is_some();
+    let timed = print::wants_latency(global, options)
+        || global.verbosity >= 2
+        || global.histogram.is_some();
     let (here, there) = halves::halves(test, transport, direction, global, options);
     refusals::within_memory(&here)?;
     refusals::within_memory(&there)?;
@@ -321,56 +325,6 @@ fn data(
     }
 }
 
-/// What only the test's family asks for, or the reason why it cannot be had.
-fn special(test: Test, options: &FamilyOptions) -> Result<Special, Stop> {
-    Ok(match test.family() {
-        TestFamily::Inet => Special::Inet,
-        TestFamily::Unix => Special::Unix {
-            directory: options.directory.clone(),
-        },
-        TestFamily::Sctp => Special::Sctp {
-            associations: match (test, options.associations) {
-                (Test::SctpStreamMany | Test::SctpRrMany, associations) => {
-                    associations.unwrap_or(DEFAULT_ASSOCIATIONS)
-                }
-                (_, None) => 1,
-                (_, Some(_)) => {
-                    return refuse(
-                        "test option -T needs a _MANY test: this one has one association",
-                    );
-                }
-            },
-        },
-        TestFamily::Dlpi => {
-            let end = |device: &Option<String>, ppa| match (device.clone(), ppa) {
-                (None, None) => refuse(
-                    "test option -D needs the names of the network interfaces, or -p their indices",
-                ),
-                (device, ppa) => Ok(Attachment { device, ppa }),
-            };
-            let windows = [&options.local_window, &options.remote_window];
-            let has_window =
-                |window: &&Pair<Option<u32>>| window.first.is_some() || window.second.is_some();
-            if matches!(test, Test::DlclStream | Test::DlclRr) && windows.iter().any(has_window) {
-                return refuse(
-                    "test options -w and -W need a DLCO test: this one has no connection",
-                );
-            }
-            Special::Dlpi {
-                local: end(&options.device.first, options.ppa.first)?,
-                remote: end(&options.device.second, options.ppa.second)?,
-                sap: options.sap.unwrap_or(DEFAULT_SAP),
-            }
-        }
-    })
-}
-
-/// As few as a test of many can have.
-const DEFAULT_ASSOCIATIONS: u32 = 2;
-
-/// The stock tool's.
-const DEFAULT_SAP: u8 = 84;
-
 fn connection_ports(range: Option<Pair<u16>>, retry_all: bool) -> ConnectionPorts {
     let (min, max) = range.map_or(DEFAULT_PORTS, |range| (range.first, range.second));
     ConnectionPorts {
@@ -381,65 +335,6 @@ fn connection_ports(range: Option<Pair<u16>>, retry_all: bool) -> ConnectionPort
     }
 }
 
-fn print(
-    test: Test,
-    direction: Direction,
-    global: &Global,
-    options: &TestOptions,
-    command_line: String,
-) -> Print {
-    Print {
-        headers: global.headers,
-        verbosity: global.verbosity,
-        unit: unit(test, direction, global.unit),
-        brand: global.brand.clone(),
-        interim: global.interim,
-        latency: wants_latency(global, options),
-        call_sizes: (options.send_size.first, options.receive_size.second),
-        needs: options
-            .output
-            .as_ref()
-            .map(|(_, selected)| selected.needs)
-            .unwrap_or_default(),
-        form: form(test, options.output.as_ref()),
-        uuid: options.uuid.clone().unwrap_or_else(uuid::generate),
-        command_line,
-        direction,
-    }
-}
-
-fn wants_latency(global: &Global, options: &TestOptions) -> bool {
-    global.keep_latency
-        || options
-            .output
-            .as_ref()
-            .is_some_and(|(_, selected)| selected.needs.latency)
-}
-
-/// Transactions where those are counted, as the stock tool tells from the test's name.
-fn unit(test: Test, direction: Direction, asked: Option<Unit>) -> Unit {
-    let transactions =
-        test.name().contains("RR") || (test == Test::Omni && direction.is_transactional());
-    match asked {
-        None if transactions => Unit('x'),
-        None => Unit('m'),
-        Some(Unit('x')) if !transactions => Unit('m'),
-        Some(unit) => unit,
-    }
-}
-
-fn form(test: Test, output: Option<&(Printed, Selected)>) -> Form {
-    match output {
-        None if test == Test::Omni => Form::Human(Selection::Default),
-        None => Form::Table,
-        Some((printed, Selected { selection, .. })) => match printed {
-            Printed::Human => Form::Human(selection.clone()),
-            Printed::Csv => Form::Csv(selection.clone()),
-            Printed::KeyVal => Form::KeyVal(selection.clone()),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -447,8 +342,7 @@ mod tests {
     use model::{Half, SizeRule, SocketOptions, WidthRule};
 
     use super::*;
-    use crate::options::netperf;
-    use crate::selector::{Selector, Stock};
+    use crate::options::{Unit, netperf};
 
     #[rustfmt::skip]
     #[test]
@@ -768,29 +662,6 @@ mod tests {
             let ports = run(line).ports;
             assert_eq!((ports.min, ports.max), (min, max), "{line}");
         }
-    }
-
-    #[test]
-    fn the_last_form_wins() {
-        let throughput = Selection::Blocks(vec![vec![Selector::Stock(Stock::Throughput)]]);
-        for (line, form) in [
-            ("", Form::Table),
-            ("-t OMNI", Form::Human(Selection::Default)),
-            ("-- -k", Form::KeyVal(Selection::Default)),
-            ("-- -o ?", Form::Csv(Selection::List)),
-            ("-- -O throughput", Form::Human(throughput.clone())),
-            ("-- -O throughput -k", Form::KeyVal(Selection::Default)),
-        ] {
-            assert_eq!(run(line).print.form, form, "{line}");
-        }
-    }
-
-    #[test]
-    fn the_command_line_is_kept_with_its_blanks() {
-        let args = ["-B", "a b", "--", "-k"].map(Into::into);
-        let settings = netperf("./netperf", args).unwrap();
-        assert_eq!(settings.print.command_line, "./netperf -B a b -- -k");
-        assert_eq!(settings.print.brand.as_deref(), Some("a b"));
     }
 
     fn run(line: &str) -> Settings {

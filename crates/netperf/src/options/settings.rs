@@ -15,6 +15,8 @@ use crate::selector::{Needs, Selector};
 pub struct Settings {
     /// The test, from `-t`.
     pub test: Test,
+    /// Which way the data goes.
+    pub direction: Direction,
     /// What to run, at both ends.
     pub plan: Plan,
     /// The same the other way round, which runs at the same time: `--bidirectional`.
@@ -34,6 +36,8 @@ pub struct Settings {
     pub cpu_rate: CpuRates,
     /// `-i`, `-I`: how often the test is run; `None` is once.
     pub repeat: Option<Repeat>,
+    /// What is to be found out beside the test, as the selectors need it.
+    pub needs: Needs,
     /// How the result is printed.
     pub print: Print,
     /// `-d`, how often.
@@ -328,17 +332,12 @@ pub struct Print {
     pub latency: bool,
     /// What `-m` and `-M` say of this end's send and receive calls.
     pub call_sizes: (Option<u32>, Option<u32>),
-    /// What the selectors need.
-    pub needs: Needs,
     /// Table, or test options `-o`, `-O`, `-k`.
     pub form: Form,
     /// Test option `-u`, or a generated one.
     pub uuid: String,
     /// All arguments joined by blanks (selector COMMAND_LINE), the program's name first.
     pub command_line: String,
-    /// The direction as the selector DIRECTION and the banner of OMNI have it: local transmit,
-    /// local receive, connection test.
-    pub direction: Direction,
 }
 
 /// Which way the data goes, as this end sees it.

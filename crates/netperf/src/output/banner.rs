@@ -44,7 +44,7 @@ fn title(settings: &Settings) -> String {
         Test::TcpMss => "TCP MSS TEST",
         Test::TcpCc => "TCP Connect/Close TEST",
         Test::Omni => {
-            let mut title = format!("OMNI {} TEST", settings.print.direction.name());
+            let mut title = format!("OMNI {} TEST", settings.direction.name());
             title.truncate(OMNI_TITLE_MAX);
             return title;
         }

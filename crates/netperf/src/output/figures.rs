@@ -213,7 +213,7 @@ impl<'a> Figures<'a> {
     }
 
     fn is_transactional(&self) -> bool {
-        self.settings.print.direction.is_transactional()
+        self.settings.direction.is_transactional()
     }
 
     fn transactions(&self) -> f64 {
@@ -226,7 +226,7 @@ impl<'a> Figures<'a> {
         if self.plan().bidirectional {
             return self.told().bytes_received as f64 + self.counts().received.0 as f64;
         }
-        match self.settings.print.direction {
+        match self.settings.direction {
             Direction {
                 transmit: false,
                 receive: true,
@@ -249,7 +249,7 @@ impl<'a> Figures<'a> {
             }
             Some(paced) => paced.waited.as_secs_f64(),
         };
-        let in_flight = if self.settings.print.direction.connection {
+        let in_flight = if self.settings.direction.connection {
             1.0
         } else {
             1.0 + f64::from(self.plan().burst)
@@ -464,7 +464,7 @@ impl<'a> Figures<'a> {
     /// −1 where there is no TCP or no single connection, −2 where nobody asked.
     pub(super) fn retransmits(&self) -> i64 {
         let is_countable =
-            self.plan().transport.has_tcp_options() && !self.settings.print.direction.connection;
+            self.plan().transport.has_tcp_options() && !self.settings.direction.connection;
         let unknown = if is_countable { -2 } else { -1 };
         self.socket().retransmits.map_or(unknown, i64::from)
     }
@@ -549,7 +549,7 @@ impl<'a> Figures<'a> {
         if self.plan().bidirectional {
             return BOTH_WAYS.name();
         }
-        self.settings.print.direction.name()
+        self.settings.direction.name()
     }
 
     /// AF_UNSPEC, AF_INET or AF_INET6 as this system numbers them: the one that was asked for.
@@ -640,7 +640,7 @@ fn system(host: &HostFacts) -> Option<SysInfo> {
 
 pub(super) fn unit_in_force(settings: &Settings) -> Unit {
     match settings.print.unit {
-        Unit::TRANSACTIONS if !settings.print.direction.is_transactional() => Unit::MEGABITS,
+        Unit::TRANSACTIONS if !settings.direction.is_transactional() => Unit::MEGABITS,
         unit => unit,
     }
 }

@@ -53,7 +53,7 @@ fn title(settings: &Settings, times: Times) -> String {
 }
 
 fn subject(settings: &Settings, times: Times) -> &'static str {
-    let direction = settings.print.direction;
+    let direction = settings.direction;
     match times {
         Times::Sends => "send",
         Times::Receives => "recv",

@@ -162,7 +162,7 @@ fn by_default(settings: &Settings) -> Vec<Selector> {
         RemoteSd,
         SdUnits,
     ];
-    let direction = settings.print.direction;
+    let direction = settings.direction;
     let sizes: &[Stock] = match direction {
         direction if direction.is_transactional() => &TRANSACTIONAL,
         direction if direction.transmit => &TRANSMIT,

@@ -32,7 +32,7 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
         let told = &mut run.told;
         match name {
             "test" => {}
-            "direction" => settings.print.direction = direction_named(value),
+            "direction" => settings.direction = direction_named(value),
             "protocol" => plan.transport = Transport::Udp,
             "P" => settings.print.headers = value != "0",
             "v" => settings.print.verbosity = number(value),
@@ -292,6 +292,8 @@ fn settings_of(test: Test) -> Settings {
         },
         cpu_rate: CpuRates::default(),
         repeat: None,
+        direction,
+        needs: Needs::default(),
         print: Print {
             headers: true,
             verbosity: 1,
@@ -300,11 +302,9 @@ fn settings_of(test: Test) -> Settings {
             interim: None,
             latency: false,
             call_sizes: (None, None),
-            needs: Needs::default(),
             form: Form::Table,
             uuid: String::new(),
             command_line: String::new(),
-            direction,
         },
         debug: 0,
         histogram: None,
