@@ -12,10 +12,10 @@ pub(crate) const PATTERN: &[u8] = b"netperf\0";
 /// Who measures, in what one linerate tells another.
 pub(crate) const PROGRAM: &str = concat!("linerate ", env!("CARGO_PKG_VERSION"));
 
+mod attachment;
 pub mod client;
 mod conventions;
 mod details;
-mod interface;
 pub mod options;
 pub mod output;
 mod place;

@@ -1,6 +1,5 @@
 //! The client: who says what when, and what became of it.
 
-mod attachment;
 mod control;
 mod endpoints;
 mod error;

@@ -29,6 +29,7 @@ use getopt::{Section, Stop, scan};
 use global::Global;
 use test::TestOptions;
 
+pub use crate::attachment::Attachment;
 pub use many::{super_netperf, super_netperf_on_ports};
 pub use server::{Limits, ServerSettings};
 pub use settings::*;

@@ -8,6 +8,7 @@ use model::Plan;
 use stats::confidence::Goal;
 use sys::Address;
 
+use crate::attachment::Attachment;
 use crate::selector::{Needs, Selector};
 
 /// Everything that one command line asked for.
@@ -198,16 +199,6 @@ pub enum Special {
         /// Test option `-s`.
         sap: u8,
     },
-}
-
-/// A network interface as test options `-D` and `-p` of the DLPI tests name it: by name, by index, or
-/// by a name and the number behind it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attachment {
-    /// The name, or its first part.
-    pub device: Option<String>,
-    /// The number behind the name, or the index.
-    pub ppa: Option<u32>,
 }
 
 /// An address family, as `-4`, `-6` and `host,family` give it.

@@ -8,7 +8,7 @@ use super::super::assignment::{Assignment, Refusal};
 use super::super::reply::{Figures, Ready, word};
 use super::super::test::Prepared;
 use super::{Asked, Memory, positive};
-use crate::interface::find;
+use crate::attachment::Attachment;
 use crate::options::Limits;
 use crate::wire::{
     DlResponse, DlTransactionResults, DlclRrResponse, DlclStreamResults, DlcoStreamResponse,
@@ -177,7 +177,11 @@ fn attached(device: &Text<32>, ppa: i32, sap: i32) -> Result<Address, Refusal> {
         .ok()
         .filter(|sap| sap.is_multiple_of(2))
         .ok_or(Error::INVAL)?;
-    let interface = find(&device.to_string_lossy(), u32::try_from(ppa).ok());
+    let attachment = Attachment {
+        device: Some(device.to_string_lossy().into_owned()),
+        ppa: u32::try_from(ppa).ok(),
+    };
+    let interface = attachment.find();
     let mac = interface.ok().and_then(|link| link.mac);
     let mac = mac.ok_or(Error::NODEV)?;
     Ok(Address::Llc(Llc { mac, sap }))

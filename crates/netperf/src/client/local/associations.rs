@@ -1,0 +1,75 @@
+//! A test on several SCTP associations.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use engine::{Path, Ran, Stop, connect, keeper, run};
+use sys::call::Peer;
+use sys::{Address, Socket};
+
+use super::super::ClientError;
+use super::super::flows::FlowClock;
+use super::super::interim::Progress;
+use super::prepare::{give_up_on_silence, open_socket};
+use super::{DRAIN_PATIENCE, LocalEnd, Moved, unreachable};
+
+impl LocalEnd<'_> {
+    /// Runs on so many SCTP associations in turn, each with a socket of its own: the peer is one address,
+    /// with which a socket has one association.
+    pub(super) fn run_associations(
+        &mut self,
+        associations: u32,
+        dest: &Address,
+        stop: &Stop,
+        cancel: &Stop,
+        progress: Progress<'_>,
+        clock: &FlowClock<'_>,
+    ) -> Result<Moved, ClientError> {
+        let mut sockets = Vec::new();
+        let mut bind = self.source.clone();
+        for _ in 0..associations {
+            let options = &self.plan.here.socket;
+            let socket = open_socket(self.plan.transport, &bind, options)?.socket;
+            give_up_on_silence(&socket, self.plan);
+            if let Some(Ran {
+                failure: Some((_, errno)),
+                ..
+            }) = connect(&socket, dest, stop)
+            {
+                return Err(unreachable(dest, io::Error::from_raw_os_error(errno)));
+            }
+            // Closing then waits until the peer has all that was sent, and knows of the end.
+            let _ = socket.set_linger(Some(DRAIN_PATIENCE));
+            sockets.push(socket);
+            bind = bind.with_any_port();
+        }
+        let to = Peer::try_from(dest).map_err(|error| unreachable(dest, error))?;
+        let in_turn = sockets
+            .iter()
+            .map(|socket| (socket.as_fd(), to.clone()))
+            .collect();
+        let ran = run(&mut self.job(stop, progress.cell), Path::InTurn(in_turn));
+        progress.ended();
+        let mut moved = self.moved(ran, clock);
+        let patience = cancel.follower();
+        let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
+        close_all(sockets, &patience);
+        if !self.plan.workload.receives() {
+            moved.passed = clock.stop();
+        }
+        Ok(moved)
+    }
+}
+
+/// Closes sockets that linger, one after the other, while what the others hold flows on. From `stop` on
+/// it waits for none, which leaves the rest to the kernel.
+fn close_all(sockets: Vec<Socket>, stop: &Stop) {
+    let _attending = stop.attend();
+    for socket in sockets {
+        if stop.is_set() {
+            let _ = socket.set_linger(None);
+        }
+        drop(socket);
+    }
+}

@@ -1,0 +1,61 @@
+//! A test whose every transaction has a connection of its own.
+
+use engine::{Connector, Path, PortRange, Stop, run};
+use rand::Rng;
+use sys::Address;
+
+use super::super::ClientError;
+use super::super::flows::FlowClock;
+use super::super::interim::Progress;
+use super::{LocalEnd, Moved, doubts, unreachable};
+use crate::options::ConnectionPorts;
+
+impl LocalEnd<'_> {
+    pub(super) fn run_connections(
+        &mut self,
+        dest: &Address,
+        ports: ConnectionPorts,
+        stop: &Stop,
+        progress: Progress<'_>,
+        clock: &FlowClock<'_>,
+    ) -> Result<Moved, ClientError> {
+        let range = PortRange {
+            min: ports.min,
+            max: ports.max,
+        };
+        let options = self.plan.here.socket.clone();
+        let first_port = rand::rng().random();
+        let mut connector = Connector::new(
+            self.plan.transport,
+            dest.clone(),
+            self.source.clone(),
+            range,
+            first_port,
+            options,
+            ports.retry_all,
+        )
+        .map_err(|error| unreachable(dest, error))?;
+        let path = Path::Connector(&mut connector);
+        let ran = run(&mut self.job(stop, progress.cell), path);
+        progress.ended();
+        let passed = clock.stop();
+        let mut socket = self.data.facts.clone();
+        socket.retransmits = ran.retransmits;
+        if let Some(first) = connector.first_facts() {
+            socket.send_buffer_end_bytes = first.send_buffer_end_bytes;
+            socket.receive_buffer_end_bytes = first.receive_buffer_end_bytes;
+            socket.max_segment_bytes = first.max_segment_bytes;
+            socket.data_in_syn = first.data_in_syn;
+            socket.multipath = first.multipath;
+        }
+        Ok(Moved {
+            ran,
+            socket,
+            doubts: doubts::ports_reused(progress.cell, range, passed.elapsed)
+                .into_iter()
+                .collect(),
+            passed,
+            tcp_info: None,
+        })
+    }
+}
