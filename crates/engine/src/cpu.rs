@@ -7,7 +7,7 @@ use crate::looper::{Count, Looper};
 
 /// Accounts the whole host's CPU time between two moments.
 #[derive(Debug)]
-pub struct CpuMeter {
+pub(crate) struct CpuMeter {
     started: Vec<(u32, Ticks)>,
     /// Whether a looper counted then, on this host, …
     looper_counted: bool,
@@ -29,7 +29,7 @@ impl CpuMeter {
     ///
     /// A tick of /proc/stat is 10 ms (4 ms on some kernels), so a share over a second is right to a few
     /// points.
-    pub fn start(half: &Half) -> Option<Self> {
+    pub(crate) fn start(half: &Half) -> Option<Self> {
         if !half.measure_cpu {
             return None;
         }
@@ -53,7 +53,7 @@ impl CpuMeter {
     }
 
     /// What passed since; `None`, too, where /proc/stat cannot tell a looper's time from this process's.
-    pub fn finish(&self) -> Option<CpuUse> {
+    pub(crate) fn finish(&self) -> Option<CpuUse> {
         let finished = snapshot().ok()?;
         // Another test's looper, here or in another process, takes what would be idle.
         let looper_counted = self.looper_counted

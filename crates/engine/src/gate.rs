@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// It opens when all of them are there, or when one of them says that it will not come: then nobody
 /// starts. The waiting is of no flow's time.
 #[derive(Debug)]
-pub struct Gate {
+pub(crate) struct Gate {
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -21,11 +21,11 @@ struct State {
 /// One flow's place at a [`Gate`]; dropped, it says that the flow will not come.
 #[derive(Debug)]
 #[must_use]
-pub struct Ticket<'a>(&'a Gate);
+pub(crate) struct Ticket<'a>(&'a Gate);
 
 impl Gate {
     /// A gate for so many flows.
-    pub fn new(flows: usize) -> Self {
+    pub(crate) fn new(flows: usize) -> Self {
         Self {
             state: Mutex::new(State {
                 awaited: flows,
@@ -36,7 +36,7 @@ impl Gate {
     }
 
     /// A place at the gate: each flow takes one.
-    pub fn ticket(&self) -> Ticket<'_> {
+    pub(crate) fn ticket(&self) -> Ticket<'_> {
         Ticket(self)
     }
 
@@ -48,7 +48,7 @@ impl Gate {
 impl Ticket<'_> {
     /// Waits until all are there; false if one of them will not come. The last to come does what
     /// `first` says before it lets the others go.
-    pub fn pass(self, first: impl FnOnce()) -> bool {
+    pub(crate) fn pass(self, first: impl FnOnce()) -> bool {
         let gate = self.0;
         std::mem::forget(self);
         let mut state = gate.state();

@@ -3,12 +3,11 @@
 use std::time::{Instant, SystemTime};
 use sys::Address;
 
-use engine::Stop;
+use engine::{Member, Stop};
 use model::{Counts, Ended, Outcome, Transport, Warning};
 
 use super::control::{Established, SHORT_PATIENCE};
 use super::family::{self, Location};
-use super::flows::Member;
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured, bind_thread};
 use super::request::request;

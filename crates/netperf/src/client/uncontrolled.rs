@@ -3,10 +3,9 @@
 
 use std::time::{Instant, SystemTime};
 
-use engine::Stop;
+use engine::{Member, Stop};
 use model::{Outcome, Warning};
 
-use super::flows::Member;
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured, bind_thread};
 use super::{ClientError, Endpoints, TestRun, Told};

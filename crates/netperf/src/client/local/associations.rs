@@ -4,12 +4,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use engine::{Path, Ran, Stop, connect, keeper, run};
+use engine::{FlowClock, Path, Ran, Stop, connect, keeper, run};
 use sys::call::Peer;
 use sys::{Address, Socket};
 
 use super::super::ClientError;
-use super::super::flows::FlowClock;
 use super::super::interim::Progress;
 use super::prepare::{give_up_on_silence, open_socket};
 use super::{DRAIN_PATIENCE, LocalEnd, Moved, unreachable};

@@ -1,11 +1,10 @@
 //! A test whose every transaction has a connection of its own.
 
-use engine::{Connector, Path, PortRange, Stop, run};
+use engine::{Connector, FlowClock, Path, PortRange, Stop, run};
 use rand::Rng;
 use sys::Address;
 
 use super::super::ClientError;
-use super::super::flows::FlowClock;
 use super::super::interim::Progress;
 use super::{LocalEnd, Moved, doubts, unreachable};
 use crate::options::ConnectionPorts;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, DataSocket, Finish, InterfaceMeter, Job, Passed, Path, Ran, Stop, connect,
-    connect_without_data, facts_at_end, keeper, run,
+    Buffers, Cell, DataSocket, Finish, FlowClock, InterfaceMeter, Job, Member, Passed, Path, Ran,
+    Stop, connect, connect_without_data, facts_at_end, keeper, run,
 };
 use model::{Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
 use sys::Address;
@@ -20,7 +20,6 @@ use sys::call::{self, Peer};
 
 use super::ClientError;
 use super::control::Established;
-use super::flows::{FlowClock, Member};
 use super::interim::Progress;
 use super::request::Own;
 use crate::options::{Settings, Special, Test};
