@@ -10,6 +10,7 @@ mod doubts;
 mod flows;
 mod outcome;
 mod plan;
+mod timed;
 mod transport;
 mod warning;
 
