@@ -1,19 +1,19 @@
 //! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
 
-use std::net::SocketAddr;
+mod processor;
+mod sizes;
+mod socket;
 
-use model::{
-    BufferPlan, ClockFacts, Confidence, Counts, CpuMethod, CpuUse, Half, HostFacts, Plan, SizeRule,
-    SocketFacts, Transport, WidthRule,
-};
+use model::{ClockFacts, Confidence, Counts, Half, HostFacts, Plan, SocketFacts};
 use stats::{Histogram, Summary};
-use sys::Address;
 
 use super::Headline;
 use super::values::interface;
 use crate::client::{TestRun, Told};
-use crate::options::{Direction, Family, Settings, Test, Unit};
+use crate::options::{Direction, Settings, Test, Unit};
 use crate::wire::SysInfo;
+
+pub(super) use processor::Processor;
 
 /// What is printed for a figure that was not measured.
 pub(super) const NONE: f64 = -1.0;
@@ -40,24 +40,6 @@ pub(crate) struct Figures<'a> {
     pub(super) times: Option<&'a Histogram>,
     /// The usual figures of them.
     pub(super) summary: Option<Summary>,
-}
-
-/// One end's CPU time, in percent of all its CPUs' time.
-pub(super) struct Processor {
-    pub(super) measured: bool,
-    pub(super) busy: f64,
-    pub(super) user: f64,
-    pub(super) system: f64,
-    pub(super) iowait: f64,
-    pub(super) irq: f64,
-    pub(super) softirq: f64,
-    /// The letter of the method.
-    pub(super) method: char,
-    pub(super) cpus: u32,
-    pub(super) peak_id: i64,
-    pub(super) peak_busy: f64,
-    /// Service demand: microseconds of CPU time a transaction or a KB.
-    pub(super) demand: f64,
 }
 
 impl<'a> Figures<'a> {
@@ -365,210 +347,11 @@ impl<'a> Figures<'a> {
         )
     }
 
-    pub(super) fn send_buffer(&self) -> i64 {
-        known(self.socket().send_buffer_bytes)
-    }
-
-    /// What a table shows of this end's room to send: the socket's buffer, or where there is one the
-    /// window in frames.
-    pub(super) fn send_room(&self) -> i64 {
-        let frames = self.socket().send_window_frames;
-        frames.map_or_else(|| self.send_buffer(), i64::from)
-    }
-
-    /// Likewise, to receive.
-    pub(super) fn receive_room(&self) -> i64 {
-        let frames = self.socket().receive_window_frames;
-        frames.map_or_else(|| self.receive_buffer(), i64::from)
-    }
-
-    pub(super) fn send_buffer_end(&self) -> i64 {
-        known(
-            self.socket()
-                .send_buffer_end_bytes
-                .or(self.socket().send_buffer_bytes),
-        )
-    }
-
-    pub(super) fn receive_buffer(&self) -> i64 {
-        known(self.socket().receive_buffer_bytes)
-    }
-
-    pub(super) fn receive_buffer_end(&self) -> i64 {
-        known(
-            self.socket()
-                .receive_buffer_end_bytes
-                .or(self.socket().receive_buffer_bytes),
-        )
-    }
-
-    pub(super) fn send_size(&self) -> i64 {
-        self.call_size(
-            self.run.outcome.here.buffers.send_bytes,
-            &self.here().send,
-            self.settings.print.call_sizes.0,
-        )
-    }
-
-    pub(super) fn receive_size(&self) -> i64 {
-        self.call_size(
-            self.run.outcome.here.buffers.receive_bytes,
-            &self.here().receive,
-            self.settings.print.call_sizes.1,
-        )
-    }
-
-    /// Requests and responses have selectors of their own; in their tests this is what `-m` or `-M`
-    /// says, to no effect.
-    fn call_size(&self, used: Option<u32>, plan: &BufferPlan, typed: Option<u32>) -> i64 {
-        match (used, plan.size) {
-            _ if self.is_transactional() => typed.map_or(0, i64::from),
-            (Some(bytes), _) | (None, SizeRule::Bytes(bytes)) => bytes.into(),
-            (None, SizeRule::SocketBuffer) => 0,
-        }
-    }
-
-    pub(super) fn send_width(&self) -> i64 {
-        width(self.run.outcome.here.buffers.send_width, &self.here().send)
-    }
-
-    pub(super) fn receive_width(&self) -> i64 {
-        width(
-            self.run.outcome.here.buffers.receive_width,
-            &self.here().receive,
-        )
-    }
-
-    /// Bytes; −1 in tests without requests. Connect/close has one for show.
-    pub(super) fn request_size(&self) -> i64 {
-        self.transaction_size(&self.here().send)
-    }
-
-    /// Bytes; −1 in tests without responses. Connect/close has one for show.
-    pub(super) fn response_size(&self) -> i64 {
-        self.transaction_size(&self.here().receive)
-    }
-
-    fn transaction_size(&self, plan: &BufferPlan) -> i64 {
-        match plan.size {
-            SizeRule::Bytes(bytes) if self.is_transactional() => bytes.into(),
-            _ if self.settings.test == Test::TcpCc => 1,
-            _ => -1,
-        }
-    }
-
-    pub(super) fn max_segment(&self) -> i64 {
-        known(self.socket().max_segment_bytes)
-    }
-
-    /// −1 where there is no TCP or no single connection, −2 where nobody asked.
-    pub(super) fn retransmits(&self) -> i64 {
-        let is_countable =
-            self.plan().transport.has_tcp_options() && !self.settings.direction.connection;
-        let unknown = if is_countable { -2 } else { -1 };
-        self.socket().retransmits.map_or(unknown, i64::from)
-    }
-
-    /// As the kernel has it; −1 where there is no such option.
-    pub(super) fn priority(&self) -> i32 {
-        self.socket().priority.unwrap_or(-1)
-    }
-
-    /// Likewise at the peer. A stock one tells what was asked for.
-    pub(super) fn remote_priority(&self) -> i32 {
-        let there = self.remote_socket();
-        there
-            .and_then(|socket| socket.priority)
-            .unwrap_or(self.told().priority)
-    }
-
-    /// As the kernel has it; −1 where there is no such option.
-    pub(super) fn type_of_service(&self) -> i32 {
-        self.socket().type_of_service.unwrap_or(-1)
-    }
-
-    /// Likewise at the peer. A stock one tells what was asked for.
-    pub(super) fn remote_type_of_service(&self) -> i32 {
-        let there = self.remote_socket();
-        there
-            .and_then(|socket| socket.type_of_service)
-            .unwrap_or(self.told().type_of_service)
-    }
-
-    /// As the kernel has it; what was asked for where there is no such option.
-    pub(super) fn no_delay(&self) -> bool {
-        let asked = self.here().socket.no_delay;
-        self.socket().no_delay.unwrap_or(asked)
-    }
-
-    /// Likewise.
-    pub(super) fn cork(&self) -> bool {
-        self.socket().cork.unwrap_or(self.here().socket.cork)
-    }
-
-    /// At the peer. A stock one tells nothing, and stock's answer is what was asked of this end: one
-    /// option is for both, though the protocol has no word for it.
-    pub(super) fn remote_cork(&self) -> bool {
-        let there = self.remote_socket();
-        there
-            .and_then(|socket| socket.cork)
-            .unwrap_or(self.here().socket.cork)
-    }
-
-    fn remote_socket(&self) -> Option<&SocketFacts> {
-        Some(&self.run.outcome.there.as_ref()?.socket)
-    }
-
-    pub(super) fn congestion_control(&self) -> &str {
-        match (&self.socket().congestion_control, self.plan().transport) {
-            (Some(name), _) => name,
-            (None, other) if !other.has_tcp_options() && self.is_connected() => "TCP Only",
-            (None, _) => "",
-        }
-    }
-
-    /// Whether the data socket has one peer.
-    fn is_connected(&self) -> bool {
-        self.plan().transport.has_connections() || self.here().socket.connect_datagrams
-    }
-
-    /// Of TCP and UDP by the test's name: an OMNI test over UDP is a "Stream" to the stock tool.
-    pub(super) fn socket_type(&self) -> &'static str {
-        match (self.plan().transport, self.settings.test) {
-            (Transport::Dccp, _) => "DCCP",
-            (Transport::UdpLite, _) | (_, Test::UdpStream | Test::UdpRr) => "Datagram",
-            _ => "Stream",
-        }
-    }
-
-    pub(super) fn protocol(&self) -> &'static str {
-        self.plan().transport.name()
-    }
-
     pub(super) fn direction(&self) -> &'static str {
         if self.plan().bidirectional {
             return BOTH_WAYS.name();
         }
         self.settings.direction.name()
-    }
-
-    /// AF_UNSPEC, AF_INET or AF_INET6 as this system numbers them: the one that was asked for.
-    pub(super) fn source_family(&self) -> i32 {
-        match self.settings.data.local_family {
-            Family::Unspecified => 0,
-            Family::V4 => 2,
-            Family::V6 => 10,
-            Family::Vsock => 40,
-        }
-    }
-
-    /// Likewise, the one that the destination has.
-    pub(super) fn dest_family(&self) -> i32 {
-        match &self.run.endpoints.dest {
-            Address::Inet(SocketAddr::V6(_)) => 10,
-            Address::Vsock { .. } => 40,
-            _ => 2,
-        }
     }
 }
 
@@ -591,42 +374,6 @@ impl Direction {
     }
 }
 
-impl Processor {
-    fn new(cpu: &CpuUse) -> Self {
-        Self {
-            measured: true,
-            busy: finite(cpu.busy_percent),
-            user: finite(cpu.user_percent),
-            system: finite(cpu.system_percent),
-            iowait: finite(cpu.iowait_percent),
-            irq: finite(cpu.irq_percent),
-            softirq: finite(cpu.softirq_percent),
-            method: method_letter(cpu.method),
-            cpus: cpu.cpus,
-            peak_id: cpu.peak.map_or(-1, |(id, _)| id.into()),
-            peak_busy: cpu.peak.map_or(NONE, |(_, busy)| finite(busy)),
-            demand: NONE,
-        }
-    }
-
-    fn unmeasured(share: f64) -> Self {
-        Self {
-            measured: false,
-            busy: NONE,
-            user: share,
-            system: share,
-            iowait: share,
-            irq: share,
-            softirq: share,
-            method: 'U',
-            cpus: 0,
-            peak_id: -1,
-            peak_busy: NONE,
-            demand: NONE,
-        }
-    }
-}
-
 /// What a host runs, in the words of uname(2).
 fn system(host: &HostFacts) -> Option<SysInfo> {
     let (sysname, release) = host.kernel.as_ref()?.split_once(' ')?;
@@ -645,32 +392,8 @@ pub(super) fn unit_in_force(settings: &Settings) -> Unit {
     }
 }
 
-/// The letter that the stock client has for a method.
-fn method_letter(method: CpuMethod) -> char {
-    const LETTERS: [char; 13] = [
-        'U', 'I', 'P', 'T', 'L', 'R', 'N', 'K', 'S', 'C', 'E', 'M', 'O',
-    ];
-    match method {
-        CpuMethod::Looper => 'L',
-        CpuMethod::ProcStat => 'S',
-        CpuMethod::Peer(code) => LETTERS.get(code as usize).copied().unwrap_or('?'),
-    }
-}
-
-fn width(used: Option<u32>, plan: &BufferPlan) -> i64 {
-    match (used, plan.width) {
-        (Some(buffers), _) | (None, WidthRule::Buffers(buffers)) => buffers.into(),
-        (None, WidthRule::CoverSocketBuffer) => 0,
-    }
-}
-
 fn known(value: Option<u32>) -> i64 {
     value.map_or(-1, i64::from)
-}
-
-/// A peer's figure, unless it is none.
-fn finite(value: f64) -> f64 {
-    if value.is_finite() { value } else { NONE }
 }
 
 /// A quotient to print: 0 where there is none.
