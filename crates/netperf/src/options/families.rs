@@ -153,10 +153,10 @@ const DLPI_FLAGS: &[Flag<TestOptions>] = &[
 ];
 
 /// As few as a test of many can have.
-const DEFAULT_ASSOCIATIONS: u32 = 2;
+pub(super) const DEFAULT_ASSOCIATIONS: u32 = 2;
 
 /// The stock tool's.
-const DEFAULT_SAP: u8 = 84;
+pub(super) const DEFAULT_SAP: u8 = 84;
 
 const HELP: Apply = |_, _| Err(Stop::Help);
 

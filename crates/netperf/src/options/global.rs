@@ -134,7 +134,7 @@ impl Default for Global {
             local_family: Family::Unspecified,
             no_control: false,
             port: Pair {
-                first: "12865".to_owned(),
+                first: DEFAULT_PORT.to_owned(),
                 second: "0".to_owned(),
             },
             headers: true,
@@ -158,6 +158,9 @@ impl Default for Global {
         }
     }
 }
+
+/// netserver's.
+pub(super) const DEFAULT_PORT: &str = "12865";
 
 pub(super) static SECTION: Section<Global> = Section {
     flags: FLAGS,

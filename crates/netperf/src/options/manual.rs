@@ -1,6 +1,7 @@
 //! What the man pages say of each option. The tables of [`super::global`], [`super::test`] and
-//! [`super::server`] say what the options are; a test sees to it that none is missing here, or here
-//! alone.
+//! [`super::server`] say what the options are; tests see to it that none is missing here, or here
+//! alone, and that the defaults told are those in force. It stands apart because a program that
+//! makes no man pages does not carry their text.
 
 use super::getopt::Name;
 use super::getopt::Name::{Letter, Long};
@@ -277,6 +278,9 @@ const SERVER: &[Paragraph] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::ServerSettings;
+    use crate::options::global::Global;
+    use crate::options::plan::DEFAULT_PORTS;
 
     #[test]
     fn every_option_has_its_paragraph_and_no_other_has_one() {
@@ -287,6 +291,73 @@ mod tests {
         same("sctp", &families::SCTP, SCTP);
         same("dlpi", &families::DLPI, DLPI);
         same("server", &server::SECTION, SERVER);
+    }
+
+    /// Who types a default has changed nothing; the help says the same.
+    #[test]
+    fn the_servers_defaults_are_those_in_force() {
+        let mut told_of = 0;
+        for flag in server::SECTION
+            .flags
+            .iter()
+            .filter(|flag| flag.name.is_long())
+        {
+            let Some(default) = told_default(paragraph(SERVER, flag.name)) else {
+                continue;
+            };
+            let mut settings = ServerSettings::default();
+            (flag.apply)(&mut settings, default).unwrap();
+            let name = flag.name;
+            assert_eq!(settings, ServerSettings::default(), "{name:?} {default}");
+            let in_help = format!("({default}");
+            let is_there = flag.help.iter().any(|line| line.contains(&in_help));
+            assert!(is_there, "{name:?} {default}: {:?}", flag.help);
+            told_of += 1;
+        }
+        assert_eq!(told_of, 10);
+        let port = told_default(paragraph(SERVER, Letter('p')));
+        assert_eq!(port, Some(&*ServerSettings::default().port));
+    }
+
+    #[test]
+    fn the_clients_defaults_are_those_in_force() {
+        let Global {
+            local_alignment,
+            port,
+            test,
+            ..
+        } = Global::default();
+        let of = |name| told_default(paragraph(GLOBAL, Letter(name)));
+        assert_eq!(of('a'), Some(&*local_alignment.first.to_string()));
+        assert_eq!(of('t'), Some(&*test));
+        assert!(paragraph(GLOBAL, Letter('p')).contains(&format!("({})", port.first)));
+
+        let (first, last) = DEFAULT_PORTS;
+        let ports = format!("{first} to {last} by default");
+        for test_options in [OMNI, CLASSIC] {
+            assert!(paragraph(test_options, Letter('p')).contains(&ports));
+        }
+        let associations = format!("{} by default", families::DEFAULT_ASSOCIATIONS);
+        assert!(paragraph(SCTP, Letter('T')).contains(&associations));
+        let sap = families::DEFAULT_SAP.to_string();
+        assert_eq!(told_default(paragraph(DLPI, Letter('s'))), Some(&*sap));
+        let flag = families::DLPI
+            .flags
+            .iter()
+            .find(|flag| flag.name == Letter('s'));
+        assert!(flag.unwrap().help[0].contains(&format!("({sap})")));
+    }
+
+    fn paragraph(paragraphs: &[Paragraph], name: Name) -> &'static str {
+        let found = paragraphs.iter().find(|(known, ..)| *known == name);
+        found.map(|(_, _, text)| *text).unwrap()
+    }
+
+    /// The word after "Default".
+    fn told_default(text: &'static str) -> Option<&'static str> {
+        let (_, rest) = text.split_once("Default ")?;
+        let word = rest.split([' ', ',']).next()?;
+        Some(word.trim_end_matches('.'))
     }
 
     fn same<L: 'static>(what: &str, section: &Section<L>, paragraphs: &[Paragraph]) {

@@ -105,7 +105,7 @@ impl Default for ServerSettings {
         Self {
             listen_host: None,
             family: Family::Unspecified,
-            port: "12865".to_owned(),
+            port: global::DEFAULT_PORT.to_owned(),
             foreground: false,
             serial: false,
             suppress_debug: false,
