@@ -1,5 +1,5 @@
-//! The manual's chapter on aggregate performance, as printed but for names and times, in a shell; and the
-//! programs in `examples/` that do the jobs of its helper scripts.
+//! The manual's chapter on aggregate performance, as printed but for names and times, in a shell; and
+//! the programs in `examples/` that do the jobs of its helper scripts.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -228,8 +228,9 @@ fn the_aggregate_example_adds_up_what_ran_together() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// Two instances in two layouts. On a grid of whole seconds the first is 100 in its first second and 300
-/// in its second; the second, which lies half a second across the grid, has the means of its neighbours.
+/// Two instances in two layouts. On a grid of whole seconds the first is 100 in its first second and
+/// 300 in its second; the second, which lies half a second across the grid, has the means of its
+/// neighbours.
 const ONE: &str = "\
 MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to h () port 0 AF_INET : demo
 Interim result:  100.00 10^6bits/s over 1.000 seconds ending at 1001.000

@@ -2,8 +2,8 @@
 //! block, in order. What a command prints must be what the book says, figures aside. `BLESS=1`
 //! writes what was printed into the chapters.
 //!
-//! A block's first line may say more: `sketch` for output that depends on the machine, so that only the exit code
-//! counts; `exit=N` when the last command's is not 0.
+//! A block's first line may say more: `sketch` for output that depends on the machine, so that only the
+//! exit code counts; `exit=N` when the last command's is not 0.
 
 use std::ffi::OsString;
 use std::fs;

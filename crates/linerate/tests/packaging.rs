@@ -163,8 +163,8 @@ fn served(command: impl Fn(&Files, u16) -> Command) -> Outcome {
     Ok(())
 }
 
-/// With the line in /etc/services the port has a name. It is put there in a mount namespace, so that this
-/// host keeps its own.
+/// With the line in /etc/services the port has a name. It is put there in a mount namespace, so that
+/// this host keeps its own.
 fn services() -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err("a mount namespace needs root".to_owned());

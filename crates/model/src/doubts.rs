@@ -15,8 +15,8 @@ const STEAL_PERCENT: f64 = 2.0;
 const NEVER_WAITED_PERCENT: f64 = 97.0;
 
 impl Outcome {
-    /// The doubts that lie in the figures of both ends. What only who ran the test can know (a port that
-    /// was replaced, a peer that served others) is not among them.
+    /// The doubts that lie in the figures of both ends. What only who ran the test can know (a port
+    /// that was replaced, a peer that served others) is not among them.
     pub fn doubts(&self) -> Vec<Warning> {
         let mut doubts = Vec::new();
         doubts.extend(of_end(End::Here, &self.here, &self.plan.here));

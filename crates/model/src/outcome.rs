@@ -169,7 +169,8 @@ pub struct SocketFacts {
     pub no_delay: Option<bool>,
     /// TCP_CORK.
     pub cork: Option<bool>,
-    /// Whether Multipath TCP was in force to the end; `None` where it was not asked for, or is not known.
+    /// Whether Multipath TCP was in force to the end; `None` where it was not asked for, or is not
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multipath: Option<bool>,
     /// Whether the peer took data with the first segment (TCP Fast Open); likewise.
@@ -228,8 +229,8 @@ pub struct CpuUse {
 pub enum CpuMethod {
     /// /proc/stat: proc(5).
     ProcStat,
-    /// The idle cycles that a loop of the lowest priority was left; all but this figure, the busiest CPU and
-    /// each CPU's share is of /proc/stat.
+    /// The idle cycles that a loop of the lowest priority was left; all but this figure, the busiest
+    /// CPU and each CPU's share is of /proc/stat.
     Looper,
     /// A method that only a peer has, by the code that it gave.
     Peer(u32),
@@ -287,7 +288,7 @@ pub struct Interface {
 
 /// The numbers that a PCI device is known by: pci.ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are the field's names")]
+#[expect(missing_docs, reason = "they are the field's names")]
 pub struct PciIds {
     pub vendor: u16,
     pub device: u16,
@@ -298,7 +299,7 @@ pub struct PciIds {
 /// What an interface carried, of this flow and of all others, as its driver counts: bytes with the
 /// link's headers, and with segmentation offload packets of up to 64 KB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is one counter, named as it is")]
+#[expect(missing_docs, reason = "each is one counter, named as it is")]
 pub struct Traffic {
     pub received_packets: u64,
     pub received_bytes: u64,
@@ -329,7 +330,7 @@ pub struct Security {
 /// A security module that confines programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "they are their names")]
+#[expect(missing_docs, reason = "they are their names")]
 pub enum SecurityModule {
     SeLinux,
     AppArmor,
@@ -380,7 +381,7 @@ pub(crate) mod optional_nanos {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[allow(
+    #[expect(
         clippy::ref_option,
         reason = "serde's `with` passes the field by reference"
     )]

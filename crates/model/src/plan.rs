@@ -129,8 +129,8 @@ impl Workload {
         }
     }
 
-    /// The same with this end's stream ended before the peer's end is awaited, where it is in each pass:
-    /// for a peer that does not close by itself.
+    /// The same with this end's stream ended before the peer's end is awaited, where it is in each
+    /// pass: for a peer that does not close by itself.
     #[must_use]
     pub fn closing_first(mut self) -> Self {
         if let Some(at) = self.body.iter().position(|op| *op == Operation::AwaitClose) {
@@ -203,7 +203,7 @@ pub struct Timing {
 
 /// One end's part of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[allow(
+#[expect(
     clippy::struct_excessive_bools,
     reason = "each is one choice of the user's, independent of the others"
 )]
@@ -303,7 +303,7 @@ pub struct IdleLoop {
 
 /// What is set on a data socket; a `None` or `false` leaves the kernel's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(
+#[expect(
     clippy::struct_excessive_bools,
     reason = "each is one socket option, as the manual pages list them"
 )]

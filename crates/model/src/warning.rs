@@ -73,8 +73,8 @@ pub enum Warning {
         /// Passes a second as they were.
         reached_per_second: f64,
     },
-    /// Intervals of an end's schedule began when the next one was already due: the rate was as asked for
-    /// over the whole test, but what was to be spaced ran together.
+    /// Intervals of an end's schedule began when the next one was already due: the rate was as asked
+    /// for over the whole test, but what was to be spaced ran together.
     PacingUneven {
         /// Which end.
         end: End,
@@ -138,8 +138,8 @@ pub enum Warning {
         /// How many iterations there were.
         iterations: u32,
     },
-    /// Few iterations were enough, as they lay close together. That they do by chance, too, so that such
-    /// an interval covers the true mean less often than its level says.
+    /// Few iterations were enough, as they lay close together. That they do by chance, too, so that
+    /// such an interval covers the true mean less often than its level says.
     FewIterations {
         /// How many there were.
         iterations: u32,

@@ -3,6 +3,7 @@
 //! `FUZZ_ITERATIONS` sets how many inputs each decoder gets (default 20,000). The inputs are the
 //! same in every run and on every host.
 
+#[expect(dead_code, reason = "only the test of the transcripts needs all of it")]
 mod data;
 
 use netperf::wire::{

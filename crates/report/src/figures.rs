@@ -33,7 +33,8 @@ pub struct Figures {
     pub spread: Option<Spread>,
 }
 
-/// Several flows beside each other. A rate is in transactions or bits a second, over the flow's own time.
+/// Several flows beside each other. A rate is in transactions or bits a second, over the flow's own
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// How many there were, in both directions.

@@ -1,8 +1,8 @@
 //! How often a confidence interval covers the true mean: for `bench/confidence`.
 //!
-//! Arguments: runs, level, full width, least and most iterations, shape (`normal` or `bimodal`), spread.
-//! Prints the coverage, the mean number of iterations, the coverage of the runs that ended at five
-//! iterations or fewer before the last, their share, and the share of runs called bimodal.
+//! Arguments: runs, level, full width, least and most iterations, shape (`normal` or `bimodal`),
+//! spread. Prints the coverage, the mean number of iterations, the coverage of the runs that ended at
+//! five iterations or fewer before the last, their share, and the share of runs called bimodal.
 
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Normal};

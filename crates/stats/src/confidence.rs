@@ -26,8 +26,8 @@ impl Level {
         }
     }
 
-    /// Student's two-sided t: as many standard errors lie between the mean and each end of the interval.
-    /// `None` without a degree of freedom.
+    /// Student's two-sided t: as many standard errors lie between the mean and each end of the
+    /// interval. `None` without a degree of freedom.
     pub fn t(self, degrees_of_freedom: u32) -> Option<f64> {
         let t = StudentsT::new(0.0, 1.0, f64::from(degrees_of_freedom)).ok()?;
         Some(t.inverse_cdf(f64::midpoint(1.0, f64::from(self.percent()) / 100.0)))

@@ -1,8 +1,8 @@
 //! The latency histogram that a hot loop can afford.
 //!
-//! `hdrhistogram` is the field's library; but it spends an allocation check, a range check and 64-bit counts on each value, and 230 KB at three
-//! digits. One of these is 16 KB, records in some fifteen instructions, and a thousand flows can
-//! each have one.
+//! `hdrhistogram` is the field's library; but it spends an allocation check, a range check and 64-bit
+//! counts on each value, and 230 KB at three digits. One of these is 16 KB, records in some fifteen
+//! instructions, and a thousand flows can each have one.
 
 use std::time::Duration;
 

@@ -66,8 +66,8 @@ pub fn send_fast_open(socket: BorrowedFd<'_>, data: &[u8], to: &Peer) -> Result<
 /// As [`send_fast_open`] without data: the segment carries the cookie alone.
 pub fn connect_fast_open(socket: BorrowedFd<'_>, to: &Peer) -> Result<(), Errno> {
     send_fast_open(socket, &[], to)?;
-    // Having "sent", the kernel holds its last acknowledgement back for data, 200 ms, and the peer cannot
-    // accept without it.
+    // Having "sent", the kernel holds its last acknowledgement back for data, 200 ms, and the peer
+    // cannot accept without it.
     rustix::net::sockopt::set_tcp_quickack(socket, true)
 }
 
@@ -196,7 +196,8 @@ pub fn send_to_without_waiting(
     )
 }
 
-/// Waits until the socket can be read from or written to, or the time is up: poll(2). EINTR is returned.
+/// Waits until the socket can be read from or written to, or the time is up: poll(2). EINTR is
+/// returned.
 pub fn wait_either(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(
@@ -206,8 +207,8 @@ pub fn wait_either(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Resu
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
-/// Waits until the socket can be written to, or the time is up; a connection that is being opened, until
-/// it is open or has failed: poll(2). EINTR is returned.
+/// Waits until the socket can be written to, or the time is up; a connection that is being opened,
+/// until it is open or has failed: poll(2). EINTR is returned.
 pub fn wait_writable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];

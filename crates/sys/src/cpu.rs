@@ -4,7 +4,7 @@ use std::io;
 
 /// Ticks since boot of one CPU, by what they went to: a `cpu` line of /proc/stat, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are proc(5)'s")]
+#[expect(missing_docs, reason = "the fields are proc(5)'s")]
 pub struct Ticks {
     pub user: u64,
     pub nice: u64,

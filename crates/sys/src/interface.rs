@@ -24,7 +24,7 @@ pub struct Link {
 
 /// What an interface has carried since it was made, as its driver counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is one counter, named as it is")]
+#[expect(missing_docs, reason = "each is one counter, named as it is")]
 pub struct Traffic {
     pub received_packets: u64,
     pub sent_packets: u64,
@@ -47,7 +47,7 @@ pub struct Driver {
 
 /// The numbers that a PCI device is known by: pci.ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they are the field's names")]
+#[expect(missing_docs, reason = "they are the field's names")]
 pub struct PciIds {
     pub vendor: u16,
     pub device: u16,

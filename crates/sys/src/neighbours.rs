@@ -2,8 +2,8 @@
 //! up: each has a datagram socket with an abstract name (unix(7)), which goes when its process does.
 //!
 //! A newcomer finds the names in /proc/net/unix and sends each an empty datagram, so that who was there
-//! before learns of who came later, even if that one has gone again. Whatever fails, somebody is missed,
-//! and nothing else happens.
+//! before learns of who came later, even if that one has gone again. Whatever fails, somebody is
+//! missed, and nothing else happens.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,8 +21,8 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Takes a place under `kind`, which is the beginning of an abstract name, and says so to the others.
-    /// The places of its own process are others', too.
+    /// Takes a place under `kind`, which is the beginning of an abstract name, and says so to the
+    /// others. The places of its own process are others', too.
     pub fn join(kind: &str) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
@@ -47,8 +47,8 @@ impl Neighbours {
         })
     }
 
-    /// How many others there were since the place was taken, at least: of those that came later the kernel
-    /// keeps some ten words, or hundreds (`net.unix.max_dgram_qlen`).
+    /// How many others there were since the place was taken, at least: of those that came later the
+    /// kernel keeps some ten words, or hundreds (`net.unix.max_dgram_qlen`).
     pub fn count(&mut self) -> usize {
         // Whoever likes can send, and go on sending.
         for _ in 0..MOST {

@@ -359,8 +359,8 @@ pub fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()
     set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes as i32)
 }
 
-/// SIOCOUTQ: what TCP has not been acknowledged yet, sent or not, in bytes; the end of the stream is one
-/// more. tcp(7), which leaves out what was sent.
+/// SIOCOUTQ: what TCP has not been acknowledged yet, sent or not, in bytes; the end of the stream is
+/// one more. tcp(7), which leaves out what was sent.
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut count: libc::c_int = 0;
     // SAFETY: the kernel writes one int, into a live one.

@@ -14,8 +14,8 @@ use crate::trial::{eventually, holds_within};
 /// How often a process is looked at: its end is what a test waits for most.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A process that is killed, if it still runs, when its test ends. Its output goes to files, which never
-/// fill up as a pipe does, and which nobody else holds open.
+/// A process that is killed, if it still runs, when its test ends. Its output goes to files, which
+/// never fill up as a pipe does, and which nobody else holds open.
 #[derive(Debug)]
 pub struct Process {
     child: Child,

@@ -79,8 +79,8 @@ pub(crate) fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
     of_threads.map(|descriptor| descriptor.path())
 }
 
-/// What the kernel has counted of a protocol in this thread's namespace: of "Udp" say "InDatagrams". 0 if
-/// there is no such counter.
+/// What the kernel has counted of a protocol in this thread's namespace: of "Udp" say "InDatagrams". 0
+/// if there is no such counter.
 pub fn counter(protocol: &str, name: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
     let mut lines = table

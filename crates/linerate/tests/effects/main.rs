@@ -1,5 +1,5 @@
-//! Options whose effect is on the running system, seen there: in the calls that a process makes, in what
-//! the kernel says of its sockets and threads, in what a peer receives. Both ends are ours.
+//! Options whose effect is on the running system, seen there: in the calls that a process makes, in
+//! what the kernel says of its sockets and threads, in what a peer receives. Both ends are ours.
 
 mod binding;
 mod buffers;

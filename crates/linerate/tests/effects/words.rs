@@ -49,8 +49,8 @@ fn plan() {
     assert_eq!(said.stderr, "");
 }
 
-/// One that is given is that; one that is not is of version 1 (RFC 9562): this moment, and a random node,
-/// which its multicast bit says.
+/// One that is given is that; one that is not is of version 1 (RFC 9562): this moment, and a random
+/// node, which its multicast bit says.
 fn uuid() {
     let server = Server::start("");
     let said = finish(&server, "-t TCP_RR -l -5 -- -u my-own -k UUID");

@@ -1,5 +1,5 @@
-//! `-i`, `-I` and `-r`. Whether an interval is reached is chance, so that each is either too narrow to be
-//! reached or too wide not to.
+//! `-i`, `-I` and `-r`. Whether an interval is reached is chance, so that each is either too narrow to
+//! be reached or too wide not to.
 
 use testkit::{Finished, keyvals};
 

@@ -100,7 +100,8 @@ fn add_up(lines: &str, text: &str, name: &str) -> Outcome {
         return wrong("too few results");
     }
     for pair in results.windows(2) {
-        // The labels are from the wall clock and have milliseconds, the times are from the monotonic one.
+        // The labels are from the wall clock and have milliseconds, the times are from the monotonic
+        // one.
         if (pair[1][2] - pair[0][2] - pair[1][1]).abs() > 0.003 {
             return wrong("a result does not begin where the last one ended");
         }

@@ -374,8 +374,8 @@ fn network_card() -> Outcome {
     Ok(())
 }
 
-/// A connection test whose server has no address for a moment: what the connections sent again is what the kernel
-/// counted, but for what was sent when they were closed.
+/// A connection test whose server has no address for a moment: what the connections sent again is what
+/// the kernel counted, but for what was sent when they were closed.
 fn retransmissions() -> Outcome {
     let (near, far) = (Namespace::bare(), Namespace::bare());
     link(
@@ -421,8 +421,8 @@ fn retransmissions() -> Outcome {
     Ok(())
 }
 
-/// Takes the far end's address away until the connection that is open stands still, and then waits until
-/// something is sent.
+/// Takes the far end's address away until the connection that is open stands still, and then waits
+/// until something is sent.
 fn interrupt(near: &Namespace, far: &Namespace) -> Outcome {
     let sent = || counters(near, "left").map(|(_, sent)| sent);
     let change = |what: &str| {

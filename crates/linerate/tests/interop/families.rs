@@ -337,8 +337,8 @@ fn path_of(path: SwappedText<32>) -> PathBuf {
     PathBuf::from(path.0.to_string_lossy().into_owned())
 }
 
-/// Our client against `serve`, which plays a server on the control connection that it is given and makes
-/// its sockets at the path.
+/// Our client against `serve`, which plays a server on the control connection that it is given and
+/// makes its sockets at the path.
 fn client_of(line: &str, serve: fn(&mut TcpStream, &Path) -> Outcome) -> Result<Finished, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
     let port = listener.local_addr().map_err(text)?.port();
@@ -365,8 +365,8 @@ fn told(path: &Path) -> SwappedText<32> {
     SwappedText(Text::new(path.as_os_str().as_encoded_bytes()))
 }
 
-/// The type of a stock server's results is that of its response, turned round, and what it does not set is
-/// left over: here 1 everywhere.
+/// The type of a stock server's results is that of its response, turned round, and what it does not set
+/// is left over: here 1 everywhere.
 fn with_leftovers(mut frame: Frame, kind: i32, unset: &[usize]) -> Frame {
     frame[..4].copy_from_slice(&(kind + 1).to_le_bytes());
     for at in unset {

@@ -29,7 +29,8 @@ const SETTING: Setting = Setting {
     ..Setting::PLAIN
 };
 
-/// A server that was not told to allow it measures by /proc/stat, calibrates nothing, and both are said.
+/// A server that was not told to allow it measures by /proc/stat, calibrates nothing, and both are
+/// said.
 fn only_where_allowed() -> Outcome {
     let strict = Setting::PLAIN.inside(true);
     let args = "-t TCP_RR -l 1 -C --cpu-method looper --strict -- -k REMOTE_CPU_METHOD";

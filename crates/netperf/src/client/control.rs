@@ -134,8 +134,8 @@ impl Established {
         self.stream.write_all(frame).map_err(ClientError::Control)
     }
 
-    /// The next answer, within the stock tool's patience, or soon where the user has ended the test and is
-    /// waiting.
+    /// The next answer, within the stock tool's patience, or soon where the user has ended the test and
+    /// is waiting.
     pub(super) fn receive(&mut self) -> Result<Frame, ClientError> {
         let mut frame = [0; MESSAGE_LEN];
         self.receive_exact(&mut frame, ANSWER_PATIENCE)?;

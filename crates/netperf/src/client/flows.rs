@@ -211,8 +211,8 @@ impl Flow {
         Ok((run, begun))
     }
 
-    /// As the stock client does, another run of the test asks for the data port and the calibration value
-    /// that the server has told.
+    /// As the stock client does, another run of the test asks for the data port and the calibration
+    /// value that the server has told.
     fn prepare_next(&mut self, run: &TestRun) {
         let Some(control) = &self.control else {
             return;

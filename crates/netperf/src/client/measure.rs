@@ -142,8 +142,8 @@ pub(super) fn test(
     Ok((run, begun))
 }
 
-/// Whether a server is on this host for certain. Its boot identity proves nothing: every server that this
-/// client ever asked knows ours.
+/// Whether a server is on this host for certain. Its boot identity proves nothing: every server that
+/// this client ever asked knows ours.
 fn is_here(server: &Address) -> bool {
     server
         .ip()

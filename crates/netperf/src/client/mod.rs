@@ -177,8 +177,8 @@ fn print_measured(
 
 /// Says what makes the result doubtful on stderr, and what the exit code is for it.
 ///
-/// A script that the stock tool has satisfied may take any line there for a failure. So it gets none but
-/// of what was asked for and not done, unless it asks; somebody at a terminal gets all.
+/// A script that the stock tool has satisfied may take any line there for a failure. So it gets none
+/// but of what was asked for and not done, unless it asks; somebody at a terminal gets all.
 fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
     let wants_all = settings.strict || stderr().is_terminal();
     for doubt in doubts {

@@ -306,8 +306,8 @@ fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// `time,units`. A negative time is stock's way to have the clock looked at in every pass, and units its
-/// guess of how many passes to let go between two looks: nothing is to be guessed where another
+/// `time,units`. A negative time is stock's way to have the clock looked at in every pass, and units
+/// its guess of how many passes to let go between two looks: nothing is to be guessed where another
 /// thread keeps the time.
 fn interim(global: &mut Global, text: &str) -> Result<(), Stop> {
     let (time, units) = text.split_once(',').unwrap_or((text, ""));

@@ -64,7 +64,8 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
                 code: 1,
                 ..Exit::default()
             };
-            // An unknown test option gets getopt's complaint alone, in the other families the help, too.
+            // An unknown test option gets getopt's complaint alone, in the other families the help,
+            // too.
             let complaint = Exit {
                 stdout: if test.family() == TestFamily::Inet {
                     String::new()

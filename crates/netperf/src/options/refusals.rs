@@ -1,5 +1,5 @@
-//! What was typed and cannot be: contradictions, and what a transport, the protocol or the memory has no
-//! room for. Each is one line without the program's name.
+//! What was typed and cannot be: contradictions, and what a transport, the protocol or the memory has
+//! no room for. Each is one line without the program's name.
 
 use model::{Half, SizeRule, Transport, WidthRule};
 

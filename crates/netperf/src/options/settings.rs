@@ -57,7 +57,7 @@ pub struct Settings {
 
 /// A test by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they are the field's names")]
+#[expect(missing_docs, reason = "they are the field's names")]
 pub enum Test {
     TcpStream,
     TcpMaerts,

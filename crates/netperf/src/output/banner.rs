@@ -15,7 +15,8 @@ use crate::options::{Repeat, Settings, Test};
 /// The stock tool's room for the title of an OMNI test.
 const OMNI_TITLE_MAX: usize = 31;
 
-/// The banner with its line end, for some tests with the column headers; `None` when headers are not wanted.
+/// The banner with its line end, for some tests with the column headers; `None` when headers are not
+/// wanted.
 pub fn banner(settings: &Settings, endpoints: &Endpoints) -> Option<String> {
     if !settings.print.headers {
         return None;

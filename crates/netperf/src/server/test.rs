@@ -311,8 +311,8 @@ impl Prepared {
         };
         let mut finished = finished(&clock, ran);
         if finished.ended == Ended::Deadline && !transactional {
-            // Only now: neither the time nor the CPU of what is late is the test's. Within a host a client
-            // that is still sending would else find its peer gone.
+            // Only now: neither the time nor the CPU of what is late is the test's. Within a host a
+            // client that is still sending would else find its peer gone.
             let late = stop.follower();
             let longest = LATE_DATAGRAMS.min(limits.drain);
             let _late = keeper().at(clock.started + length + longest, &late);

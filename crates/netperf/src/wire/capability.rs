@@ -1,5 +1,5 @@
-//! How two linerates know each other: a block in the zero tail of the first request and response, or of the
-//! question for a description of the host and its answer, which may come before them.
+//! How two linerates know each other: a block in the zero tail of the first request and response, or of
+//! the question for a description of the host and its answer, which may come before them.
 //!
 //! It lies behind all that netperf 2.7.0 defines in an omni or classic request or response (the
 //! longest, an omni response, ends at byte 209), where stock programs look at nothing. All numbers

@@ -26,7 +26,8 @@ layout! {
         [20] measure_cpu: bool,
         /// The server's calibration as the client knows it; 0 is unknown.
         [24] cpu_rate: f32,
-        /// Seconds. A test with a byte limit has the positive number of bytes here, and no sign that it is one.
+        /// Seconds. A test with a byte limit has the positive number of bytes here, and no sign that it
+        /// is one.
         [28] test_length: i32,
         /// 1 to receive without a copy; no effect on Linux.
         [32] receive_copy_avoidance: i32,

@@ -29,7 +29,8 @@ layout! {
         [28] measure_cpu: bool,
         /// The server's calibration as the client knows it; 0 is unknown.
         [32] cpu_rate: f32,
-        /// Seconds. A test with a byte limit has the positive number of bytes here, and no sign that it is one.
+        /// Seconds. A test with a byte limit has the positive number of bytes here, and no sign that it
+        /// is one.
         [36] test_length: i32,
         /// Bytes to dirty in each buffer before a call.
         [40] dirty: i32,

@@ -1,7 +1,5 @@
 //! The recorded control connections of `transcripts.txt`, which says how they were captured.
 
-#![allow(dead_code, reason = "no test needs all of it")]
-
 use netperf::wire::{Frame, MESSAGE_LEN};
 
 /// One control connection.

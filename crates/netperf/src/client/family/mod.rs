@@ -12,8 +12,8 @@ use super::{ClientError, Endpoints, Told};
 use crate::options::{Settings, TestFamily};
 use crate::wire::{Frame, RemoteError, Request};
 
-/// The request for the settings' test, `None` if it is of no such family. `send_size` is the size of the
-/// datagrams, which this end's socket settles.
+/// The request for the settings' test, `None` if it is of no such family. `send_size` is the size of
+/// the datagrams, which this end's socket settles.
 pub(super) fn request(settings: &Settings, ends: &Endpoints, send_size: u32) -> Option<Request> {
     match settings.test.family() {
         TestFamily::Inet => None,
@@ -43,8 +43,8 @@ pub(super) fn response(
         .map(|read| read.map_err(ClientError::from))
 }
 
-/// Adds what the results told, with this end's counts where a word has lost what was above it. `None` if
-/// the request is of no such family.
+/// Adds what the results told, with this end's counts where a word has lost what was above it. `None`
+/// if the request is of no such family.
 pub(super) fn results(
     asked: &Request,
     told: &mut Told,

@@ -14,8 +14,8 @@ use super::prepare::{give_up_on_silence, open_socket};
 use super::{DRAIN_PATIENCE, LocalEnd, Moved, unreachable};
 
 impl LocalEnd<'_> {
-    /// Runs on so many SCTP associations in turn, each with a socket of its own: the peer is one address,
-    /// with which a socket has one association.
+    /// Runs on so many SCTP associations in turn, each with a socket of its own: the peer is one
+    /// address, with which a socket has one association.
     pub(super) fn run_associations(
         &mut self,
         associations: u32,

@@ -98,7 +98,8 @@ fn warnings(f: &Figures<'_>) -> String {
     kinds.join(";")
 }
 
-/// Datagrams that came to the peer after the test's time. A classic peer cannot tell them from the others.
+/// Datagrams that came to the peer after the test's time. A classic peer cannot tell them from the
+/// others.
 fn late_datagrams(f: &Figures<'_>) -> Option<u64> {
     is_sent_one_way(f).then_some(())?;
     let there = f.run.outcome.there.as_ref()?;

@@ -13,7 +13,11 @@ use crate::wire::SysInfo;
 #[expect(clippy::too_many_lines, reason = "it is one table")]
 #[expect(clippy::match_same_arms, reason = "each line is one selector")]
 pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
-    #[allow(clippy::enum_glob_use, reason = "all of them are here")]
+    // The lint does not look into tests.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::enum_glob_use, reason = "all of them are here")
+    )]
     use Stock::*;
     match selector {
         OutputNone => text(" "),

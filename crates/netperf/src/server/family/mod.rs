@@ -1,5 +1,5 @@
-//! The messages of the Unix domain, SCTP and DLPI tests at this end: request → assignment, what came of it
-//! → replies.
+//! The messages of the Unix domain, SCTP and DLPI tests at this end: request → assignment, what came of
+//! it → replies.
 
 mod dlpi;
 mod sctp;
