@@ -119,8 +119,10 @@ impl Process {
     /// Waits for its end; a process that takes longer than `patience` fails the test.
     #[track_caller]
     pub fn finish(mut self, patience: Duration) -> Finished {
-        self.wait(patience)
-            .unwrap_or_else(|error| panic!("{error}"))
+        match self.wait(patience) {
+            Ok(finished) => finished,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Waits for its end, and kills it after `limit`, which is an error as [`run`] has it.

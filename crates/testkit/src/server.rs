@@ -115,8 +115,10 @@ impl Server {
     #[track_caller]
     pub fn terminate(mut self) -> Finished {
         self.signal(Signal::TERM);
-        let ended = self.process.wait(SOON);
-        ended.unwrap_or_else(|error| panic!("{error}"))
+        match self.process.wait(SOON) {
+            Ok(finished) => finished,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// By the kernel's table: a connection would be one more client.
