@@ -126,18 +126,19 @@ impl Transport {
             // with a header of their own.
             Self::Udp | Self::UdpLite | Self::UnixDatagram => Some(MAX_UDP_PAYLOAD),
             Self::Dccp | Self::LlcStream | Self::LlcDatagram => Some(SAFE_FRAME_PAYLOAD),
-            Self::Tcp
-            | Self::Mptcp
-            | Self::Sctp
-            | Self::SctpMany
-            | Self::UnixStream
-            | Self::Vsock => None,
+            Self::Sctp | Self::SctpMany => Some(SAFE_SCTP_MESSAGE),
+            Self::Tcp | Self::Mptcp | Self::UnixStream | Self::Vsock => None,
         }
     }
 }
 
 /// The largest payload of a UDP datagram over IPv4: RFC 768 and 791.
 pub const MAX_UDP_PAYLOAD: u32 = 65_535 - 8 - 20;
+
+/// A third of the window that Linux gives a peer of SCTP by default: half of a socket buffer's 212,992
+/// bytes. A message that does not fit into it comes in parts, and between these both ends stand still until
+/// an acknowledgement is no longer delayed (200 ms), or the retransmission timer expires (1 s).
+const SAFE_SCTP_MESSAGE: u32 = 32 * 1024;
 
 /// What an Ethernet frame carries of a protocol that does not fragment, with room for IPv6's and
 /// DCCP's headers and options: RFC 4340, section 14.
