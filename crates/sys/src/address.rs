@@ -38,6 +38,9 @@ impl Address {
     /// VMADDR_CID_ANY: vsock(7).
     pub const ANY_CONTEXT: u32 = libc::VMADDR_CID_ANY;
 
+    /// VMADDR_CID_LOCAL: the machine itself, vsock(7).
+    pub const OWN_CONTEXT: u32 = libc::VMADDR_CID_LOCAL;
+
     /// The address that a socket is bound to.
     pub fn of(socket: &Socket) -> io::Result<Self> {
         Self::try_from(&socket.local_addr()?)

@@ -29,6 +29,7 @@ impl<'a> LocalEnd<'a> {
         doubts: &mut Vec<Warning>,
     ) -> Result<Self, ClientError> {
         let plan = &settings.plan;
+        reaches_itself(&endpoints.dest)?;
         let place = place(settings)?;
         let asked = match (&settings.special, &place) {
             (Special::Unix { .. }, Some(place)) => &Address::Unix(place.socket()),
@@ -117,6 +118,31 @@ pub(super) fn open_socket(
             error,
         }
     })
+}
+
+/// Refuses this machine's own context where the kernel has no way there: it does not refuse the connection,
+/// but lets it time out.
+fn reaches_itself(dest: &Address) -> Result<(), ClientError> {
+    let own = Address::Vsock {
+        context: Address::OWN_CONTEXT,
+        port: 0,
+    };
+    if !dest.shares_host_with(&own) {
+        return Ok(());
+    }
+    match open_socket(Transport::Vsock, &own, &SocketOptions::default()) {
+        Err(ClientError::DataSocket {
+            address,
+            error: SocketError::Refused { error, .. },
+        }) => Err(ClientError::DataSocket {
+            address,
+            error: SocketError::Missing {
+                transport: Transport::Vsock,
+                error,
+            },
+        }),
+        other => other.map(drop),
+    }
 }
 
 /// Where no deadline ends the test, data that stops must.
