@@ -62,6 +62,7 @@ over() {
     [ "$1" = udplite ] && return
     try "transports.$1.crr" counted "$1" "$2" "$3" -c
     try "transports.$1.cc" closes "$1"
+    try "transports.$1.main_job" main_job "$1" 4
 }
 
 # A large transfer by count, its content a file, over a path that loses one packet in a hundred.
@@ -145,6 +146,28 @@ fast_open() {
     done
 }
 
+# rates TESTS: `linerate run` has found a rate in so many tests, each of which it writes twice.
+rates() {
+    equal "tests with a rate" "$(grep -cE '"(throughput_bps|transactions_per_s)": [0-9]' out)" $(($1 * 2))
+}
+
+main_job() {
+    linerate run -l 1 --json --transport "$1" >out || fail "exit code $?: $(grep error out)"
+    rates "$2"
+}
+
+# The same of a server that is reached by its context alone.
+main_job_by_context() {
+    "$OURS/netserver" -D -p 20998 -L ,vsock >server.log 2>&1 &
+    tries=0
+    until linerate run -l 1 --json --transport vsock --port 20998 1 >out 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 20 ] || fail "$(cat out server.log)"
+        sleep 0.1
+    done
+    rates 4
+}
+
 # The tables of the tests that are TCP's or UDP's by name.
 tables() {
     serve ours
@@ -190,6 +213,7 @@ try transports.mptcp.in_force mptcp_in_force
 try transports.mptcp.two_paths mptcp_two_paths
 over sctp SCTP Stream reliable
 try transports.sctp.loss sctp_loses_nothing
+try transports.sctp.main_job_of_many main_job sctp-many 2
 try transports.sctp.beyond_the_window sctp_beyond_the_window
 try transports.sctp.no_delay no_delay
 try transports.sctp.ipv6 ipv6 sctp
@@ -200,6 +224,7 @@ try transports.dccp.too_long dccp_too_long
 try transports.dccp.ipv6 ipv6 dccp
 over vsock VSOCK Stream reliable
 try transports.vsock.control vsock_control
+try transports.vsock.main_job_by_context main_job_by_context
 if has stock; then
     try transports.vsock.to_stock vsock_to_stock
 else

@@ -59,6 +59,12 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
         &["run", "-l", "0"],
         &["run", "--port", "1"],
         &["run", "-6"],
+        &["run", "--transport", "xti"],
+        &["run", "--transport", "llc2"],
+        &["run", "--transport", "udp", "-t", "TCP_RR"],
+        &["run", "2", "--transport", "vsock", "-4"],
+        &["run", "--confidence", "98"],
+        &["run", "--confidence", "99,0"],
     ] {
         let output = linerate(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
@@ -213,6 +219,100 @@ fn the_table_is_plain_text_where_no_terminal_is() {
         text.contains("tran/s") && text.contains("2 flows at once, the median of 2 runs"),
         "{text}"
     );
+}
+
+/// The report is of the transport that was asked for, or says what this kernel has not got.
+#[test]
+fn every_transport_on_loopback() {
+    for (transport, tests) in [
+        ("tcp", "STREAM,CC"),
+        ("udp", "STREAM,RR"),
+        ("mptcp", "STREAM,MAERTS,RR,CRR,CC"),
+        ("udplite", "STREAM,RR"),
+        ("sctp", "STREAM,MAERTS,RR,CRR,CC"),
+        ("sctp-many", "STREAM,RR"),
+        ("dccp", "STREAM,MAERTS,RR,CRR,CC"),
+        ("unix", "STREAM,RR"),
+        ("unix-datagram", "STREAM,RR"),
+        ("vsock", "STREAM,MAERTS,RR,CRR,CC"),
+    ] {
+        let output = linerate(&[
+            "run",
+            "-l",
+            "1",
+            "--transport",
+            transport,
+            "-t",
+            tests,
+            "--json",
+        ]);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        if let Some(error) = document["error"].as_str() {
+            // Of these, which no kernel must have, lab/suite/transports.sh sees the figures.
+            let optional = ["sctp", "sctp-many", "dccp", "vsock"];
+            assert!(
+                optional.contains(&transport) && error.contains("this kernel has no"),
+                "{transport}: {error}"
+            );
+            assert_eq!(output.status.code(), Some(1), "{transport}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{transport}");
+        for test in document["tests"].as_array().unwrap() {
+            let (name, figures) = (&test["name"], &test["figures"]);
+            assert_eq!(
+                test["plan"]["transport"]
+                    .as_str()
+                    .unwrap()
+                    .replace('_', "-"),
+                match transport {
+                    "udplite" => "udp-lite",
+                    "unix" => "unix-stream",
+                    other => other,
+                }
+            );
+            let rate = [&figures["throughput_bps"], &figures["transactions_per_s"]]
+                .into_iter()
+                .find_map(Value::as_f64);
+            assert!(rate.is_some_and(|rate| rate > 0.0), "{name}: {figures}");
+        }
+    }
+}
+
+#[test]
+fn runs_go_on_until_the_mean_is_known() {
+    let confidence = |words: &[&str]| {
+        let always = ["run", "-l", "1", "-t", "TCP_RR", "--json"];
+        let output = linerate(&[&always, words].concat());
+        assert_eq!(output.status.code(), Some(0));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let test = document["tests"][0].clone();
+        assert_eq!(
+            test["confidence"]["iterations"].as_u64(),
+            test["runs"].as_array().map(|runs| runs.len() as u64)
+        );
+        test["confidence"].clone()
+    };
+    let wide = confidence(&["--confidence", "99,1000"]);
+    assert_eq!(
+        (&wide["level_percent"], &wide["iterations"]),
+        (&99.into(), &3.into())
+    );
+    assert_eq!(wide["target_width_percent"], 1000.0);
+    assert_eq!(wide["reached"], true);
+    let half = wide["rate_half_width_percent"].as_f64().unwrap();
+    assert!((0.0..500.0).contains(&half), "{half}");
+    let narrow = confidence(&["--confidence", "95,0.000001", "--repeat", "4"]);
+    assert_eq!(
+        (&narrow["iterations"], &narrow["reached"]),
+        (&4.into(), &false.into())
+    );
+    let fixed = confidence(&["--repeat", "2"]);
+    assert_eq!(
+        (&fixed["level_percent"], &fixed["iterations"]),
+        (&95.into(), &2.into())
+    );
+    assert!(fixed["target_width_percent"].is_null() && fixed["reached"].is_null());
 }
 
 #[test]

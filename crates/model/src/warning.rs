@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use stats::confidence::Goal;
 
 use crate::plan::nanos;
 
@@ -217,6 +218,22 @@ impl Warning {
         })
     }
 
+    /// What several iterations give to doubt, of which these are the results; whether the rule that ends
+    /// them was satisfied by them.
+    pub fn of_iterations(results: &[f64], goal: &Goal, reached: bool) -> Vec<Self> {
+        /// A run that the rule ends at so few covers much less than its level says: `bench/confidence`.
+        const FEW: u32 = 5;
+        let iterations = u32::try_from(results.len()).unwrap_or(u32::MAX);
+        let mut doubts = Vec::new();
+        if !reached {
+            doubts.push(Self::IntervalNotReached { iterations });
+        } else if iterations <= FEW && iterations < goal.max {
+            doubts.push(Self::FewIterations { iterations });
+        }
+        doubts.extend(Self::bimodal(results));
+        doubts
+    }
+
     /// What the doubt is, without its figure: equal for all tests that have it.
     pub fn gist(&self) -> String {
         match self {
@@ -290,7 +307,7 @@ impl Warning {
             }
             Self::FewIterations { .. } => {
                 "the confidence interval was reached with few iterations, and covers less often than its level says \
-                 (-i with equal numbers does not let chance end the test)"
+                 (a number that is fixed beforehand does not let chance end the test)"
                     .to_owned()
             }
             Self::Bimodal { .. } => {

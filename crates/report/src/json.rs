@@ -11,6 +11,7 @@ use model::{
     Paced, Plan, Side, SocketFacts, Warning,
 };
 use serde::Serialize;
+use stats::confidence::Level;
 use stats::{Histogram, Summary};
 
 use crate::{Figures, Report, Tested};
@@ -71,11 +72,30 @@ struct TestDocument<'a> {
     figures: Option<Figures>,
     /// The lowest and the highest rate (transactions or bits a second) of several runs.
     rate_range: Option<[f64; 2]>,
-    /// Each doubt of any run once.
-    warnings: Vec<WarningDocument<'a>>,
+    /// How well the mean of several runs is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confidence: Option<ConfidenceDocument>,
+    /// Each doubt of any run once, and those of all of them together.
+    warnings: Vec<WarningDocument>,
     runs: Vec<RunDocument<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+}
+
+/// Half a width is what stands behind a ±, in percent of the mean; `null` with a mean of 0.
+#[derive(Serialize)]
+struct ConfidenceDocument {
+    level_percent: Level,
+    /// The interval's full width, if one was asked for …
+    target_width_percent: Option<f64>,
+    /// … and whether the rate's is as narrow.
+    reached: Option<bool>,
+    iterations: u32,
+    /// Transactions or bits a second.
+    mean_rate: Option<f64>,
+    rate_half_width_percent: Option<f64>,
+    here_cpu_half_width_percent: Option<f64>,
+    there_cpu_half_width_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -92,7 +112,7 @@ struct RunDocument<'a> {
     figures: Figures,
     here: SideDocument<'a>,
     there: Option<SideDocument<'a>>,
-    warnings: Vec<WarningDocument<'a>>,
+    warnings: Vec<WarningDocument>,
 }
 
 #[derive(Serialize)]
@@ -113,9 +133,9 @@ struct SideDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct WarningDocument<'a> {
+struct WarningDocument {
     #[serde(flatten)]
-    warning: &'a Warning,
+    warning: Warning,
     text: String,
 }
 
@@ -155,7 +175,13 @@ impl<'a> TestDocument<'a> {
     fn of(test: &'a Tested) -> Self {
         let median_run = test.median();
         let mut warnings: Vec<&Warning> = Vec::new();
-        for warning in test.runs.iter().flat_map(|run| &run.warnings) {
+        let doubts = test.doubts();
+        for warning in test
+            .runs
+            .iter()
+            .flat_map(|run| &run.warnings)
+            .chain(&doubts)
+        {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
@@ -166,6 +192,7 @@ impl<'a> TestDocument<'a> {
             median_run,
             figures: median_run.map(|run| Figures::of(&test.runs[run])),
             rate_range: test.spread().map(|(low, high)| [low, high]),
+            confidence: ConfidenceDocument::of(test),
             warnings: warnings.into_iter().map(WarningDocument::of).collect(),
             runs: test.runs.iter().map(RunDocument::of).collect(),
             error: test.error.as_deref(),
@@ -209,12 +236,29 @@ impl<'a> SideDocument<'a> {
     }
 }
 
-impl<'a> WarningDocument<'a> {
-    fn of(warning: &'a Warning) -> Self {
+impl WarningDocument {
+    fn of(warning: &Warning) -> Self {
         Self {
-            warning,
             text: warning.to_string(),
+            warning: warning.clone(),
         }
+    }
+}
+
+impl ConfidenceDocument {
+    fn of(test: &Tested) -> Option<Self> {
+        let found = test.confidence()?;
+        let half = |width: Option<f64>| width.map(|width| width / 2.0);
+        Some(Self {
+            level_percent: found.level,
+            target_width_percent: found.target_width_percent,
+            reached: found.target_width_percent.map(|_| found.reached),
+            iterations: found.iterations,
+            mean_rate: test.mean_rate(),
+            rate_half_width_percent: half(found.throughput_width_percent),
+            here_cpu_half_width_percent: half(found.local_cpu_width_percent),
+            there_cpu_half_width_percent: half(found.remote_cpu_width_percent),
+        })
     }
 }
 

@@ -12,7 +12,8 @@ mod warnings;
 
 use std::time::SystemTime;
 
-use model::{Outcome, Plan, Side};
+use model::{Confidence, Outcome, Plan, Side, Warning};
+use stats::confidence::{Goal, Level, Moments};
 
 pub use figures::{Datagrams, Demand, Figures, Spread};
 pub use json::{SCHEMA, json};
@@ -53,6 +54,8 @@ pub struct Peer {
 pub struct Tested {
     /// What was to be run.
     pub plan: Plan,
+    /// When it was to be run often enough; `None` where only a number was asked for.
+    pub goal: Option<Goal>,
     /// What was measured, each time that it was run, all its flows together.
     pub runs: Vec<Outcome>,
     /// Why there is not more of it, in one line.
@@ -69,8 +72,9 @@ impl Report {
 
     /// Whether there is a doubt about any result.
     pub fn is_doubtful(&self) -> bool {
-        let mut runs = self.tests.iter().flat_map(|test| &test.runs);
-        runs.any(|run| !run.warnings.is_empty())
+        self.tests.iter().any(|test| {
+            !test.doubts().is_empty() || test.runs.iter().any(|run| !run.warnings.is_empty())
+        })
     }
 
     /// The first thing that anybody told of this end, or of the other.
@@ -99,6 +103,51 @@ impl Tested {
         let low = self.rates().reduce(f64::min)?;
         let high = self.rates().reduce(f64::max)?;
         (self.runs.len() > 1).then_some((low, high))
+    }
+
+    /// How well the mean of the runs' rates is known, and of the CPU times; `None` of fewer than two runs.
+    /// Without a goal it is at the level that most people ask for.
+    pub fn confidence(&self) -> Option<Confidence> {
+        let level = self.goal.map_or(Level::P95, |goal| goal.level);
+        let percent = |of: &Moments| of.relative_width(level).map(|width| 100.0 * width);
+        let busy = |side: Option<&Side>| Some(side?.cpu.as_ref()?.busy_percent);
+        let here: Moments = (self.runs.iter().filter_map(|run| busy(Some(&run.here)))).collect();
+        let there: Moments =
+            (self.runs.iter().filter_map(|run| busy(run.there.as_ref()))).collect();
+        let rates: Moments = self.rates().collect();
+        (rates.samples() > 1).then(|| Confidence {
+            level,
+            target_width_percent: self.goal.map(|goal| 100.0 * goal.width),
+            iterations: rates.samples(),
+            throughput_width_percent: percent(&rates),
+            local_cpu_width_percent: percent(&here),
+            remote_cpu_width_percent: percent(&there),
+            reached: self.goal.is_none_or(|goal| goal.is_reached_by(&rates)),
+        })
+    }
+
+    /// The mean of the runs' rates; `None` without a run.
+    pub fn mean_rate(&self) -> Option<f64> {
+        self.rates().collect::<Moments>().mean()
+    }
+
+    /// Whether the goal, if there is one, asks for another run.
+    pub fn wants_more(&self) -> bool {
+        let reached = self.confidence().is_some_and(|found| found.reached);
+        let runs = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
+        self.goal.is_none_or(|goal| goal.wants_more(runs, reached))
+    }
+
+    /// What the runs together give to doubt.
+    pub fn doubts(&self) -> Vec<Warning> {
+        let rates: Vec<f64> = self.rates().collect();
+        match self.goal {
+            Some(goal) if !rates.is_empty() => {
+                let reached = self.confidence().is_some_and(|found| found.reached);
+                Warning::of_iterations(&rates, &goal, reached)
+            }
+            _ => Warning::bimodal(&rates).into_iter().collect(),
+        }
     }
 
     /// Each run's [`Figures::rate`]; a run without one has moved nothing that anybody knows of.

@@ -112,6 +112,7 @@ fn notes(report: &Report) -> Vec<String> {
         notes.push(parts.into_iter().flatten().collect::<Vec<_>>().join(", ") + ".");
     }
     notes.extend(measured().filter_map(spread));
+    notes.extend(measured().filter_map(confidence));
     let datagrams = measured().find(|test| test.plan.transport.has_datagrams() && is_bulk(test));
     if let Some(SizeRule::Bytes(bytes)) = datagrams.map(|test| test.plan.here.send.size) {
         notes.push(format!(
@@ -163,6 +164,23 @@ fn spread(test: &Tested) -> Option<String> {
             .jain_index
             .map_or("–".to_owned(), |index| format!("{index:.3}")),
         significant(spread.start_spread_ns as f64 / 1e6),
+    ))
+}
+
+/// How well a test's mean is known, if that was asked for.
+fn confidence(test: &Tested) -> Option<String> {
+    let found = test.confidence().filter(|_| test.goal.is_some())?;
+    let transactional = test.plan.workload.is_transactional();
+    let mean = match test.mean_rate()? {
+        rate if transactional => format!("{} tran/s", thousands(rate)),
+        rate => BitRate(rate).to_string(),
+    };
+    Some(format!(
+        "{}: the mean of {} runs is {mean} ± {} %, with {} % confidence.",
+        test.plan.name,
+        found.iterations,
+        significant(found.throughput_width_percent? / 2.0),
+        found.level.percent(),
     ))
 }
 

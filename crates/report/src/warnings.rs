@@ -14,6 +14,9 @@ pub(crate) fn lines(tests: &[Tested]) -> Vec<String> {
                 note(&mut doubts, &test.plan.name, warning);
             }
         }
+        for warning in test.doubts() {
+            note(&mut doubts, &test.plan.name, &warning);
+        }
     }
     let measured = tests.iter().filter(|test| !test.runs.is_empty()).count();
     doubts.iter().map(|doubt| doubt.line(measured)).collect()

@@ -10,6 +10,7 @@ use model::{
 };
 use report::{Figures, Peer, Report, Tested};
 use stats::Histogram;
+use stats::confidence::{Goal, Level};
 use units::{BitRate, Bytes};
 
 #[test]
@@ -123,6 +124,7 @@ fn the_median_of_an_even_number_is_the_lower_middle() {
         });
         let tested = Tested {
             plan: plan("TCP_RR", Transport::Tcp, Workload::ask()),
+            goal: None,
             runs: runs.collect(),
             error: None,
         };
@@ -134,15 +136,84 @@ fn the_median_of_an_even_number_is_the_lower_middle() {
     }
 }
 
+/// Reached by the sample's two runs of 50,000 and 48,000 transactions a second.
+const GOAL: Goal = Goal {
+    level: Level::P95,
+    width: 0.8,
+    min: 2,
+    max: 10,
+};
+
+#[test]
+fn runs_are_enough_when_their_mean_is_known() {
+    let tested = |rates: &[u64], width: f64| {
+        let runs = rates.iter().map(|&rate| {
+            let mut run = request_response();
+            run.here.counts.transactions = 2 * rate;
+            run
+        });
+        Tested {
+            plan: plan("TCP_RR", Transport::Tcp, Workload::ask()),
+            goal: Some(Goal { width, ..GOAL }),
+            runs: runs.collect(),
+            error: None,
+        }
+    };
+    for (rates, width, half, reached, more) in [
+        (&[][..], 0.1, None, false, true),
+        (&[100][..], 0.1, None, false, true),
+        // t is 12.706 with two samples, the standard error 10.
+        (&[90, 110], 2.5, Some(127.06), false, true),
+        (&[90, 110], 2.6, Some(127.06), true, false),
+        (&[100; 3], 0.1, Some(0.0), true, false),
+        (
+            &[1, 1, 1, 1, 1, 9, 9, 9, 9, 9],
+            0.1,
+            Some(60.32),
+            false,
+            false,
+        ),
+    ] {
+        let tested = tested(rates, width);
+        let found = tested.confidence();
+        let width = found.and_then(|found| found.throughput_width_percent);
+        match (width, half) {
+            (Some(width), Some(half)) => assert!((width / 2.0 - half).abs() < 0.01, "{width}"),
+            (width, half) => assert_eq!(width, half, "{rates:?}"),
+        }
+        assert_eq!(
+            found.is_some_and(|found| found.reached),
+            reached,
+            "{rates:?}"
+        );
+        assert_eq!(tested.wants_more(), more, "{rates:?}");
+    }
+    let kinds = |rates: &[u64]| -> Vec<&str> {
+        tested(rates, 0.1)
+            .doubts()
+            .iter()
+            .map(Warning::kind)
+            .collect()
+    };
+    assert_eq!(kinds(&[]), [""; 0]);
+    assert_eq!(kinds(&[100; 3]), ["few_iterations"]);
+    assert_eq!(
+        kinds(&[100, 101, 100, 201, 200, 201]),
+        ["interval_not_reached", "bimodal"]
+    );
+}
+
 fn sample() -> Report {
     let mut slower = request_response();
     slower.here.counts.transactions -= 4_321;
     let tested = |runs: Vec<Outcome>| Tested {
         plan: runs[0].plan.clone(),
+        goal: (runs.len() > 1).then_some(GOAL),
         runs,
         error: None,
     };
     let failed = Tested {
+        goal: None,
         plan: plan("TCP_CRR", Transport::Tcp, Workload::connect_and_ask()),
         runs: Vec::new(),
         error: Some("the server refused".to_owned()),

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use netperf::options::Test;
+use model::Transport;
+use stats::confidence::{Goal, Level};
+
+use super::choice::{self, Test};
 
 /// Measures a path and explains what it found.
 ///
@@ -19,9 +22,19 @@ pub(crate) struct Args {
     /// A host with a netserver; without it this machine
     pub(crate) host: Option<String>,
 
-    /// Tests, in this order
-    #[arg(short = 't', long = "test", value_name = "TEST,...", value_delimiter = ',', default_values = DEFAULT_TESTS, default_value_if("bidirectional", "true", "TCP_STREAM,UDP_STREAM"))]
+    /// Tests, in this order [default: TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR, UDP_RR, TCP_CRR]
+    #[arg(
+        short = 't',
+        long = "test",
+        value_name = "TEST,...",
+        value_delimiter = ','
+    )]
     tests: Vec<String>,
+
+    /// Run the tests over tcp, udp, mptcp, udplite, sctp, sctp-many, dccp, unix, unix-datagram or vsock (where
+    /// HOST is a context's number); in -t they then need no prefix: STREAM,MAERTS,RR,CRR,CC
+    #[arg(long, value_name = "TRANSPORT", value_parser = choice::transport)]
+    pub(crate) transport: Option<Transport>,
 
     /// How long each test runs
     #[arg(short = 'l', long = "length", value_name = "SECONDS", default_value_t = 2, value_parser = seconds(1))]
@@ -35,9 +48,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 12865, value_parser = clap::value_parser!(u16).range(1..), requires = "host")]
     pub(crate) port: u16,
 
-    /// Run each test so often, and show the median and the range
+    /// Run each test so often, or with --confidence at most; show the median and the range
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
+
+    /// Run each test until its mean rate is known at LEVEL % (95 or 99) to an interval WIDTH % wide (5): 3 to
+    /// 10 times, or up to --repeat
+    #[arg(long, value_name = "LEVEL[,WIDTH]", value_parser = confidence)]
+    confidence: Option<Confidence>,
 
     /// Run each test this long first, and throw that away
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = seconds(0))]
@@ -47,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub(crate) parallel: u32,
 
-    /// Run as many flows the other way at the same time; the tests are TCP_STREAM and UDP_STREAM then
+    /// Run as many flows the other way at the same time, of one-way tests, which are the default then
     #[arg(long)]
     pub(crate) bidirectional: bool,
 
@@ -68,26 +86,16 @@ pub(crate) struct Args {
     pub(crate) v6: bool,
 }
 
-const DEFAULT_TESTS: [&str; 6] = [
-    "TCP_STREAM",
-    "TCP_MAERTS",
-    "UDP_STREAM",
-    "TCP_RR",
-    "UDP_RR",
-    "TCP_CRR",
-];
+/// What `--confidence` asks for.
+#[derive(Clone, Copy, Debug)]
+struct Confidence {
+    level: Level,
+    /// The interval's full width, as a fraction of the mean.
+    width: f64,
+}
 
-/// The tests whose result is a rate.
-const TESTS: [Test; 8] = [
-    Test::TcpStream,
-    Test::TcpMaerts,
-    Test::TcpSendfile,
-    Test::UdpStream,
-    Test::TcpRr,
-    Test::UdpRr,
-    Test::TcpCrr,
-    Test::TcpCc,
-];
+/// As netperf's `-i` and `-I` have it, where nothing else is asked for.
+const ITERATIONS: (u32, u32) = (3, 10);
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -98,23 +106,49 @@ Exit codes:
   130  SIGINT or SIGTERM ended the run; what was measured until then is printed";
 
 impl Args {
-    /// The tests, or one line that names what is none.
+    /// The tests, or one line that says what is wrong.
     pub(crate) fn tests(&self) -> Result<Vec<Test>, String> {
-        self.tests.iter().map(|name| by_name(name)).collect()
+        let tests = choice::choose(&self.tests, self.transport, self.bidirectional)?;
+        let over_vsock = |test: &Test| test.transport == Transport::Vsock;
+        if self.host.is_some() && tests.iter().any(over_vsock) {
+            if !tests.iter().all(over_vsock) {
+                return Err("a HOST over vsock is a context: test others apart from it".to_owned());
+            }
+            if self.v4 || self.v6 {
+                return Err("-4 and -6 contradict vsock, which has no IP".to_owned());
+            }
+        }
+        Ok(tests)
+    }
+
+    /// How often a test is run at most, and when that is often enough.
+    pub(crate) fn iterations(&self) -> (u32, Option<Goal>) {
+        let Some(Confidence { level, width }) = self.confidence else {
+            return (self.repeat, None);
+        };
+        let (min, usual) = ITERATIONS;
+        let max = if self.repeat > 1 { self.repeat } else { usual };
+        let goal = Goal {
+            level,
+            width,
+            min: min.min(max),
+            max,
+        };
+        (max, Some(goal))
     }
 }
 
-fn by_name(name: &str) -> Result<Test, String> {
-    TESTS
-        .into_iter()
-        .find(|test| test.name().eq_ignore_ascii_case(name))
-        .ok_or_else(|| {
-            let known: Vec<_> = TESTS.iter().map(|test| test.name()).collect();
-            format!(
-                "unknown test '{name}' in -t; there are {}",
-                known.join(", ")
-            )
-        })
+fn confidence(text: &str) -> Result<Confidence, String> {
+    let (level, width) = text.split_once(',').unwrap_or((text, "5"));
+    let level: u8 = level.parse().unwrap_or(0);
+    let level = Level::try_from(level).map_err(str::to_owned)?;
+    match width.parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent > 0.0 => Ok(Confidence {
+            level,
+            width: percent / 100.0,
+        }),
+        _ => Err("a width is a number of percent above 0".to_owned()),
+    }
 }
 
 /// Whole seconds, as the protocol carries them, up to the week that a netserver allows.

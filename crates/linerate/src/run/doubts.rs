@@ -1,13 +1,13 @@
 //! Doubts that a stock peer gives rise to, beyond those that the dialect has of any peer.
 
-use std::net::SocketAddr;
-
 use model::{End, Outcome, Warning};
+use sys::Address;
 
 /// Adds them.
-pub(super) fn add(outcome: &mut Outcome, remote: SocketAddr) {
+pub(super) fn add(outcome: &mut Outcome, remote: &Address) {
     // A stock peer cannot say who it is.
-    if sys::facts::is_own(remote.ip()) && !outcome.warnings.contains(&Warning::SameHost) {
+    if remote.ip().is_some_and(sys::facts::is_own) && !outcome.warnings.contains(&Warning::SameHost)
+    {
         outcome.warnings.insert(0, Warning::SameHost);
     }
     disbelieve_cpu(outcome);

@@ -16,11 +16,13 @@ use super::settings::fit_datagrams;
 /// Runs the settings' test on all its flows, which begin together. An error is one line.
 pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Outcome, String> {
     let mut flows = Flows::connect(settings, stop).map_err(|error| error.to_string())?;
-    let Some(&Address::Inet(remote)) = flows.remote() else {
-        return Err("nothing is known of a path without an IP server at its end".to_owned());
+    let Some(remote) = flows.remote().cloned() else {
+        return Err("without a control connection nothing is known of the other end".to_owned());
     };
-    for settings in flows.settings_mut() {
-        fit_datagrams(settings, remote);
+    if let Address::Inet(remote) = remote {
+        for settings in flows.settings_mut() {
+            fit_datagrams(settings, remote);
+        }
     }
     let cells = flows.cells();
     let run = thread::scope(|scope| {
@@ -39,6 +41,6 @@ pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Out
         Err(_) => return Err("a flow's thread broke off".to_owned()),
     };
     flows.close();
-    doubts::add(&mut sum, remote);
+    doubts::add(&mut sum, &remote);
     Ok(sum)
 }

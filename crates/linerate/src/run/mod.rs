@@ -1,6 +1,7 @@
 //! `linerate run`: the main job. It measures, computes and prints, in that order and apart.
 
 mod args;
+mod choice;
 mod doubts;
 mod flows;
 mod path;
@@ -15,11 +16,12 @@ use std::time::{Duration, SystemTime};
 use engine::Stop;
 use model::Limit;
 use netperf::client::HistogramFile;
-use netperf::options::{Limits, Settings, Test};
+use netperf::options::{Limits, Settings};
 use netperf::server::Embedded;
 use report::{Peer, Report, Tested};
 
 pub(crate) use args::Args;
+use choice::Test;
 use progress::Phase;
 use settings::{for_both_ways, settings};
 
@@ -119,7 +121,7 @@ fn measure_tests(
     }
     for &test in tests {
         if stop.is_set() {
-            report.not_run.push(test.name().to_owned());
+            report.not_run.push(test.name());
         } else {
             let settings = settings(args, test, &report.peer)?;
             report.tests.push(measure_test(args, &settings, stop));
@@ -130,15 +132,17 @@ fn measure_tests(
 
 /// One test: its warm-up, and each of its runs.
 fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
+    let (most, goal) = args.iterations();
     let mut tested = Tested {
         plan: settings.plan.clone(),
+        goal,
         runs: Vec::new(),
         error: None,
     };
     let warm_up = (args.warm_up > 0).then_some((0, args.warm_up));
-    let runs = (1..=args.repeat).map(|number| (number, args.length));
+    let runs = (1..=most).map(|number| (number, args.length));
     for (number, seconds) in warm_up.into_iter().chain(runs) {
-        if stop.is_set() {
+        if stop.is_set() || !tested.wants_more() {
             break;
         }
         let length = Duration::from_secs(seconds.into());
@@ -147,7 +151,7 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
             settings.plan.limit = Limit::Time(length);
         });
         let transactional = settings.plan.workload.is_transactional();
-        let phase = Phase::new(title(&settings, number, args.repeat), length, transactional);
+        let phase = Phase::new(title(&settings, number, most), length, transactional);
         match flows::run(&settings, stop, &phase) {
             Ok(outcome) if number > 0 => tested.runs.push(outcome),
             Ok(_) => {}
@@ -167,10 +171,10 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
 }
 
 fn title(settings: &Settings, number: u32, of: u32) -> String {
-    let name = settings.test.name();
+    let name = &settings.plan.name;
     match (number, of) {
         (0, _) => format!("{name} warm-up"),
-        (_, 1) => name.to_owned(),
+        (_, 1) => name.clone(),
         _ => format!("{name} {number}/{of}"),
     }
 }

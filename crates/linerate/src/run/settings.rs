@@ -4,33 +4,33 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 
 use model::{SizeRule, Transport};
-use netperf::options::{Exit, Family, Settings, Test};
+use netperf::options::{Exit, Family, Settings};
 use report::Peer;
 
 use super::Args;
+use super::choice::Test;
 use super::path::largest_datagram;
 
 /// The settings of one test: routing allowed, CPU time accounted at both ends, and each
 /// transaction timed.
 pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings, String> {
-    let mut words: Vec<OsString> = [
-        "-c",
-        "-C",
-        "-t",
-        test.name(),
-        "-l",
-        &args.length.to_string(),
-    ]
-    .map(OsString::from)
-    .to_vec();
-    let flows = args.parallel.to_string();
-    words.extend(["--parallel", &flows].map(OsString::from));
+    let (name, mut own) = test.words();
+    let (length, flows) = (args.length.to_string(), args.parallel.to_string());
+    let context = format!("{},vsock", peer.host);
+    let mut words = vec!["-c", "-C", "-t", &name, "-l", &length, "--parallel", &flows];
     if args.bidirectional {
-        words.push("--bidirectional".into());
+        words.push("--bidirectional");
     }
-    if test == Test::UdpStream {
-        words.extend(["--", "-R", "1"].map(OsString::from));
+    let over_vsock = test.transport == Transport::Vsock;
+    match (over_vsock, peer.embedded) {
+        // The control connection goes over IP, the data to the machine's own context: vsock(7).
+        (true, true) => own.extend(["-H", "1"]),
+        (true, false) => words.extend(["-H", &context]),
+        (false, _) => {}
     }
+    words.push("--");
+    words.extend(own);
+    let words = words.into_iter().map(OsString::from);
     let mut settings =
         netperf::options::netperf("linerate run", words).map_err(|exit| one_line(&exit))?;
     let family = match (args.v4, args.v6) {
@@ -39,12 +39,17 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         _ => Family::Unspecified,
     };
     for_both_ways(&mut settings, |settings| {
-        settings.control.host.clone_from(&peer.host);
+        settings.plan.name = test.name();
         settings.control.port = peer.port.to_string();
-        settings.control.family = family;
-        settings.control.local_family = family;
-        settings.data.family = family;
-        settings.data.local_family = family;
+        if !over_vsock || peer.embedded {
+            settings.control.host.clone_from(&peer.host);
+            settings.control.family = family;
+            settings.control.local_family = family;
+        }
+        if !over_vsock {
+            settings.data.family = family;
+            settings.data.local_family = family;
+        }
         settings.needs.interface = true;
         settings.plan.timing.passes = settings.plan.workload.is_transactional();
         settings.histogram.clone_from(&args.histogram);
@@ -65,7 +70,8 @@ pub(super) fn for_both_ways(settings: &mut Settings, change: impl Fn(&mut Settin
 /// Sets the size of one-way datagrams to what crosses the path's first hop in one piece.
 pub(super) fn fit_datagrams(settings: &mut Settings, remote: SocketAddr) {
     let plan = &mut settings.plan;
-    if plan.transport == Transport::Udp && !plan.workload.is_transactional() {
+    let has_udp = matches!(plan.transport, Transport::Udp | Transport::UdpLite);
+    if has_udp && !plan.workload.is_transactional() {
         let sender = if plan.workload.sends() {
             &mut plan.here
         } else {

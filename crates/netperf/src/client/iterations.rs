@@ -12,10 +12,6 @@ use super::{ClientError, TestRun};
 use crate::options::{Repeat, Settings, Test};
 use crate::output::{self, Headline};
 
-/// A run that the rule ends at so few iterations covers much less than its level says: see
-/// `bench/confidence`.
-const FEW: u32 = 5;
-
 /// What several iterations came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeated {
@@ -140,15 +136,7 @@ impl Found {
     }
 
     fn doubts(&self, goal: &Goal, reached: bool) -> Vec<Warning> {
-        let iterations = self.iterations();
-        let mut doubts = Vec::new();
-        if !reached {
-            doubts.push(Warning::IntervalNotReached { iterations });
-        } else if iterations <= FEW && iterations < goal.max {
-            doubts.push(Warning::FewIterations { iterations });
-        }
-        doubts.extend(Warning::bimodal(&self.throughputs));
-        doubts
+        Warning::of_iterations(&self.throughputs, goal, reached)
     }
 }
 
