@@ -24,8 +24,8 @@ pub struct Associations<'a> {
     strangers: RefCell<Vec<Address>>,
 }
 
-/// `struct sctp_assoc_change` of linux/sctp.h begins with its type; behind flags and length stand the new
-/// state and, at last, the association's number.
+/// `struct sctp_assoc_change` of linux/sctp.h begins with its type; behind flags and length stand the
+/// new state and, at last, the association's number.
 const ASSOCIATION_CHANGE: u16 = 0x8001;
 const STATE_AT: usize = 8;
 const NUMBER_AT: usize = 16;
@@ -129,8 +129,8 @@ impl<'a> Associations<'a> {
         Ok(told)
     }
 
-    /// Aborts an association that is not admitted, and all that it has sent. One that has gone by itself
-    /// cannot be, and is remembered until its end.
+    /// Aborts an association that is not admitted, and all that it has sent. One that has gone by
+    /// itself cannot be, and is remembered until its end.
     fn send_away(&self, number: i32, from: Option<Address>) {
         match option::peel_off(self.socket, number) {
             Ok(own) => {

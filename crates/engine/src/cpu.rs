@@ -52,7 +52,8 @@ impl CpuMeter {
         })
     }
 
-    /// What passed since; `None`, too, where /proc/stat cannot tell a looper's time from this process's.
+    /// What passed since; `None`, too, where /proc/stat cannot tell a looper's time from this
+    /// process's.
     pub(crate) fn finish(&self) -> Option<CpuUse> {
         let finished = snapshot().ok()?;
         // Another test's looper, here or in another process, takes what would be idle.

@@ -14,8 +14,8 @@ const LOOK: Duration = Duration::from_millis(1);
 pub enum Finish {
     /// End this end's stream and wait for the peer's end of stream: the peer has then read all.
     HalfClose,
-    /// End this end's TCP stream and wait until all of it is acknowledged. A peer that ends its own stream
-    /// before that reads no more, and is not waited for.
+    /// End this end's TCP stream and wait until all of it is acknowledged. A peer that ends its own
+    /// stream before that reads no more, and is not waited for.
     Acknowledged,
     /// Wait for the peer's end of stream and throw away what comes before it.
     AwaitClose,
@@ -70,7 +70,8 @@ fn send_empty(path: &Path<'_>, stop: &Stop) -> bool {
     }
 }
 
-/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for it.
+/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for
+/// it.
 fn await_sent(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
     let _attending = stop.attend();
     while !stop.is_set() {
@@ -83,7 +84,8 @@ fn await_sent(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
     false
 }
 
-/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for it.
+/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for
+/// it.
 fn await_acknowledged(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
     let mut scrap = [0; 4096];
     while !stop.is_set() {

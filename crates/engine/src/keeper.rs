@@ -17,7 +17,8 @@ use crate::stop::{Reason, Stop};
 /// How often a thread that did not yet see its flag is woken again.
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
 
-/// How many looks at a cell there are within the patience for it: so much of it may a silence last longer.
+/// How many looks at a cell there are within the patience for it: so much of it may a silence last
+/// longer.
 const LOOKS: u32 = 4;
 
 /// The time keeper. There is one a process: [`keeper`].
@@ -121,10 +122,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// Pulls `stop` when nothing has been counted in `cell` for `patience` or up to a quarter longer, as
-    /// long as there is the cell.
+    /// Pulls `stop` when nothing has been counted in `cell` for `patience` or up to a quarter longer,
+    /// as long as there is the cell.
     ///
-    /// A time-out of the socket would have the kernel set and take back a timer in each call that waits.
+    /// A time-out of the socket would have the kernel set and take back a timer in each call that
+    /// waits.
     pub fn on_silence(&self, cell: &Arc<Cell>, patience: Duration, stop: &Stop) {
         let now = Instant::now();
         let look = Look {

@@ -2,7 +2,8 @@
 //! and what it does not count somebody else has used (netperf's method L).
 //!
 //! It sees work that no counter of the kernel is charged with, and costs what counters do not: no CPU
-//! sleeps, a sibling thread of the same core is slowed, and the clock frequency is that of a busy machine.
+//! sleeps, a sibling thread of the same core is slowed, and the clock frequency is that of a busy
+//! machine.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -112,7 +113,8 @@ impl Looper {
         connect().is_ok()
     }
 
-    /// How many this process has started: more than before, and one counted meanwhile, if only for a time.
+    /// How many this process has started: more than before, and one counted meanwhile, if only for a
+    /// time.
     pub(crate) fn started() -> u64 {
         STARTED.load(Relaxed)
     }

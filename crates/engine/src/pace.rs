@@ -19,8 +19,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// It counts from now. Nothing begins `length` after that, when the loop's time is up: else it would
-    /// be chance whether what is due at that very moment is one more.
+    /// It counts from now. Nothing begins `length` after that, when the loop's time is up: else it
+    /// would be chance whether what is due at that very moment is one more.
     pub(crate) fn start(pacing: &Pacing, length: Option<Duration>) -> Self {
         Self {
             wait: pacing.wait,

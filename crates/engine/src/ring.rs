@@ -63,7 +63,8 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Makes the ring that the plan's rules come to beside a socket buffer of `socket_buffer`
-    /// bytes, of which one call can take at most `largest` (datagrams: [`model::Transport::largest_send`]).
+    /// bytes, of which one call can take at most `largest` (datagrams:
+    /// [`model::Transport::largest_send`]).
     pub(crate) fn new(
         plan: &BufferPlan,
         largest: Option<u32>,
