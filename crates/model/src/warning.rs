@@ -87,6 +87,8 @@ pub enum Warning {
     },
     /// The peer was asked to keep to a pace and did not: it cannot, or was not told.
     NotPaced,
+    /// The peer lets its intervals pass by sleeping, though it was asked to look at the clock.
+    NotSpinning,
     /// The peer's protocol or version has no place for a figure.
     PeerCannotTell {
         /// What is missing.
@@ -182,6 +184,7 @@ impl Warning {
         match self {
             Self::SameHost => "same_host",
             Self::NotPaced => "not_paced",
+            Self::NotSpinning => "not_spinning",
             Self::PacingUneven { .. } => "pacing_uneven",
             Self::PacingNotHeld { .. } => "pacing_not_held",
             Self::SelfConnection => "self_connection",
@@ -280,6 +283,9 @@ impl Warning {
                 "the pace of {end} was uneven: intervals began when the next one was due already"
             ),
             Self::NotPaced => "the peer does not pace: it went as fast as it could".to_owned(),
+            Self::NotSpinning => {
+                "the peer cannot be asked to spin: it waited for its intervals as it always does".to_owned()
+            }
             Self::PeerCannotTell { figure } => format!("the peer cannot tell {figure}"),
             Self::EndedEarly { .. } => {
                 "ended early: the figures are of the time until then".to_owned()
@@ -359,6 +365,7 @@ impl Warning {
             Self::SameHost
             | Self::SelfConnection
             | Self::NotPaced
+            | Self::NotSpinning
             | Self::BufferClipped { .. }
             | Self::Stalled { waited: None }
             | Self::PeerCannotTell { .. }

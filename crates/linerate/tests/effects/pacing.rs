@@ -1,13 +1,15 @@
 //! So many passes an interval, at both ends: -b, -w, --spin.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 
 use super::trace::{Call, STRACE, both};
-use super::{finish, start, values};
-use testkit::{STOCK, Server, connections_of, eventually, trial};
+use super::{PATIENCE, finish, start, values};
+use testkit::{Process, STOCK, Server, connections_of, eventually, linerate, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -16,6 +18,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("gaps_and_what_was_asked_for", &[], gaps),
         trial("pace_of_classic_tests", &[], pace_of_classic_tests),
         trial("the_schedule_does_not_move", &[STRACE], schedule),
+        trial("who_spins", &[STRACE], who_spins),
+        trial(
+            "a_peer_that_cannot_be_asked_to_spin_is_named",
+            &[],
+            foreign_peer,
+        ),
         trial("a_stop_ends_a_wait", &[], a_stop_ends_a_wait),
         trial("a_peer_that_does_not_pace_is_named", &[STOCK], stock_peer),
         trial("what_the_banner_says", &[], banner),
@@ -189,6 +197,70 @@ fn schedule() {
     }
 }
 
+/// The end that shall spin sleeps until no interval, the other one does.
+fn who_spins() {
+    let slept = |calls: &[Call]| {
+        let until = |call: &&Call| call.arguments[1] == "TIMER_ABSTIME";
+        calls.iter().filter(until).count() > 0
+    };
+    for (spin, here, there) in [
+        ("", true, true),
+        ("--spin", false, false),
+        ("--spin=local", false, true),
+        ("--spin=remote", true, false),
+    ] {
+        let client = format!("-t TCP_RR -l 1 -b 1,1 -w 5,5 {spin}");
+        let calls = both("-e trace=clock_nanosleep", "", &client);
+        assert_eq!(slept(&calls.client), here, "{spin}: {:?}", calls.client);
+        assert_eq!(slept(&calls.server), there, "{spin}: {:?}", calls.server);
+    }
+}
+
+/// One that knows netperf's protocol and no more, as a stock netserver that is built to pace.
+fn foreign_peer() {
+    let server = Server::start("");
+    let foreign = without_our_words(server.port);
+    let said = |options: &str| {
+        let line = format!("netperf -H 127.0.0.1 -p {foreign} -t TCP_MAERTS -l 1 {options}");
+        let finished = Process::start(&mut linerate(&line)).finish(PATIENCE);
+        finished.succeeded();
+        finished.stderr
+    };
+    let named = "cannot be asked to spin";
+    assert!(said("-b ,5 --spin").contains(named));
+    assert!(said("-b ,5 --spin=remote").contains(named));
+    assert_eq!(said("-b ,5"), "");
+    let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
+    assert_eq!(ours.stderr, "");
+}
+
+/// A port at which one control connection after the other reaches the server, without what stands
+/// behind netperf's own words in its messages.
+fn without_our_words(server: u16) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let pass = |mut from: TcpStream, mut to: TcpStream| {
+        let mut message = [0; 656];
+        while from.read_exact(&mut message).is_ok() {
+            message[216..].fill(0);
+            if to.write_all(&message).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).expect("it listens");
+            let (from_client, from_server) = (client.try_clone(), server.try_clone());
+            let (from_client, from_server) = (from_client.unwrap(), from_server.unwrap());
+            std::thread::spawn(move || pass(from_client, server));
+            std::thread::spawn(move || pass(from_server, client));
+        }
+    });
+    port
+}
+
 /// `clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, {tv_sec=1, tv_nsec=2}, NULL)`.
 fn wake_ns(call: &Call) -> u64 {
     assert_eq!(call.arguments[..2], ["CLOCK_MONOTONIC", "TIMER_ABSTIME"]);
@@ -241,6 +313,8 @@ fn banner() {
         ("-b 5", " : interval : demo"),
         ("-b ,5", " : interval : demo"),
         ("-b 5 --spin", " : spin interval : demo"),
+        ("-b ,5 --spin", " : spin interval : demo"),
+        ("-b 5 --spin=remote", " : interval : demo"),
         ("-b 5 -k 1", " : interval : dirty data : demo"),
         ("-K ,1", " : dirty data : demo"),
         // Nothing is touched.

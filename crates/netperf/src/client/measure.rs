@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 use sys::Address;
 
 use engine::{Member, Stop};
-use model::{Counts, Ended, Outcome, Transport, Warning};
+use model::{Counts, Ended, Half, Outcome, Transport, Wait, Warning};
 
 use super::control::{Established, SHORT_PATIENCE};
 use super::family::{self, Location};
@@ -71,6 +71,8 @@ pub(super) fn test(
     if plan.there.pacing.is_some() && told.interval_burst == 0 {
         // A stock server is seldom built for it, and says nothing.
         doubts.push(Warning::NotPaced);
+    } else if spins(&plan.there) && !peer.is_some_and(|peer| peer.has(Capability::SPINS)) {
+        doubts.push(Warning::NotSpinning);
     }
 
     if plan.there.measure_cpu && !told.measures_cpu {
@@ -160,10 +162,17 @@ fn introduction_of(settings: &Settings) -> Capability {
     if settings.histogram.is_some() && plan.timing.calls {
         own.features |= Capability::ASKS_TIMES;
     }
+    if spins(&plan.there) {
+        own.features |= Capability::ASKS_SPIN;
+    }
     if plan.there.measure_cpu && plan.there.idle_loop.is_some() {
         own.features |= Capability::ASKS_LOOPER;
     }
     own
+}
+
+fn spins(half: &Half) -> bool {
+    half.pacing.is_some_and(|pacing| pacing.wait == Wait::Spin)
 }
 
 fn response(asked: &Request, answer: &Frame) -> Result<(Told, Location), ClientError> {

@@ -188,6 +188,7 @@ fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
                 | Warning::PortReplaced { .. }
                 | Warning::PacingNotHeld { .. }
                 | Warning::NotPaced
+                | Warning::NotSpinning
                 | Warning::FellBack
                 | Warning::NoDataInSyn
         );

@@ -38,6 +38,8 @@ pub(super) enum Argument {
     MaybeRate,
     /// The next word, if it does not start with a dash.
     MaybeSelection,
+    /// Of a long option: what stands behind its `=`, if anything does.
+    MaybeAttached,
 }
 
 /// A table, and what its options are called in messages.
@@ -109,7 +111,7 @@ pub(super) fn scan<'w, L>(
         }
         if let Some((flag, attached)) = find_long(section, word) {
             let value = match (flag.argument, attached) {
-                (Argument::Nothing, None) => "",
+                (Argument::Nothing | Argument::MaybeAttached, None) => "",
                 (Argument::Nothing, Some(_)) => {
                     let name = word.split('=').next().unwrap_or_default();
                     return complain(
@@ -136,7 +138,7 @@ pub(super) fn scan<'w, L>(
                 return complain(program, &format!("invalid option -- '{letter}'"));
             };
             let value = match flag.argument {
-                Argument::Nothing => "",
+                Argument::Nothing | Argument::MaybeAttached => "",
                 Argument::Value if !cluster.is_empty() => std::mem::take(&mut cluster),
                 Argument::Value => {
                     let Some(value) = next(&mut rest) else {

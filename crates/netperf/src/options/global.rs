@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::getopt::Argument::{MaybeRate, Nothing, Value};
+use super::getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
 use super::getopt::{Flag, Section, Stop, flag, long, refuse};
 use super::repeat::RepeatWords;
 use super::value::{
@@ -78,8 +78,8 @@ pub(super) struct Global {
     pub(super) pace_burst: Pair<u64>,
     /// `-w`, in microseconds: local, remote; 0 is the default.
     pub(super) pace_interval_us: Pair<u32>,
-    /// `--spin`.
-    pub(super) spin: bool,
+    /// `--spin`: local, remote.
+    pub(super) spin: Pair<bool>,
     /// `-k`, `-K`: local, remote.
     pub(super) touch: Pair<Pair<Option<u32>>>,
     /// `-y`: local, remote.
@@ -145,7 +145,7 @@ impl Default for Global {
             verbosity: 1,
             pace_burst: Pair::of(0),
             pace_interval_us: Pair::of(0),
-            spin: false,
+            spin: Pair::of(false),
             touch: Pair::of(Pair::of(None)),
             priority: Pair::of(None),
             type_of_service: Pair::of(None),
@@ -244,9 +244,10 @@ const FLAGS: &[Flag<Global>] = &[
     flag('6', Nothing, &[], |g, _| { both_families(g, Family::V6); Ok(()) }),
     flag('b', Value, &[], |g, v| g.pace_burst.set_first(v, passes)),
     flag('w', Value, &[], |g, v| g.pace_interval_us.set_first(v, microseconds)),
-    long("spin", Nothing, &[
-        "--spin            Await -b/-w intervals by looking at the clock, not by sleeping",
-    ], |g, _| { g.spin = true; Ok(()) }),
+    long("spin", MaybeAttached, &[
+        "--spin[=END]      Await -b/-w intervals by looking at the clock, not by sleeping,",
+        "                  at both ends, or where END says: local or remote",
+    ], spin),
     flag('k', Value, &[], |g, v| g.touch.first.set(v, count_or_default)),
     flag('K', Value, &[], |g, v| g.touch.second.set(v, count_or_default)),
     long("parallel", Value, &["--parallel N      Run N flows at once, and report their sum"],
@@ -284,6 +285,16 @@ pub(super) fn endpoint(
 fn both_families(global: &mut Global, family: Family) {
     global.family = family;
     global.local_family = family;
+}
+
+fn spin(global: &mut Global, text: &str) -> Result<(), Stop> {
+    match text {
+        "" => global.spin = Pair::of(true),
+        "local" => global.spin.first = true,
+        "remote" => global.spin.second = true,
+        _ => return refuse("an end is local or remote"),
+    }
+    Ok(())
 }
 
 fn cpu_method(global: &mut Global, text: &str) -> Result<(), Stop> {
@@ -517,5 +528,29 @@ mod tests {
             assert_eq!((first, second), interval_us, "{line}");
             assert_eq!(touched, touch, "{line}");
         }
+    }
+
+    #[test]
+    fn who_spins() {
+        const TEN: Length = Length::Seconds(10);
+        let scan = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let mut global = Global::default();
+            crate::options::getopt::scan("p", &SECTION, &words, &mut global)
+                .map(|_| (global.spin.first, global.spin.second, global.length))
+        };
+        for (line, expected) in [
+            ("-v 1", (false, false, TEN)),
+            ("--spin", (true, true, TEN)),
+            ("--spin=local", (true, false, TEN)),
+            ("--spin=remote", (false, true, TEN)),
+            ("--spin=remote --spin=local", (true, true, TEN)),
+            // What stands behind a blank is no value of it.
+            ("--spin -l 7", (true, true, Length::Seconds(7))),
+            ("--spin local", (true, true, TEN)),
+        ] {
+            assert_eq!(scan(line).unwrap(), expected, "{line}");
+        }
+        assert!(scan("--spin=here").is_err());
     }
 }

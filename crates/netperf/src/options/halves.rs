@@ -102,7 +102,7 @@ fn here(
         pacing: pacing(
             global.pace_burst.first,
             global.pace_interval_us.first,
-            if global.spin { Wait::Spin } else { Wait::Sleep },
+            wait(global.spin.first),
         ),
         touch: touch(&global.touch.first),
         cpu: global.cpu.first,
@@ -161,11 +161,10 @@ fn there(
         send_from_file: false,
         discard_in_kernel: options.copy_avoidance,
         write_instead_of_send: false,
-        // The protocol has no word for how the peer waits.
         pacing: pacing(
             global.pace_burst.second,
             global.pace_interval_us.second,
-            Wait::Sleep,
+            wait(global.spin.second),
         ),
         touch: touch(&global.touch.second),
         cpu: global.cpu.second,
@@ -174,6 +173,10 @@ fn there(
         count_retransmits: false,
         idle_loop: idle_loop(global, global.cpu_rate.remote),
     }
+}
+
+fn wait(spin: bool) -> Wait {
+    if spin { Wait::Spin } else { Wait::Sleep }
 }
 
 /// `-k` or `-K`: the same for both directions, but that nothing is read before it is sent.

@@ -120,7 +120,7 @@ const GLOBAL: &[Paragraph] = &[
     (Letter('Z'), "-Z text", "The passphrase that the server expects. It crosses the network in clear text."),
     (Letter('4'), "-4", "IPv4 only."),
     (Letter('6'), "-6", "IPv6 only."),
-    (Long("spin"), "--spin", "Wait for the next -w interval of this end by looking at the clock instead of sleeping: right to a fraction of a microsecond, and it takes a CPU."),
+    (Long("spin"), "--spin[=end]", "Wait for the next -w interval by looking at the clock instead of sleeping: right to a fraction of a microsecond, and it takes a CPU. At each end that has a pace (-b), or with an end, local or remote, at that one. The peer must be a linerate."),
     (Long("parallel"), "--parallel flows", "Run so many flows in one test, which start together, and report their sum and how they compare. CPU utilisation and service demand are those of the whole."),
     (Long("bidirectional"), "--bidirectional", "In one-way tests, run as many flows the other way at the same time; the throughput is the total."),
     (Long("histogram"), "--histogram file", "Time every transaction, or in one-way tests every call, and write the times as a histogram log in HdrHistogram's compressed V2 encoding, in nanoseconds."),

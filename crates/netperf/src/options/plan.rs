@@ -96,8 +96,20 @@ fn paced_by_nothing(global: &Global) -> Vec<String> {
         .filter(|(burst, interval_us, ..)| *burst == 0 && *interval_us > 0)
         .map(|(_, _, interval, burst)| format!("{interval} has no effect without {burst}"))
         .collect();
-    if global.spin && global.pace_burst.first == 0 {
-        lines.push("--spin has no effect without -b".to_owned());
+    let idle = |spin: bool, burst: u64| spin && burst == 0;
+    let (spin, burst) = (&global.spin, &global.pace_burst);
+    let (here, there) = (
+        idle(spin.first, burst.first),
+        idle(spin.second, burst.second),
+    );
+    match (spin.first, spin.second) {
+        // Whichever end has a pace.
+        (true, true) if here && there => lines.push("--spin has no effect without -b".to_owned()),
+        (true, false) if here => lines.push("--spin=local has no effect without -b".to_owned()),
+        (false, true) if there => {
+            lines.push("--spin=remote has no effect without -b ,n".to_owned());
+        }
+        _ => {}
     }
     lines
 }

@@ -110,7 +110,7 @@ fn extras(settings: &Settings, title: &str) -> String {
         extras += " : no control";
     }
     extras += match (plan.here.pacing, plan.there.pacing) {
-        (Some(pacing), _) if pacing.wait == Wait::Spin => " : spin interval",
+        (Some(pacing), _) | (None, Some(pacing)) if pacing.wait == Wait::Spin => " : spin interval",
         (None, None) => "",
         _ => " : interval",
     };

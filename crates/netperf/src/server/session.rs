@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{InterfaceMeter, Looper, Memory, Stop};
-use model::{Ended, IdleLoop, Side};
+use model::{Ended, IdleLoop, Side, Wait};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -127,8 +127,14 @@ impl Session<'_> {
         let multipath = asker.is_some_and(|asker| asker.has(Capability::ASKS_MULTIPATH));
         // Where it is not allowed /proc/stat measures, and the client sees that.
         let by_looper = asks_looper(asker) && self.around.limits.looper;
+        let spins = asker.is_some_and(|asker| asker.has(Capability::ASKS_SPIN));
         let prepared = assignment
             .map(|mut assignment| {
+                if let Some(pacing) = &mut assignment.half.pacing
+                    && spins
+                {
+                    pacing.wait = Wait::Spin;
+                }
                 if by_looper {
                     let given = Some(f64::from(request.cpu_rate())).filter(|rate| *rate > 0.0);
                     assignment.half.idle_loop = Some(IdleLoop { rate: given });

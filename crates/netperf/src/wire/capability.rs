@@ -26,7 +26,7 @@ use super::frame::bytes;
 /// What a linerate says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capability {
-    /// What it can do beyond netperf's protocol: [`Capability::DETAILS`].
+    /// What it can do beyond netperf's protocol, and what it asks for: the constants below.
     pub features: u32,
     /// A random number that the kernel chose when it booted (random(4), `boot_id`); zero is
     /// unknown.
@@ -36,6 +36,9 @@ pub struct Capability {
 impl Capability {
     /// Answers [`DETAILS_REQUEST`](super::DETAILS_REQUEST).
     pub const DETAILS: u32 = 1;
+
+    /// Lets intervals pass by looking at the clock, when it is asked to.
+    pub const SPINS: u32 = 2;
 
     /// In a request for TCP: by Multipath TCP, if the server has it. What a peer asks counts down from
     /// the highest bit, what it can do up from the lowest.
@@ -47,10 +50,13 @@ impl Capability {
     /// In a request for a test with CPU time, or for a calibration: by a looper.
     pub const ASKS_LOOPER: u32 = 1 << 29;
 
+    /// In a request for a test at a pace: intervals are to be let pass by looking at the clock.
+    pub const ASKS_SPIN: u32 = 1 << 28;
+
     /// What this program says of itself.
     pub fn own() -> Self {
         Self {
-            features: Self::DETAILS,
+            features: Self::DETAILS | Self::SPINS,
             host: sys::facts::boot_id().unwrap_or_default(),
         }
     }
