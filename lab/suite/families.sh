@@ -110,6 +110,31 @@ sctp_strangers() {
     grep -q "data send error" stranger || fail "no stranger came: $(cat stranger)"
 }
 
+# With -B no end waits in the calls that move its data, while the other one stands still: recvfrom(2), 45 on
+# this machine, and recvmsg(2), 47.
+sctp_waits_in_poll() {
+    for test in SCTP_RR SCTP_RR_MANY; do
+        for option in "" -B; do
+            for stopped in client server; do
+                serve ours
+                server=$!
+                "$OURS/netperf" -H "$ADDRESS" -p "$PORT" -t $test -l 20 -- $option >out 2>&1 &
+                client=$!
+                until grep -qs 127.0.0.1 /proc/net/sctp/assocs; do sleep 0.1; done
+                sleep 0.5
+                eval "kill -STOP \$$stopped"
+                sleep 0.5
+                [ $stopped = client ] && waits=$server || waits=$client
+                calls=$(cat /proc/"$waits"/task/*/syscall | awk '$1 == 45 || $1 == 47' | wc -l)
+                [ -z "$option" ] && expected=1 || expected=0
+                equal "$test $option: ends in a data call beside the $stopped" "$calls" "$expected"
+                kill -KILL "$client" "$server"
+                wait "$client" "$server" || true
+            done
+        done
+    done
+}
+
 # LLC sockets know the first network namespace only, so both interfaces are in it.
 link() {
     ip link delete near0 2>/dev/null || true
@@ -171,7 +196,7 @@ llc_refusals() {
 }
 
 try families.unix unix_domain
-for case in sctp_one_to_one sctp_one_to_many sctp_strangers; do
+for case in sctp_one_to_one sctp_one_to_many sctp_strangers sctp_waits_in_poll; do
     if has sctp; then try families.$case $case; else skip families.$case "no SCTP here"; fi
 done
 for case in llc_connections llc_datagrams llc_refusals; do

@@ -340,6 +340,61 @@ mod tests {
 
     use super::*;
 
+    /// Whose calls would wait at first, and must not be left to.
+    struct Busy<'a> {
+        socket: BorrowedFd<'a>,
+        refusals: Cell<u32>,
+    }
+
+    impl Busy<'_> {
+        fn refuses(&self) -> bool {
+            let left = self.refusals.get();
+            self.refusals.set(left.saturating_sub(1));
+            left > 0
+        }
+    }
+
+    impl Channel for Busy<'_> {
+        fn socket(&self) -> BorrowedFd<'_> {
+            self.socket
+        }
+
+        fn send(&self, _: &[u8]) -> Result<usize, Error> {
+            panic!("a send that may wait");
+        }
+
+        fn receive(&self, _: &mut [u8]) -> Result<usize, Error> {
+            panic!("a receive that may wait");
+        }
+
+        fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+            if self.refuses() {
+                return Err(Error::AGAIN);
+            }
+            Ok(data.len())
+        }
+
+        fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+            if self.refuses() {
+                return Err(Error::AGAIN);
+            }
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn what_is_polled_waits_in_no_other_call() {
+        let (near, far) = UnixDatagram::pair().unwrap();
+        far.send(b"x").unwrap();
+        let polled = Polled::new(Busy {
+            socket: near.as_fd(),
+            refusals: Cell::new(3),
+        });
+        assert_eq!(polled.send(b"xx"), Ok(2));
+        polled.channel.refusals.set(3);
+        assert_eq!(polled.receive(&mut [0; 5]), Ok(5));
+    }
+
     #[test]
     fn what_is_polled_waits_no_longer_than_its_socket_would() {
         let (near, _far) = UnixDatagram::pair().unwrap();

@@ -11,6 +11,7 @@ mod death;
 mod doubts;
 mod hostile;
 mod iterations;
+mod late;
 mod lifecycle;
 mod options;
 mod raw;
@@ -33,6 +34,7 @@ fn main() {
         options::trials(),
         hostile::trials(),
         iterations::trials(),
+        late::trials(),
         unix::trials(),
     ]
     .into_iter()
