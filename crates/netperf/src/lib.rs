@@ -16,6 +16,8 @@ mod attachment;
 pub mod client;
 mod conventions;
 mod details;
+#[cfg(test)]
+mod fuzz;
 pub mod options;
 pub mod output;
 mod place;

@@ -4,8 +4,11 @@
 //! takes.
 
 use std::ffi::OsString;
+use std::panic::AssertUnwindSafe;
+use std::sync::LazyLock;
 
-use netperf::options::{Exit, netperf, netserver};
+use netperf::options::{Exit, manual, netperf, netserver, super_netperf, super_netperf_on_ports};
+use netperf::selector::Selector;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -15,19 +18,62 @@ fn no_command_line_panics() {
     for seed in seeds() {
         let mut rng = SmallRng::seed_from_u64(seed);
         let args = command_line(&mut rng);
-        let outcome = std::panic::catch_unwind(|| {
-            (
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let flows = [OsString::from(number(&mut rng))];
+            let ports = [flows[0].clone(), number(&mut rng).into()];
+            [
                 netperf("netperf", args.clone()).err(),
                 netserver("netserver", args.clone()).err(),
-            )
-        });
+                super_netperf("super_netperf", flows.into_iter().chain(args.clone())).err(),
+                super_netperf_on_ports("super-netperf", ports.into_iter().chain(args.clone()))
+                    .err(),
+            ]
+        }));
         let Ok(exits) = outcome else {
             panic!("FUZZ_SEED={seed} panics: {args:?}");
         };
-        for exit in [exits.0, exits.1].into_iter().flatten() {
+        for exit in exits.into_iter().flatten() {
             assert!(is_honest(&exit), "FUZZ_SEED={seed}: {args:?}: {exit:?}");
         }
     }
+}
+
+/// A file of selectors: names, headers, and what is neither.
+#[test]
+fn no_selection_file_panics() {
+    let names: Vec<_> = Selector::listed()
+        .map(|selector| (selector.name().to_owned(), selector.one_line_header()))
+        .collect();
+    let path = std::env::temp_dir().join(format!("linerate-selection-{}", std::process::id()));
+    let mut taken = 0;
+    for seed in seeds() {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut text = String::new();
+        for _ in 0..rng.random_range(0..8) {
+            let (name, header) = names.choose(&mut rng).expect("there are some");
+            text += &match rng.random_range(0..8) {
+                0..=2 => name.clone(),
+                3..=4 => header.clone(),
+                5 => format!("P{}_LATENCY", number(&mut rng)),
+                6 => value(&mut rng),
+                _ => String::new(),
+            };
+            text += [",", ", ", "\n", ";", ""]
+                .choose(&mut rng)
+                .expect("there are some");
+        }
+        std::fs::write(&path, &text).expect("a file of our own");
+        let form = ["-o", "-O", "-k"].choose(&mut rng).expect("there are some");
+        let words = ["--".into(), form.into(), path.clone().into_os_string()];
+        let outcome = std::panic::catch_unwind(|| netperf("netperf", words));
+        match outcome {
+            Ok(Ok(_)) => taken += 1,
+            Ok(Err(exit)) => assert!(is_honest(&exit), "FUZZ_SEED={seed}: {text:?}: {exit:?}"),
+            Err(_) => panic!("FUZZ_SEED={seed} panics: {text:?}"),
+        }
+    }
+    std::fs::remove_file(path).expect("it is still there");
+    assert!(taken > 0, "none was taken: nothing was tested");
 }
 
 #[test]
@@ -58,8 +104,26 @@ fn word(rng: &mut SmallRng) -> String {
         3..=4 => format!("-{}{}", letter(rng), value(rng)),
         5 => (0..rng.random_range(0..4)).fold("-".to_owned(), |word, _| word + &letter(rng)),
         6 => "--".to_owned(),
-        7 => (*LONG.choose(rng).unwrap()).to_owned(),
+        7 => long(rng),
         _ => value(rng),
+    }
+}
+
+/// An option of more than a letter, of either program, with a value or without.
+fn long(rng: &mut SmallRng) -> String {
+    static ALL: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let chapters = manual::client().into_iter().chain(manual::server());
+        let typed = chapters
+            .flat_map(|chapter| chapter.options)
+            .map(|option| option.synopsis);
+        let long = typed.filter(|typed| typed.starts_with("--"));
+        long.map(|typed| typed.split(' ').next().unwrap_or_default())
+            .collect()
+    });
+    let option = *ALL.choose(rng).expect("there are some");
+    match rng.random_range(0..3) {
+        0 => format!("{option}={}", value(rng)),
+        _ => option.to_owned(),
     }
 }
 
@@ -126,20 +190,6 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-?=,;/";
-
-const LONG: [&str; 11] = [
-    "--allow-fill-dir",
-    "--allow-fill-dir=/a",
-    "--allow-looper",
-    "--allow-third-party",
-    "--allow-third-party=x",
-    "--control-idle",
-    "--data-wait=5",
-    "--data-idle=",
-    "--max-clients",
-    "--max-buffer=1G",
-    "--max-length=9h",
-];
 
 const VALUES: [&str; 53] = [
     "",

@@ -194,15 +194,23 @@ fn results(
     counts: &Counts,
     control: &mut Established,
 ) -> Result<(), ClientError> {
-    let frame = control.receive()?;
-    if let Some(added) = family::results(asked, told, counts, &frame) {
+    add_results(asked, told, counts, &control.receive()?)
+}
+
+fn add_results(
+    asked: &Request,
+    told: &mut Told,
+    counts: &Counts,
+    frame: &Frame,
+) -> Result<(), ClientError> {
+    if let Some(added) = family::results(asked, told, counts, frame) {
         return added;
     }
     match asked {
-        Request::TcpStream(_) => told.add_stream(&StreamResults::decode(&frame)?),
+        Request::TcpStream(_) => told.add_stream(&StreamResults::decode(frame)?),
         // It moves no data.
-        Request::TcpCc(_) => told.add_transactions(&TransactionResults::decode(&frame)?, 0, 0),
-        _ => told.add_omni(&OmniResults::decode(&frame)?),
+        Request::TcpCc(_) => told.add_transactions(&TransactionResults::decode(frame)?, 0, 0),
+        _ => told.add_omni(&OmniResults::decode(frame)?),
     }
     Ok(())
 }
@@ -225,8 +233,18 @@ fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use model::{HostFacts, Interface, Side};
+    use rand::Rng;
+    use rand::seq::IndexedRandom;
+    use stats::Histogram;
+    use units::Bytes;
 
     use super::*;
+    use crate::client::request::Own;
+    use crate::fuzz;
+    use crate::selector::Selector;
 
     #[test]
     fn only_an_own_address_is_here() {
@@ -240,6 +258,119 @@ mod tests {
         ] {
             let address: SocketAddr = server.parse().unwrap();
             assert_eq!(is_here(&Address::Inet(address)), here, "{server}");
+        }
+    }
+
+    /// From the answer, the results and the details of a peer that means harm to what is printed.
+    #[test]
+    fn whatever_a_peer_says_is_an_error_or_a_result_in_its_lines() {
+        let own: Vec<_> = Selector::listed()
+            .map(|selector| selector.name().to_owned())
+            .collect();
+        let named = format!("-t TCP_RR -c -C -- -k {}", own.join(","));
+        let lines = [
+            "-t TCP_STREAM",
+            "-t TCP_STREAM -c -C -v 2 -- -V",
+            "-t TCP_MAERTS -C",
+            "-t TCP_RR -j -C -v 2",
+            "-t TCP_CRR -C",
+            "-t TCP_CC -C",
+            "-t TCP_SENDFILE -C -v 2",
+            "-t TCP_MSS",
+            "-t UDP_STREAM -C -- -R 1",
+            "-t UDP_RR -b ,5 -C",
+            "-t OMNI -C -- -d send -O all",
+            "-t OMNI -C -- -d recv -o all",
+            "-t OMNI -C -- -c -k all",
+            "-t UDP_STREAM -- -R 1 -o LATE_DATAGRAMS,LOST_DATAGRAMS,WARNINGS",
+            &named,
+            "-t STREAM_STREAM -C -v 2",
+            "-t STREAM_RR -C",
+            "-t DG_STREAM -C",
+            "-t DG_RR -C -v 2",
+            "-t SCTP_STREAM_MANY -C -v 2",
+            "-t SCTP_RR -C",
+            "-t DLCO_STREAM -C -v 2 -- -D lo",
+            "-t DLCO_RR -- -D lo",
+            "-t DLCL_STREAM -C -- -D lo",
+            "-t DLCL_RR -- -D lo",
+        ];
+        let address = Address::Inet("127.0.0.1:4000".parse().unwrap());
+        let ends = Endpoints {
+            source_name: "0.0.0.0".to_owned(),
+            source: address.clone(),
+            dest_name: "127.0.0.1".to_owned(),
+            dest: address,
+        };
+        let tests: Vec<_> = lines
+            .iter()
+            .map(|line| {
+                let words = line.split_whitespace().map(Into::into);
+                let settings = crate::options::netperf("netperf", words).unwrap();
+                let asked = request(&settings, &ends, Own::default());
+                (settings, asked)
+            })
+            .collect();
+        let document = Details::of(full_side(), 1, None).to_json();
+        fuzz::each("a peer's words", |rng| {
+            let (settings, asked) = tests.choose(rng).unwrap();
+            let Ok((mut told, _)) = response(asked, &fuzz::frame(rng, &[])) else {
+                return false;
+            };
+            let here = full_side();
+            if add_results(asked, &mut told, &here.counts, &fuzz::frame(rng, &[])).is_err() {
+                return false;
+            }
+            let mut outcome = Outcome {
+                plan: settings.plan.clone(),
+                started: SystemTime::UNIX_EPOCH,
+                here,
+                there: Some(told.side()),
+                flows: Vec::new(),
+                ended: Ended::Deadline,
+                warnings: Vec::new(),
+            };
+            let details = Details::from_json(&fuzz::damaged(rng, &document));
+            warnings::of_peer(&mut outcome, Some(rng.random()), details);
+            let run = TestRun {
+                outcome,
+                told,
+                endpoints: ends.clone(),
+                repeated: None,
+            };
+            let mut text = crate::output::result(settings, &run);
+            for doubt in &run.outcome.warnings {
+                text += &doubt.to_string();
+            }
+            let escapes = |char: char| char.is_control() && char != '\n';
+            assert!(!text.contains(escapes), "{text:?}");
+            true
+        });
+    }
+
+    /// One with something in everything that a peer's words are compared with or stand in for.
+    fn full_side() -> Side {
+        let mut times = Histogram::default();
+        (1..50).for_each(|n| times.record(n * 1000));
+        Side {
+            counts: Counts {
+                sent: Bytes(1_000_000),
+                received: Bytes(2_000_000),
+                send_calls: 1000,
+                receive_calls: 2000,
+                transactions: 1000,
+                ..Counts::default()
+            },
+            elapsed: Some(Duration::from_secs(1)),
+            latency: Some(times.clone()),
+            send_times: Some(times.clone()),
+            receive_times: Some(times),
+            interface: Some(Interface {
+                name: "eth0".to_owned(),
+                ..Interface::default()
+            }),
+            host: Some(HostFacts::default()),
+            ..Side::default()
         }
     }
 }

@@ -156,4 +156,37 @@ mod tests {
             "Interim result:  500.00 Trans/s over 1.000 seconds ending at 0.000\n"
         );
     }
+
+    #[test]
+    fn every_result_has_its_lines() {
+        use rand::Rng;
+
+        let forms = [
+            ("", 1),
+            ("-t TCP_RR -D 1 -f u", 1),
+            ("-- -o THROUGHPUT", 1),
+            ("-N -- -k THROUGHPUT -P ,9", 4),
+        ];
+        crate::fuzz::each("interim results", |rng| {
+            let (line, lines) = forms[rng.random_range(0..forms.len())];
+            let mut interim = of(line);
+            let elapsed = Duration::from_nanos(rng.random::<u64>() >> rng.random_range(0..64));
+            let since = Duration::from_nanos(rng.random());
+            let ended = if rng.random() {
+                UNIX_EPOCH + since
+            } else {
+                UNIX_EPOCH - since
+            };
+            let text = interim.result(
+                rng.random::<u64>() >> rng.random_range(0..64),
+                elapsed,
+                ended,
+            );
+            assert!(
+                text.ends_with('\n') && text.lines().count() == lines,
+                "{text:?}"
+            );
+            !elapsed.is_zero()
+        });
+    }
 }

@@ -433,6 +433,9 @@ pub(super) fn alignment(bytes: u32) -> Result<u32, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use rand::Rng;
+    use rand::seq::IndexedRandom;
+
     use super::*;
 
     const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
@@ -606,5 +609,54 @@ mod tests {
             assign(request).unwrap().client,
             Some(Address::Inet("192.0.2.1:9".parse().unwrap()))
         );
+    }
+
+    #[test]
+    fn whatever_a_client_asks_is_work_within_limits_or_refused() {
+        const KINDS: [i32; 21] = [
+            97, 97, 97, 10, 13, 16, 19, 22, 25, 28, 31, 34, 37, 40, 43, 46, 94, 300, 500, 520, 98,
+        ];
+        let omni = |direction, flags| {
+            Request::Omni(OmniRequest {
+                direction,
+                flags: Flags(flags),
+                request_size: 1,
+                response_size: 1,
+                test_length: 1,
+                ..OmniRequest::default()
+            })
+        };
+        let good = [
+            omni(OmniRequest::RECEIVE, 0),
+            omni(OmniRequest::TRANSMIT, 0),
+            omni(6, 0),
+            omni(6, 4),
+            omni(0, 4),
+            Request::TcpStream(StreamRequest::default()),
+            Request::TcpMaerts(StreamRequest::default()),
+            Request::TcpRr(TransactionRequest::default()),
+            Request::UdpRr(TransactionRequest::default()),
+            Request::TcpCrr(TransactionRequest::default()),
+            Request::TcpCc(TransactionRequest::default()),
+            Request::UdpStream(DatagramRequest::default()),
+        ];
+        let limits = Limits::default();
+        let peers = [PEER, "[2001:db8::1]:4000".parse().unwrap()].map(Address::from);
+        crate::fuzz::each("a request", |rng| {
+            let frame = match good.choose(rng) {
+                Some(good) if rng.random() => crate::fuzz::disturbed(rng, good.encode(None)),
+                _ => crate::fuzz::frame(rng, &KINDS),
+            };
+            let request = Request::decode(&frame).request;
+            let taken = peers.iter().filter_map(|peer| {
+                let work = Assignment::of(&request, peer, peer, &limits)?.ok()?;
+                assert!(work.half.fill.is_none(), "no directory is open");
+                if let Limit::Time(length) = work.limit {
+                    assert!(length <= limits.max_length, "{length:?}");
+                }
+                Some(())
+            });
+            taken.count() > 0
+        });
     }
 }

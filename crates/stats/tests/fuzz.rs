@@ -1,0 +1,113 @@
+//! Damaged histograms and logs: none panics, and what was read survives another round.
+//!
+//! `FUZZ_ITERATIONS` sets how many inputs each reader gets (5,000 by default); a failure prints its seed, which
+//! `FUZZ_SEED` takes.
+
+use std::panic::catch_unwind;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use stats::Histogram;
+use stats::log::{Interval, read, write};
+
+#[test]
+fn encoded_histograms() {
+    let good = [sample().to_v2(), sample().to_compressed_v2()];
+    each("histograms", |rng| {
+        let form = rng.random_range(0..2);
+        let bytes = damaged(rng, &good[form]);
+        let Ok(times) = Histogram::from_any_v2(&bytes) else {
+            return false;
+        };
+        let again = Histogram::from_v2(&times.to_v2()).expect("it is our own");
+        assert_eq!(again.len(), times.len());
+        let _ = (times.summary(), times.percentile(99.9));
+        true
+    });
+}
+
+#[test]
+fn histograms_of_documents() {
+    let good = serde_json::to_vec(&sample()).expect("a histogram has a document");
+    each("documents", |rng| {
+        let Ok(times) = serde_json::from_slice::<Histogram>(&damaged(rng, &good)) else {
+            return false;
+        };
+        let _ = (times.summary(), times.percentile(50.0));
+        true
+    });
+}
+
+#[test]
+fn logs() {
+    let interval = |tag: Option<&str>| Interval {
+        tag: tag.map(str::to_owned),
+        started: Duration::from_secs(1_700_000_000),
+        length: Duration::from_millis(1_003),
+        times: sample(),
+    };
+    let good = write(&[interval(Some("TCP_RR")), interval(None)]).into_bytes();
+    each("logs", |rng| {
+        let text = String::from_utf8_lossy(&damaged(rng, &good)).into_owned();
+        let Ok(intervals) = read(&text) else {
+            return false;
+        };
+        let again = read(&write(&intervals)).expect("it is our own");
+        assert_eq!(again.len(), intervals.len());
+        true
+    });
+}
+
+fn sample() -> Histogram {
+    let mut times = Histogram::default();
+    (1..300_u64).for_each(|n| times.record(n * n * n));
+    times
+}
+
+/// The bytes with some of them changed, gone, or there twice.
+fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..rng.random_range(0..5) {
+        let at = rng.random_range(0..bytes.len().max(1)).min(bytes.len());
+        let end = (at + rng.random_range(0..20)).min(bytes.len());
+        match rng.random_range(0..4) {
+            0 if at < bytes.len() => bytes[at] = rng.random(),
+            // Where there was a digit there is another one: still a document, with other figures.
+            1 => {
+                let digit = bytes[at..].iter_mut().find(|byte| byte.is_ascii_digit());
+                digit
+                    .into_iter()
+                    .for_each(|digit| *digit = rng.random_range(b'0'..=b'9'));
+            }
+            2 => {
+                let again = bytes[at..end].to_vec();
+                bytes.splice(at..at, again);
+            }
+            _ => drop(bytes.drain(at..end)),
+        }
+    }
+    bytes
+}
+
+/// Runs `test` with one seed after the other; what it gives is whether the input was taken.
+fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool + std::panic::RefUnwindSafe) {
+    let number = |name| {
+        let text = std::env::var(name).ok();
+        text.and_then(|text| text.parse::<u64>().ok())
+    };
+    let seeds = match number("FUZZ_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FUZZ_ITERATIONS").unwrap_or(5_000),
+    };
+    let (mut inputs, mut taken) = (0_u64, 0_u64);
+    for seed in seeds {
+        let run = || test(&mut SmallRng::seed_from_u64(seed));
+        match catch_unwind(run) {
+            Ok(counts) => taken += u64::from(counts),
+            Err(_) => panic!("FUZZ_SEED={seed}: {what}"),
+        }
+        inputs += 1;
+    }
+    println!("{what}: {inputs} inputs, {taken} of them taken");
+}
