@@ -1,7 +1,8 @@
-//! What the fuzz tests of the rooms share: words of peers that mean harm, or have left them as they were.
+//! What the fuzz tests of the rooms share: words of peers that mean harm, or have left them as they
+//! were.
 //!
-//! `FUZZ_ITERATIONS` sets how many inputs each test gets (20,000 by default); a failure prints its seed, which
-//! `FUZZ_SEED` takes.
+//! `FUZZ_ITERATIONS` sets how many inputs each test gets (20,000 by default); a failure prints its
+//! seed, which `FUZZ_SEED` takes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +12,8 @@ use rand::{Rng, SeedableRng};
 
 use crate::wire::{Frame, MESSAGE_LEN};
 
-/// Runs `test` with one seed after the other; what it gives is counted as worth something if it is true.
+/// Runs `test` with one seed after the other; what it gives is counted as worth something if it is
+/// true.
 pub(crate) fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool) {
     let number = |name| {
         let text = std::env::var(name).ok();

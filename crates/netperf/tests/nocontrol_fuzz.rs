@@ -1,5 +1,6 @@
-//! `-N` against services of any kind: whatever they do with the connection, the test ends with a result, or with a
-//! line that says why there is none. There is nothing to decode, but much to interrupt.
+//! `-N` against services of any kind: whatever they do with the connection, the test ends with a
+//! result, or with a line that says why there is none. There is nothing to decode, but much to
+//! interrupt.
 //!
 //! Of `FUZZ_ITERATIONS` (20,000 by default) a thousandth are services; a failure prints its seed, which
 //! `FUZZ_SEED` takes.

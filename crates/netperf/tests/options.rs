@@ -314,6 +314,10 @@ fn transports_refuse_what_they_have_not_got() {
             "netperf: XTI_UDP_RR cannot run: the X/Open Transport Interface has no provider on Linux\n",
         ),
         (
+            "-t XTI_TCP_CC -- -X /dev/tcp,/dev/tcp -w 5",
+            "netperf: XTI_TCP_CC cannot run: the X/Open Transport Interface has no provider on Linux\n",
+        ),
+        (
             "-t sdp_cc",
             "netperf: SDP_CC cannot run: the Sockets Direct Protocol has no provider on Linux\n",
         ),

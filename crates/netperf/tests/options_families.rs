@@ -1,5 +1,5 @@
-//! The test options of the families that have a protocol of their own: each is in the help, and each is in the
-//! settings.
+//! The test options of the families that have a protocol of their own: each is in the help, and each is
+//! in the settings.
 
 use model::{Half, Limit, SizeRule};
 use netperf::options::{Attachment, Exit, Family, Settings, Special, manual, netperf};

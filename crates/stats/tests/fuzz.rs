@@ -1,7 +1,7 @@
 //! Damaged histograms and logs: none panics, and what was read survives another round.
 //!
-//! `FUZZ_ITERATIONS` sets how many inputs each reader gets (5,000 by default); a failure prints its seed, which
-//! `FUZZ_SEED` takes.
+//! `FUZZ_ITERATIONS` sets how many inputs each reader gets (5,000 by default); a failure prints its
+//! seed, which `FUZZ_SEED` takes.
 
 use std::panic::catch_unwind;
 use std::time::Duration;

@@ -99,8 +99,8 @@ pub fn set_fast_open_connect(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
-/// Bytes of payload in a full segment: `tcpi_snd_mss` of TCP_INFO, tcp(7). TCP_MAXSEG is the same until the
-/// connection has ended, and then again what was asked for.
+/// Bytes of payload in a full segment: `tcpi_snd_mss` of TCP_INFO, tcp(7). TCP_MAXSEG is the same until
+/// the connection has ended, and then again what was asked for.
 pub fn max_segment(socket: BorrowedFd<'_>) -> io::Result<u32> {
     tcp_info(socket).map(|info| info.segment_bytes)
 }
@@ -311,8 +311,8 @@ pub fn set_association_events(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// SCTP_SOCKOPT_PEELOFF: an association of many gets a socket of its own, with what it has sent that was
-/// not received yet. RFC 6458, section 9.2.
+/// SCTP_SOCKOPT_PEELOFF: an association of many gets a socket of its own, with what it has sent that
+/// was not received yet. RFC 6458, section 9.2.
 pub fn peel_off(socket: BorrowedFd<'_>, association: i32) -> io::Result<OwnedFd> {
     // `sctp_peeloff_arg_t` of linux/sctp.h: the association, and its new socket.
     let mut argument: [libc::c_int; 2] = [association, -1];

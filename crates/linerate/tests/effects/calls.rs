@@ -1,5 +1,5 @@
-//! What options make an end ask of the kernel: each has the calls that it is named for, at the end that it is for, and
-//! the other end has none of them.
+//! What options make an end ask of the kernel: each has the calls that it is named for, at the end that
+//! it is for, and the other end has none of them.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Options, the test that they are given to, and parts of calls of which there are more with them than without, here
-/// and there. A call's descriptor is left out.
+/// Options, the test that they are given to, and parts of calls of which there are more with them than
+/// without, here and there. A call's descriptor is left out.
 type Case = (
     &'static str,
     &'static str,
@@ -27,6 +27,8 @@ type Case = (
 );
 
 const STREAM: &str = "-t TCP_STREAM -l -5000 --";
+/// Without the end of the global options.
+const GLOBAL: &str = "-t TCP_RR -l -5";
 const RR: &str = "-t TCP_RR -l -5 --";
 const DATAGRAMS: &str = "-t UDP_RR -l -5 --";
 const SENDFILE: &str = "-t TCP_SENDFILE -l -7000 --";
@@ -71,6 +73,7 @@ const CASES: &[Case] = &[
     ("-H 127.0.0.3", SENDFILE, &[AT_3], &[]),
     ("-I", STREAM, &["write(\"netperf"], &[]),
     ("-l 4", DATAGRAMS, &[MULTICAST], &[]),
+    ("-L 127.0.0.3", GLOBAL, &[AT_3], &[]),
     ("-L 127.0.0.3", RR, &[AT_3], &[]),
     ("-L 127.0.0.3", SENDFILE, &[AT_3], &[]),
     ("-m 700", STREAM, &[", 700, "], &[]),
@@ -78,6 +81,7 @@ const CASES: &[Case] = &[
     ("-M 500", STREAM, &[], &[", 500, "]),
     ("-M 500", SENDFILE, &[], &[", 500, "]),
     ("-n", DATAGRAMS, &[CONNECT], &[]),
+    ("-p ,42526", GLOBAL, &["htons(42526)"], &["htons(42526)"]),
     ("-p 20000,20001", CLOSE, &[PORT_20000], &[]),
     ("-P 42524,42525", RR, &["htons(42524)", "htons(42525)"], &["htons(42525)"]),
     ("-P 42524,42525", SENDFILE, &["htons(42524)", "htons(42525)"], &["htons(42525)"]),
@@ -135,8 +139,8 @@ fn text(call: &Call) -> String {
     text.replace("\"\\5\\0\\0\\0\\0\\0\\0\\0", "{tv_sec=5,")
 }
 
-/// Some local ports may not be used, by a rule of the host's routes: without `-U` that is an error, with it
-/// the next port is tried.
+/// Some local ports may not be used, by a rule of the host's routes: without `-U` that is an error,
+/// with it the next port is tried.
 fn retried_connects() {
     Namespace::new().enter(|| {
         let server = Server::start("");

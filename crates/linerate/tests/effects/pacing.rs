@@ -108,8 +108,8 @@ fn check((options, counted, passes): Case, end: &str, specific: &str) {
     );
 }
 
-/// The gaps are in order, their mean is the time a schedule of such a rate has, and what was asked for is told as it
-/// was: at the end that it is for.
+/// The gaps are in order, their mean is the time a schedule of such a rate has, and what was asked for
+/// is told as it was: at the end that it is for.
 fn gaps() {
     let server = Server::start("");
     for (options, end, other) in [

@@ -88,8 +88,8 @@ fn host() -> Outcome {
     Ok(())
 }
 
-/// What the kernel lists of its security modules, in the order in which they are asked; ours have numbers by which one
-/// that is none, or is not known, is told apart.
+/// What the kernel lists of its security modules, in the order in which they are asked; ours have
+/// numbers by which one that is none, or is not known, is told apart.
 fn security() -> Outcome {
     const NAMES: &str = "LOCAL_SECURITY_TYPE_ID,LOCAL_SECURITY_TYPE,LOCAL_SECURITY_ENABLED_NUM,\
         LOCAL_SECURITY_ENABLED,LOCAL_SECURITY_SPECIFIC,REMOTE_SECURITY_TYPE_ID,REMOTE_SECURITY_TYPE,\
@@ -274,8 +274,8 @@ fn line_of<'a>(text: &'a str, key: &str) -> &'a str {
     text.lines().find_map(value).unwrap_or_default().trim()
 }
 
-/// A driver with a word for everything: the kernel's own bridge. Nothing is sent; that a packet would leave there is
-/// enough.
+/// A driver with a word for everything: the kernel's own bridge. Nothing is sent; that a packet would
+/// leave there is enough.
 fn words_of_a_driver() -> Outcome {
     let host = Namespace::bare();
     let run = |line: &str| host.run(line).map_err(|error| error.to_string());
@@ -321,7 +321,8 @@ fn as_ethtool_has_it(found: &model::Interface, text: &str) -> Outcome {
     Ok(())
 }
 
-/// A network interface of this host on the PCI bus that has a route: its name, an address beyond it, and its place.
+/// A network interface of this host on the PCI bus that has a route: its name, an address beyond it,
+/// and its place.
 fn network_card_here() -> Result<(String, String, String), String> {
     let none = || "no network interface on the PCI bus here".to_owned();
     let interfaces = std::fs::read_dir("/sys/class/net").map_err(|_| none())?;
@@ -342,7 +343,8 @@ fn network_card_here() -> Result<(String, String, String), String> {
     cards.next().ok_or_else(none)
 }
 
-/// A card's numbers are those of its device, in the words of the kernel's other file about it. Nothing is sent.
+/// A card's numbers are those of its device, in the words of the kernel's other file about it. Nothing
+/// is sent.
 fn network_card() -> Outcome {
     let (name, beyond, place) = network_card_here()?;
     let found = towards(&beyond)?;

@@ -1,6 +1,6 @@
-//! The values of the selectors, to the digit: in a run that ends by count, with sizes that were asked for, stock says
-//! the same in all that is no time and no share of a CPU. And what is one follows from what stands beside it, by the
-//! stock tool's own arithmetic, which holds of stock's output, too.
+//! The values of the selectors, to the digit: in a run that ends by count, with sizes that were asked
+//! for, stock says the same in all that is no time and no share of a CPU. And what is one follows from
+//! what stands beside it, by the stock tool's own arithmetic, which holds of stock's output, too.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ struct Run {
     varying: &'static [&'static str],
 }
 
-/// How a receiver's calls cut a stream is chance, and whether a connection without data has seen the peer's window
-/// grow, by which its segments are bound.
+/// How a receiver's calls cut a stream is chance, and whether a connection without data has seen the
+/// peer's window grow, by which its segments are bound.
 const RUNS: &[Run] = &[
     Run {
         name: "tcp_rr",
@@ -227,6 +227,13 @@ fn arithmetic(values: &Values, pair: Pair) -> Vec<String> {
         is("ELAPSED_TIME", elapsed, transactions / rate, 0.006);
     }
 
+    // Who asks for no confidence has none; here whatever comes is reached.
+    let widest = value("CONFIDENCE_INTERVAL");
+    for width in ["THROUGHPUT_CONFID", "LOCAL_CPU_CONFID", "REMOTE_CPU_CONFID"] {
+        let least = if repeated { 0.0 } else { -1.0 };
+        is(width, value(width), value(width).clamp(least, widest), 0.0);
+    }
+
     for end in ["LOCAL", "REMOTE"] {
         let of = |name: &str| value(&format!("{end}_{name}"));
         let name = |name: &str| format!("{end}_{name}");
@@ -322,7 +329,8 @@ fn cpu(values: &Values, end: &str, pair: Pair, is: &mut impl FnMut(&str, f64, f6
         0.0,
     );
 
-    // Iterations have means of their own, and a stock client takes the other end's share where one is 0.
+    // Iterations have means of their own, and a stock client takes the other end's share where one is
+    // 0.
     let repeated = values.number("CONFIDENCE_ITERATION") > 1.0;
     if repeated || busy == 0.0 && pair.client == Make::Stock {
         return;
@@ -341,7 +349,8 @@ fn cpu(values: &Values, end: &str, pair: Pair, is: &mut impl FnMut(&str, f64, f6
     is(&name("SD"), of("SD"), demand, 0.001 + demand * of_rounding);
 }
 
-/// The statistics of times, in order. Stock's percentiles are where in a bucket of a tenth of a decade they may be.
+/// The statistics of times, in order. Stock's percentiles are where in a bucket of a tenth of a decade
+/// they may be.
 fn times(
     values: &Values,
     pair: Pair,

@@ -1,4 +1,5 @@
-//! netserver's options, one by one: what it says, where it listens, whom it serves, and what its limits stop.
+//! netserver's options, one by one: what it says, where it listens, whom it serves, and what its limits
+//! stop.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -36,8 +37,8 @@ fn started(options: &str) -> (Process, u16) {
     (server, port)
 }
 
-/// `-d` says what happens, `-N` says nothing of it, and a client that asks for debug output gets none of
-/// its own. `-v` makes no difference.
+/// `-d` says what happens, `-N` says nothing of it, and a client that asks for debug output gets none
+/// of its own. `-v` makes no difference.
 fn what_is_said() {
     for (options, says) in [
         ("-d", true),
@@ -116,8 +117,8 @@ fn one_after_the_other() {
     }
 }
 
-/// `--max-buffer` bounds one test, `--max-memory` all of them: what the one has the next one has not, until
-/// the first is over.
+/// `--max-buffer` bounds one test, `--max-memory` all of them: what the one has the next one has not,
+/// until the first is over.
 fn memory() {
     let server = Server::start("--max-buffer 1M --max-memory 1500K");
     let rings = |buffers| OmniRequest {
@@ -140,8 +141,8 @@ fn memory() {
     assert!(again, "it is not given back: {}", server.log());
 }
 
-/// `--max-length` refuses a longer test, and ends one that a count should end; `--drain` is how long beyond
-/// its time a client may go on. By default both are longer than a client waits here.
+/// `--max-length` refuses a longer test, and ends one that a count should end; `--drain` is how long
+/// beyond its time a client may go on. By default both are longer than a client waits here.
 fn length_and_drain() {
     let server = Server::start("--max-length 1 --drain 1");
     let length = |seconds| Request::Omni(Kind::TcpStream.request(seconds));

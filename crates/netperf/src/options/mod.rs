@@ -120,6 +120,7 @@ const WITHOUT_PROVIDER: [(&[&str], &str); 2] = [
         &[
             "XTI_TCP_STREAM",
             "XTI_TCP_RR",
+            "XTI_TCP_CC",
             "XTI_TCP_CRR",
             "XTI_UDP_STREAM",
             "XTI_UDP_RR",
