@@ -311,6 +311,10 @@ fn cpu(values: &Values, end: &str, pair: Pair, is: &mut impl FnMut(&str, f64, f6
     for share in shares {
         is(&name("CPU_PERCENT"), share, within(share), 0.0);
     }
+    // Of several iterations the share is a mean, and all else is the last one's.
+    if values.number("CONFIDENCE_ITERATION") > 1.0 {
+        return;
+    }
     // To stock waiting for a disk and stolen time are busy; nice and stolen time are in no share of it.
     let known = shares[0] + shares[1] + shares[3] + shares[4];
     is(&name("CPU_UTIL"), busy, busy.clamp(known - 0.1, 100.1), 0.0);
@@ -329,10 +333,8 @@ fn cpu(values: &Values, end: &str, pair: Pair, is: &mut impl FnMut(&str, f64, f6
         0.0,
     );
 
-    // Iterations have means of their own, and a stock client takes the other end's share where one is
-    // 0.
-    let repeated = values.number("CONFIDENCE_ITERATION") > 1.0;
-    if repeated || busy == 0.0 && pair.client == Make::Stock {
+    // A stock client takes the other end's share where one is 0.
+    if busy == 0.0 && pair.client == Make::Stock {
         return;
     }
     let transactional = values
