@@ -16,23 +16,23 @@ use crate::wire::{Frame, MESSAGE_LEN};
 /// true.
 pub(crate) fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool) {
     let number = |name| {
-        let text = std::env::var(name).ok();
-        text.and_then(|text| text.parse::<u64>().ok())
+        let value = std::env::var(name).ok();
+        value.and_then(|value| value.parse::<u64>().ok())
     };
     let seeds = match number("FUZZ_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
     };
-    let (mut inputs, mut worth) = (0_u64, 0_u64);
+    let (mut inputs, mut taken) = (0_u64, 0_u64);
     for seed in seeds {
         let run = || test(&mut SmallRng::seed_from_u64(seed));
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(counts) => worth += u64::from(counts),
-            Err(_) => panic!("FUZZ_SEED={seed}: {what}"),
-        }
+        let Ok(counts) = catch_unwind(AssertUnwindSafe(run)) else {
+            panic!("FUZZ_SEED={seed}: {what}");
+        };
+        taken += u64::from(counts);
         inputs += 1;
     }
-    println!("{what}: {inputs} inputs, {worth} of them taken");
+    println!("{what}: {inputs} inputs, {taken} of them taken");
 }
 
 /// A message of one of these types that tells no error.

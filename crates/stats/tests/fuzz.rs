@@ -75,10 +75,9 @@ fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
             0 if at < bytes.len() => bytes[at] = rng.random(),
             // Where there was a digit there is another one: still a document, with other figures.
             1 => {
-                let digit = bytes[at..].iter_mut().find(|byte| byte.is_ascii_digit());
-                digit
-                    .into_iter()
-                    .for_each(|digit| *digit = rng.random_range(b'0'..=b'9'));
+                if let Some(digit) = bytes[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
+                    *digit = rng.random_range(b'0'..=b'9');
+                }
             }
             2 => {
                 let again = bytes[at..end].to_vec();
@@ -93,8 +92,8 @@ fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
 /// Runs `test` with one seed after the other; what it gives is whether the input was taken.
 fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool + std::panic::RefUnwindSafe) {
     let number = |name| {
-        let text = std::env::var(name).ok();
-        text.and_then(|text| text.parse::<u64>().ok())
+        let value = std::env::var(name).ok();
+        value.and_then(|value| value.parse::<u64>().ok())
     };
     let seeds = match number("FUZZ_SEED") {
         Some(seed) => seed..seed + 1,
@@ -103,10 +102,10 @@ fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool + std::panic::RefUnwind
     let (mut inputs, mut taken) = (0_u64, 0_u64);
     for seed in seeds {
         let run = || test(&mut SmallRng::seed_from_u64(seed));
-        match catch_unwind(run) {
-            Ok(counts) => taken += u64::from(counts),
-            Err(_) => panic!("FUZZ_SEED={seed}: {what}"),
-        }
+        let Ok(counts) = catch_unwind(run) else {
+            panic!("FUZZ_SEED={seed}: {what}");
+        };
+        taken += u64::from(counts);
         inputs += 1;
     }
     println!("{what}: {inputs} inputs, {taken} of them taken");
