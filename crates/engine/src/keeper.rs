@@ -143,11 +143,6 @@ impl Keeper {
         self.vigil.call();
     }
 
-    /// What a thread with a descriptor table of its own must have in it to speak to the keeper.
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
-        self.vigil.descriptors()
-    }
-
     /// Goes on waking the threads of a pulled stop until they have all left.
     pub(crate) fn keep_waking(&self, stop: &Stop) {
         let mut state = self.state();

@@ -1,10 +1,7 @@
 //! Detaching from a terminal, limits, and descriptors that were handed over.
 
 use std::io;
-use std::iter;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -45,45 +42,15 @@ pub fn silence() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread with a descriptor table of its own: `descriptor`, which is its alone from then on, `keep` and
-/// the standard streams are all that is in it. Where the kernel cannot do that (before 5.9) the thread
-/// shares the caller's table, and no more is different.
+/// Gives the calling thread a descriptor table of its own, with only the standard streams and
+/// `keep` in it: unshare(2), close_range(2).
 ///
 /// As long as threads share a table, each system call on a socket counts a reference up and down in
-/// it, with two locked instructions.
-pub fn spawn_apart<T: Send + 'static>(
-    builder: thread::Builder,
-    descriptor: OwnedFd,
-    keep: [BorrowedFd<'static>; 3],
-    body: impl FnOnce(OwnedFd) -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    let number = descriptor.as_raw_fd();
-    let (tell, told) = mpsc::sync_channel(1);
-    let thread = builder.spawn(move || {
-        // SAFETY: the caller keeps it open until it is told, and gives it up if the table is shared.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-        let kept: Vec<BorrowedFd<'_>> = iter::once(descriptor.as_fd())
-            .chain(keep.iter().map(|fd| fd.as_fd()))
-            .collect();
-        let _ = tell.send(own_descriptors(&kept));
-        body(descriptor)
-    })?;
-    match told.recv() {
-        // The thread has a copy.
-        Ok(true) => drop(descriptor),
-        // It is the thread's to close.
-        Ok(false) | Err(_) => drop(descriptor.into_raw_fd()),
-    }
-    Ok(thread)
-}
-
-/// Gives the calling thread a descriptor table of its own, with only the standard streams and
-/// `keep` in it: unshare(2), close_range(2). Whether it has; a kernel that cannot do it (before 5.9)
-/// changes nothing.
-///
-/// Signals other than [`wake`](crate::wake)'s are left to the other threads: a handler that writes to
-/// a descriptor must not run where that is closed.
-pub fn own_descriptors(keep: &[BorrowedFd<'_>]) -> bool {
+/// it, with two locked instructions. A helper thread that leaves the table saves the measuring
+/// thread those. A kernel that cannot do it (before 5.9) changes nothing. Not for a thread that has
+/// sockets: who looks for them finds those of a process in its first thread's table, as ss(8) does.
+pub fn own_descriptors(keep: &[BorrowedFd<'_>]) {
+    use std::os::fd::AsRawFd;
     const NONE: libc::c_uint = libc::c_uint::MAX;
     let close = |first: libc::c_uint, last: libc::c_uint| {
         // SAFETY: close_range(2) takes numbers. Only descriptors of this thread's own table are
@@ -91,19 +58,20 @@ pub fn own_descriptors(keep: &[BorrowedFd<'_>]) -> bool {
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) == 0 }
     };
     if !close(NONE, NONE) {
-        return false;
+        return;
     }
+    // A signal handler that writes to a descriptor must not run where that is closed; another thread
+    // takes the signal instead.
     // SAFETY: the set is filled before it is read; only this thread's mask changes.
     unsafe {
         let mut all = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        libc::sigdelset(&raw mut all, crate::wake::signal());
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
     }
     // SAFETY: only the descriptor table is unshared. Its copies in this thread are closed at once
     // but for those that the caller goes on using.
     if unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }.is_err() {
-        return false;
+        return;
     }
     let mut kept: Vec<libc::c_uint> = keep
         .iter()
@@ -118,7 +86,6 @@ pub fn own_descriptors(keep: &[BorrowedFd<'_>]) -> bool {
         first = first.max(fd + 1);
     }
     close(first, NONE);
-    true
 }
 
 /// How many threads this process has.

@@ -53,12 +53,11 @@ impl Vigil {
     /// Leaves the descriptors of the other threads to them: what this thread waits with is all that
     /// it needs. [`Vigil::watch`] and [`Vigil::call`] go on working from anywhere.
     pub fn move_in(&self) {
-        crate::process::own_descriptors(&self.descriptors());
-    }
-
-    /// What a thread must have in its table to wait, watch and call.
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
-        [self.epoll.as_fd(), self.bell.as_fd(), self.timer.as_fd()]
+        crate::process::own_descriptors(&[
+            self.epoll.as_fd(),
+            self.bell.as_fd(),
+            self.timer.as_fd(),
+        ]);
     }
 
     /// Reports `tag` (below `u64::MAX - 1`) once when the peer of this connection hangs up or resets.

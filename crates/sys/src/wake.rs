@@ -36,7 +36,7 @@ impl Sleeper {
 
 /// The first real-time signal that the C library leaves to programs; unlike SIGUSR1 and SIGALRM no
 /// other part of a program is likely to want it.
-pub(crate) fn signal() -> libc::c_int {
+fn signal() -> libc::c_int {
     libc::SIGRTMIN()
 }
 

@@ -83,9 +83,9 @@ impl Embedded {
         let port = listener.local_addr()?.port();
         let server = Arc::new(Server::new(limits, None));
         let stop = server.stop.clone();
-        let accept =
-            move |listener: OwnedFd| server.accept_until_stopped(&[listener.into()], false);
-        let thread = apart(listener.into(), accept)?;
+        let thread = std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || server.accept_until_stopped(&[listener.into()], false))?;
         Ok(Self {
             port,
             stop,
@@ -250,11 +250,12 @@ impl Server {
             return None;
         }
         let (server, client) = (Arc::clone(self), Arc::clone(&self.clients));
-        let serve = move |control| {
-            server.serve(control);
-            drop(client);
-        };
-        apart(control, serve)
+        std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || {
+                server.serve(control);
+                drop(client);
+            })
             .inspect_err(|error| log(format_args!("refused a client: {error}")))
             .ok()
     }
@@ -271,15 +272,6 @@ impl Server {
             log(format_args!("control connection: {error}"));
         }
     }
-}
-
-/// A thread whose descriptors no other one counts references to.
-fn apart(
-    socket: OwnedFd,
-    body: impl FnOnce(OwnedFd) + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    let builder = std::thread::Builder::new().stack_size(STACK);
-    sys::process::spawn_apart(builder, socket, engine::keeper().descriptors(), body)
 }
 
 /// A line on stderr when debug output is wanted (`-d`); never from within a measured loop.
