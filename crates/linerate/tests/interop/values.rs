@@ -62,12 +62,12 @@ const RUNS: &[Run] = &[
     Run {
         name: "burst",
         line: "-t TCP_RR -l 1 -- -b 4 -r 100,300",
-        varying: &["SIZE_END", "CALLS", "BYTES_"],
+        varying: &["SIZE_END", "CALLS", "BYTES_", "TRANSPORT_MSS"],
     },
     Run {
         name: "confidence",
         line: "-t TCP_RR -l -1000 -c -C -I 99,9000 -i 5,3 -- -r 100,300",
-        varying: &["SIZE_END"],
+        varying: &["SIZE_END", "TRANSPORT_MSS"],
     },
 ];
 
