@@ -278,7 +278,9 @@ fn stream_server() -> Outcome {
     let mut data = UnixStream::connect(path_of(response.path)).map_err(text)?;
     for _ in 0..3 {
         data.write_all(&[1; 10]).map_err(text)?;
-        data.read_exact(&mut [0; 20]).map_err(text)?;
+        let mut response = [0; 20];
+        data.read_exact(&mut response).map_err(text)?;
+        expect(is_pattern(&response, 0), format!("{response:?}"))?;
     }
     drop(data);
     let results = UnixTransactionResults::decode(&receive(&mut control)?).map_err(text)?;
@@ -326,11 +328,19 @@ fn datagram_server() -> Outcome {
     data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
     for _ in 0..3 {
         data.send(&[1; 10]).map_err(text)?;
-        let length = data.recv(&mut [0; 30]).map_err(text)?;
+        let mut response = [0; 30];
+        let length = data.recv(&mut response).map_err(text)?;
         expect(length == 20, format!("a response of {length} bytes"))?;
+        expect(is_pattern(&response[..20], 0), format!("{response:?}"))?;
     }
     let results = UnixTransactionResults::decode(&receive(&mut control)?).map_err(text)?;
     expect(results.transactions == 3, format!("{results:?}"))
+}
+
+/// Whether bytes are what buffers are filled with where no file is named, from so far on.
+fn is_pattern(bytes: &[u8], from: usize) -> bool {
+    let pattern = b"netperf\0".iter().cycle().skip(from % 8);
+    bytes.iter().eq(pattern.take(bytes.len()))
 }
 
 fn path_of(path: SwappedText<32>) -> PathBuf {
@@ -402,6 +412,8 @@ fn stream_client() -> Outcome {
             match data.read(&mut buffer).map_err(text)? {
                 0 => break,
                 read => {
+                    let whole = is_pattern(&buffer[..read], bytes as usize);
+                    expect(whole, format!("other bytes than sent after {bytes}"))?;
                     bytes += read as u64;
                     calls += 1;
                 }
@@ -443,8 +455,9 @@ fn datagram_client() -> Outcome {
             ..DgStreamResponse::default()
         };
         control.write_all(&response.encode()).map_err(text)?;
-        let mut messages = 0;
-        while data.recv(&mut [0; 2000]).map_err(text)? == 1000 {
+        let (mut messages, mut message) = (0, [0; 2000]);
+        while data.recv(&mut message).map_err(text)? == 1000 {
+            expect(is_pattern(&message[..1000], 0), format!("{message:?}"))?;
             messages += 1;
         }
         let results = DgStreamResults {

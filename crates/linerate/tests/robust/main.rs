@@ -6,6 +6,7 @@
 //! `LINERATE_REQUIRE_PEERS=1`.
 
 mod clients;
+mod content;
 mod deadlines;
 mod death;
 mod doubts;
@@ -26,6 +27,7 @@ fn main() {
     arguments.test_threads = Some(1);
     let trials = [
         clients::trials(),
+        content::trials(),
         death::trials(),
         doubts::trials(),
         deadlines::trials(),
