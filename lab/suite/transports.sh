@@ -86,7 +86,7 @@ content() {
     seq 20000 | head -c 100000 >fill
     $FAR perl -e "$RECEIVER" "$transport" 20997 300000 >got 2>ready &
     tries=0
-    until grep -qs ready ready; do
+    until grep -qsx ready ready; do
         tries=$((tries + 1))
         [ "$tries" -lt 100 ] || fail "no receiver: $(cat ready)"
         sleep 0.1
@@ -106,6 +106,8 @@ RECEIVER='
         udp => [2, 2, 17], udplite => [2, 2, 136], vsock => [40, 1, 0]);
     my ($family, $type, $protocol) = @{$numbers{$transport}};
     socket(my $socket, $family, $type, $protocol) or die "socket: $!";
+    # SO_REUSEADDR: an earlier case may have left connections behind.
+    setsockopt($socket, 1, 2, pack("i", 1)) or die "reuse: $!";
     setsockopt($socket, 269, 2, "linr") or die "service: $!" if $transport eq "dccp";
     my $address = $family == 2 ? pack("S n x12", 2, $port) : pack("S x2 L L x4", 40, $port, 0xffffffff);
     bind($socket, $address) or die "bind: $!";
