@@ -1,9 +1,13 @@
 use std::path::Path;
+use std::time::Duration;
 
 use model::{BuffersUsed, Half, SocketFacts, Transport, Workload};
 
 use crate::memory::Memory;
 use crate::ring::{Contents, Ring, RingError, SendFile};
+
+/// What moves slower, 1 Mbit/s, need not be waited for in one call that sends much.
+const SLOWEST_BYTES_PER_SECOND: u64 = 125_000;
 
 /// What one end sends from and receives into.
 #[derive(Debug)]
@@ -57,6 +61,14 @@ impl Buffers {
             )?);
         }
         Ok(buffers)
+    }
+
+    /// How long nothing may be counted while all is well, where a silence of `idle` is one too many: an
+    /// interval of a paced half has its pause, and a call that sends much counts when it returns.
+    pub fn patience(&self, idle: Duration, half: &Half) -> Duration {
+        let pause = half.pacing.map_or(Duration::ZERO, |pacing| pacing.interval);
+        let longest = u64::from(self.used().send_bytes.unwrap_or(0));
+        idle + pause + Duration::from_secs(longest / SLOWEST_BYTES_PER_SECOND)
     }
 
     /// What the plan's rules came to.

@@ -1,12 +1,13 @@
 //! Every state of a session has a deadline, each settable.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use netperf::wire::Request;
 
-use crate::ground::{Server, trial};
+use crate::ground::{Process, Server, linerate, trial};
 use crate::raw::{Kind, Raw, data_connection, datagram_socket};
 
 /// What the servers here are told to wait, in seconds.
@@ -26,6 +27,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_request_without_data,
         ),
         trial("deadlines::data_that_stops", &[], data_that_stops),
+        trial(
+            "deadlines::a_peer_that_falls_silent",
+            &[],
+            a_peer_that_falls_silent,
+        ),
         trial(
             "deadlines::data_that_nobody_reads",
             &[],
@@ -125,6 +131,31 @@ fn data_that_stops() {
         }
     });
     server.is_back_at(rest, Duration::from_secs(2), "data that stopped");
+}
+
+/// Services that take what comes into their sockets, and say nothing.
+fn a_peer_that_falls_silent() {
+    let connections = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port_of = |kind| match kind {
+        Kind::UdpStream | Kind::UdpRr => datagrams.local_addr(),
+        _ => connections.local_addr(),
+    };
+    let kinds = Kind::ALL
+        .into_iter()
+        .filter(|kind| !matches!(kind, Kind::UdpStream | Kind::TcpMaerts));
+    each(kinds, |kind| {
+        let (test, port) = (kind.name(), port_of(kind).expect("it is bound").port());
+        let mut client = linerate(&format!(
+            "netperf -N -H 127.0.0.1 -t {test} -l -100000000 --data-idle {WAIT} -- -P ,{port}"
+        ));
+        let start = Instant::now();
+        let ended = Process::start(&mut client).finish(Duration::from_secs(20));
+        assert_at_deadline(Some(start.elapsed()), kind.name());
+        let said = ended.stderr.trim_end();
+        let expected = "netperf: the data stopped: nothing has moved for 2 s (--data-idle)";
+        assert_eq!((ended.code, said), (Some(1), expected), "{}", kind.name());
+    });
 }
 
 fn data_that_nobody_reads() {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use engine::{RingError, SocketError};
 use model::Transport;
@@ -115,6 +116,12 @@ pub enum ClientError {
         call: &'static str,
         /// Why.
         error: io::Error,
+    },
+    /// Nothing moved any more in a test that a count was to end.
+    #[error("the data stopped: nothing has moved for {} s (--data-idle)", idle.as_secs_f64())]
+    Silent {
+        /// How long, at least.
+        idle: Duration,
     },
     /// Buffers that cannot be had.
     #[error(transparent)]

@@ -7,7 +7,7 @@ use super::getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
 use super::getopt::{Flag, Section, Stop, flag, long, refuse};
 use super::repeat::RepeatWords;
 use super::value::{
-    Pair, alignment, count, count_or_default, family, number, port, type_of_service, word,
+    Pair, alignment, count, count_or_default, family, number, port, seconds, type_of_service, word,
 };
 use super::{CpuRates, Exit, Family, Unit};
 
@@ -94,6 +94,8 @@ pub(super) struct Global {
     pub(super) bidirectional: bool,
     /// `--histogram`.
     pub(super) histogram: Option<PathBuf>,
+    /// `--data-idle`.
+    pub(super) data_idle: Duration,
     /// `--strict`.
     pub(super) strict: bool,
     /// Lines for stdout.
@@ -153,6 +155,7 @@ impl Default for Global {
             parallel: 1,
             bidirectional: false,
             histogram: None,
+            data_idle: DATA_IDLE,
             strict: false,
             notices: Vec::new(),
         }
@@ -257,9 +260,14 @@ const FLAGS: &[Flag<Global>] = &[
     long("histogram", Value, &["--histogram FILE  Time every transaction or call, and write the times as a histogram log"],
         |g, v| { g.histogram = Some(v.into()); Ok(()) }),
     long("cpu-method", Value, &["--cpu-method M     Measure CPU time by M: procstat, or looper (soak up idle cycles)"], cpu_method),
+    long("data-idle", Value, &["--data-idle SEC   Give data up that stopped for so long, where no time ends the test (60)"],
+        |g, v| { g.data_idle = seconds(v)?; Ok(()) }),
     long("strict", Nothing, &["--strict          Say what makes a result doubtful, and exit with 3 if anything does"],
         |g, _| { g.strict = true; Ok(()) }),
 ];
+
+/// How long data may stop unless `--data-idle` says.
+const DATA_IDLE: Duration = Duration::from_secs(60);
 
 /// As many threads, and control connections, as anybody measures with.
 const MAX_FLOWS: i64 = 512;

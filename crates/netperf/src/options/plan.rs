@@ -69,6 +69,7 @@ pub(super) fn settings(
         print,
         debug: global.debug,
         histogram: global.histogram,
+        data_idle: global.data_idle,
         strict: global.strict,
         warnings,
         notices: [global.notices, options.notices].concat(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::getopt::Argument::{Nothing, Value};
 use super::getopt::{Flag, Section, Stop, flag, long, refuse};
-use super::value::{count, number, port, word};
+use super::value::{count, number, port, seconds, word};
 use super::{Exit, Family, global};
 
 /// The settings in force for one netserver.
@@ -210,15 +210,6 @@ fn cpus(_: &mut ServerSettings, text: &str) -> Result<(), Stop> {
         }));
     }
     Ok(())
-}
-
-/// A number of seconds, or a duration as Go prints it.
-fn seconds(text: &str) -> Result<Duration, Stop> {
-    let longest = Duration::from_secs(u32::MAX.into());
-    if let Some(duration) = units::go_duration(text).filter(|duration| *duration <= longest) {
-        return Ok(duration);
-    }
-    number(text, 1..=u32::MAX.into()).map(Duration::from_secs)
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ pub struct Settings {
     pub debug: u32,
     /// `--histogram`: where the times go.
     pub histogram: Option<PathBuf>,
+    /// `--data-idle`: how long data may stop where no time ends the test.
+    pub data_idle: Duration,
     /// `--strict`: a doubt about the result is a failure.
     pub strict: bool,
     /// Lines for stdout before anything else happens, as the stock tool prints them for an address

@@ -1,6 +1,7 @@
 //! The values that options take: numbers, pairs, families, types of service.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use super::Family;
 use super::getopt::{Stop, refuse};
@@ -52,6 +53,15 @@ impl<T: Clone> Pair<T> {
         }
         Ok(())
     }
+}
+
+/// A number of seconds, or a duration as Go prints it.
+pub(super) fn seconds(text: &str) -> Result<Duration, Stop> {
+    let longest = Duration::from_secs(u32::MAX.into());
+    if let Some(duration) = units::go_duration(text).filter(|duration| *duration <= longest) {
+        return Ok(duration);
+    }
+    number(text, 1..=u32::MAX.into()).map(Duration::from_secs)
 }
 
 /// A number with netperf's suffixes, within `range`.

@@ -166,7 +166,7 @@ impl Prepared {
         cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
         let connection = wait::connection(&self.data.socket, stop, limits)?;
-        keeper().on_silence(cell, limits.data_idle, stop);
+        keeper().on_silence(cell, self.patience(limits), stop);
         complete_accepted(connection.as_fd(), &self.assignment.half.socket);
         let Assignment {
             transport, half, ..
@@ -230,7 +230,7 @@ impl Prepared {
         let admits = |source: &Address| wait::may_send_to(source, peer, limits);
         let associations = Associations::new(socket.as_fd(), &admits);
         wait::association(&associations, socket.as_fd(), stop, limits)?;
-        keeper().on_silence(cell, limits.data_idle, stop);
+        keeper().on_silence(cell, self.patience(limits), stop);
         let clock = self.clock();
         let _deadline = keeper().at(clock.started + self.length(limits) + limits.drain, stop);
         let ran = run(
@@ -251,7 +251,7 @@ impl Prepared {
     ) -> Result<Finished, Refusal> {
         let listener = duplicate(&self.data.socket)?;
         wait::readable(listener.as_fd(), stop, limits.data_wait)?;
-        keeper().on_silence(cell, limits.data_idle, stop);
+        keeper().on_silence(cell, self.patience(limits), stop);
 
         let clock = self.clock();
         let time_up = stop.follower();
@@ -284,7 +284,7 @@ impl Prepared {
     ) -> Result<Finished, Refusal> {
         let workload = self.assignment.workload.clone();
         let (socket, client) = self.datagram_peer(peer, stop, limits)?;
-        keeper().on_silence(cell, limits.data_idle, stop);
+        keeper().on_silence(cell, self.patience(limits), stop);
         let path = || match &client {
             Some(client) => Path::Addressed(socket.as_fd(), client.clone()),
             None => Path::Connected(socket.as_fd()),
@@ -415,6 +415,12 @@ impl Prepared {
             Limit::Time(length) => length,
             _ => limits.max_length,
         }
+    }
+
+    /// How long the data may stop.
+    fn patience(&self, limits: &Limits) -> Duration {
+        self.buffers
+            .patience(limits.data_idle, &self.assignment.half)
     }
 
     /// What the socket had at its start, which is what it has at its end.

@@ -308,6 +308,7 @@ fn settings_of(test: Test) -> Settings {
         },
         debug: 0,
         histogram: None,
+        data_idle: Duration::from_secs(60),
         strict: false,
         notices: Vec::new(),
         warnings: Vec::new(),

@@ -10,7 +10,7 @@ use sys::{Address, Socket};
 
 use super::super::ClientError;
 use super::super::interim::Progress;
-use super::prepare::{give_up_on_silence, open_socket};
+use super::prepare::open_socket;
 use super::{DRAIN_PATIENCE, LocalEnd, Moved, unreachable};
 
 impl LocalEnd<'_> {
@@ -30,7 +30,6 @@ impl LocalEnd<'_> {
         for _ in 0..associations {
             let options = &self.plan.here.socket;
             let socket = open_socket(self.plan.transport, &bind, options)?.socket;
-            give_up_on_silence(&socket, self.plan);
             if let Some(Ran {
                 failure: Some((_, errno)),
                 ..

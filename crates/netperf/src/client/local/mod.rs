@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Cell, DataSocket, Finish, FlowClock, InterfaceMeter, Job, Member, Passed, Path, Ran,
-    Stop, connect, connect_without_data, facts_at_end, keeper, run,
+    Reason, Stop, connect, connect_without_data, facts_at_end, keeper, run,
 };
 use model::{Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
 use sys::Address;
@@ -119,6 +119,10 @@ impl LocalEnd<'_> {
         let _deadline = self
             .time(control.is_some())
             .map(|time| keeper().at(started + time, &stop));
+        if self.ends_of_silence() {
+            let patience = self.buffers.patience(settings.data_idle, &self.plan.here);
+            keeper().on_silence(progress.cell, patience, &stop);
+        }
         progress.begun(started);
         let moved = if settings.test == Test::TcpMss {
             self.open(dest, &stop)?;
@@ -132,6 +136,10 @@ impl LocalEnd<'_> {
         } else {
             self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
         };
+        if stop.reason() == Some(Reason::Silence) {
+            let idle = settings.data_idle;
+            return Err(ClientError::Silent { idle });
+        }
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
         }
@@ -177,6 +185,12 @@ impl LocalEnd<'_> {
         Some(length)
     }
 
+    /// Where no deadline ends the test, data that stops must.
+    fn ends_of_silence(&self) -> bool {
+        !matches!(self.plan.limit, Limit::Time(_))
+            && self.plan.here.socket.receive_timeout.is_none()
+    }
+
     /// Runs on the one connection, or datagram socket, of a flow, and finishes it: in the way that a
     /// netserver knows, or a plain service.
     fn run_on_one(
@@ -219,6 +233,10 @@ impl LocalEnd<'_> {
                 .extend(doubts::stalled(&socket, plan, &moved, progress.cell));
         }
 
+        if stop.reason() == Some(Reason::Silence) {
+            // Nor would it hear of an end.
+            return Ok(moved);
+        }
         let patience = cancel.follower();
         let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
         if datagrams && is_service {

@@ -2,11 +2,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use engine::{Buffers, DataSocket, Memory, Role, SocketError};
-use model::{Limit, Plan, SizeRule, SocketOptions, Transport, Warning};
-use sys::{Address, Llc, Socket};
+use model::{Plan, SizeRule, SocketOptions, Transport, Warning};
+use sys::{Address, Llc};
 
 use super::super::{ClientError, Endpoints};
 use super::LocalEnd;
@@ -14,9 +13,6 @@ use crate::PATTERN;
 use crate::attachment::LLC_HEADER_BYTES;
 use crate::options::{Attachment, Settings, Special, Test};
 use crate::place::{self, Place};
-
-/// How long data may stop in a test that a count ends.
-const DATA_PATIENCE: Duration = Duration::from_secs(60);
 
 /// All memory that one test's buffers may have at this end, in bytes: a slip of the keyboard should
 /// not take the machine.
@@ -66,7 +62,6 @@ impl<'a> LocalEnd<'a> {
                 .open_to_all()
                 .map_err(|error| no_place(&place.socket(), error))?;
         }
-        give_up_on_silence(&data.socket, plan);
         let memory = Memory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
         let buffers = Buffers::new(
             half,
@@ -143,15 +138,6 @@ fn reaches_itself(dest: &Address) -> Result<(), ClientError> {
         }),
         other => other.map(drop),
     }
-}
-
-/// Where no deadline ends the test, data that stops must.
-pub(super) fn give_up_on_silence(socket: &Socket, plan: &Plan) {
-    if matches!(plan.limit, Limit::Time(_)) || plan.here.socket.receive_timeout.is_some() {
-        return;
-    }
-    let _ = socket.set_read_timeout(Some(DATA_PATIENCE));
-    let _ = socket.set_write_timeout(Some(DATA_PATIENCE));
 }
 
 /// Whether the local port that was asked for is the peer's own, on this host: the two would talk to
