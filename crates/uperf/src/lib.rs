@@ -1,0 +1,9 @@
+//! The uperf dialect: profiles, the protocol between master and slaves, and the text that uperf prints.
+
+#![forbid(unsafe_code)]
+
+mod workorder;
+
+pub use workorder::{
+    Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Strands, Transaction, Workorder,
+};

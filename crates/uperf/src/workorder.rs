@@ -1,0 +1,395 @@
+//! What is to be run, in uperf's terms: what a profile says, and what a slave is asked for.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A whole profile; of a slave, the one group that its master asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workorder {
+    /// The profile's name, of the start line; may be empty.
+    pub name: String,
+    /// In the order of the profile.
+    pub groups: Vec<Group>,
+}
+
+/// Strands that all do the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// `name=`, or `Group0`, `Group1`, …
+    pub name: String,
+    /// How many do it, and what they are.
+    pub strands: Strands,
+    /// One after the other, with a barrier of all groups before each.
+    pub transactions: Vec<Transaction>,
+}
+
+/// `nthreads=`, `nprocs=`. With both the last count is in force, the strands are processes, and both
+/// words are in the start line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strands {
+    /// How many.
+    pub count: u32,
+    /// `nthreads=` was there.
+    pub threads: bool,
+    /// `nprocs=` was there.
+    pub processes: bool,
+}
+
+/// A list of flowops that is repeated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transaction {
+    /// How often, where no duration ends it. 1 unless the profile says; 0 only takes part in the barrier.
+    pub iterations: u64,
+    /// How long; in force before [`Self::iterations`].
+    pub duration: Option<Duration>,
+    /// Executions a second and strand, 0 for as fast as it goes; only with a duration.
+    pub rate: u32,
+    /// The rate as it was written.
+    pub rate_text: String,
+    /// One after the other.
+    pub flowops: Vec<Flowop>,
+}
+
+/// One operation, and how it is done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flowop {
+    /// What is done.
+    pub kind: Kind,
+    /// `count=`: executions a pass; 0 does nothing.
+    pub count: u64,
+    /// `repeat=`: transfers in one execution (UDP and SCTP).
+    pub repeat: u64,
+    /// `batch_size=`: messages a call (SCTP, UDP).
+    pub batch_size: u64,
+    /// `size=`, bytes an execution; of sendfile the chunk, 0 the whole file.
+    pub size: Size,
+    /// `rsize=`, what the slave does with, 0 for the same.
+    pub slave_size: u32,
+    /// `conn=`; 0 is anonymous.
+    pub connection: u32,
+    /// Words without a value.
+    pub flags: Flags,
+    /// `timeout=`, `poll_timeout=`: how long a transfer is waited for before it is begun.
+    pub timeout: Option<Duration>,
+    /// `duration=`, of think.
+    pub duration: Duration,
+    /// `remotehost=`, `protocol=` and what else is said of a connection.
+    pub endpoint: Endpoint,
+    /// `nfiles=`: files a call of sendfilev.
+    pub files: u32,
+    /// `dir=`: what sendfile sends; empty where there is none.
+    pub directory: String,
+}
+
+/// How many bytes an execution moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Always so many; 0 where the profile does not say.
+    Fixed(u32),
+    /// `rand(min,max)`: as many as chance says, both included.
+    Random {
+        /// The fewest.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+}
+
+/// What a connection is opened with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Endpoint {
+    /// `protocol=`; a connect or accept must have one.
+    pub protocol: Option<Protocol>,
+    /// `remotehost=`, empty where there is none. Of any other flowop than connect and accept: the slave
+    /// that takes part in it.
+    pub remote_host: String,
+    /// `localhost=`, empty where there is none.
+    pub local_host: String,
+    /// `port=` of the listening side, 0 for any.
+    pub port: u32,
+    /// `wndsz=`, bytes of SO_SNDBUF and SO_RCVBUF, 0 for the system's.
+    pub window: u64,
+    /// `cc=`: TCP_CONGESTION, empty for the system's.
+    pub congestion_control: String,
+    /// `stack=`: the TCP stack (FreeBSD), empty for the system's.
+    pub stack: String,
+    /// `bblog=`: TCP black-box logging (FreeBSD).
+    pub black_box_log: u32,
+    /// `encaps=`: the port of the UDP encapsulation, 0 for none.
+    pub encapsulation_port: u32,
+    /// `sctp_*=`.
+    pub sctp: Sctp,
+    /// `engine=` (SSL).
+    pub engine: String,
+    /// `cipher=` (SSL).
+    pub cipher: String,
+    /// `method=` (SSL).
+    pub method: String,
+}
+
+/// SCTP's own options; 0 and empty are the system's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sctp {
+    /// `sctp_rto_min=`, ms.
+    pub rto_min_ms: u32,
+    /// `sctp_rto_max=`, ms.
+    pub rto_max_ms: u32,
+    /// `sctp_rto_initial=`, ms.
+    pub rto_initial_ms: u32,
+    /// `sctp_sack_delay=`, ms.
+    pub sack_delay_ms: u32,
+    /// `sctp_sack_frequency=`, packets.
+    pub sack_frequency: u32,
+    /// `sctp_max_burst_size=`, packets.
+    pub max_burst: u32,
+    /// `sctp_max_fragment_size=`, bytes.
+    pub max_fragment_bytes: u32,
+    /// `sctp_hb_interval=`, ms.
+    pub heartbeat_ms: u32,
+    /// `sctp_path_mtu=`, bytes.
+    pub path_mtu_bytes: u32,
+    /// `sctp_out_streams=`.
+    pub out_streams: u16,
+    /// `sctp_in_streams=`.
+    pub in_streams: u16,
+    /// `sctp_stream_id=`.
+    pub stream: u16,
+    /// `sctp_pr_policy=`: `ttl`, `rtx` or `buf`; uperf ignores any other word.
+    pub partial_reliability: String,
+    /// `sctp_pr_value=`.
+    pub partial_reliability_value: u32,
+}
+
+/// What a flowop does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Kind {
+    /// Receives with read(2).
+    Read = 1,
+    /// Sends with write(2).
+    Write = 2,
+    /// Opens a connection to the other end.
+    Connect = 3,
+    /// Closes one.
+    Disconnect = 4,
+    /// Waits for one from the other end.
+    Accept = 5,
+    /// Nothing.
+    Nop = 6,
+    /// Sleeps, or spins.
+    Think = 7,
+    /// Sends with send(2).
+    Send = 8,
+    /// Receives with recv(2).
+    Recv = 9,
+    /// Sends several files.
+    Sendfilev = 10,
+    /// Sends a file.
+    Sendfile = 11,
+}
+
+impl Kind {
+    /// In the order of their numbers on the wire.
+    pub const ALL: [Self; 11] = [
+        Self::Read,
+        Self::Write,
+        Self::Connect,
+        Self::Disconnect,
+        Self::Accept,
+        Self::Nop,
+        Self::Think,
+        Self::Send,
+        Self::Recv,
+        Self::Sendfilev,
+        Self::Sendfile,
+    ];
+
+    /// The one of this number.
+    pub fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// As a profile says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Connect => "connect",
+            Self::Disconnect => "disconnect",
+            Self::Accept => "accept",
+            Self::Nop => "nop",
+            Self::Think => "think",
+            Self::Send => "send",
+            Self::Recv => "recv",
+            Self::Sendfilev => "sendfilev",
+            Self::Sendfile => "sendfile",
+        }
+    }
+
+    /// What the other end does meanwhile.
+    #[must_use]
+    pub fn mirrored(self) -> Self {
+        match self {
+            Self::Read => Self::Write,
+            Self::Write | Self::Sendfile | Self::Sendfilev => Self::Read,
+            Self::Connect => Self::Accept,
+            Self::Accept => Self::Connect,
+            Self::Send => Self::Recv,
+            Self::Recv => Self::Send,
+            Self::Disconnect | Self::Nop | Self::Think => self,
+        }
+    }
+
+    /// Whether it moves bytes over a connection.
+    pub fn transfers(self) -> bool {
+        self.sends() || self.receives()
+    }
+
+    /// Whether it sends.
+    pub fn sends(self) -> bool {
+        matches!(
+            self,
+            Self::Write | Self::Send | Self::Sendfile | Self::Sendfilev
+        )
+    }
+
+    /// Whether it receives.
+    pub fn receives(self) -> bool {
+        matches!(self, Self::Read | Self::Recv)
+    }
+
+    /// Whether it begins a connection.
+    pub fn opens(self) -> bool {
+        matches!(self, Self::Connect | Self::Accept)
+    }
+}
+
+/// What data goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// TLS over TCP.
+    Ssl,
+    /// One-to-one SCTP.
+    Sctp,
+    /// Sockets between a machine and its guests.
+    Vsock,
+    /// Reliable datagram sockets; listed so that they can be refused by name.
+    Rds,
+    /// Unix domain stream sockets, on one host; linerate's own.
+    Unix,
+    /// Multipath TCP; linerate's own.
+    Mptcp,
+}
+
+impl Protocol {
+    /// As a profile says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Ssl => "ssl",
+            Self::Sctp => "sctp",
+            Self::Vsock => "vsock",
+            Self::Rds => "rds",
+            Self::Unix => "unix",
+            Self::Mptcp => "mptcp",
+        }
+    }
+
+    /// The one of this name, in lower case.
+    pub fn named(name: &str) -> Option<Self> {
+        [
+            Self::Tcp,
+            Self::Udp,
+            Self::Ssl,
+            Self::Sctp,
+            Self::Vsock,
+            Self::Rds,
+            Self::Unix,
+            Self::Mptcp,
+        ]
+        .into_iter()
+        .find(|protocol| protocol.name() == name)
+    }
+}
+
+/// Words of a flowop's options without a value, as bits of a word on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// `tcp_nodelay`.
+    pub const NO_DELAY: Self = Self(2);
+    /// `canfail`: an execution that fails counts, with 0 bytes.
+    pub const CAN_FAIL: Self = Self(4);
+    /// `non_blocking`: of UDP and VSOCK.
+    pub const NON_BLOCKING: Self = Self(8);
+    /// `idle`: think sleeps, as it does anyway.
+    pub const IDLE: Self = Self(16);
+    /// `busy`: think spins.
+    pub const BUSY: Self = Self(32);
+    /// The size is random.
+    pub const RANDOM: Self = Self(64);
+    /// `sctp_unordered`.
+    pub const SCTP_UNORDERED: Self = Self(128);
+    /// `sctp_nodelay`.
+    pub const SCTP_NO_DELAY: Self = Self(256);
+
+    /// Whether all of `flags` are set.
+    pub fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// With these as well.
+    #[must_use]
+    pub fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+impl Flowop {
+    /// One with uperf's defaults.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            count: 1,
+            repeat: 1,
+            batch_size: 1,
+            size: Size::Fixed(0),
+            slave_size: 0,
+            connection: 0,
+            flags: Flags::default(),
+            timeout: None,
+            duration: Duration::ZERO,
+            endpoint: Endpoint::default(),
+            files: 0,
+            directory: String::new(),
+        }
+    }
+}
+
+impl Size {
+    /// The most bytes that one execution moves.
+    pub fn largest(self) -> u32 {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::Random { max, .. } => max,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
