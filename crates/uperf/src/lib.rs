@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod profile;
 mod workorder;
 
 pub use workorder::{

@@ -1,0 +1,645 @@
+//! Elements and attributes → what is to be run.
+//!
+//! As in uperf an attribute acts on the group, transaction or flowop that is at hand, whatever element
+//! it stands in.
+
+use crate::workorder::{Flowop, Group, Kind, Strands, Transaction, Workorder};
+
+use super::Surroundings;
+use super::note::Notes;
+use super::number::{self, Doubt, NoTime, Number};
+use super::options;
+use super::reading::{Element, Event, Key, Value};
+use super::text::{Span, shortened};
+
+/// A profile as far as it is read, with the places of what may turn out wrong later.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) name: String,
+    pub(super) groups: Vec<GroupDraft>,
+}
+
+#[derive(Debug)]
+pub(super) struct GroupDraft {
+    pub(super) span: Span,
+    pub(super) name: Option<String>,
+    pub(super) strands: Strands,
+    pub(super) transactions: Vec<TransactionDraft>,
+}
+
+#[derive(Debug)]
+pub(super) struct TransactionDraft {
+    pub(super) span: Span,
+    pub(super) settings: Transaction,
+    /// Where its `iterations=`, `rate=` stand.
+    pub(super) iterations: Option<Span>,
+    pub(super) rate: Option<Span>,
+    pub(super) flowops: Vec<FlowopDraft>,
+}
+
+#[derive(Debug)]
+pub(super) struct FlowopDraft {
+    pub(super) span: Span,
+    pub(super) kind: Option<Kind>,
+    /// It has no type or no options that are any; that has been said.
+    pub(super) is_refused: bool,
+    pub(super) settings: Flowop,
+    /// Each word of its options.
+    pub(super) words: Vec<Word>,
+}
+
+/// A word of a list of options.
+#[derive(Debug)]
+pub(super) struct Word {
+    /// In lower case.
+    pub(super) key: String,
+    pub(super) place: Span,
+    /// It sets nothing; that has been said.
+    pub(super) is_refused: bool,
+}
+
+impl Draft {
+    /// Without the places. A flowop without a type is left out: it has been refused.
+    pub(super) fn workorder(&self) -> Workorder {
+        let groups = self.groups.iter().enumerate().map(|(k, group)| Group {
+            name: group.name.clone().unwrap_or_else(|| format!("Group{k}")),
+            strands: group.strands,
+            transactions: group.transactions.iter().map(transaction).collect(),
+        });
+        Workorder {
+            name: self.name.clone(),
+            groups: groups.collect(),
+        }
+    }
+}
+
+fn transaction(draft: &TransactionDraft) -> Transaction {
+    let flowop = |draft: &FlowopDraft| {
+        let kind = draft.kind?;
+        Some(Flowop {
+            kind,
+            ..draft.settings.clone()
+        })
+    };
+    Transaction {
+        flowops: draft.flowops.iter().filter_map(flowop).collect(),
+        ..draft.settings.clone()
+    }
+}
+
+/// Reads the events; what is wrong with them goes to `notes`.
+pub(super) fn build(events: &[Event], surroundings: &Surroundings, notes: &mut Notes) -> Draft {
+    let mut builder = Builder {
+        surroundings,
+        notes,
+        draft: Draft::default(),
+        profile: None,
+        group_is_open: false,
+        transaction_is_open: false,
+        flowop: None,
+        inside: None,
+    };
+    for event in events {
+        match event {
+            Event::Start(element, span) => builder.start(*element, span),
+            Event::End(element) => builder.end(*element),
+            Event::Attribute(key, value) => builder.attribute(*key, value),
+        }
+    }
+    builder.close_what_is_open();
+    builder.draft
+}
+
+struct Builder<'a, 't> {
+    surroundings: &'a Surroundings<'a>,
+    notes: &'a mut Notes<'t>,
+    draft: Draft,
+    /// Where `<profile` stands that has not ended.
+    profile: Option<Span>,
+    group_is_open: bool,
+    transaction_is_open: bool,
+    /// The flowop that is at hand: group, transaction and its number in it.
+    flowop: Option<(usize, usize, usize)>,
+    /// The element that began last.
+    inside: Option<Element>,
+}
+
+/// An attribute's value, and what to say of where it is from.
+struct Resolved {
+    text: String,
+    /// As it is written, of the same length.
+    written: String,
+    is_from_environment: bool,
+}
+
+impl Builder<'_, '_> {
+    fn start(&mut self, element: Element, span: &Span) {
+        match element {
+            Element::Profile => self.profile = Some(span.clone()),
+            Element::Group => {
+                self.leave_transaction("<group");
+                self.leave_group("<group");
+                if self.draft.groups.len() == MOST_GROUPS {
+                    self.notes.error(span, "more than 1024 groups");
+                }
+                // Those beyond are read, but into the last one.
+                if self.draft.groups.len() < MOST_GROUPS {
+                    self.push_group(span);
+                }
+                self.group_is_open = true;
+            }
+            Element::Transaction => {
+                self.leave_transaction("<transaction");
+                if !self.group_is_open {
+                    self.notes.error(
+                        span,
+                        "No current group: <transaction> stands outside of one",
+                    );
+                    self.assume_group(span);
+                }
+                self.push_transaction(span);
+            }
+            Element::Flowop => {
+                if !self.transaction_is_open {
+                    let text = "No current transaction: <flowop> stands outside of one";
+                    self.notes.error(span, text);
+                    self.assume_transaction(span);
+                }
+                self.push_flowop(span);
+            }
+        }
+        self.inside = Some(element);
+    }
+
+    fn end(&mut self, element: Element) {
+        match element {
+            Element::Profile => {
+                self.leave_transaction("</profile>");
+                self.leave_group("</profile>");
+                self.profile = None;
+            }
+            Element::Group => {
+                self.leave_transaction("</group>");
+                self.group_is_open = false;
+            }
+            Element::Transaction => self.transaction_is_open = false,
+            Element::Flowop => {}
+        }
+    }
+
+    fn close_what_is_open(&mut self) {
+        self.leave_transaction("the end");
+        self.leave_group("the end");
+        if let Some(span) = self.profile.take() {
+            let text = "<profile> has no </profile>";
+            self.notes.warn(&span, text, "it before the end");
+        }
+    }
+
+    /// `before` is what comes in the place of its end.
+    fn leave_transaction(&mut self, before: &str) {
+        if self.transaction_is_open
+            && let Some(transaction) = last_transaction(&mut self.draft)
+        {
+            let text = "<transaction> has no </transaction>";
+            let assumed = format!("it before {before}");
+            self.notes.warn(&transaction.span, text, assumed);
+        }
+        self.transaction_is_open = false;
+    }
+
+    fn leave_group(&mut self, before: &str) {
+        if self.group_is_open
+            && let Some(group) = self.draft.groups.last()
+        {
+            let assumed = format!("it before {before}");
+            self.notes
+                .warn(&group.span, "<group> has no </group>", assumed);
+        }
+        self.group_is_open = false;
+    }
+
+    fn push_group(&mut self, span: &Span) {
+        self.draft.groups.push(GroupDraft {
+            span: span.clone(),
+            name: None,
+            strands: Strands::default(),
+            transactions: Vec::new(),
+        });
+    }
+
+    fn push_transaction(&mut self, span: &Span) {
+        let Some(group) = self.draft.groups.last_mut() else {
+            return;
+        };
+        if group.transactions.len() == MOST_TRANSACTIONS {
+            let text = "Shm exhausted!: more than 100 transactions in a group";
+            self.notes.error(span, text);
+        }
+        if group.transactions.len() < MOST_TRANSACTIONS {
+            group.transactions.push(TransactionDraft {
+                span: span.clone(),
+                settings: Transaction {
+                    iterations: 1,
+                    ..Transaction::default()
+                },
+                iterations: None,
+                rate: None,
+                flowops: Vec::new(),
+            });
+        }
+        self.transaction_is_open = true;
+    }
+
+    fn push_flowop(&mut self, span: &Span) {
+        let group = self.draft.groups.len() - 1;
+        let Some(transaction) = last_transaction(&mut self.draft) else {
+            return;
+        };
+        transaction.flowops.push(FlowopDraft {
+            span: span.clone(),
+            kind: None,
+            is_refused: false,
+            settings: Flowop::new(Kind::Nop),
+            words: Vec::new(),
+        });
+        let flowop = transaction.flowops.len() - 1;
+        let transaction = self.draft.groups[group].transactions.len() - 1;
+        self.flowop = Some((group, transaction, flowop));
+    }
+
+    /// One that is not there, so that what follows is not refused for the same reason.
+    fn assume_group(&mut self, span: &Span) {
+        if self.draft.groups.is_empty() {
+            self.push_group(span);
+        }
+        self.refuse(Element::Group);
+        self.group_is_open = true;
+    }
+
+    fn assume_transaction(&mut self, span: &Span) {
+        if !self.group_is_open {
+            self.assume_group(span);
+        }
+        self.push_transaction(span);
+    }
+
+    fn attribute(&mut self, key: Key, value: &Value) {
+        let acts_on = match key {
+            Key::Name if self.group_is_open => Element::Group,
+            Key::Name => Element::Profile,
+            Key::Threads | Key::Processes => Element::Group,
+            Key::Iterations | Key::Duration | Key::Rate => Element::Transaction,
+            Key::Type | Key::Options => Element::Flowop,
+        };
+        let missing = match acts_on {
+            Element::Group => !self.group_is_open,
+            Element::Transaction => !self.transaction_is_open,
+            Element::Flowop => self.flowop.is_none(),
+            Element::Profile => false,
+        };
+        let name = key.name();
+        if missing {
+            let what = acts_on.name();
+            let mut text = format!("No current {what}: {name}= stands outside of one");
+            if what == "flowop" {
+                text = format!("{name}= stands before any flowop");
+            }
+            self.notes.error(&value.span, text);
+            return;
+        }
+        if let Some(inside) = self.inside
+            && inside != acts_on
+        {
+            let text = format!("{name}= stands in <{}>", inside.name());
+            let assumed = format!("it is of the <{}> at hand", acts_on.name());
+            self.notes.warn(&value.span, text, assumed);
+        }
+        let Some(resolved) = self.resolve(value) else {
+            self.refuse(acts_on);
+            return;
+        };
+        match key {
+            Key::Name => self.name(value, &resolved.text, acts_on),
+            Key::Threads | Key::Processes => self.strands(key, value, &resolved.text),
+            Key::Iterations | Key::Rate => self.repetition(key, value, &resolved.text),
+            Key::Duration => self.duration(value, &resolved.text),
+            Key::Type => self.kind(value, &resolved.text),
+            Key::Options => self.options(value, &resolved),
+        }
+    }
+
+    /// What was refused is not missed as well.
+    fn refuse(&mut self, element: Element) {
+        if element == Element::Flowop
+            && let Some(flowop) = self.flowop_at_hand()
+        {
+            flowop.is_refused = true;
+        } else if element == Element::Group
+            && let Some(group) = self.draft.groups.last_mut()
+        {
+            group.strands.count = group.strands.count.max(1);
+        }
+    }
+
+    /// A value that begins with `$` is all of it the name of a variable.
+    fn resolve(&mut self, value: &Value) -> Option<Resolved> {
+        let Some(name) = value.text.strip_prefix('$') else {
+            return Some(Resolved {
+                text: value.text.clone(),
+                written: value.written.clone(),
+                is_from_environment: false,
+            });
+        };
+        let written = &value.written[1..];
+        let found = self.variable(name, written, &value.span);
+        let Some(text) = found.filter(|text| !text.is_empty()) else {
+            let text = format!("${name} is not set");
+            self.notes.error(&value.span, text);
+            return None;
+        };
+        Some(Resolved {
+            written: text.clone(),
+            text,
+            is_from_environment: true,
+        })
+    }
+
+    /// The variable's value: as uperf looks it up, which is in lower case, or else as it is written.
+    fn variable(&mut self, name: &str, written: &str, span: &Span) -> Option<String> {
+        let look_up = self.surroundings.environment;
+        let lower = name.to_ascii_lowercase();
+        let candidates = if name == written {
+            [name, lower.as_str()]
+        } else {
+            [name, written]
+        };
+        let (taken, value) = candidates
+            .into_iter()
+            .find_map(|name| Some((name, look_up(name)?)))?;
+        if taken != written {
+            let text = format!("${written} is folded to lower case");
+            self.notes.warn(span, text, format!("${taken}"));
+        } else if taken != lower {
+            let text = format!("${written} is looked up by uperf as ${lower}");
+            self.notes.warn(span, text, format!("${taken}"));
+        }
+        Some(value)
+    }
+
+    fn name(&mut self, value: &Value, text: &str, acts_on: Element) {
+        let most = if acts_on == Element::Group { 31 } else { 128 };
+        let kept: String = text.chars().take(most).collect();
+        if kept.len() < text.len() {
+            let text = format!("this name has more than {most} characters");
+            self.notes.warn(&value.span, text, kept.as_str());
+        }
+        match self.draft.groups.last_mut() {
+            Some(group) if acts_on == Element::Group => group.name = Some(kept),
+            _ => self.draft.name = kept,
+        }
+    }
+
+    fn strands(&mut self, key: Key, value: &Value, text: &str) {
+        let Some(count) = self.integer(value, text) else {
+            self.refuse(Element::Group);
+            return;
+        };
+        let Some(group) = self.draft.groups.last_mut() else {
+            return;
+        };
+        group.strands.count = count;
+        group.strands.threads |= key == Key::Threads;
+        group.strands.processes |= key == Key::Processes;
+        let both = group.strands.threads && group.strands.processes;
+        let (text, count) = ("nthreads= and nprocs= in one group", group.strands.count);
+        if both {
+            self.notes
+                .warn(&value.span, text, format!("{count} processes"));
+        }
+    }
+
+    fn repetition(&mut self, key: Key, value: &Value, text: &str) {
+        let Some(number) = self.integer(value, text) else {
+            return;
+        };
+        let Some(transaction) = last_transaction(&mut self.draft) else {
+            return;
+        };
+        if key == Key::Iterations {
+            transaction.settings.iterations = number.into();
+            transaction.iterations = Some(value.span.clone());
+        } else {
+            transaction.settings.rate = number;
+            shortened(text, 127).clone_into(&mut transaction.settings.rate_text);
+            transaction.rate = Some(value.span.clone());
+        }
+    }
+
+    fn duration(&mut self, value: &Value, text: &str) {
+        let number = match number::time(text) {
+            Ok(number) => number,
+            Err(why) => {
+                let text = match why {
+                    NoTime::NoNumber => format!("Cannot convert {text} to nsecs"),
+                    NoTime::Unit(unit) => format!(
+                        "{unit} not valid time suffix: {text} would last for ever (s, ms, us or ns)"
+                    ),
+                };
+                self.notes.error(&value.span, text);
+                return;
+            }
+        };
+        let Some(transaction) = last_transaction(&mut self.draft) else {
+            return;
+        };
+        transaction.settings.duration = Some(number.value);
+        transaction.settings.iterations = 1;
+        self.doubt(&value.span, number.doubt);
+    }
+
+    fn integer(&mut self, value: &Value, text: &str) -> Option<u32> {
+        let Some(Number {
+            value: number,
+            doubt,
+        }) = number::integer(text)
+        else {
+            self.notes
+                .error(&value.span, format!("Cannot parse {text}"));
+            return None;
+        };
+        self.doubt(&value.span, doubt);
+        Some(number)
+    }
+
+    fn kind(&mut self, value: &Value, text: &str) {
+        let Some((kind, doubt)) = options::kind(&text.to_ascii_lowercase()) else {
+            self.notes
+                .error(&value.span, format!("Unknown flowop {text}"));
+            self.refuse(Element::Flowop);
+            return;
+        };
+        self.doubt(&value.span, doubt);
+        if let Some(flowop) = self.flowop_at_hand() {
+            flowop.kind = Some(kind);
+        }
+    }
+
+    fn options(&mut self, value: &Value, resolved: &Resolved) {
+        let Some(flowop) = self.flowop_at_hand() else {
+            return;
+        };
+        if !flowop.words.is_empty() {
+            options::reset(&mut flowop.settings);
+            let text = "a second options= for the same flowop";
+            let assumed = "count, repeat, batch_size, size, duration and conn begin anew";
+            self.notes.warn(&value.span, text, assumed);
+        }
+        for word in words(&resolved.text) {
+            let place = if resolved.is_from_environment {
+                value.span.clone()
+            } else {
+                value.part(word.clone())
+            };
+            let written = resolved.written.get(word.clone()).unwrap_or_default();
+            self.option(&resolved.text[word], written, &place);
+        }
+    }
+
+    fn option(&mut self, word: &str, written: &str, place: &Span) {
+        if !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            let text = format!("{word} does not begin with a letter, and is dropped");
+            self.notes.warn(place, text, "nothing");
+            return;
+        }
+        if word.len() > 99 {
+            let text = "uperf spoils words of more than 99 characters and the next ones";
+            self.notes.warn(place, text, "the whole word");
+        }
+        let Some((key, text)) = word.split_once('=') else {
+            let lower = word.to_ascii_lowercase();
+            if let Some(flags) = options::flag(&lower) {
+                self.given(&lower, place);
+                self.set(place, |flowop| {
+                    flowop.flags = flowop.flags.with(flags);
+                    Ok(None)
+                });
+            } else {
+                let text = format!("option {word} is not of type key=value");
+                self.notes.error(place, text);
+            }
+            return;
+        };
+        let lower = key.to_ascii_lowercase();
+        let (key, doubt) = options::known_as(&lower);
+        self.doubt(place, doubt);
+        self.given(key, place);
+        if text.is_empty() {
+            // Here uperf may write beyond the end of its memory.
+            self.refuse_word(place, format!("{key}= has no value"));
+            return;
+        }
+        let written = written.get(word.len() - text.len()..).unwrap_or_default();
+        let value = match text.strip_prefix('$') {
+            None => text.to_owned(),
+            Some(name) => match self.variable(name, written.get(1..).unwrap_or_default(), place) {
+                // An empty one is refused where it matters, as uperf does.
+                Some(value) if value.is_empty() && key != "remotehost" => {
+                    let text = format!("Env variable {key} = {text} is empty");
+                    self.refuse_word(place, text);
+                    return;
+                }
+                Some(value) if value.starts_with('$') => {
+                    let text = format!("{key}={text} is {value}, which is not looked up in turn");
+                    self.refuse_word(place, text);
+                    return;
+                }
+                Some(value) => value,
+                None => {
+                    let text = format!("Env variable {key} = {text} not set");
+                    self.refuse_word(place, text);
+                    return;
+                }
+            },
+        };
+        if keeps_case(key) && !text.starts_with('$') && text != written {
+            let text = format!("{key}={written} is folded to lower case");
+            self.notes.warn(place, text, format!("{key}={value}"));
+        }
+        self.set(place, |flowop| options::set(flowop, key, &value));
+    }
+
+    fn given(&mut self, key: &str, place: &Span) {
+        if let Some(flowop) = self.flowop_at_hand() {
+            flowop.words.push(Word {
+                key: key.to_owned(),
+                place: place.clone(),
+                is_refused: false,
+            });
+        }
+    }
+
+    /// Says so of the last one.
+    fn refuse_word(&mut self, place: &Span, text: String) {
+        self.notes.error(place, text);
+        let word = self.flowop_at_hand();
+        if let Some(word) = word.and_then(|flowop| flowop.words.last_mut()) {
+            word.is_refused = true;
+        }
+    }
+
+    fn set(
+        &mut self,
+        place: &Span,
+        set: impl FnOnce(&mut Flowop) -> Result<Option<Doubt>, String>,
+    ) {
+        let Some(flowop) = self.flowop_at_hand() else {
+            return;
+        };
+        match set(&mut flowop.settings) {
+            Ok(doubt) => self.doubt(place, doubt),
+            Err(text) => self.refuse_word(place, text),
+        }
+    }
+
+    fn flowop_at_hand(&mut self) -> Option<&mut FlowopDraft> {
+        let (group, transaction, flowop) = self.flowop?;
+        let group = self.draft.groups.get_mut(group)?;
+        group
+            .transactions
+            .get_mut(transaction)?
+            .flowops
+            .get_mut(flowop)
+    }
+
+    fn doubt(&mut self, span: &Span, doubt: Option<Doubt>) {
+        if let Some(Doubt { text, assumed }) = doubt {
+            self.notes.warn(span, text, assumed);
+        }
+    }
+}
+
+const MOST_GROUPS: usize = 1024;
+const MOST_TRANSACTIONS: usize = 100;
+
+fn last_transaction(draft: &mut Draft) -> Option<&mut TransactionDraft> {
+    draft.groups.last_mut()?.transactions.last_mut()
+}
+
+/// Options whose values mean something else in another case.
+fn keeps_case(key: &str) -> bool {
+    matches!(key, "dir" | "cc" | "stack" | "engine" | "cipher" | "method")
+}
+
+/// Where the words of a list are.
+fn words(list: &str) -> impl Iterator<Item = Span> {
+    let blank = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r');
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let left = list[at..].trim_start_matches(blank);
+        let start = list.len() - left.len();
+        let length = left.find(blank).unwrap_or(left.len());
+        at = start + length;
+        (length > 0).then_some(start..at)
+    })
+}

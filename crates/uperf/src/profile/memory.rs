@@ -1,0 +1,92 @@
+//! What a workorder is expected to take of memory.
+
+use crate::workorder::{Group, Kind, Workorder};
+
+/// The least that a buffer has, as in uperf.
+pub(super) const LEAST_BUFFER: u32 = 8192;
+/// A thread's stack.
+const STACK: u64 = 64 << 10;
+/// The counters of a flowop or a transaction in a strand, on cache lines of their own.
+const STATISTICS: u64 = 256;
+
+/// Bytes that the strands of a workorder are expected to take at this end: of each
+///
+/// - two buffers, one for each direction, of 8192 bytes or the largest size in its group, whichever is
+///   more (what is sent from files goes through none),
+/// - a stack of 64 KiB,
+/// - 256 bytes of statistics for each of its transactions and flowops.
+///
+/// Socket buffers, and what the kernel keeps of a thread or process, are not in it.
+pub fn expected_memory(workorder: &Workorder) -> u64 {
+    let bytes = workorder.groups.iter().map(of_group);
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// The same of one group.
+pub(super) fn of_group(group: &Group) -> u64 {
+    let flowops = group.transactions.iter();
+    let flowops = flowops.flat_map(|transaction| &transaction.flowops);
+    let count = flowops.clone().count();
+    let strand = of_strand(largest(group), group.transactions.len(), count);
+    strand.saturating_mul(group.strands.count.into())
+}
+
+/// The most bytes that a flowop of the group moves through a buffer.
+pub(super) fn largest(group: &Group) -> u32 {
+    let flowops = group.transactions.iter();
+    flowops
+        .flat_map(|transaction| &transaction.flowops)
+        .filter(|flowop| goes_through_a_buffer(flowop.kind))
+        .map(|flowop| flowop.size.largest())
+        .max()
+        .unwrap_or(0)
+}
+
+/// The same of one strand, whose largest transfer has so many bytes.
+pub(super) fn of_strand(largest: u32, transactions: usize, flowops: usize) -> u64 {
+    let buffers = 2 * u64::from(largest.max(LEAST_BUFFER));
+    let statistics = STATISTICS * (transactions + flowops) as u64;
+    buffers + STACK + statistics
+}
+
+/// Whether its bytes go through a buffer of the strand.
+pub(super) fn goes_through_a_buffer(kind: Kind) -> bool {
+    kind.transfers() && !matches!(kind, Kind::Sendfile | Kind::Sendfilev)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workorder::{Flowop, Size, Strands, Transaction};
+
+    #[test]
+    fn buffers_stacks_and_statistics_are_counted() {
+        let flowop = |kind, size| Flowop {
+            size: Size::Fixed(size),
+            ..Flowop::new(kind)
+        };
+        let group = |count, flowops| Group {
+            strands: Strands {
+                count,
+                ..Strands::default()
+            },
+            transactions: vec![Transaction {
+                flowops,
+                ..Transaction::default()
+            }],
+            ..Group::default()
+        };
+        let small = group(3, vec![flowop(Kind::Write, 90)]);
+        let large = group(
+            1,
+            vec![flowop(Kind::Read, 65_536), flowop(Kind::Sendfile, 1 << 20)],
+        );
+        assert_eq!(of_group(&small), 3 * (2 * 8192 + 65_536 + 2 * 256));
+        assert_eq!(of_group(&large), 2 * 65_536 + 65_536 + 3 * 256);
+        let workorder = Workorder {
+            groups: vec![small, large],
+            ..Workorder::default()
+        };
+        assert_eq!(expected_memory(&workorder), 247_296 + 197_376);
+    }
+}

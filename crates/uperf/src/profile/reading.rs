@@ -1,0 +1,148 @@
+//! What both readings of a profile, uperf's and that as XML, come to: elements and attributes in the
+//! order of the text.
+
+use super::number::Doubt;
+use super::text::Span;
+
+/// The text of a profile as one of the two readers sees it.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// In the order of the text.
+    pub(super) events: Vec<Event>,
+    /// Where it is not what that reader reads.
+    pub(super) problems: Vec<(Span, String)>,
+    /// Where it is odd.
+    pub(super) doubts: Vec<(Span, Doubt)>,
+    /// Whether uperf's reader overlooks the beginning of an element, as in `<transaction><flowop`.
+    pub(super) overlooks: bool,
+}
+
+impl Reading {
+    /// One more problem; as many as anybody will look at are kept.
+    pub(super) fn problem(&mut self, span: Span, text: impl Into<String>) {
+        if self.problems.len() < 1000 {
+            self.problems.push((span, text.into()));
+        }
+    }
+
+    /// One more doubt, within the same bound.
+    pub(super) fn doubt(
+        &mut self,
+        span: Span,
+        text: impl Into<String>,
+        assumed: impl Into<String>,
+    ) {
+        if self.doubts.len() < 1000 {
+            self.doubts.push((span, Doubt::new(text, assumed)));
+        }
+    }
+}
+
+/// A piece of a profile.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// `<group`
+    Start(Element, Span),
+    /// `</group>`
+    End(Element),
+    /// `nthreads="4"`
+    Attribute(Key, Value),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Element {
+    Profile,
+    Group,
+    Transaction,
+    Flowop,
+}
+
+impl Element {
+    pub(super) const ALL: [Self; 4] = [Self::Profile, Self::Group, Self::Transaction, Self::Flowop];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Profile => "profile",
+            Self::Group => "group",
+            Self::Transaction => "transaction",
+            Self::Flowop => "flowop",
+        }
+    }
+
+    /// The one of this name, in any case.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let named = |element: &Self| element.name().eq_ignore_ascii_case(name);
+        Self::ALL.into_iter().find(named)
+    }
+}
+
+/// An attribute's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Name,
+    Iterations,
+    Type,
+    Options,
+    Duration,
+    Threads,
+    Processes,
+    Rate,
+}
+
+impl Key {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Name,
+        Self::Iterations,
+        Self::Type,
+        Self::Options,
+        Self::Duration,
+        Self::Threads,
+        Self::Processes,
+        Self::Rate,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Iterations => "iterations",
+            Self::Type => "type",
+            Self::Options => "options",
+            Self::Duration => "duration",
+            Self::Threads => "nthreads",
+            Self::Processes => "nprocs",
+            Self::Rate => "rate",
+        }
+    }
+
+    /// The one of this name, in any case.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let named = |key: &Self| key.name().eq_ignore_ascii_case(name);
+        Self::ALL.into_iter().find(named)
+    }
+}
+
+/// An attribute's value.
+#[derive(Clone, Debug)]
+pub(super) struct Value {
+    /// As it is read: of uperf's reading in lower case.
+    pub(super) text: String,
+    /// The same as it is written.
+    pub(super) written: String,
+    /// The whole attribute.
+    pub(super) span: Span,
+    /// Where the value begins.
+    pub(super) start: usize,
+}
+
+impl Value {
+    /// Where a part of the value stands, or the whole attribute, where it does not stand there word by
+    /// word (it has entities).
+    pub(super) fn part(&self, part: Span) -> Span {
+        let place = self.start + part.start..self.start + part.end;
+        if place.end <= self.span.end {
+            place
+        } else {
+            self.span.clone()
+        }
+    }
+}

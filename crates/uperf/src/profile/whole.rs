@@ -1,0 +1,196 @@
+//! What can only be seen of a whole profile: what it lacks, what contradicts, what is too much.
+//!
+//! uperf looks at none of it before a run, and then crashes, hangs or is refused by its slave.
+
+use std::collections::HashMap;
+
+use crate::workorder::{Kind, Protocol, Size};
+
+use super::build::{Draft, FlowopDraft, GroupDraft, TransactionDraft};
+use super::memory;
+use super::note::Notes;
+use super::options;
+
+/// Threads of all groups together.
+pub const MOST_THREADS: u64 = 10_000;
+/// Processes of all groups together.
+pub const MOST_PROCESSES: u64 = 1_000;
+/// Bytes that all strands together are expected to need: beyond it a size or a count is a slip.
+pub const MOST_MEMORY: u64 = 64 << 30;
+
+pub(super) fn check(draft: &Draft, notes: &mut Notes) {
+    if draft.groups.is_empty() {
+        let text = "No profile found: there is no group in it, and nothing to run";
+        notes.error(&(0..0), text);
+    }
+    for group in &draft.groups {
+        check_group(group, notes);
+        check_connections(group, notes);
+    }
+    check_limits(draft, notes);
+}
+
+fn check_group(group: &GroupDraft, notes: &mut Notes) {
+    if group.strands.count == 0 {
+        let text = if group.strands.threads || group.strands.processes {
+            "a group of no strands, which never ends"
+        } else {
+            "a group without nthreads= or nprocs= has no strands, and never ends"
+        };
+        notes.error(&group.span, text);
+    }
+    if group.transactions.is_empty() {
+        let text = "a group without transactions";
+        notes.warn(&group.span, text, "its strands do nothing");
+    }
+    for transaction in &group.transactions {
+        check_transaction(transaction, notes);
+    }
+}
+
+fn check_transaction(transaction: &TransactionDraft, notes: &mut Notes) {
+    let settings = &transaction.settings;
+    if transaction.flowops.is_empty() {
+        let text = "a transaction without flowops";
+        notes.warn(&transaction.span, text, "it does nothing");
+    }
+    if settings.duration.is_some() {
+        if let Some(span) = &transaction.iterations {
+            notes.warn(span, "iterations= beside duration=", "the duration alone");
+        }
+    } else if let Some(span) = &transaction.rate {
+        let text = "rate= without duration= does nothing";
+        notes.warn(span, text, "as fast as it goes");
+    }
+    let runs = settings.duration.is_some() || settings.iterations > 0;
+    for flowop in &transaction.flowops {
+        match flowop.kind {
+            Some(kind) if !flowop.is_refused => check_flowop(flowop, kind, runs, notes),
+            None if !flowop.is_refused => {
+                notes.error(&flowop.span, "a flowop without type=");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes) {
+    let (span, settings) = (&flowop.span, &flowop.settings);
+    let last = |key: &str| flowop.words.iter().rfind(|word| word.key == key);
+    // What stands there and was refused is not missed as well.
+    let is_refused = |key: &str| last(key).is_some_and(|word| word.is_refused);
+    for word in flowop.words.iter().filter(|word| !word.is_refused) {
+        if !options::is_used(&word.key, kind) {
+            let text = format!("{kind} does nothing with {}", word.key);
+            notes.warn(&word.place, text, "it is not there");
+        }
+    }
+    if kind.opens() {
+        if settings.endpoint.remote_host.is_empty() && !is_refused("remotehost") {
+            let text = format!("remotehost not specified. Check profile: {kind} needs one");
+            notes.error(span, text);
+        }
+        if settings.endpoint.protocol.is_none() && !is_refused("protocol") {
+            let text = format!("Unsupported protocol:Unknown: {kind} has no protocol=");
+            notes.error(span, text);
+        }
+    }
+    let files = matches!(kind, Kind::Sendfile | Kind::Sendfilev);
+    let executes = runs && settings.count > 0;
+    if kind.transfers() && !files && executes && settings.size == Size::Fixed(0) {
+        match last("size") {
+            None => notes.error(span, format!("{kind} has no size=")),
+            Some(word) if word.is_refused => {}
+            Some(word) => notes.error(&word.place, format!("{kind} of no bytes")),
+        }
+    }
+    if files && executes && settings.directory.is_empty() && !is_refused("dir") {
+        notes.error(span, format!("{kind} has no dir= to take files from"));
+    }
+    if let Size::Fixed(size) = settings.size
+        && (1..=size).contains(&settings.slave_size)
+    {
+        let text = format!("rsize={} is not more than the size", settings.slave_size);
+        notes.warn(span, text, format!("{size} at both ends"));
+    }
+    if settings.count == 0 {
+        let text = format!("{kind} with count=0");
+        notes.warn(span, text, "nothing is done");
+    }
+}
+
+/// Goes through the group as a strand does, to know which protocol each transfer is over.
+fn check_connections(group: &GroupDraft, notes: &mut Notes) {
+    let mut opened: HashMap<u32, Option<Protocol>> = HashMap::new();
+    let transactions = group.transactions.iter();
+    for flowop in transactions.flat_map(|transaction| &transaction.flowops) {
+        let Some(kind) = flowop.kind.filter(|_| !flowop.is_refused) else {
+            continue;
+        };
+        let (settings, name) = (&flowop.settings, flowop.settings.connection);
+        if kind.opens() {
+            opened.insert(name, settings.endpoint.protocol);
+        } else if kind.transfers() || kind == Kind::Disconnect {
+            check_transfer(flowop, kind, opened.get(&name), notes);
+        }
+    }
+}
+
+fn check_transfer(
+    flowop: &FlowopDraft,
+    kind: Kind,
+    opened: Option<&Option<Protocol>>,
+    notes: &mut Notes,
+) {
+    const LARGEST_DATAGRAM: u32 = 65_507;
+    let (span, settings) = (&flowop.span, &flowop.settings);
+    let Some(protocol) = opened else {
+        let name = settings.connection;
+        let text = format!("No such connection {name}: nothing before this opens it");
+        notes.warn(span, text, "it will be refused, or is not reached");
+        return;
+    };
+    if *protocol == Some(Protocol::Udp) && settings.size.largest() > LARGEST_DATAGRAM {
+        let text = "no datagram has more than 65507 bytes";
+        notes.warn(span, text, "it will be refused");
+    }
+    if matches!(kind, Kind::Send | Kind::Recv) && protocol.is_some_and(|it| it != Protocol::Tcp) {
+        let text = format!("uperf has {kind} over TCP only");
+        notes.warn(span, text, format!("the call is {kind} here as well"));
+    }
+}
+
+fn check_limits(draft: &Draft, notes: &mut Notes) {
+    let (mut threads, mut processes, mut bytes) = (0, 0, 0_u64);
+    for group in &draft.groups {
+        let count = u64::from(group.strands.count);
+        let (all, most, what) = if group.strands.processes {
+            processes += count;
+            (processes, MOST_PROCESSES, "processes")
+        } else {
+            threads += count;
+            (threads, MOST_THREADS, "threads")
+        };
+        if all > most {
+            let text = format!("{all} {what} up to this group: more than {most}");
+            notes.error(&group.span, text);
+        }
+        let flowops = group.transactions.iter();
+        let flowops = flowops.flat_map(|transaction| &transaction.flowops);
+        let passing = flowops
+            .clone()
+            .filter(|flowop| flowop.kind.is_some_and(memory::goes_through_a_buffer));
+        let sizes = passing.map(|flowop| flowop.settings.size.largest());
+        let strand = memory::of_strand(
+            sizes.max().unwrap_or(0),
+            group.transactions.len(),
+            flowops.count(),
+        );
+        bytes = bytes.saturating_add(strand.saturating_mul(count));
+        if bytes > MOST_MEMORY {
+            let text = format!("{bytes} bytes of memory up to this group: more than {MOST_MEMORY}");
+            notes.error(&group.span, text);
+            return;
+        }
+    }
+}

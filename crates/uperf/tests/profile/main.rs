@@ -1,0 +1,87 @@
+//! Profiles as they are in use, and what becomes of them.
+
+mod rules;
+mod samples;
+mod xml;
+
+use uperf::profile::{Note, Parsed, Severity, Source, Surroundings, parse};
+
+/// The value of each environment variable that the profiles name.
+fn environment(name: &str) -> Option<String> {
+    let value = match name {
+        "h" | "h1" | "first" | "remotehost" | "host1" | "hostlo1" => "127.0.0.1",
+        "h2" | "second" => "127.0.0.2",
+        "h3" => "127.0.0.3",
+        "h4" => "127.0.0.4",
+        "proto" | "protocol" => "tcp",
+        "nthr" | "nth" | "threads" | "nthreads" | "conn" => "2",
+        "iter" | "n" => "3",
+        "dur" | "duration" => "10",
+        "wsize" | "msg_w" => "8k",
+        "rsize" | "msg_r" => "64",
+        "think" => "0.001",
+        "port" => "30002",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+/// With these variables, and with no directory but `sf`.
+fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> Parsed {
+    let directory = |name: &str| match name {
+        "sf" => Ok(()),
+        _ => Err("No such file or directory (os error 2)".to_owned()),
+    };
+    let source = Source {
+        name: "p.xml",
+        bytes: text,
+    };
+    let surroundings = Surroundings {
+        environment,
+        directory: &directory,
+    };
+    let parsed = parse(&source, &surroundings);
+    let failed = parsed
+        .notes
+        .iter()
+        .any(|note| note.severity == Severity::Error);
+    assert_eq!(parsed.workorder.is_none(), failed, "{parsed:?}");
+    for note in &parsed.notes {
+        assert_eq!(
+            note.assumed.is_some(),
+            note.severity == Severity::Warning,
+            "{note:?}"
+        );
+        if note.severity == Severity::Warning {
+            // Scripts take this word in the output for a failure.
+            let line = note.one_line("p.xml").to_lowercase();
+            assert!(!line.contains("error"), "{line}");
+        }
+    }
+    parsed
+}
+
+fn parsed(text: &str) -> Parsed {
+    parse_with(text.as_bytes(), &environment)
+}
+
+/// `line:column: severity: text (assumed …)` of each note.
+fn lines(notes: &[Note]) -> Vec<String> {
+    let lines = notes.iter().map(|note| note.one_line("p"));
+    lines.map(|line| line[2..].to_owned()).collect()
+}
+
+/// A profile with these flowops in the second transaction, each line of them from line 7 on.
+fn with_flowops(flowops: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\n\
+         <profile name=\"p\"> <group nthreads=\"1\">\n\
+         <transaction>\n\
+         <flowop type=\"connect\" options=\"remotehost=a protocol=tcp\"/>\n\
+         </transaction>\n\
+         <transaction iterations=\"2\">\n\
+         {flowops}\n\
+         </transaction>\n\
+         </group> </profile>\n"
+    )
+}

@@ -1,0 +1,509 @@
+//! uperf's rules, one by one: what is accepted with which warning, what is refused with which words.
+
+use std::time::Duration;
+
+use uperf::profile::Severity;
+use uperf::{Flowop, Kind, Protocol, Size, Strands};
+
+use super::{environment, lines, parse_with, parsed, with_flowops};
+
+/// The notes on a profile with these flowops, each in one line from line 7 on.
+#[track_caller]
+fn notes(flowops: &str) -> Vec<String> {
+    lines(&parsed(&with_flowops(flowops)).notes)
+}
+
+/// The flowops of the second transaction, and no errors.
+#[track_caller]
+fn flowops(text: &str) -> Vec<Flowop> {
+    let read = parsed(&with_flowops(text));
+    let notes = lines(&read.notes);
+    let Some(mut workorder) = read.workorder else {
+        panic!("{notes:?}");
+    };
+    workorder.groups[0].transactions.remove(1).flowops
+}
+
+#[test]
+fn words_of_the_language() {
+    check(TYPES);
+    check(OPTIONS);
+}
+
+#[track_caller]
+fn check(cases: &[(&str, &[&str])]) {
+    for (text, expected) in cases {
+        let mut expected = expected.to_vec();
+        let mut found = notes(text);
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+/// Flowops, and what is said of them.
+const TYPES: &[(&str, &[&str])] = &[
+    (r#"<flowop type="nop"/>"#, &[]),
+    (
+        r#"<flowop type = "nop"/>"#,
+        &[
+            "7:9: warning: uperf does not read this file: type= has no value (assumed what it says as XML)",
+        ],
+    ),
+    (r#"<flowop type ="nop"/>"#, &[]),
+    (
+        r#"<flowop type="wait"/>"#,
+        &["7:9: error: Unknown flowop wait"],
+    ),
+    (r#"<flowop type=""/>"#, &["7:9: error: Unknown flowop "]),
+    (r"<flowop/>", &["7:1: error: a flowop without type="]),
+    (
+        r#"<flowop type="redv" options="size=1"/>"#,
+        &["7:9: warning: redv is the manual's word, which uperf does not know (assumed recv)"],
+    ),
+    (
+        r#"<flowop type="sendto" options="size=1"/>"#,
+        &["7:9: warning: sendto is the manual's word, which uperf does not know (assumed write)"],
+    ),
+    (
+        r#"<flowop type="read" options="size=1 poll_timeout=5ms"/>"#,
+        &[
+            "7:37: warning: poll_timeout is the manual's word, which uperf does not know (assumed timeout)",
+        ],
+    ),
+];
+
+const OPTIONS: &[(&str, &[&str])] = &[
+    (
+        r#"<flowop type="nop" options="_x=1 9x $x"/>"#,
+        &[
+            "7:29: warning: _x=1 does not begin with a letter, and is dropped (assumed nothing)",
+            "7:34: warning: 9x does not begin with a letter, and is dropped (assumed nothing)",
+            "7:37: warning: $x does not begin with a letter, and is dropped (assumed nothing)",
+        ],
+    ),
+    (
+        r#"<flowop type="nop" options="x"/>"#,
+        &["7:29: error: option x is not of type key=value"],
+    ),
+    (
+        r#"<flowop type="nop" options="x=1"/>"#,
+        &["7:29: error: parser - Option unrecognized x=1"],
+    ),
+    (
+        r#"<flowop type="read" options="size="/>"#,
+        &["7:30: error: size= has no value"],
+    ),
+    (
+        r#"<flowop type="read" options="size=x"/>"#,
+        &["7:30: error: Could not parse x"],
+    ),
+    (
+        r#"<flowop type="read" options="size=rand(1, 8k)"/>"#,
+        &[
+            "7:30: error: Could not parse rand(1,: a random size is rand(MIN,MAX), without blanks",
+            "7:43: warning: 8k) does not begin with a letter, and is dropped (assumed nothing)",
+        ],
+    ),
+    (
+        r#"<flowop type="read" options="size=90" duration="30"/>"#,
+        &[
+            "7:39: warning: duration= stands in <flowop> (assumed it is of the <transaction> at hand)",
+            "7:39: warning: 30 has no unit (assumed 30 s)",
+            "6:14: warning: iterations= beside duration= (assumed the duration alone)",
+        ],
+    ),
+    (
+        r#"<flowop type="read" options="size=90" name="x"/>"#,
+        &["7:39: warning: name= stands in <flowop> (assumed it is of the <group> at hand)"],
+    ),
+    (
+        r#"<flowop type="think" options="duration=2m"/>"#,
+        &["7:31: warning: 2m: m is for milliseconds (assumed 2 ms)"],
+    ),
+    (
+        r#"<flowop type="nop" options="count=2k"/>"#,
+        &["7:29: warning: 2k has a suffix, where none counts (assumed 2)"],
+    ),
+    (
+        r#"<flowop type="nop" options="count=0"/>"#,
+        &["7:1: warning: nop with count=0 (assumed nothing is done)"],
+    ),
+    (
+        r#"<flowop type="nop" options="size=1"/>"#,
+        &["7:29: warning: nop does nothing with size (assumed it is not there)"],
+    ),
+    (
+        r#"<flowop type="read" options="size=4k rsize=1k"/>"#,
+        &["7:1: warning: rsize=1024 is not more than the size (assumed 4096 at both ends)"],
+    ),
+    (
+        r#"<flowop type="read" options="size=1 conn=3"/>"#,
+        &[
+            "7:1: warning: No such connection 3: nothing before this opens it (assumed it will be refused, or is not reached)",
+        ],
+    ),
+    (
+        r#"<flowop type="disconnect" options="remotehost=$unset"/>"#,
+        &["7:36: error: Env variable remotehost = $unset not set"],
+    ),
+    (
+        r#"<flowop type="$unset"/>"#,
+        &["7:9: error: $unset is not set"],
+    ),
+];
+
+#[test]
+fn unquoted_attributes_are_read_and_told() {
+    let read = parsed(&with_flowops("<flowop type=write options=size=90 />"));
+    let lines = lines(&read.notes);
+    assert_eq!(
+        lines,
+        [
+            "7:9: warning: type=write is not in quotes (assumed type=\"write\")",
+            "7:14: warning: not well-formed XML: expected a quote not 'w' at 7:14 (assumed what uperf reads)",
+            "7:20: warning: options=size=90 is not in quotes (assumed options=\"size=90\")",
+        ]
+    );
+    let workorder = read.workorder.expect("as uperf reads it");
+    let flowop = &workorder.groups[0].transactions[1].flowops[0];
+    assert_eq!((flowop.kind, flowop.size), (Kind::Write, Size::Fixed(90)));
+}
+
+/// What would crash or hang uperf, or be refused by its slave, is refused before anything starts.
+#[test]
+fn what_uperf_dies_of_is_refused() {
+    for (text, expected) in [
+        (r#"<flowop type= "x" /><"#, "7:9: error: type= has no value"),
+        (
+            r#"<flowop type="write"/>"#,
+            "7:1: error: write has no size=",
+        ),
+        (
+            r#"<flowop type="recv" options="size=0"/>"#,
+            "7:30: error: recv of no bytes",
+        ),
+        (
+            r#"<flowop type="sendfile"/>"#,
+            "7:1: error: sendfile has no dir= to take files from",
+        ),
+        (
+            r#"<flowop type="sendfile" options="dir=gone"/>"#,
+            "7:34: error: Error initializing dir: gone: No such file or directory (os error 2)",
+        ),
+        (
+            r#"<flowop type="connect" options="remotehost=h"/>"#,
+            "7:1: error: Unsupported protocol:Unknown: connect has no protocol=",
+        ),
+        (
+            r#"<flowop type="accept" options="protocol=tcp"/>"#,
+            "7:1: error: remotehost not specified. Check profile: accept needs one",
+        ),
+        (
+            r#"<flowop type="connect" options="protocol=tcp remotehost=$empty"/>"#,
+            "7:1: error: remotehost not specified. Check profile: connect needs one",
+        ),
+    ] {
+        let empty = |name: &str| (name == "empty").then(String::new);
+        let read = parse_with(with_flowops(text).as_bytes(), &empty);
+        let lines = lines(&read.notes);
+        assert!(
+            lines.iter().any(|line| line == expected),
+            "{text}: {lines:?}"
+        );
+    }
+    let no_flowop =
+        "<group nthreads=\"1\"> <transaction options=\"size=1\"> </transaction> </group>\n";
+    let notes = lines(&parsed(no_flowop).notes);
+    let before = "1:35: error: options= stands before any flowop";
+    assert!(notes.iter().any(|note| note == before), "{notes:?}");
+    for (group, expected) in [
+        (
+            "<group>",
+            "a group without nthreads= or nprocs= has no strands, and never ends",
+        ),
+        (
+            "<group nthreads=\"0\">",
+            "a group of no strands, which never ends",
+        ),
+    ] {
+        let text =
+            format!("{group} <transaction> <flowop type=\"nop\"/> </transaction> </group>\n");
+        assert_eq!(
+            lines(&parsed(&text).notes),
+            [format!("1:1: error: {expected}")]
+        );
+    }
+}
+
+/// Neither is done, so neither needs a size.
+#[test]
+fn what_is_not_executed_needs_no_size() {
+    assert_eq!(
+        notes(r#"<flowop type="write" options="count=0"/>"#).len(),
+        1
+    );
+    let text =
+        with_flowops("<flowop type=\"write\"/>").replace("iterations=\"2\"", "iterations=\"0\"");
+    assert_eq!(lines(&parsed(&text).notes), [""; 0]);
+}
+
+#[test]
+fn files_are_refused_whole() {
+    for (bytes, expected) in [
+        (&b""[..], "1:1: error: Zero byte file!"),
+        (b" \n\n", "1:1: error: No profile found: the file is blank"),
+        (
+            b"\n<profile>\0",
+            "2:10: error: a NUL character: this is no text",
+        ),
+        (
+            b"<profile> </profile>\n",
+            "1:1: error: No profile found: there is no group in it, and nothing to run",
+        ),
+        (b"hello\n", "1:1: error: Unknown symbol: hello"),
+    ] {
+        let notes = lines(&parse_with(bytes, &environment).notes);
+        assert!(notes.iter().any(|note| note == expected), "{notes:?}");
+    }
+    let long = lines(&parse_with(&vec![b' '; 5 << 20], &environment).notes);
+    assert_eq!(
+        long,
+        ["1:1: error: a file of 5242880 bytes: a profile has at most 4194304"]
+    );
+}
+
+#[test]
+fn all_errors_are_found() {
+    let text = "<profile>\n<group nthreads=\"x\">\n<flowop type=\"nop\"/>\n<transaction duration=\"0\">\n\
+                <flowop type=\"fly\" options=\"a b=1 size=x\"/>\n<flowop/>\n</transaction>\n</group>\n</profile>\n";
+    let errors: Vec<String> = lines(&parsed(text).notes)
+        .into_iter()
+        .filter(|line| line.contains(" error: "))
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            "2:8: error: Cannot parse x",
+            "3:1: error: No current transaction: <flowop> stands outside of one",
+            "4:14: error: Cannot convert 0 to nsecs",
+            "5:9: error: Unknown flowop fly",
+            "5:29: error: option a is not of type key=value",
+            "5:31: error: parser - Option unrecognized b=1",
+            "5:35: error: Could not parse x",
+            "6:1: error: a flowop without type=",
+        ]
+    );
+}
+
+/// Attributes act on what is at hand, wherever they stand; a second list of options begins anew in
+/// part.
+#[test]
+fn attributes_act_on_what_is_at_hand() {
+    let text = "<profile name=\"p\">\n<group>\n<transaction name=\"g\" nprocs=\"3\">\n\
+                <flowop type=\"nop\" rate=\"5\" duration=\"2s\"/>\n</transaction>\n</group>\n</profile>\n";
+    let read = parsed(text);
+    assert_eq!(read.notes.len(), 4, "{:?}", lines(&read.notes));
+    let workorder = read.workorder.expect("it is accepted");
+    let group = &workorder.groups[0];
+    let strands = Strands {
+        count: 3,
+        threads: false,
+        processes: true,
+    };
+    assert_eq!((group.name.as_str(), group.strands), ("g", strands));
+    let transaction = &group.transactions[0];
+    assert_eq!((transaction.rate, transaction.rate_text.as_str()), (5, "5"));
+    assert_eq!(transaction.duration, Some(Duration::from_secs(2)));
+
+    // Not well-formed, but uperf takes it.
+    let flowops =
+        flowops(r#"<flowop type="write" options="size=5 count=2 rsize=9" options="size=6"/>"#);
+    let flowop = &flowops[0];
+    assert_eq!(
+        (flowop.size, flowop.count, flowop.slave_size),
+        (Size::Fixed(6), 1, 9)
+    );
+}
+
+#[test]
+fn both_counts_are_kept() {
+    let text = "<group nprocs=\"2\" nthreads=\"3\"> <transaction> <flowop type=\"nop\"/> </transaction> </group>\n";
+    let read = parsed(text);
+    assert_eq!(
+        lines(&read.notes),
+        ["1:19: warning: nthreads= and nprocs= in one group (assumed 3 processes)"]
+    );
+    let strands = Strands {
+        count: 3,
+        threads: true,
+        processes: true,
+    };
+    assert_eq!(
+        read.workorder.expect("it is accepted").groups[0].strands,
+        strands
+    );
+}
+
+#[test]
+fn variables_are_looked_up_in_lower_case() {
+    let environment = |name: &str| {
+        let value = match name {
+            "h" => "Lower",
+            "UPPER" => "Upper",
+            "o" => "remotehost=$h Protocol=UDP size=5",
+            "nested" => "$h",
+            "op" => "CONNECT",
+            "empty" => "",
+            "n" => "2k",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let read = |flowop: &str| parse_with(with_flowops(flowop).as_bytes(), &environment);
+    let connect = |options: &str| read(&format!("<flowop type=\"$op\" options=\"{options}\"/>"));
+    for (options, host, notes) in [
+        ("remotehost=$h protocol=tcp", "Lower", &[][..]),
+        (
+            "remotehost=$H protocol=tcp",
+            "Lower",
+            &["7:29: warning: $H is folded to lower case (assumed $h)"],
+        ),
+        (
+            "remotehost=$UPPER protocol=tcp",
+            "Upper",
+            &["7:29: warning: $UPPER is looked up by uperf as $upper (assumed $UPPER)"],
+        ),
+        (
+            "$o",
+            "Lower",
+            &["7:20: warning: connect does nothing with size (assumed it is not there)"],
+        ),
+    ] {
+        let read = connect(options);
+        assert_eq!(lines(&read.notes), notes, "{options}");
+        let workorder = read.workorder.expect("it is accepted");
+        let flowop = &workorder.groups[0].transactions[1].flowops[0];
+        assert_eq!(
+            (flowop.kind, flowop.endpoint.remote_host.as_str()),
+            (Kind::Connect, host)
+        );
+    }
+    for (options, expected) in [
+        (
+            "remotehost=$gone protocol=tcp",
+            "7:29: error: Env variable remotehost = $gone not set",
+        ),
+        (
+            "remotehost=$nested protocol=tcp",
+            "7:29: error: remotehost=$nested is $h, which is not looked up in turn",
+        ),
+        (
+            "remotehost=h protocol=tcp wndsz=$empty",
+            "7:55: error: Env variable wndsz = $empty is empty",
+        ),
+        ("$empty", "7:20: error: $empty is not set"),
+        (
+            "remotehost=$ protocol=tcp",
+            "7:29: error: Env variable remotehost = $ not set",
+        ),
+    ] {
+        let notes = lines(&connect(options).notes);
+        assert_eq!(notes[0], expected, "{options}: {notes:?}");
+    }
+    let text =
+        with_flowops("<flowop type=\"nop\"/>").replace("iterations=\"2\"", "iterations=\"$n\"");
+    let workorder = parse_with(text.as_bytes(), &environment)
+        .workorder
+        .expect("it is accepted");
+    assert_eq!(workorder.groups[0].transactions[1].iterations, 2048);
+}
+
+/// What a name in lower case is no more.
+#[test]
+fn folding_is_told_where_it_matters() {
+    let text = with_flowops(
+        "<flowop type=\"CONNECT\" options=\"RemoteHost=Host PROTOCOL=TCP CC=Reno\"/>\n\
+         <flowop type=\"sendfile\" options=\"dir=SF\"/>",
+    );
+    let read = parsed(&text);
+    assert_eq!(
+        lines(&read.notes),
+        [
+            "7:62: warning: cc=Reno is folded to lower case (assumed cc=reno)",
+            "8:34: warning: dir=SF is folded to lower case (assumed dir=sf)",
+        ]
+    );
+    let workorder = read.workorder.expect("it is accepted");
+    let connect = &workorder.groups[0].transactions[1].flowops[0];
+    assert_eq!(connect.endpoint.remote_host, "host");
+    assert_eq!(connect.endpoint.protocol, Some(Protocol::Tcp));
+}
+
+#[test]
+fn there_are_limits() {
+    let group = |strands: &str, size: &str| {
+        format!(
+            "<group {strands}> <transaction> <flowop type=\"connect\" options=\"remotehost=h protocol=tcp\"/> \
+             <flowop type=\"write\" options=\"size={size}\"/> </transaction> </group>\n"
+        )
+    };
+    for (text, expected) in [
+        (group("nthreads=\"10000\"", "1"), None),
+        (
+            group("nthreads=\"10001\"", "1"),
+            Some("1:1: error: 10001 threads up to this group: more than 10000"),
+        ),
+        (
+            group("nthreads=\"1000000000\"", "1"),
+            Some("1:1: error: 1000000000 threads up to this group: more than 10000"),
+        ),
+        (group("nprocs=\"1000\"", "1"), None),
+        (
+            group("nprocs=\"600\"", "1").repeat(2),
+            Some("2:1: error: 1200 processes up to this group: more than 1000"),
+        ),
+        (group("nthreads=\"1\"", "2047m"), None),
+        (
+            group("nthreads=\"64\"", "1g"),
+            Some(
+                "1:1: error: 137443196928 bytes of memory up to this group: more than 68719476736",
+            ),
+        ),
+        (
+            group("nthreads=\"1\"", "1").repeat(1025),
+            Some("1025:1: error: more than 1024 groups"),
+        ),
+    ] {
+        let read = parsed(&text);
+        let errors: Vec<_> = read
+            .notes
+            .iter()
+            .filter(|note| note.severity == Severity::Error)
+            .map(|note| note.one_line("p")[2..].to_owned())
+            .collect();
+        let errors: Vec<&str> = errors.iter().map(String::as_str).collect();
+        assert_eq!(errors.first().copied(), expected);
+    }
+    let many = " <transaction> <flowop type=\"nop\"/> </transaction>\n".repeat(101);
+    let notes = lines(&parsed(&format!("<group nthreads=\"1\">\n{many}</group>\n")).notes);
+    assert_eq!(
+        notes,
+        ["102:2: error: Shm exhausted!: more than 100 transactions in a group"]
+    );
+}
+
+#[test]
+fn names_are_cut_as_uperf_cuts_them() {
+    let long = "x".repeat(200);
+    let text = with_flowops("<flowop type=\"nop\"/>")
+        .replace("name=\"p\"", &format!("name=\"{long}\""))
+        .replace("<group ", &format!("<group name=\"{long}\" "));
+    let read = parsed(&text);
+    assert_eq!(read.notes.len(), 2);
+    let workorder = read.workorder.expect("it is accepted");
+    assert_eq!(
+        (workorder.name.len(), workorder.groups[0].name.len()),
+        (128, 31)
+    );
+}

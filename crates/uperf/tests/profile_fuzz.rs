@@ -1,0 +1,290 @@
+//! Profiles that mean harm or were damaged: none panics, and what is taken is within the limits.
+//!
+//! `FUZZ_ITERATIONS` sets how many (20,000 by default); a failure prints its seed, which `FUZZ_SEED`
+//! takes.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use uperf::profile::{
+    MOST_MEMORY, MOST_PROCESSES, MOST_THREADS, Parsed, Severity, Source, Surroundings, check,
+    expected_memory, parse, summary,
+};
+
+#[test]
+fn random_bytes() {
+    each("random bytes", |rng| {
+        let length = rng.random_range(0..200);
+        (0..length).map(|_| rng.random()).collect()
+    });
+}
+
+#[test]
+fn words_in_any_order() {
+    each("words in any order", |rng| {
+        let mut text = String::new();
+        for _ in 0..rng.random_range(0..60) {
+            text += WORDS.choose(rng).expect("there are some");
+            text += ["", " ", "\n", "\"", "="]
+                .choose(rng)
+                .expect("there are some");
+        }
+        text.into_bytes()
+    });
+}
+
+#[test]
+fn damaged_profiles() {
+    let profiles = profiles();
+    each("damaged profiles", |rng| {
+        let profile = profiles.choose(rng).expect("there are some");
+        damaged(rng, profile)
+    });
+}
+
+/// Options of every kind with values of every kind, in a profile that is otherwise in order.
+#[test]
+fn odd_options() {
+    each("odd options", |rng| {
+        let mut options = String::new();
+        for _ in 0..rng.random_range(0..4) {
+            let key = KEYS.choose(rng).expect("there are some");
+            options.extend([key, "=", &value(rng), " "]);
+        }
+        let kind = KINDS.choose(rng).expect("there are some");
+        let mut mostly = |usual: &str| match rng.random_range(0..8) {
+            0 => value(rng),
+            _ => usual.to_owned(),
+        };
+        let (count, duration) = (mostly("2"), mostly("1s"));
+        format!(
+            "<profile name=\"p\">\n<group nthreads=\"{count}\">\n<transaction duration=\"{duration}\">\n\
+             <flowop type=\"{kind}\" options=\"{options}\"/>\n</transaction>\n</group>\n</profile>\n"
+        )
+        .into_bytes()
+    });
+}
+
+fn each(what: &str, input: impl Fn(&mut SmallRng) -> Vec<u8>) {
+    let number = |name| {
+        let value = std::env::var(name).ok();
+        value.and_then(|value| value.parse::<u64>().ok())
+    };
+    let seeds = match number("FUZZ_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
+    };
+    let (mut inputs, mut taken) = (0_u64, 0_u64);
+    for seed in seeds {
+        let bytes = input(&mut SmallRng::seed_from_u64(seed));
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Ok(is_taken) = catch_unwind(AssertUnwindSafe(|| is_honest(&bytes))) else {
+            panic!("FUZZ_SEED={seed}: {what}: {text}");
+        };
+        taken += u64::from(is_taken);
+        inputs += 1;
+    }
+    println!("{what}: {inputs} inputs, {taken} of them taken");
+}
+
+/// Whether it is taken. What is refused says why; what is taken is within the limits.
+fn is_honest(bytes: &[u8]) -> bool {
+    let environment = |name: &str| (name.len() < 3).then(|| "2".to_owned());
+    let directory = |name: &str| match name.len() {
+        0..4 => Ok(()),
+        _ => Err("none".to_owned()),
+    };
+    let source = Source { name: "p", bytes };
+    let surroundings = Surroundings {
+        environment: &environment,
+        directory: &directory,
+    };
+    let Parsed { workorder, notes } = parse(&source, &surroundings);
+    let refused = notes.iter().any(|note| note.severity == Severity::Error);
+    assert_eq!(workorder.is_none(), refused);
+    assert!(notes.len() <= 210, "{}", notes.len());
+    for note in &notes {
+        assert!(note.line > 0 && note.column > 0);
+        assert!(!note.with_source("p").contains('\u{1b}'));
+        assert!(!note.one_line("p").contains('\n'));
+    }
+    let Some(workorder) = workorder else {
+        return false;
+    };
+    assert_eq!(check(&source, &surroundings).plan, summary(&workorder));
+    assert!(expected_memory(&workorder) <= MOST_MEMORY);
+    let strands = |processes| -> u64 {
+        let groups = workorder.groups.iter();
+        let those = groups.filter(|group| group.strands.processes == processes);
+        those.map(|group| u64::from(group.strands.count)).sum()
+    };
+    assert!(strands(false) <= MOST_THREADS && strands(true) <= MOST_PROCESSES);
+    true
+}
+
+/// The bytes with some of them changed, doubled or gone.
+fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..rng.random_range(0..4) {
+        let at = rng.random_range(0..=bytes.len());
+        let end = (at + rng.random_range(0..40)).min(bytes.len());
+        match rng.random_range(0..5) {
+            0 if at < bytes.len() => bytes[at] = rng.random(),
+            1 => {
+                if let Some(digit) = bytes[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
+                    *digit = rng.random_range(b'0'..=b'9');
+                }
+            }
+            2 => {
+                let again = bytes[at..end].to_vec();
+                bytes.splice(at..at, again);
+            }
+            3 => {
+                let word = WORDS.choose(rng).expect("there are some").bytes();
+                bytes.splice(at..at, word);
+            }
+            _ => {
+                bytes.drain(at..end);
+            }
+        }
+    }
+    bytes
+}
+
+fn value(rng: &mut SmallRng) -> String {
+    let suffix = ["", "", "k", "m", "g", "z", "s", "ms", "kb", "x", ")", "ä"];
+    match rng.random_range(0..6) {
+        0 => rng.random_range(0..20_u32).to_string(),
+        1 => rng.random::<u64>().to_string(),
+        2 => format!(
+            "rand({},{})",
+            rng.random_range(0..9),
+            rng.random_range(0..9)
+        ),
+        3 => format!("{}.{}", rng.random_range(0..99), rng.random_range(0..99)),
+        4 => (*VALUES.choose(rng).expect("there are some")).to_owned(),
+        _ => {
+            let suffix = suffix.choose(rng).expect("there are some");
+            format!("{}{suffix}", rng.random_range(-1..5000))
+        }
+    }
+}
+
+fn profiles() -> Vec<Vec<u8>> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    ["profiles", "consumers", "transcripts"]
+        .iter()
+        .flat_map(|directory| fs::read_dir(data.join(directory)).expect("profiles"))
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "xml"))
+        .map(|path| fs::read(path).expect("readable"))
+        .collect()
+}
+
+const WORDS: [&str; 42] = [
+    "<profile",
+    "</profile>",
+    "<group",
+    "</group>",
+    "<transaction",
+    "</transaction>",
+    "<flowop",
+    "</flowop>",
+    "/>",
+    ">",
+    "<!--",
+    "-->",
+    "<![CDATA[",
+    "]]>",
+    "<?xml",
+    "?>",
+    "<!DOCTYPE profile [",
+    "<!ENTITY a \"&a;&a;\">",
+    "&a;",
+    "&#0;",
+    "name=\"x\"",
+    "name='x'",
+    "iterations=\"2\"",
+    "iterations=2",
+    "type=\"nop\"",
+    "type=write",
+    "type=",
+    "options=\"size=1\"",
+    "options=\"remotehost=h protocol=tcp\"",
+    "options='size=1'",
+    "duration=\"1s\"",
+    "duration=1",
+    "nthreads=\"1\"",
+    "nprocs=\"$n\"",
+    "rate=\"5\"",
+    "$",
+    "\u{feff}",
+    "\0",
+    "\u{1b}[2J",
+    "ä",
+    "\r",
+    "'",
+];
+
+const KINDS: [&str; 13] = [
+    "read",
+    "write",
+    "connect",
+    "disconnect",
+    "accept",
+    "nop",
+    "think",
+    "send",
+    "recv",
+    "sendfile",
+    "sendfilev",
+    "sendto",
+    "$k",
+];
+
+const KEYS: [&str; 24] = [
+    "size",
+    "rsize",
+    "count",
+    "repeat",
+    "batch_size",
+    "conn",
+    "timeout",
+    "poll_timeout",
+    "duration",
+    "remotehost",
+    "localhost",
+    "protocol",
+    "port",
+    "wndsz",
+    "nfiles",
+    "dir",
+    "cc",
+    "encaps",
+    "method",
+    "sctp_in_streams",
+    "sctp_stream_id",
+    "sctp_pr_policy",
+    "canfail",
+    "rate",
+];
+
+const VALUES: [&str; 12] = [
+    "",
+    "tcp",
+    "udp",
+    "rds",
+    "unix",
+    "ttl",
+    "$h",
+    "$unset",
+    "$",
+    "\u{1f980}\u{1f980}\u{1f980}",
+    "sf",
+    "h",
+];
