@@ -2,6 +2,7 @@
 
 mod rules;
 mod samples;
+mod workloads;
 mod xml;
 
 use uperf::profile::{Note, Parsed, Severity, Source, Surroundings, parse};
