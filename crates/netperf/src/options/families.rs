@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::getopt::Argument::{Nothing, Value};
-use super::getopt::{Flag, Section, Stop, flag, refuse};
+use super::grammar::Argument::{Nothing, Value};
+use super::grammar::{Flag, Section, Stop, flag, refuse};
 use super::test::{
     Apply, DATA_PORT, IPV4, IPV6, LOCAL_BUFFERS, NO_EFFECT, RECEIVE_SIZE, REMOTE_BUFFERS, SCOPE,
     SEND_SIZE, SIZES, TestOptions, data_end, no_copy_avoidance,

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
-use super::getopt::{Flag, Section, Stop, flag, long, refuse};
+use super::grammar::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
+use super::grammar::{Flag, Section, Stop, flag, long, refuse};
 use super::repeat::RepeatWords;
 use super::value::{
     Pair, alignment, count, count_or_default, family, number, port, seconds, type_of_service, word,
@@ -527,7 +527,7 @@ mod tests {
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = Global::default();
-            crate::options::getopt::scan("p", &SECTION, &words, &mut global).unwrap();
+            crate::options::grammar::scan("p", &SECTION, &words, &mut global).unwrap();
             let pair = |pair: &Pair<Option<u32>>| [pair.first, pair.second];
             let touched = [pair(&global.touch.first), pair(&global.touch.second)].concat();
             let Pair { first, second } = global.pace_burst;
@@ -544,7 +544,7 @@ mod tests {
         let scan = |line: &str| {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = Global::default();
-            crate::options::getopt::scan("p", &SECTION, &words, &mut global)
+            crate::options::grammar::scan("p", &SECTION, &words, &mut global)
                 .map(|_| (global.spin.first, global.spin.second, global.length))
         };
         for (line, expected) in [

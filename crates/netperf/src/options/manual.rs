@@ -3,26 +3,11 @@
 //! alone, and that the defaults told are those in force. It stands apart because a program that
 //! makes no man pages does not carry their text.
 
-use super::getopt::Name;
-use super::getopt::Name::{Letter, Long};
-use super::getopt::Section;
+pub use getopt::manual::{Chapter, Described};
+use getopt::manual::{Paragraph, chapter};
+
+use super::grammar::Name::{Letter, Long};
 use super::{families, global, server, test};
-
-/// The options of one command, or of one family of tests.
-pub struct Chapter {
-    /// Its heading.
-    pub title: &'static str,
-    /// The options, in the order of the usage text.
-    pub options: Vec<Described>,
-}
-
-/// One option.
-pub struct Described {
-    /// The option with its argument, as it is typed.
-    pub synopsis: &'static str,
-    /// What it does, in a few sentences.
-    pub text: &'static str,
-}
 
 /// The chapters of `netperf.1`.
 pub fn client() -> Vec<Chapter> {
@@ -55,28 +40,6 @@ pub fn client() -> Vec<Chapter> {
 /// The chapters of `netserver.1`.
 pub fn server() -> Vec<Chapter> {
     vec![chapter("OPTIONS", &server::SECTION, SERVER)]
-}
-
-/// An option's name, how it is typed, and what it does.
-type Paragraph = (Name, &'static str, &'static str);
-
-fn chapter<L: 'static>(
-    title: &'static str,
-    section: &Section<L>,
-    paragraphs: &'static [Paragraph],
-) -> Chapter {
-    let mut options: Vec<Described> = Vec::new();
-    for flag in section.flags {
-        let Some((_, synopsis, text)) = paragraphs.iter().find(|(name, ..)| *name == flag.name)
-        else {
-            continue;
-        };
-        // A letter that the stock usage text has twice is one option all the same.
-        if options.iter().all(|known| known.synopsis != *synopsis) {
-            options.push(Described { synopsis, text });
-        }
-    }
-    Chapter { title, options }
 }
 
 #[rustfmt::skip]
@@ -278,20 +241,27 @@ const SERVER: &[Paragraph] = &[
 
 #[cfg(test)]
 mod tests {
+    use getopt::manual::gaps;
+
     use super::*;
     use crate::options::ServerSettings;
     use crate::options::global::Global;
+    use crate::options::grammar::Name;
     use crate::options::plan::DEFAULT_PORTS;
 
     #[test]
     fn every_option_has_its_paragraph_and_no_other_has_one() {
-        same("global", &global::SECTION, GLOBAL);
-        same("omni", &test::OMNI, OMNI);
-        same("classic", &test::CLASSIC, CLASSIC);
-        same("unix", &families::UNIX, UNIX);
-        same("sctp", &families::SCTP, SCTP);
-        same("dlpi", &families::DLPI, DLPI);
-        same("server", &server::SECTION, SERVER);
+        for (what, gaps) in [
+            ("global", gaps(&global::SECTION, GLOBAL)),
+            ("omni", gaps(&test::OMNI, OMNI)),
+            ("classic", gaps(&test::CLASSIC, CLASSIC)),
+            ("unix", gaps(&families::UNIX, UNIX)),
+            ("sctp", gaps(&families::SCTP, SCTP)),
+            ("dlpi", gaps(&families::DLPI, DLPI)),
+            ("server", gaps(&server::SECTION, SERVER)),
+        ] {
+            assert_eq!(gaps, [""; 0], "{what}");
+        }
     }
 
     /// Who types a default has changed nothing; the help says the same.
@@ -359,21 +329,5 @@ mod tests {
         let (_, rest) = text.split_once("Default ")?;
         let word = rest.split([' ', ',']).next()?;
         Some(word.trim_end_matches('.'))
-    }
-
-    fn same<L: 'static>(what: &str, section: &Section<L>, paragraphs: &[Paragraph]) {
-        for flag in section.flags {
-            let known = paragraphs.iter().any(|(name, ..)| *name == flag.name);
-            assert!(known, "{what}: {:?} is not in the manual", flag.name);
-        }
-        for (name, synopsis, _) in paragraphs {
-            let known = section.flags.iter().any(|flag| flag.name == *name);
-            assert!(known, "{what}: {name:?} is in the manual alone");
-            let typed = match name {
-                Letter(letter) => format!("-{letter}"),
-                Long(long) => format!("--{long}"),
-            };
-            assert!(synopsis.starts_with(&typed), "{what}: {synopsis}");
-        }
     }
 }

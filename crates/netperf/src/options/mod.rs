@@ -1,12 +1,12 @@
 //! argv → [`Settings`] and [`ServerSettings`], in the stock tools' getopt grammar.
 //!
-//! One table a command ([`global`], [`test`], [`server`]) drives the parser ([`getopt`]) and the
+//! One table a command ([`global`], [`test`], [`server`]) drives the parser ([`grammar`]) and the
 //! usage text ([`usage`]). It yields low-level arguments, what was typed; [`plan`] makes the
 //! settings of them.
 
 mod families;
-mod getopt;
 mod global;
+mod grammar;
 mod halves;
 pub mod manual;
 mod many;
@@ -25,8 +25,8 @@ mod value;
 
 use std::ffi::OsString;
 
-use getopt::{Section, Stop, scan};
 use global::Global;
+use grammar::{Section, Stop, scan};
 use test::TestOptions;
 
 pub use crate::attachment::Attachment;
@@ -58,7 +58,7 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
 
     let mut options = TestOptions::default();
     if let Some((section, usage)) = test_section(test) {
-        scan(program, section, rest, &mut options).map_err(|stop| {
+        scan(program, section, rest.behind, &mut options).map_err(|stop| {
             let help = Exit {
                 stdout: usage(),
                 code: 1,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use model::{Limit, Phases, Plan, Timing, Transport, Workload};
 
-use super::getopt::{Stop, refuse};
 use super::global::{Global, Length};
+use super::grammar::{Stop, refuse};
 use super::test::{DataEnd, Socket, TestOptions};
 use super::value::Pair;
 use super::{

@@ -3,8 +3,8 @@
 
 use model::{Half, SizeRule, Transport, WidthRule};
 
-use super::getopt::{Stop, refuse};
 use super::global::Global;
+use super::grammar::{Stop, refuse};
 use super::test::TestOptions;
 use super::{Family, Test, TestFamily};
 

@@ -2,7 +2,7 @@
 
 use stats::confidence::{Goal, Level};
 
-use super::getopt::{Stop, refuse};
+use super::grammar::{Stop, refuse};
 use super::value::{Pair, word};
 use super::{Exit, Repeat};
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use super::getopt::{Stop, refuse};
+use super::grammar::{Stop, refuse};
 use super::{Exit, Selection};
 use crate::selector::{Needs, Selector, Stock};
 

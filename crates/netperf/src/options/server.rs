@@ -8,8 +8,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::getopt::Argument::{Nothing, Value};
-use super::getopt::{Flag, Section, Stop, flag, long, refuse};
+use super::grammar::Argument::{Nothing, Value};
+use super::grammar::{Flag, Section, Stop, flag, long, refuse};
 use super::value::{count, number, port, seconds, word};
 use super::{Exit, Family, global};
 

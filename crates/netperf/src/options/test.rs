@@ -11,9 +11,9 @@ use model::Transport;
 
 use super::Family;
 use super::families::FamilyOptions;
-use super::getopt::Argument::{MaybeSelection, Nothing, Value};
-use super::getopt::{Flag, Section, Stop, flag, refuse};
 use super::global::endpoint;
+use super::grammar::Argument::{MaybeSelection, Nothing, Value};
+use super::grammar::{Flag, Section, Stop, flag, refuse};
 use super::selection::{Selected, select};
 use super::value::{Pair, c_integer, count, count_or_default, number, port, word};
 
@@ -254,7 +254,7 @@ const CLASSIC_FLAGS: &[Flag<TestOptions>] = &[
     flag('z', Nothing, &[], NO_EFFECT),
 ];
 
-pub(super) type Apply = super::getopt::Apply<TestOptions>;
+pub(super) type Apply = super::grammar::Apply<TestOptions>;
 
 pub(super) const SEND_SIZE: Apply = |t, v| t.send_size.set_first(v, |half| Ok(Some(count(half)?)));
 pub(super) const RECEIVE_SIZE: Apply =

@@ -2,7 +2,7 @@
 
 use model::{Half, Plan, Workload};
 
-use super::getopt::{Stop, refuse};
+use super::grammar::{Stop, refuse};
 use super::{Direction, Exit, Test};
 
 /// The service that does what a test's server would do, by its name: RFC 862, 863, 864. The stock tool

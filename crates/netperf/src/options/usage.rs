@@ -1,6 +1,6 @@
 //! The stock tool's usage texts, from the tables that drive the parser.
 
-use super::getopt::{Flag, Section};
+use super::grammar::{Flag, Section};
 use super::{families, global, server, test};
 
 /// `netperf -h`.

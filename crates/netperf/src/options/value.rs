@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Family;
-use super::getopt::{Stop, refuse};
+use super::grammar::{Stop, refuse};
 
 /// The two halves of a pair value; each option says what its halves are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

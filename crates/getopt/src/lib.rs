@@ -1,28 +1,36 @@
 //! The grammar of GNU getopt(3), driven by a table.
 //!
+//! A dialect has one table a command, of which its usage text and its manual page are made, too.
+//!
 //! lexopt would do for most of it, but reads `-l=5` as `5` where getopt reads `=5`, takes `--foo` for
 //! a long option where the stock tool complains about `-`, and has no word for an option that takes
 //! the next word only when it looks right (`-c`, `-k`). What is left is short enough to write out.
 
-use super::Exit;
+#![forbid(unsafe_code)]
+
+pub mod manual;
 
 /// One row of a command's table: what the option takes, what is said of it, what it does to the
-/// low-level arguments `L`.
-pub(super) struct Flag<L> {
-    pub(super) name: Name,
-    pub(super) argument: Argument,
+/// low-level arguments `L`. `E` is how the program ends where a tool has its own way to ([`Stop::Exit`]).
+pub struct Flag<L, E> {
+    /// How it is spelt.
+    pub name: Name,
+    /// What it takes.
+    pub argument: Argument,
     /// The lines of the usage text, without their indent; none for what the stock tool does not
     /// document. A letter documented twice has two rows, and the first of them is in force.
-    pub(super) help: &'static [&'static str],
-    pub(super) apply: Apply<L>,
+    pub help: &'static [&'static str],
+    /// What it does.
+    pub apply: Apply<L, E>,
 }
 
 /// Takes the value, or "" where the option has none.
-pub(super) type Apply<L> = fn(&mut L, &str) -> Result<(), Stop>;
+pub type Apply<L, E> = fn(&mut L, &str) -> Result<(), Stop<E>>;
 
 /// How an option is spelt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub enum Name {
+    /// A dash and this.
     Letter(char),
     /// Without its dashes.
     Long(&'static str),
@@ -30,7 +38,8 @@ pub(super) enum Name {
 
 /// What an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Argument {
+pub enum Argument {
+    /// It is a switch.
     Nothing,
     /// The rest of the word, or else the next word, whatever it looks like.
     Value,
@@ -43,36 +52,49 @@ pub(super) enum Argument {
 }
 
 /// A table, and what its options are called in messages.
-pub(super) struct Section<L: 'static> {
-    pub(super) flags: &'static [Flag<L>],
+pub struct Section<L: 'static, E: 'static> {
+    /// The options. Of two with one name the first is in force.
+    pub flags: &'static [Flag<L, E>],
     /// What stands before the dash of an option in a message, as its letter may mean two things.
-    pub(super) scope: &'static str,
+    pub scope: &'static str,
 }
 
 /// Why parsing ended early.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub enum Stop<E> {
+    /// The usage text is asked for.
     Help,
+    /// The version is asked for.
     Version,
     /// getopt's own complaint, a whole line.
     Complaint(String),
     /// A value or a combination that makes no sense; a whole line once it has left [`scan`].
     Refused(String),
     /// What the stock tool says and does, to the letter.
-    Exit(Exit),
+    Exit(E),
+}
+
+/// What is left when all options are applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest<'w> {
+    /// Words between the options that belong to none.
+    pub stray: Vec<&'w str>,
+    /// What stands behind the first `--`.
+    pub behind: &'w [String],
 }
 
 /// A refusal, to which [`scan`] adds the program, the option and its value.
-pub(super) fn refuse<T>(why: impl Into<String>) -> Result<T, Stop> {
+pub fn refuse<T, E>(why: impl Into<String>) -> Result<T, Stop<E>> {
     Err(Stop::Refused(why.into()))
 }
 
-pub(super) const fn flag<L>(
+/// A row for an option of one letter.
+pub const fn flag<L, E>(
     letter: char,
     argument: Argument,
     help: &'static [&'static str],
-    apply: Apply<L>,
-) -> Flag<L> {
+    apply: Apply<L, E>,
+) -> Flag<L, E> {
     Flag {
         name: Name::Letter(letter),
         argument,
@@ -81,12 +103,13 @@ pub(super) const fn flag<L>(
     }
 }
 
-pub(super) const fn long<L>(
+/// A row for an option of our own, which has a name.
+pub const fn long<L, E>(
     name: &'static str,
     argument: Argument,
     help: &'static [&'static str],
-    apply: Apply<L>,
-) -> Flag<L> {
+    apply: Apply<L, E>,
+) -> Flag<L, E> {
     Flag {
         name: Name::Long(name),
         argument,
@@ -96,18 +119,18 @@ pub(super) const fn long<L>(
 }
 
 /// Applies the options in `words` to `low`, passing over stray words, up to and with the first `--`.
-/// Returns what is left.
-pub(super) fn scan<'w, L>(
+pub fn scan<'w, L, E>(
     program: &str,
-    section: &Section<L>,
+    section: &Section<L, E>,
     words: &'w [String],
     low: &mut L,
-) -> Result<&'w [String], Stop> {
+) -> Result<Rest<'w>, Stop<E>> {
+    let mut stray = Vec::new();
     let mut rest = words;
     while let Some((word, tail)) = rest.split_first() {
         rest = tail;
         if word == "--" {
-            return Ok(rest);
+            break;
         }
         if let Some((flag, attached)) = find_long(section, word) {
             let value = match (flag.argument, attached) {
@@ -132,6 +155,9 @@ pub(super) fn scan<'w, L>(
         }
         // A lone dash is a stray word, as is anything that does not begin with one.
         let mut cluster = word.strip_prefix('-').unwrap_or_default();
+        if cluster.is_empty() {
+            stray.push(word.as_str());
+        }
         while let Some(letter) = cluster.chars().next() {
             cluster = &cluster[letter.len_utf8()..];
             let Some(flag) = find(section, Name::Letter(letter)) else {
@@ -158,18 +184,21 @@ pub(super) fn scan<'w, L>(
             apply(program, section, flag, value, low)?;
         }
     }
-    Ok(rest)
+    Ok(Rest {
+        stray,
+        behind: rest,
+    })
 }
 
-fn find<L>(section: &Section<L>, name: Name) -> Option<&'static Flag<L>> {
+fn find<L, E>(section: &Section<L, E>, name: Name) -> Option<&'static Flag<L, E>> {
     section.flags.iter().find(|flag| flag.name == name)
 }
 
 /// The long option that `word` is, and the value after its `=`.
-fn find_long<'w, L>(
-    section: &Section<L>,
+fn find_long<'w, L, E>(
+    section: &Section<L, E>,
     word: &'w str,
-) -> Option<(&'static Flag<L>, Option<&'w str>)> {
+) -> Option<(&'static Flag<L, E>, Option<&'w str>)> {
     let word = word.strip_prefix("--")?;
     let (name, value) = match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -198,13 +227,13 @@ fn next_if<'w>(rest: &mut &'w [String], wanted: impl Fn(&str) -> bool) -> &'w st
     }
 }
 
-fn apply<L>(
+fn apply<L, E>(
     program: &str,
-    section: &Section<L>,
-    flag: &Flag<L>,
+    section: &Section<L, E>,
+    flag: &Flag<L, E>,
     value: &str,
     low: &mut L,
-) -> Result<(), Stop> {
+) -> Result<(), Stop<E>> {
     (flag.apply)(low, value).map_err(|stop| match stop {
         Stop::Refused(why) => {
             let scope = section.scope;
@@ -218,12 +247,13 @@ fn apply<L>(
     })
 }
 
-fn complain<T>(program: &str, what: &str) -> Result<T, Stop> {
+fn complain<T, E>(program: &str, what: &str) -> Result<T, Stop<E>> {
     Err(Stop::Complaint(format!("{program}: {what}\n")))
 }
 
 impl Name {
-    pub(super) fn is_long(self) -> bool {
+    /// Whether it is more than a letter.
+    pub fn is_long(self) -> bool {
         matches!(self, Self::Long(_))
     }
 }
@@ -239,10 +269,14 @@ impl std::fmt::Display for Name {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::Argument::{MaybeRate, MaybeSelection, Nothing, Value};
     use super::*;
 
-    static SECTION: Section<Vec<String>> = Section {
+    type Stop = super::Stop<Infallible>;
+
+    static SECTION: Section<Vec<String>, Infallible> = Section {
         flags: &[
             flag('d', Nothing, &[], |seen, v| note(seen, "d", v)),
             flag('l', Value, &[], |seen, v| note(seen, "l", v)),
@@ -290,7 +324,21 @@ mod tests {
             let words = words(line);
             let rest = scan("p", &SECTION, &words, &mut low).unwrap();
             assert_eq!(low.join(" "), seen, "{line}");
-            assert_eq!(rest.join(" "), left, "{line}");
+            assert_eq!(rest.behind.join(" "), left, "{line}");
+        }
+    }
+
+    #[test]
+    fn words_that_belong_to_no_option_are_told() {
+        for (line, stray) in [
+            ("", ""),
+            ("-d -l 5", ""),
+            ("a -d b -l 5 - -c 5 c -- d", "a b - c"),
+            ("-cd 5", "5"),
+        ] {
+            let words = words(line);
+            let rest = scan("p", &SECTION, &words, &mut Vec::new()).unwrap();
+            assert_eq!(rest.stray.join(" "), stray, "{line}");
         }
     }
 
