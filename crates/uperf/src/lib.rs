@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod options;
 pub mod profile;
 mod workorder;
 

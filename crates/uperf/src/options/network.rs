@@ -1,0 +1,115 @@
+//! Networks that peers may come from.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// Addresses whose first bits are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// One of them, of IPv4 never in IPv6's notation.
+    address: IpAddr,
+    /// How many bits are the same.
+    bits: u8,
+}
+
+impl Network {
+    /// `10.0.0.0/8`, `fd00::/8`, or one address. `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        // A prefix length of the IPv6 notation of an IPv4 address would be another one.
+        if address != address.to_canonical() {
+            return None;
+        }
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) if bits.bytes().all(|c| c.is_ascii_digit()) => bits.parse().ok()?,
+            Some(_) => return None,
+            None => most,
+        };
+        (bits <= most).then_some(Self { address, bits })
+    }
+
+    /// Whether it has this address, in whichever notation.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => same_bits(
+                u32::from(ours).into(),
+                u32::from(theirs).into(),
+                32,
+                self.bits,
+            ),
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                same_bits(ours.into(), theirs.into(), 128, self.bits)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether two addresses of `width` bits have their first `bits` in common.
+fn same_bits(ours: u128, theirs: u128, width: u8, bits: u8) -> bool {
+    let differ = (ours ^ theirs).checked_shr(u32::from(width - bits));
+    differ.unwrap_or(0) == 0
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_its_network() {
+        for (network, address, inside) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.1.2.3/8", "10.9.9.9", true),
+            ("10.0.0.0/8", "::ffff:10.0.0.1", true),
+            ("10.0.0.0/8", "::a00:1", false),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.6", false),
+            ("0.0.0.0/0", "255.255.255.255", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "fe80::1", true),
+            ("::/0", "127.0.0.1", false),
+            ("::1", "::1", true),
+            ("fd00::/8", "fdff::1", true),
+            ("fd00::/8", "fc00::1", false),
+            ("2001:db8::/33", "2001:db8:7fff::", true),
+            ("2001:db8::/33", "2001:db8:8000::", false),
+        ] {
+            let network = Network::parse(network).unwrap();
+            let address = address.parse().unwrap();
+            assert_eq!(network.contains(address), inside, "{network} {address}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_network() {
+        for text in [
+            "",
+            "/",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "10/8",
+            "host",
+            "10.0.0.0/8/8",
+            "::ffff:10.0.0.0/104",
+            "10.0.0.0/256",
+            "fe80::1%lo/64",
+        ] {
+            assert_eq!(Network::parse(text), None, "{text}");
+        }
+    }
+}

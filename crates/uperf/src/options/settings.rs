@@ -1,0 +1,213 @@
+//! What was typed → [`Settings`].
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::table::Typed;
+use super::{Counter, Exit, Network, refusal, usage_after};
+use crate::Protocol;
+
+/// The settings in force for one uperf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Who it is.
+    pub role: Role,
+    /// `-S`: what the control connection goes over: TCP, SCTP or VSOCK.
+    pub control: Protocol,
+    /// `-P`: the control port; of a slave 0 is any.
+    pub port: u16,
+    /// `-v`.
+    pub verbose: bool,
+    /// What SSL connections are made with.
+    pub tls: Tls,
+    /// Lines for stderr before anything else happens, without their line ends.
+    pub notices: Vec<String>,
+}
+
+/// `-m`, `-s`, `--check`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs a profile.
+    Master(Master),
+    /// Takes part in others' profiles, within these limits.
+    Slave(Limits),
+    /// Says what this profile would run.
+    Check(PathBuf),
+}
+
+/// What a master is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Master {
+    /// `-m`: the profile's file.
+    pub profile: PathBuf,
+    /// `-i`: from one progress line to the next.
+    pub interval: Duration,
+    /// What is printed.
+    pub print: Print,
+    /// `-p`: CPU time a flowop.
+    pub flowop_cpu: bool,
+    /// `-e`, `-E`: CPU counters a flowop.
+    pub counters: Vec<Counter>,
+    /// `-X`: the file for the time of each pass of each flowop.
+    pub response_times: Option<PathBuf>,
+    /// `-H stdout`: latencies are kept, and their mean, median and 99th percentile printed.
+    pub latencies: bool,
+    /// `--html`: the file for the page.
+    pub html: Option<PathBuf>,
+    /// `--json`: the result is a JSON document on stdout, and the only thing there.
+    pub json: bool,
+}
+
+/// What a master prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a section, or one option without a value"
+)]
+pub struct Print {
+    /// Progress, totals and Run Statistics: not with `-n`.
+    pub run: bool,
+    /// `-g`.
+    pub groups: bool,
+    /// `-T`.
+    pub strands: bool,
+    /// `-t`.
+    pub transactions: bool,
+    /// `-f`, and what assumes it.
+    pub flowops: bool,
+    /// `-k`; in force unless `-n` is.
+    pub interfaces: bool,
+    /// `-R`: lines with time stamps in the place of progress, totals, groups and strands.
+    pub raw: bool,
+}
+
+/// What SSL connections are made with. Where there is no file, stock's `server.pem` (master) or
+/// `client.pem` (slave) is looked for, and then a certificate is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// `--tls-cert`: PEM with the certificate.
+    pub certificate: Option<PathBuf>,
+    /// `--tls-key`: PEM with its key; by default it is in the certificate's file.
+    pub key: Option<PathBuf>,
+}
+
+/// What a slave does for whoever connects, and no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `--allow-dir`: directories below which a master may name files to send; by default none.
+    pub directories: Vec<PathBuf>,
+    /// `--allow-peers`: where masters may come from; empty is everywhere.
+    pub peers: Vec<Network>,
+    /// `--max-masters`: control connections at a time.
+    pub masters: usize,
+    /// `--max-strands`: strands of all masters together.
+    pub strands: u32,
+    /// `--max-memory`: bytes of all their buffers together.
+    pub memory_bytes: u64,
+    /// `--max-length`: the longest duration of a transaction.
+    pub length: Duration,
+    /// `--control-idle`: the longest silence of a master before its run begins.
+    pub control_idle: Duration,
+}
+
+impl Default for Print {
+    fn default() -> Self {
+        Self {
+            run: true,
+            interfaces: true,
+            ..Self::NOTHING
+        }
+    }
+}
+
+impl Print {
+    /// After `-n`.
+    pub(super) const NOTHING: Self = Self {
+        run: false,
+        groups: false,
+        strands: false,
+        transactions: false,
+        flowops: false,
+        interfaces: false,
+        raw: false,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            directories: Vec::new(),
+            peers: Vec::new(),
+            masters: 1024,
+            strands: 10_000,
+            memory_bytes: 1 << 30,
+            length: Duration::from_secs(7 * 86_400),
+            control_idle: Duration::from_secs(120),
+        }
+    }
+}
+
+/// One role, and nothing that it has no use for.
+pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
+    let refuse = |why: &str| Err(refusal(format!("{program}: {why}\n")));
+    let notices = strangers(program, &typed)?;
+    if typed.tls.key.is_some() && typed.tls.certificate.is_none() {
+        return refuse("--tls-key without --tls-cert");
+    }
+    let role = match (typed.profile, typed.slave, typed.check) {
+        (None, false, None) => return Err(usage_after("Please specify server or client.\n")),
+        (Some(_), true, _) => {
+            return Err(usage_after("Can only be server or client. Not both!\n"));
+        }
+        (Some(_), _, Some(_)) | (_, true, Some(_)) => {
+            return refuse("--check runs nothing: without -m and -s");
+        }
+        (None, true, None) => Role::Slave(typed.limits),
+        (None, false, Some(profile)) => Role::Check(profile),
+        (Some(profile), false, None) => {
+            let master = Master {
+                profile,
+                ..typed.master
+            };
+            if typed.port == 0 {
+                return refuse("-P 0: a master has to know the slaves' port");
+            }
+            if master.json && (master.print.raw || !master.print.run) {
+                return refuse("--json has the place of the text that -R and -n are about");
+            }
+            if master.html.is_some() && !master.print.run {
+                return refuse("--html has nothing to show with -n");
+            }
+            Role::Master(master)
+        }
+    };
+    Ok(Settings {
+        role,
+        control: typed.control,
+        port: typed.port,
+        verbose: typed.verbose,
+        tls: typed.tls,
+        notices,
+    })
+}
+
+/// Options of another role than the one that was asked for. Of stock's, which takes them without a
+/// word, it is said that they have no effect; our own are refused.
+fn strangers(program: &str, typed: &Typed) -> Result<Vec<String>, Exit> {
+    let (strangers, role) = match (typed.slave, &typed.check) {
+        (true, _) => (typed.of_master.clone(), "a slave"),
+        (false, None) => (typed.of_slave.clone(), "a master"),
+        (false, Some(_)) => ([&typed.of_master[..], &typed.of_slave].concat(), "--check"),
+    };
+    let mut notices = Vec::new();
+    for option in strangers {
+        if option.starts_with("--") {
+            return Err(refusal(format!("{program}: {option} is not for {role}\n")));
+        }
+        let notice = format!("{program}: {option} has no effect on {role}");
+        if !notices.contains(&notice) {
+            notices.push(notice);
+        }
+    }
+    Ok(notices)
+}

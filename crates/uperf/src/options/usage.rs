@@ -1,0 +1,66 @@
+//! The usage text, from the table that drives the parser, and the version.
+
+use getopt::{Flag, Name};
+
+use super::Exit;
+use super::table::{SECTION, Typed};
+use crate::Protocol;
+
+/// `uperf -h`: the stock text and, below it, what it has not got.
+pub(super) fn text() -> String {
+    let (own, stock): (Vec<_>, Vec<_>) = SECTION.flags.iter().partition(|flag| is_own(flag));
+    format!(
+        "Uperf Version {VERSION}\n\
+         Usage:   uperf [-m profile] [-hvV] [-ngtTfkpaeE:X:i:P:RS:]\n         \
+         uperf [-s] [-hvV]\n\n{}\n\
+         More information at http://www.uperf.org\n\n\
+         linerate's own options:\n\n{}",
+        lines(&stock),
+        lines(&own)
+    )
+}
+
+/// `uperf -V`.
+pub(super) fn version() -> String {
+    let protocols = PROTOCOLS.map(|protocol| protocol.name().to_ascii_uppercase());
+    format!(
+        "Uperf Version {VERSION}, linerate {}\n\
+         Copyright (c) the linerate authors\n\
+         License: MIT or Apache-2.0, as you choose. There is no warranty.\n\
+         Supported protocols: {}\n\
+         Built for {} {}\n\n\
+         Report bugs to the linerate authors.\n",
+        env!("CARGO_PKG_VERSION"),
+        protocols.join(", "),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+    )
+}
+
+/// The uperf that this one stands in for.
+const VERSION: &str = "1.0.8";
+
+const PROTOCOLS: [Protocol; 7] = [
+    Protocol::Tcp,
+    Protocol::Udp,
+    Protocol::Ssl,
+    Protocol::Sctp,
+    Protocol::Vsock,
+    Protocol::Unix,
+    Protocol::Mptcp,
+];
+
+/// `-H` is of a fork that k8s-netperf has.
+fn is_own(flag: &Flag<Typed, Exit>) -> bool {
+    flag.name.is_long() || flag.name == Name::Letter('H')
+}
+
+fn lines(flags: &[&Flag<Typed, Exit>]) -> String {
+    let mut text = String::new();
+    for line in flags.iter().flat_map(|flag| flag.help) {
+        text.push_str("        ");
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}

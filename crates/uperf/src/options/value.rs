@@ -1,0 +1,125 @@
+//! The values that options take.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use getopt::refuse;
+
+use super::Stop;
+
+/// An integer by uperf's rule (spec section 1.3): digits, perhaps a point, and then at most one letter
+/// of `b k m g t p e z` that counts, each 1024 times the one before; what follows it does not. `None`
+/// for anything else.
+pub(super) fn integer(text: &str) -> Option<u64> {
+    let (number, suffix) = split(text)?;
+    let shift = match suffix {
+        None => 0,
+        Some(letter) => 10 * "bkmgtpez".find(letter.to_ascii_lowercase())? as u32,
+    };
+    if number.contains('.') {
+        let scaled = number.parse::<f64>().ok()? * 2_f64.powi(shift as i32);
+        return (scaled < 2_f64.powi(63)).then_some(scaled as u64);
+    }
+    let unit = 1_u64.checked_shl(shift)?;
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A time by uperf's rule (spec section 1.3): a number and at most one letter that counts, `s`, `m`
+/// for milliseconds, `u` or `n`; without one it is seconds. `None` for anything else, and for more
+/// than a year.
+pub(super) fn time(text: &str) -> Option<Duration> {
+    const YEAR: f64 = 365.0 * 86_400.0;
+    let (number, suffix) = split(text)?;
+    let unit = match suffix {
+        None | Some('s') => 1.0,
+        Some('m') => 1e-3,
+        Some('u') => 1e-6,
+        Some('n') => 1e-9,
+        Some(_) => return None,
+    };
+    let seconds = number.parse::<f64>().ok()? * unit;
+    (seconds <= YEAR).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// An integer within `range`.
+pub(super) fn number(text: &str, range: RangeInclusive<u64>) -> Result<u64, Stop> {
+    match integer(text) {
+        None => refuse("not a number"),
+        Some(number) if range.contains(&number) => Ok(number),
+        Some(_) => refuse(format!("not from {} to {}", range.start(), range.end())),
+    }
+}
+
+/// A whole number of seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, Stop> {
+    number(text, 1..=u32::MAX.into()).map(Duration::from_secs)
+}
+
+/// A number without a sign, and the first letter behind it.
+fn split(text: &str) -> Option<(&str, Option<char>)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, rest) = text.split_at(end.unwrap_or(text.len()));
+    let is_number = number.contains(|c: char| c.is_ascii_digit());
+    is_number.then(|| (number, rest.chars().next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_have_suffixes_of_which_one_letter_counts() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("20000", Some(20_000)),
+            ("20k", Some(20_480)),
+            ("20K", Some(20_480)),
+            ("8kb", Some(8192)),
+            ("5b", Some(5)),
+            ("1.5k", Some(1536)),
+            (".5k", Some(512)),
+            ("1.", Some(1)),
+            ("1g", Some(1 << 30)),
+            ("16e", None),
+            ("1z", None),
+            ("99999999999999999999", None),
+            ("1.5z", None),
+            ("1.2.3", None),
+            ("", None),
+            (".", None),
+            ("k", None),
+            ("-1", None),
+            ("+1", None),
+            ("0x10", None),
+            ("1 k", None),
+        ] {
+            assert_eq!(integer(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_seconds_unless_a_letter_says_otherwise() {
+        for (text, nanoseconds) in [
+            ("1", Some(1_000_000_000)),
+            ("1s", Some(1_000_000_000)),
+            ("1.5s", Some(1_500_000_000)),
+            ("1sec", Some(1_000_000_000)),
+            ("200ms", Some(200_000_000)),
+            ("2min", Some(2_000_000)),
+            ("100us", Some(100_000)),
+            ("7n", Some(7)),
+            (".5", Some(500_000_000)),
+            ("0", Some(0)),
+            ("1h", None),
+            ("1S", None),
+            ("x", None),
+            ("", None),
+            ("-1", None),
+            ("1e9", None),
+            ("99999999999", None),
+        ] {
+            let expected = nanoseconds.map(Duration::from_nanos);
+            assert_eq!(time(text), expected, "{text}");
+        }
+    }
+}

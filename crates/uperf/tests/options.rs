@@ -1,0 +1,357 @@
+//! Command lines of existing harnesses, and what a wrong one gets: text, stream and exit code.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use uperf::Protocol;
+use uperf::options::{Counter, Exit, Limits, Master, Print, Role, Settings, Tls, uperf};
+
+/// What k8s-netperf, benchmark-operator, snafu, pbench, crucible, LKP and avocado type (as of 2025).
+#[test]
+fn harnesses_are_understood() {
+    for line in [
+        "-v -a -R -i 1 -m /tmp/uperf-stream-tcp-1024-1 -P 30000",
+        "-v -a -R -i 1 -m /tmp/uperf-rr-udp-64-8 -P 30000 -H stdout",
+        "-v -m test.xml -R -a -i 1 -X response-times.txt -P 20010",
+        "-v -m test.xml -R -a -i 1 -S vsock -P 20010",
+        "-R -m test.xml -P 30002",
+        "-R -m test.xml -P 30002 -tTfa",
+        "-m uperf_web.xml",
+        "-m manual/throughput.xml -a",
+        "-m netperf.xml -a -e -p",
+    ] {
+        assert!(matches!(run(line).role, Role::Master(_)), "{line}");
+    }
+    for line in [
+        "-s -v -P 30000",
+        "-v -s -P 20010",
+        "-v -s -P 20010 -S vsock",
+        "-s",
+    ] {
+        let settings = run(line);
+        assert_eq!(settings.role, Role::Slave(Limits::default()), "{line}");
+        assert_eq!(settings.notices, [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn every_option_of_a_master_has_its_field() {
+    let with = |change: fn(&mut Settings, &mut Master)| {
+        let mut settings = by_default(Role::Slave(Limits::default()));
+        let mut master = master();
+        change(&mut settings, &mut master);
+        settings.role = Role::Master(master);
+        settings
+    };
+    for (line, expected) in [
+        ("-m p", with(|_, _| ())),
+        ("-m a -m p", with(|_, _| ())),
+        ("-S sctp -m p", with(|s, _| s.control = Protocol::Sctp)),
+        ("-S VSOCK -m p", with(|s, _| s.control = Protocol::Vsock)),
+        ("-P 20k -m p", with(|s, _| s.port = 20_480)),
+        ("-vm p", with(|s, _| s.verbose = true)),
+        ("-g -m p", with(|_, m| m.print.groups = true)),
+        ("-T -m p", with(|_, m| m.print.strands = true)),
+        ("-t -m p", with(|_, m| m.print.transactions = true)),
+        ("-f -m p", with(|_, m| m.print.flowops = true)),
+        ("-k -m p", with(|_, _| ())),
+        ("-R -m p", with(|_, m| m.print.raw = true)),
+        (
+            "-p -m p",
+            with(|_, m| (m.flowop_cpu, m.print.flowops) = (true, true)),
+        ),
+        (
+            "-e -m p",
+            with(|_, m| (m.counters, m.print.flowops) = (Counter::DEFAULTS.to_vec(), true)),
+        ),
+        (
+            "-E cs,cycles,cpu-cycles -m p",
+            with(|_, m| {
+                m.counters = vec![Counter::ContextSwitches, Counter::Cycles];
+                m.print.flowops = true;
+            }),
+        ),
+        (
+            "-a -m p",
+            with(|_, m| {
+                let print = &mut m.print;
+                (print.groups, print.strands) = (true, true);
+                (print.transactions, print.flowops) = (true, true);
+            }),
+        ),
+        (
+            "-X a -X b -m p",
+            with(|_, m| m.response_times = Some("b".into())),
+        ),
+        (
+            "-i 500ms -m p",
+            with(|_, m| m.interval = Duration::from_millis(500)),
+        ),
+        (
+            "-i 2 -m p",
+            with(|_, m| m.interval = Duration::from_secs(2)),
+        ),
+        ("-H stdout -m p", with(|_, m| m.latencies = true)),
+        (
+            "--html=a.html -m p",
+            with(|_, m| m.html = Some("a.html".into())),
+        ),
+        ("--json -m p", with(|_, m| m.json = true)),
+        (
+            "--tls-cert c --tls-key k -m p",
+            with(|s, _| (s.tls.certificate, s.tls.key) = (Some("c".into()), Some("k".into()))),
+        ),
+    ] {
+        assert_eq!(run(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn every_option_of_a_slave_has_its_field() {
+    for (line, expected) in [
+        ("-s", Limits::default()),
+        (
+            "-s --allow-dir /a --allow-dir /b --max-masters 2 --max-strands 1k --max-memory 2m \
+             --max-length 60 --control-idle 5",
+            Limits {
+                directories: vec!["/a".into(), "/b".into()],
+                peers: Vec::new(),
+                masters: 2,
+                strands: 1024,
+                memory_bytes: 2 << 20,
+                length: Duration::from_secs(60),
+                control_idle: Duration::from_secs(5),
+            },
+        ),
+    ] {
+        assert_eq!(run(line), by_default(Role::Slave(expected)), "{line}");
+    }
+    let Role::Slave(limits) = run("-s --allow-peers 10.0.0.0/8 --allow-peers ::1").role else {
+        panic!("it is a slave");
+    };
+    let peers: Vec<_> = limits.peers.iter().map(ToString::to_string).collect();
+    assert_eq!(peers, ["10.0.0.0/8", "::1/128"]);
+}
+
+#[test]
+fn a_profile_is_checked() {
+    let expected = by_default(Role::Check(PathBuf::from("p")));
+    assert_eq!(run("--check p"), expected);
+    assert_eq!(run("--check=p"), expected);
+}
+
+/// Spec section 5: it forgets what comes before it.
+#[test]
+fn no_statistics_is_about_what_comes_before_it() {
+    let none = Print {
+        run: false,
+        interfaces: false,
+        ..Print::default()
+    };
+    for (line, expected) in [
+        ("-n -m p", none),
+        (
+            "-aRk -X f -e -p -H stdout -n -m p",
+            Print { raw: true, ..none },
+        ),
+        (
+            "-a -n -t -m p",
+            Print {
+                transactions: true,
+                ..none
+            },
+        ),
+        (
+            "-n -k -m p",
+            Print {
+                interfaces: true,
+                ..none
+            },
+        ),
+    ] {
+        let Role::Master(master) = run(line).role else {
+            panic!("{line}");
+        };
+        assert_eq!(master.print, expected, "{line}");
+        assert_eq!(master.response_times, None, "{line}");
+        assert!(master.counters.is_empty() && !master.flowop_cpu && !master.latencies);
+    }
+}
+
+/// Stock takes them without a word.
+#[test]
+fn what_has_no_effect_on_a_slave_is_said() {
+    let settings = run("-s -a -i 1 -a -n");
+    assert_eq!(settings.role, Role::Slave(Limits::default()));
+    assert_eq!(
+        settings.notices,
+        [
+            "uperf: -a has no effect on a slave",
+            "uperf: -i has no effect on a slave",
+            "uperf: -n has no effect on a slave",
+        ]
+    );
+    let settings = run("-v -a --check p");
+    assert_eq!(settings.notices, ["uperf: -a has no effect on --check"]);
+}
+
+#[test]
+fn wrong_values_are_one_line_that_names_them() {
+    for (line, stderr) in [
+        ("-m p -S foo", "Protocol foo not supported\n"),
+        (
+            "-m p -S udp",
+            "uperf: -S udp: the control connection goes over tcp, sctp or vsock\n",
+        ),
+        ("-m p -i 0", "Incorrect interval: 0\n"),
+        ("-m p -i x", "Incorrect interval: x\n"),
+        ("-m p -i 1h", "Incorrect interval: 1h\n"),
+        (
+            "-m p -i 5u",
+            "Incorrect interval: 5u (1 ms is the shortest)\n",
+        ),
+        (
+            "-m p -P 65536",
+            "uperf: -P 65536: not a port from 0 to 65535\n",
+        ),
+        (
+            "-m p -P http",
+            "uperf: -P http: not a port from 0 to 65535\n",
+        ),
+        (
+            "-m p -P 0",
+            "uperf: -P 0: a master has to know the slaves' port\n",
+        ),
+        (
+            "-m p -E cycles,foo",
+            "uperf: -E cycles,foo: 'foo' is no counter; there are cycles, instructions, \
+             cache-references, cache-misses, branches, branch-misses, ref-cycles, task-clock, \
+             context-switches, cpu-migrations, page-faults\n",
+        ),
+        ("-m p -H file", "uperf: -H file: they go to stdout\n"),
+        (
+            "-m p -x",
+            "uperf: -x: there is no output for Fenxi; --html FILE writes a page with plots\n",
+        ),
+        (
+            "-m p --allow-dir /",
+            "uperf: --allow-dir is not for a master\n",
+        ),
+        ("-s --json", "uperf: --json is not for a slave\n"),
+        ("--check p --json", "uperf: --json is not for --check\n"),
+        (
+            "-m p --check p",
+            "uperf: --check runs nothing: without -m and -s\n",
+        ),
+        (
+            "-s --check p",
+            "uperf: --check runs nothing: without -m and -s\n",
+        ),
+        ("-m p --tls-key k", "uperf: --tls-key without --tls-cert\n"),
+        (
+            "-m p --json -R",
+            "uperf: --json has the place of the text that -R and -n are about\n",
+        ),
+        (
+            "-m p -n --html f",
+            "uperf: --html has nothing to show with -n\n",
+        ),
+        (
+            "-s --allow-peers 10/8",
+            "uperf: --allow-peers 10/8: not an address, nor one with a prefix length (10.0.0.0/8, \
+             fd00::/8)\n",
+        ),
+        (
+            "-s --max-strands 0",
+            "uperf: --max-strands 0: not from 1 to 1048576\n",
+        ),
+        ("-s --max-memory x", "uperf: --max-memory x: not a number\n"),
+        (
+            "-a p.xml",
+            "uperf: 'p.xml' belongs to no option; a profile is named with -m\n",
+        ),
+        (
+            "-m p -- -a",
+            "uperf: '-a' belongs to no option; a profile is named with -m\n",
+        ),
+    ] {
+        let expected = Exit {
+            stderr: stderr.to_owned(),
+            code: 1,
+            ..Exit::default()
+        };
+        assert_eq!(ended(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn where_stock_prints_its_usage_text_we_do() {
+    let usage = include_str!("options-usage/uperf.txt");
+    for (line, before, stderr, code) in [
+        ("", "", "", 1),
+        ("-h", "", "", 0),
+        ("-m p -h", "", "", 0),
+        ("-v", "Please specify server or client.\n", "", 1),
+        (
+            "-s -m p",
+            "Can only be server or client. Not both!\n",
+            "",
+            1,
+        ),
+        ("-q", "", "uperf: invalid option -- 'q'\n", 1),
+        ("--foo", "", "uperf: invalid option -- '-'\n", 1),
+        ("-m", "", "uperf: option requires an argument -- 'm'\n", 1),
+    ] {
+        let expected = Exit {
+            stdout: before.to_owned() + usage,
+            stderr: stderr.to_owned(),
+            code,
+        };
+        assert_eq!(ended(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn the_version_names_both_programs() {
+    let Exit { stdout, code, .. } = ended("-V");
+    let lines: Vec<_> = stdout.lines().collect();
+    assert!(
+        lines[0].starts_with("Uperf Version 1.0.8, linerate "),
+        "{stdout}"
+    );
+    assert!(lines[3].starts_with("Supported protocols: TCP, UDP, SSL, SCTP, VSOCK"));
+    assert_eq!((lines.len(), lines[5], code), (7, "", 0), "{stdout}");
+}
+
+fn run(line: &str) -> Settings {
+    uperf("uperf", line.split_whitespace().map(Into::into)).expect(line)
+}
+
+fn ended(line: &str) -> Exit {
+    uperf("uperf", line.split_whitespace().map(Into::into)).expect_err(line)
+}
+
+fn by_default(role: Role) -> Settings {
+    Settings {
+        role,
+        control: Protocol::Tcp,
+        port: 20_000,
+        verbose: false,
+        tls: Tls::default(),
+        notices: Vec::new(),
+    }
+}
+
+fn master() -> Master {
+    Master {
+        profile: PathBuf::from("p"),
+        interval: Duration::from_secs(1),
+        print: Print::default(),
+        flowop_cpu: false,
+        counters: Vec::new(),
+        response_times: None,
+        latencies: false,
+        html: None,
+        json: false,
+    }
+}
