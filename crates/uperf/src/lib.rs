@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod options;
+pub mod output;
 pub mod profile;
 mod workorder;
 

@@ -1,0 +1,78 @@
+//! The log of what went wrong: each message once, and how often.
+
+use super::figures::Entry;
+use super::line::printable_lines;
+
+/// At the end of the report, and what a slave prints (spec section 6.3).
+pub fn log(entries: &[Entry]) -> String {
+    let line = |entry: &Entry| format!("** {}\n", message(entry, " "));
+    entries.iter().map(line).collect()
+}
+
+/// What a slave tells its master at the end (spec section 3.8).
+pub fn goodbye(entries: &[Entry]) -> String {
+    let line = |entry: &Entry| {
+        let is_plain = !entry.warning && entry.count <= OFTEN;
+        let blank = if is_plain { " " } else { "" };
+        format!("{blank}{}\n", message(entry, "  "))
+    };
+    entries.iter().map(line).collect()
+}
+
+/// What happened more often than this has its number in front.
+const OFTEN: u64 = 2;
+
+/// With `gap` behind a number. The texts of slaves may have several lines.
+fn message(entry: &Entry, gap: &str) -> String {
+    let count = entry.count;
+    let text = printable_lines(&entry.text);
+    let reason = match &*entry.reason {
+        "" => " ".to_owned(),
+        reason => printable_lines(reason),
+    };
+    match (entry.warning, count > OFTEN) {
+        (false, false) => format!("{text} {reason}"),
+        (true, false) => format!("Warning: {text} {reason}"),
+        (false, true) => format!("{count} Errors{gap}{text} {reason}"),
+        (true, true) => format!("{count} Warnings{gap}{text} {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_by_what_it_is_and_how_often() {
+        let entry = |warning, reason: &str, count| Entry {
+            warning,
+            text: "what".to_owned(),
+            reason: reason.to_owned(),
+            count,
+        };
+        for (entry, in_report, to_master) in [
+            (entry(false, "", 1), "** what  \n", " what  \n"),
+            (entry(false, "why", 2), "** what why\n", " what why\n"),
+            (
+                entry(false, "why", 3),
+                "** 3 Errors what why\n",
+                "3 Errors  what why\n",
+            ),
+            (
+                entry(true, "", 1),
+                "** Warning: what  \n",
+                "Warning: what  \n",
+            ),
+            (
+                entry(true, "", 4),
+                "** 4 Warnings what  \n",
+                "4 Warnings  what  \n",
+            ),
+        ] {
+            let entries = [entry];
+            assert_eq!(log(&entries), in_report);
+            assert_eq!(goodbye(&entries), to_master);
+        }
+        assert_eq!(log(&[]), "");
+    }
+}

@@ -1,0 +1,90 @@
+//! Run Statistics: what each end says of the same run, and how they differ; and, below them, our own
+//! lines over active time.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::figures::{Active, Sample, Slave, Totals};
+use super::line::{Width, printable, summary};
+use super::number::{bytes, rate, time};
+
+/// The slaves that told their figures, the sum of several, this end, and the differences.
+pub(super) fn run_statistics(width: Width, slaves: &[Slave], master: &Totals) -> String {
+    let rule = width.rule();
+    let header = format!(
+        "\nRun Statistics\n\
+         {:<15} {:>8} {:>10} {:>12} {:>12} {:>11}\n{rule}",
+        "Hostname", "Time", "Data", "Throughput", "Operations", "Errors"
+    );
+    let each: String = slaves.iter().map(slave_line).collect();
+    let theirs = Totals::sum(slaves.iter().filter_map(|slave| slave.totals));
+    let sum = if slaves.len() > 1 {
+        host_line("Total", &theirs)
+    } else {
+        String::new()
+    };
+    let ours = host_line("master", master);
+    [header, each, sum, ours, rule, differences(&theirs, master)].concat()
+}
+
+/// The same figures over the time in which transactions ran. Stock has no such lines: its rates are
+/// over all of the time, and those of its groups are not what happened.
+pub(super) fn active(width: Width, active: &Active) -> String {
+    let line = |name: &str, totals: &Totals| {
+        let sample = Sample {
+            name: name.to_owned(),
+            totals: *totals,
+            ended: UNIX_EPOCH,
+        };
+        summary(&sample) + "\n"
+    };
+    let groups = active.groups.iter();
+    let groups: String = groups.map(|(name, totals)| line(name, totals)).collect();
+    format!(
+        "Over active time\n{}{}{groups}\n",
+        width.rule(),
+        line("All", &active.all)
+    )
+}
+
+/// What else it said stands in the same line, in front.
+fn slave_line(slave: &Slave) -> String {
+    let host = printable(&slave.host);
+    let said = slave.said.as_deref().map(printable);
+    let said = said.map(|said| format!("[{host}] {said}"));
+    let totals = slave.totals.map(|totals| host_line(&host, &totals));
+    said.unwrap_or_default() + &totals.unwrap_or_default()
+}
+
+fn host_line(host: &str, totals: &Totals) -> String {
+    format!(
+        "{:<15.15} {}{}{}{:12} {:11.2}\n",
+        host,
+        time(totals.elapsed, 8),
+        bytes(totals.bytes, 10),
+        rate(totals.bit_rate(), 12),
+        totals.operations,
+        totals.error_percent(),
+    )
+}
+
+/// Of what this end counted, how much the slaves did not: in per cent.
+fn differences(theirs: &Totals, ours: &Totals) -> String {
+    let seconds = |time: Duration| time.as_secs_f64();
+    let time = difference(seconds(theirs.elapsed), seconds(ours.elapsed));
+    let bytes = difference(theirs.bytes as f64, ours.bytes as f64);
+    let rate = difference(theirs.bit_rate(), ours.bit_rate());
+    let operations = difference(theirs.operations as f64, ours.operations as f64);
+    let errors = theirs.error_percent().max(ours.error_percent());
+    format!(
+        "{:<15} {time:7.2}% {bytes:9.2}% {rate:11.2}% {operations:11.2}% {errors:10.2}%\n\n",
+        "Difference(%)"
+    )
+}
+
+/// 0 where the slaves have nothing, as in stock. Where only the slaves have something it is `-inf`.
+fn difference(theirs: f64, ours: f64) -> f64 {
+    if theirs == 0.0 {
+        return 0.0;
+    }
+    100.0 - 100.0 * theirs / ours
+}

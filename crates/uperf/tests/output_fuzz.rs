@@ -1,0 +1,181 @@
+//! Random figures, of peers and profiles that mean harm, too: none panics, no number is none, and no
+//! text makes lines of its own.
+//!
+//! `FUZZ_ITERATIONS` sets how many (20,000 by default); a failure prints its seed, which `FUZZ_SEED`
+//! takes.
+
+#[path = "output/sample.rs"]
+mod sample;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use sample::{figures, master, printed};
+use uperf::output::{
+    Entry, Executions, Report, Sample, Slave, Totals, Traffic, Width, goodbye, log, progress,
+    report,
+};
+
+#[test]
+fn no_figures_panic() {
+    let plain = printed("-a");
+    for seed in seeds() {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let figures = disturbed(&mut rng);
+        let options = *["", "-a", "-R -a", "-a -e -p", "-n -a"]
+            .choose(&mut rng)
+            .expect("some");
+        let print = master(options).print;
+        let width = Width::of(rng.random_bool(0.5).then(|| rng.random()));
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let line = progress(print.raw, width, &figures.total);
+            (line, report(&print, width, &figures))
+        }));
+        let Ok((line, text)) = made else {
+            panic!("FUZZ_SEED={seed} panics: {figures:?}");
+        };
+        assert!(!text.contains("NaN"), "FUZZ_SEED={seed}: {text}");
+        assert_eq!(
+            line.ends_with('\n'),
+            print.raw,
+            "FUZZ_SEED={seed}: {line:?}"
+        );
+        // A text of a peer may have line ends, a name none.
+        let own = log(&figures.log);
+        let (text, own) = (text.lines().count(), own.lines().count());
+        assert!(text <= own + plain.lines().count() + 16, "FUZZ_SEED={seed}");
+    }
+}
+
+#[test]
+fn no_message_moves_the_cursor() {
+    for seed in seeds() {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let entries = [entry(&mut rng), entry(&mut rng)];
+        for text in [log(&entries), goodbye(&entries)] {
+            let moves = text.chars().any(|c| c.is_control() && c != '\n');
+            assert!(!moves && text.ends_with('\n'), "FUZZ_SEED={seed}: {text:?}");
+        }
+    }
+}
+
+/// The sample run with some of its figures as nobody expects them.
+fn disturbed(rng: &mut SmallRng) -> Report {
+    let mut figures = figures();
+    for _ in 0..rng.random_range(1..8) {
+        match rng.random_range(0..9) {
+            0 => figures.total = sample(rng),
+            1 => figures.groups[0] = sample(rng),
+            2 => figures.strands[0] = sample(rng),
+            3 => figures.transactions[1] = executions(rng),
+            4 => figures.flowops[2] = executions(rng),
+            5 => figures.interfaces.each[0] = traffic(rng),
+            6 => figures.slaves[0] = slave(rng),
+            7 => figures.master = totals(rng),
+            _ => figures.log.push(entry(rng)),
+        }
+    }
+    figures
+}
+
+fn sample(rng: &mut SmallRng) -> Sample {
+    Sample {
+        name: text(rng),
+        totals: totals(rng),
+        ended: UNIX_EPOCH + Duration::from_nanos(rng.random()),
+    }
+}
+
+fn executions(rng: &mut SmallRng) -> Executions {
+    Executions {
+        name: text(rng),
+        count: number(rng),
+        time: duration(rng),
+        cpu: rng.random_bool(0.5).then(|| duration(rng)),
+        longest: duration(rng),
+        shortest: duration(rng),
+        counters: Vec::new(),
+    }
+}
+
+fn traffic(rng: &mut SmallRng) -> Traffic {
+    Traffic {
+        name: "eth0".to_owned(),
+        packets_out: number(rng),
+        packets_in: number(rng),
+        bytes_out: number(rng),
+        bytes_in: number(rng),
+        came_online: rng.random(),
+    }
+}
+
+fn slave(rng: &mut SmallRng) -> Slave {
+    Slave {
+        host: text(rng),
+        said: rng.random_bool(0.3).then(|| text(rng)),
+        totals: rng.random_bool(0.9).then(|| totals(rng)),
+    }
+}
+
+fn totals(rng: &mut SmallRng) -> Totals {
+    Totals {
+        bytes: number(rng),
+        operations: number(rng),
+        errors: number(rng),
+        elapsed: duration(rng),
+    }
+}
+
+fn entry(rng: &mut SmallRng) -> Entry {
+    Entry {
+        warning: rng.random(),
+        text: text(rng),
+        reason: text(rng),
+        count: number(rng),
+    }
+}
+
+fn number(rng: &mut SmallRng) -> u64 {
+    rng.random::<u64>()
+        .checked_shr(rng.random_range(0..72))
+        .unwrap_or(0)
+}
+
+fn duration(rng: &mut SmallRng) -> Duration {
+    match rng.random_range(0..10) {
+        0 => Duration::MAX,
+        _ => Duration::from_nanos(number(rng)),
+    }
+}
+
+fn text(rng: &mut SmallRng) -> String {
+    const PARTS: [&str; 8] = [
+        "Group0",
+        "\n",
+        "\r",
+        "timestamp_ms:1.2 ",
+        "\u{1b}[2J",
+        "é",
+        "Ω",
+        " ",
+    ];
+    let parts = rng.random_range(0..6);
+    (0..parts)
+        .map(|_| *PARTS.choose(rng).expect("some"))
+        .collect()
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    match number("FUZZ_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
+    }
+}
