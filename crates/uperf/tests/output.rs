@@ -8,6 +8,8 @@
 
 #[path = "output/harnesses.rs"]
 mod harnesses;
+#[path = "output/page.rs"]
+mod page;
 #[path = "output/sample.rs"]
 mod sample;
 

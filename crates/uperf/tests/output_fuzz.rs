@@ -13,7 +13,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use sample::{figures, master, printed};
+use sample::{figures, master, page, printed};
+use uperf::output::html::{self, Moment};
 use uperf::output::{
     Entry, Executions, Report, Sample, Slave, Totals, Traffic, Width, goodbye, log, progress,
     report,
@@ -47,6 +48,38 @@ fn no_figures_panic() {
         let own = log(&figures.log);
         let (text, own) = (text.lines().count(), own.lines().count());
         assert!(text <= own + plain.lines().count() + 16, "FUZZ_SEED={seed}");
+    }
+}
+
+/// A page is long, so that of as many inputs as others get it has a tenth.
+#[test]
+fn no_page_panics() {
+    for seed in seeds().step_by(10) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut page = page();
+        page.report = disturbed(&mut rng);
+        let percentiles = &mut page.distributions[0].percentiles;
+        percentiles.truncate(rng.random_range(0..5));
+        for (percent, time) in percentiles {
+            (*percent, *time) = (rng.random(), duration(&mut rng));
+        }
+        for course in &mut page.courses {
+            course.name = text(&mut rng);
+            course.begun = duration(&mut rng);
+            course.moments.truncate(rng.random_range(0..3));
+            for moment in &mut course.moments {
+                *moment = Moment {
+                    at: duration(&mut rng),
+                    bytes: number(&mut rng),
+                    operations: number(&mut rng),
+                };
+            }
+        }
+        let Ok(made) = catch_unwind(AssertUnwindSafe(|| html::page(&page))) else {
+            panic!("FUZZ_SEED={seed} panics: {page:?}");
+        };
+        let is_number = !made.contains("NaN") && !made.contains("inf ");
+        assert!(is_number, "FUZZ_SEED={seed}: {made}");
     }
 }
 

@@ -4,6 +4,7 @@
 //! is what happened.
 
 mod figures;
+pub mod html;
 mod latency;
 mod line;
 mod log;

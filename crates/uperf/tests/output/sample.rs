@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use uperf::options::{Counter, Master, Role, uperf};
+use uperf::output::html::{Course, Distribution, Host, Moment, Page, date_and_time};
 use uperf::output::{
     Active, Entry, Executions, Interfaces, Latencies, PROGRESS_END, Report, Sample, Slave, Totals,
     Traffic, Width, progress, report, running_name, started, starting, strand_name,
@@ -114,6 +115,68 @@ pub(crate) fn figures() -> Report {
             count: 1,
         }],
         failures: 0,
+    }
+}
+
+/// A page of the run.
+pub(crate) fn page() -> Page {
+    let second = |at: u64, seconds: u64, bytes: u64| Moment {
+        at: Duration::from_secs(at),
+        bytes,
+        operations: 500 * seconds,
+    };
+    let course = |name: &str, begun, moments| Course {
+        name: name.to_owned(),
+        begun: Duration::from_secs(begun),
+        moments,
+    };
+    let microseconds: [(f64, u64); 6] = [
+        (50.0, 11),
+        (75.0, 13),
+        (90.0, 21),
+        (99.0, 99),
+        (99.9, 780),
+        (100.0, 4010),
+    ];
+    let distribution = |name: &str, factor: u64| Distribution {
+        name: name.to_owned(),
+        count: 500,
+        percentiles: microseconds
+            .map(|(percent, time)| (percent, Duration::from_micros(factor * time)))
+            .into(),
+    };
+    let host = |name: &str| Host {
+        name: name.to_owned(),
+        facts: [
+            ("CPU", "8 of <some> make"),
+            ("kernel", "6.12.0"),
+            ("interface", "lo"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into(),
+    };
+    Page {
+        command_line: "uperf -a -m p".to_owned(),
+        begun: date_and_time(wall(0)),
+        name: profile().name,
+        profile: "<profile name=\"stream\">\n  <group/>\n</profile>\n".to_owned(),
+        report: figures(),
+        courses: vec![
+            course("Txn0", 0, vec![second(1, 0, 0)]),
+            course(
+                "Txn1",
+                1,
+                vec![
+                    second(2, 1, 1_000_000),
+                    second(3, 2, 1_600_000),
+                    second(4, 3, 3_000_000),
+                ],
+            ),
+            course("Txn2", 4, vec![second(5, 0, 0)]),
+        ],
+        distributions: vec![distribution("Txn1", 1), distribution("Txn1 of Group1", 3)],
+        hosts: vec![host("127.0.0.1"), host("master")],
+        doubts: vec!["both ends were on one host & shared its CPUs".to_owned()],
     }
 }
 

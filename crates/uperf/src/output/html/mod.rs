@@ -1,0 +1,349 @@
+//! `--html`: the result as one page, which needs nothing but itself.
+
+mod plot;
+mod style;
+mod table;
+mod text;
+
+use std::time::{Duration, SystemTime};
+
+use super::figures::{Report, Totals};
+use super::line::printable;
+use table::{Cell, table};
+use text::{amount, duration, escaped};
+
+/// What the page is made of.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// What was typed.
+    pub command_line: String,
+    /// When the run began, as it is to be shown: date, time and zone.
+    pub begun: String,
+    /// The profile's name.
+    pub name: String,
+    /// The profile, as it was read.
+    pub profile: String,
+    /// What is printed, too.
+    pub report: Report,
+    /// The transactions one after the other, as far as their progress was sampled.
+    pub courses: Vec<Course>,
+    /// The times that were kept, if any were.
+    pub distributions: Vec<Distribution>,
+    /// This host and those of the slaves, as far as they told.
+    pub hosts: Vec<Host>,
+    /// What makes the result doubtful.
+    pub doubts: Vec<String>,
+}
+
+/// How one transaction went.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// Its name in the report.
+    pub name: String,
+    /// When it began, since the run did.
+    pub begun: Duration,
+    /// In the order of time.
+    pub moments: Vec<Moment>,
+}
+
+/// What a transaction had moved and done at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Since the run began.
+    pub at: Duration,
+    /// Since the transaction began.
+    pub bytes: u64,
+    /// Likewise.
+    pub operations: u64,
+}
+
+/// Times by how many were shorter.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    /// What was timed.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// Per cent of the times, ascending, and the time that so many did not exceed.
+    pub percentiles: Vec<(f64, Duration)>,
+}
+
+/// Facts of one host.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// As the profile or the host itself names it.
+    pub name: String,
+    /// What is known, and what it is.
+    pub facts: Vec<(String, String)>,
+}
+
+/// The page.
+pub fn page(page: &Page) -> String {
+    let name = escaped(&printable(&page.name));
+    let sections: String = [
+        headline(page),
+        doubts(page),
+        courses(page),
+        latencies(page),
+        groups(page),
+        executions(page),
+        ends(page),
+        interfaces(page),
+        hosts(page),
+        log(page),
+        profile(page),
+    ]
+    .concat();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         img-src data:; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>uperf: {name}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{name}</h1>\n<p class=\"soft\">{}<br><code>{}</code></p>\n{sections}</main>\n</body>\n\
+         </html>\n",
+        style::SHEET,
+        escaped(&page.begun),
+        escaped(&page.command_line),
+    )
+}
+
+/// The figures that come first: rates over active time.
+fn headline(page: &Page) -> String {
+    let Report {
+        total,
+        active,
+        failures,
+        ..
+    } = &page.report;
+    let tile = |label: &str, value: &str, note: &str| {
+        format!("<div class=\"tile\"><b>{value}</b><span>{label}</span><small>{note}</small></div>")
+    };
+    let bits = active.all.bit_rate();
+    let tiles = [
+        tile(
+            "throughput over active time",
+            &amount(bits, "bit/s"),
+            &format!(
+                "{} over all of the time",
+                amount(total.totals.bit_rate(), "bit/s")
+            ),
+        ),
+        tile(
+            "operations over active time",
+            &amount(active.all.operation_rate(), "op/s"),
+            &format!("{} in all", total.totals.operations),
+        ),
+        tile(
+            "active time",
+            &duration(active.all.elapsed),
+            &format!("of {}", duration(total.totals.elapsed)),
+        ),
+        tile("failures", &failures.to_string(), "strands and slaves"),
+    ];
+    format!("<div class=\"tiles\">{}</div>\n", tiles.concat())
+}
+
+fn doubts(page: &Page) -> String {
+    let item = |doubt: &String| format!("<li>{}</li>", escaped(doubt));
+    let items: String = page.doubts.iter().map(item).collect();
+    section_if(!items.is_empty(), "Doubts", || format!("<ul>{items}</ul>"))
+}
+
+fn courses(page: &Page) -> String {
+    let is_moved = page
+        .courses
+        .iter()
+        .flat_map(|course| &course.moments)
+        .any(|moment| moment.bytes > 0);
+    let throughput = || plot::course("bit/s", &page.courses, |moment| moment.bytes as f64 * 8.0);
+    let operations = || plot::course("op/s", &page.courses, |moment| moment.operations as f64);
+    section_if(is_moved, "Throughput over time", throughput)
+        + &section_if(
+            page.courses.iter().any(|course| !course.moments.is_empty()),
+            "Operations over time",
+            operations,
+        )
+}
+
+fn latencies(page: &Page) -> String {
+    let shown: Vec<_> = page
+        .distributions
+        .iter()
+        .filter(|distribution| !distribution.percentiles.is_empty())
+        .collect();
+    let body = || {
+        let percents = shown[0].percentiles.iter().map(|(percent, _)| *percent);
+        let labels: Vec<String> = percents.map(|percent| format!("{percent} %")).collect();
+        let header = ["", "times"]
+            .into_iter()
+            .chain(labels.iter().map(String::as_str));
+        let rows = shown.iter().map(|distribution| {
+            let times = distribution.percentiles.iter();
+            let times = times.map(|(_, time)| Cell::Number(duration(*time)));
+            let name = Cell::Text(distribution.name.clone());
+            let count = Cell::Number(distribution.count.to_string());
+            [name, count].into_iter().chain(times).collect()
+        });
+        plot::percentiles(&shown) + &table(&header.collect::<Vec<_>>(), rows.collect())
+    };
+    section_if(!shown.is_empty(), "Latency", body)
+}
+
+/// Each group over its own active time, then each strand.
+fn groups(page: &Page) -> String {
+    let header = ["", "active", "data", "throughput", "", "operations"];
+    let groups = &page.report.active.groups;
+    let strands = page.report.strands.iter();
+    let strands: Vec<_> = strands
+        .map(|strand| (strand.name.clone(), strand.totals))
+        .collect();
+    section_if(!groups.is_empty(), "Groups", || {
+        table(&header, by_rate(groups))
+    }) + &section_if(!strands.is_empty(), "Strands", || {
+        let table = table(
+            &["", "time", "data", "throughput", "", "operations"],
+            by_rate(&strands),
+        );
+        format!(
+            "<details><summary>all of them: {}</summary>{table}</details>",
+            strands.len()
+        )
+    })
+}
+
+fn by_rate(rows: &[(String, Totals)]) -> Vec<Vec<Cell>> {
+    let rates = rows.iter().map(|(_, totals)| totals.bit_rate());
+    let most = rates.fold(0.0, f64::max);
+    let row = |(name, totals): &(String, Totals)| {
+        vec![
+            Cell::Text(name.clone()),
+            Cell::Number(duration(totals.elapsed)),
+            Cell::Number(amount(totals.bytes as f64, "B")),
+            Cell::Number(amount(totals.bit_rate(), "bit/s")),
+            Cell::bar(totals.bit_rate(), most),
+            Cell::Number(amount(totals.operation_rate(), "op/s")),
+        ]
+    };
+    rows.iter().map(row).collect()
+}
+
+fn executions(page: &Page) -> String {
+    let header = ["", "count", "mean", "", "CPU", "longest", "shortest"];
+    let tables = [
+        ("Transactions", &page.report.transactions),
+        ("Flowops", &page.report.flowops),
+    ]
+    .map(|(title, all)| {
+        let mean = |time: Duration, count: u64| time.as_nanos() as f64 / count as f64;
+        let done: Vec<_> = all.iter().filter(|executed| executed.count > 0).collect();
+        let means = done
+            .iter()
+            .map(|executed| mean(executed.time, executed.count));
+        let most = means.fold(0.0, f64::max);
+        let row = |executed: &&super::Executions| {
+            let cpu = executed
+                .cpu
+                .map(|cpu| text::nanoseconds(mean(cpu, executed.count)));
+            let time = mean(executed.time, executed.count);
+            vec![
+                Cell::Text(executed.name.clone()),
+                Cell::Number(executed.count.to_string()),
+                Cell::Number(text::nanoseconds(time)),
+                Cell::bar(time, most),
+                Cell::Number(cpu.unwrap_or_else(|| "–".to_owned())),
+                Cell::Number(duration(executed.longest)),
+                Cell::Number(duration(executed.shortest)),
+            ]
+        };
+        section_if(!done.is_empty(), title, || {
+            table(&header, done.iter().map(row).collect())
+        })
+    });
+    tables.concat()
+}
+
+/// Both ends of each control connection.
+fn ends(page: &Page) -> String {
+    let report = &page.report;
+    let told = report
+        .slaves
+        .iter()
+        .filter_map(|slave| Some((&slave.host, slave.totals?)));
+    let told = told.map(|(host, totals)| (host.clone(), totals));
+    let all = told.chain([("master".to_owned(), report.master)]);
+    let row = |(name, totals): (String, Totals)| {
+        vec![
+            Cell::Text(name),
+            Cell::Number(duration(totals.elapsed)),
+            Cell::Number(amount(totals.bytes as f64, "B")),
+            Cell::Number(amount(totals.bit_rate(), "bit/s")),
+            Cell::Number(totals.operations.to_string()),
+            Cell::Number(totals.errors.to_string()),
+        ]
+    };
+    let header = ["", "time", "data", "throughput", "operations", "errors"];
+    let table = table(&header, all.map(row).collect());
+    section_if(true, "Both ends", || table)
+}
+
+fn interfaces(page: &Page) -> String {
+    let interfaces = &page.report.interfaces;
+    let rate = |amount: u64| super::figures::per_second(amount as f64, interfaces.elapsed);
+    let rows: Vec<Vec<Cell>> = interfaces
+        .each
+        .iter()
+        .filter(|traffic| traffic.packets_in > 0 || traffic.packets_out > 0)
+        .map(|traffic| {
+            vec![
+                Cell::Text(traffic.name.clone()),
+                Cell::Number(amount(rate(traffic.packets_out), "/s")),
+                Cell::Number(amount(rate(traffic.packets_in), "/s")),
+                Cell::Number(amount(rate(traffic.bytes_out) * 8.0, "bit/s")),
+                Cell::Number(amount(rate(traffic.bytes_in) * 8.0, "bit/s")),
+            ]
+        })
+        .collect();
+    let header = ["", "packets out", "packets in", "out", "in"];
+    section_if(!rows.is_empty(), "Interfaces", || table(&header, rows))
+}
+
+fn hosts(page: &Page) -> String {
+    let host = |host: &Host| {
+        let facts = host.facts.iter();
+        let facts =
+            facts.map(|(name, value)| vec![Cell::Text(name.clone()), Cell::Text(value.clone())]);
+        format!(
+            "<h3>{}</h3>{}",
+            escaped(&host.name),
+            table(&[], facts.collect())
+        )
+    };
+    let hosts: String = page.hosts.iter().map(host).collect();
+    section_if(!hosts.is_empty(), "Hosts", || hosts)
+}
+
+fn log(page: &Page) -> String {
+    let log = super::log(&page.report.log);
+    section_if(!log.is_empty(), "Log", || {
+        format!("<pre>{}</pre>", escaped(&log))
+    })
+}
+
+fn profile(page: &Page) -> String {
+    section_if(!page.profile.is_empty(), "Profile", || {
+        format!("<pre>{}</pre>", escaped(&page.profile))
+    })
+}
+
+fn section_if(is_shown: bool, title: &str, body: impl FnOnce() -> String) -> String {
+    if !is_shown {
+        return String::new();
+    }
+    format!("<section><h2>{title}</h2>\n{}</section>\n", body())
+}
+
+/// When a run began, in UTC, for [`Page::begun`].
+pub fn date_and_time(time: SystemTime) -> String {
+    text::utc(time)
+}

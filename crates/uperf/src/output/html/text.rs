@@ -1,0 +1,143 @@
+//! Figures and texts as people read them, in a page.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A text without anything that HTML has a meaning for.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\n' | '\t' => safe.push(c),
+            // HTML has no place for them.
+            c if c.is_control() => safe.push(' '),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A figure with three digits that count, by decimal prefixes.
+pub(super) fn amount(value: f64, unit: &str) -> String {
+    let (mut value, mut prefix) = (value, "");
+    for larger in ["k", "M", "G", "T", "P", "E"] {
+        // What would be written as 1000 has the next one.
+        if value < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        prefix = larger;
+    }
+    format!("{} {prefix}{unit}", digits(value))
+}
+
+/// A length of time.
+pub(super) fn duration(time: Duration) -> String {
+    nanoseconds(time.as_nanos() as f64)
+}
+
+/// The same of a mean.
+pub(super) fn nanoseconds(nanoseconds: f64) -> String {
+    let (mut value, mut unit) = (nanoseconds, "ns");
+    for larger in ["µs", "ms", "s"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        unit = larger;
+    }
+    format!("{} {unit}", digits(value))
+}
+
+/// The date and time of day, UTC.
+pub(super) fn utc(time: SystemTime) -> String {
+    let since = time
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let (days, seconds) = (since / 86_400, since % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// The day that is so many after the first of 1970. Years are counted from a first of March, so that a
+/// leap day is a year's last.
+fn date(days: u64) -> (u64, u64, u64) {
+    const ERA: u64 = 146_097; // 400 years
+    let days = days + 719_468;
+    let (era, day) = (days / ERA, days % ERA);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (400 * era + year + next, month, day)
+}
+
+fn digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_count() {
+        for (value, text) in [
+            (0.0, "0 bit/s"),
+            (1.0, "1.00 bit/s"),
+            (9.996, "10.0 bit/s"),
+            (999.4, "999 bit/s"),
+            (999.6, "1.00 kbit/s"),
+            (46_850_000.0, "46.9 Mbit/s"),
+            (1e21, "1000 Ebit/s"),
+        ] {
+            assert_eq!(amount(value, "bit/s"), text);
+        }
+        assert_eq!(nanoseconds(781.0), "781 ns");
+        assert_eq!(nanoseconds(13_670.0), "13.7 µs");
+        assert_eq!(duration(Duration::from_secs(3600)), "3600 s");
+    }
+
+    #[test]
+    fn texts_have_no_tags() {
+        assert_eq!(
+            escaped("<a href=\"x\">'&\u{1b}\n"),
+            "&lt;a href=&quot;x&quot;&gt;&#39;&amp; \n"
+        );
+    }
+
+    /// Known days (date -u -d @N).
+    #[test]
+    fn dates_are_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (951_868_799, "2000-02-29 23:59:59 UTC"),
+            (951_868_800, "2000-03-01 00:00:00 UTC"),
+            (1_735_689_599, "2024-12-31 23:59:59 UTC"),
+            (1_795_209_459, "2026-11-20 21:17:39 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}
