@@ -2,11 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+mod limits;
+pub mod mirror;
 pub mod options;
 pub mod output;
 pub mod profile;
+pub mod wire;
 mod workorder;
 
+pub use limits::Limits;
 pub use workorder::{
     Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Strands, Transaction, Workorder,
 };

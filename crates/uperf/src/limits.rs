@@ -1,0 +1,30 @@
+//! What a slave lets itself be asked for.
+
+use std::time::Duration;
+
+/// Upper bounds of a workorder that comes over the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Strands.
+    pub strands: u32,
+    /// Transactions of the group.
+    pub transactions: u32,
+    /// Flowops of all transactions together.
+    pub flowops: u32,
+    /// Bytes of all strands' buffers together.
+    pub memory: u64,
+    /// The longest transaction, think and timeout.
+    pub duration: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            strands: 10_000,
+            transactions: 1024,
+            flowops: 10_000,
+            memory: 1 << 30,
+            duration: Duration::from_secs(7 * 86_400),
+        }
+    }
+}

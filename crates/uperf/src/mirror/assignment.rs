@@ -1,0 +1,530 @@
+//! What a slave makes of the records that it was sent: nothing is believed.
+
+use std::time::Duration;
+
+use crate::wire::{
+    FlowopRecord, GroupRecord, Refusal, Text, TransactionWork, Work, protocol_numbered,
+};
+use crate::{
+    Endpoint, Flags, Flowop, Group, Kind, Limits, Protocol, Sctp, Size, Strands, Transaction,
+    Workorder,
+};
+
+/// The one group that a slave runs, with defaults for the names that a master does not send.
+///
+/// `peer` is the master's address on the control connection: what every connection is opened to,
+/// unless the master has said which of its addresses it is. A protocol that is not `supported` is
+/// refused, and so is whatever makes no sense or is more than the `limits` allow.
+pub fn assignment(
+    work: &Work,
+    peer: &str,
+    limits: &Limits,
+    supported: impl Fn(Protocol) -> bool,
+) -> Result<Workorder, Refusal> {
+    let transactions = work.transactions.iter().enumerate();
+    let transactions = transactions
+        .map(|(index, work)| transaction(index, work, peer, limits, &supported))
+        .collect::<Result<Vec<_>, _>>()?;
+    let group = Group {
+        name: "Group0".to_owned(),
+        strands: strands(&work.group, limits)?,
+        transactions,
+    };
+    check_memory(&group, limits)?;
+    Ok(Workorder {
+        name: String::new(),
+        groups: vec![group],
+    })
+}
+
+fn strands(record: &GroupRecord, limits: &Limits) -> Result<Strands, Refusal> {
+    if record.strands == 0 || record.strands > limits.strands {
+        let words = format!(
+            "{} strands: this slave takes 1 to {}",
+            record.strands, limits.strands
+        );
+        return Err(Refusal::Workorder(words));
+    }
+    let (threads, processes) = match record.strand_kind {
+        2 => (false, true),
+        4 => (true, false),
+        6 => (true, true),
+        kind => {
+            return Err(Refusal::Workorder(format!(
+                "strands of the unknown kind {kind}"
+            )));
+        }
+    };
+    Ok(Strands {
+        count: record.strands,
+        threads,
+        processes,
+    })
+}
+
+fn transaction(
+    index: usize,
+    work: &TransactionWork,
+    peer: &str,
+    limits: &Limits,
+    supported: impl Fn(Protocol) -> bool,
+) -> Result<Transaction, Refusal> {
+    let record = &work.record;
+    let wrong = |what: String| Refusal::Workorder(format!("transaction {}: {what}", index + 1));
+    if record.number as usize != index {
+        return Err(wrong(format!("it has the number {}", record.number)));
+    }
+    let duration = bounded("duration", record.duration_ns, limits).map_err(wrong)?;
+    let rate_text = text("rate", &record.rate_text).map_err(wrong)?;
+    let flowops = work.flowops.iter().enumerate();
+    let flowops = flowops.map(|(number, record)| {
+        flowop(record, peer, limits, &supported).map_err(|wrong| match wrong {
+            Wrong::Protocol(number) => Refusal::Protocol(number),
+            Wrong::Here(what) => Refusal::Workorder(format!(
+                "flowop {} of transaction {}: {what}",
+                number + 1,
+                index + 1
+            )),
+        })
+    });
+    Ok(Transaction {
+        iterations: record.iterations,
+        duration: (!duration.is_zero()).then_some(duration),
+        rate: record.rate,
+        rate_text,
+        flowops: flowops.collect::<Result<_, _>>()?,
+    })
+}
+
+/// What is wrong with a flowop.
+enum Wrong {
+    Protocol(u32),
+    Here(String),
+}
+
+impl From<String> for Wrong {
+    fn from(what: String) -> Self {
+        Self::Here(what)
+    }
+}
+
+fn flowop(
+    record: &FlowopRecord,
+    peer: &str,
+    limits: &Limits,
+    supported: impl Fn(Protocol) -> bool,
+) -> Result<Flowop, Wrong> {
+    let number = record.kind;
+    let kind = Kind::of(number).ok_or_else(|| format!("{number} is the number of no flowop"))?;
+    check_counts(kind, record)?;
+    if kind.opens() {
+        check_opening(record, supported)?;
+    }
+    let timeout = bounded("timeout", record.timeout_ns, limits)?;
+    // What only a sender of files needs is said to its reader too.
+    let files = matches!(kind, Kind::Sendfile | Kind::Sendfilev);
+    let directory = text("dir", &record.directory)?;
+    Ok(Flowop {
+        kind,
+        count: record.count,
+        repeat: record.repeat,
+        batch_size: record.batch_size,
+        size: size(kind, record)?,
+        slave_size: 0,
+        connection: record.connection,
+        flags: flags(record.flags)?,
+        timeout: (!timeout.is_zero()).then_some(timeout),
+        duration: bounded("duration", record.duration_ns, limits)?,
+        endpoint: endpoint(record, peer)?,
+        files: if files { record.files } else { 0 },
+        directory: if files { directory } else { String::new() },
+    })
+}
+
+fn check_counts(kind: Kind, record: &FlowopRecord) -> Result<(), String> {
+    for (option, number) in [
+        ("count", record.count),
+        ("repeat", record.repeat),
+        ("batch_size", record.batch_size),
+    ] {
+        if i64::try_from(number).is_err() {
+            return Err(format!("{option}={} is negative", number as i64));
+        }
+    }
+    if !kind.transfers() {
+        return Ok(());
+    }
+    for (option, number) in [("repeat", record.repeat), ("batch_size", record.batch_size)] {
+        if number == 0 {
+            return Err(format!("{kind} with {option}=0"));
+        }
+    }
+    Ok(())
+}
+
+/// What a slave that opens a connection, or waits for one, goes by.
+fn check_opening(record: &FlowopRecord, supported: impl Fn(Protocol) -> bool) -> Result<(), Wrong> {
+    let number = record.protocol;
+    if !protocol_numbered(number).is_some_and(supported) {
+        return Err(Wrong::Protocol(number));
+    }
+    for (option, port) in [("port", record.port), ("encaps", record.encapsulation_port)] {
+        if port > u32::from(u16::MAX) {
+            return Err(Wrong::Here(format!("{option}={port} is no port")));
+        }
+    }
+    if i32::try_from(record.window).is_err() {
+        return Err(Wrong::Here(format!("wndsz={} is too much", record.window)));
+    }
+    Ok(())
+}
+
+fn size(kind: Kind, record: &FlowopRecord) -> Result<Size, String> {
+    let random = Flags(record.flags).has(Flags::RANDOM);
+    let (min, max) = (record.random_min, record.random_max);
+    if random && (min == 0 || min > max) {
+        return Err(format!("size=rand({min},{max})"));
+    }
+    let size = if random {
+        Size::Random { min, max }
+    } else {
+        Size::Fixed(record.size)
+    };
+    // Of a file 0 is all of it.
+    let nothing = matches!(kind, Kind::Read | Kind::Write | Kind::Recv | Kind::Send)
+        && size.largest() == 0
+        && record.count > 0;
+    if nothing {
+        return Err(format!("{kind} of 0 bytes"));
+    }
+    Ok(size)
+}
+
+fn flags(flags: u32) -> Result<Flags, String> {
+    let known = [
+        Flags::NO_DELAY,
+        Flags::CAN_FAIL,
+        Flags::NON_BLOCKING,
+        Flags::IDLE,
+        Flags::BUSY,
+        Flags::RANDOM,
+        Flags::SCTP_UNORDERED,
+        Flags::SCTP_NO_DELAY,
+    ];
+    let known = known.into_iter().fold(Flags::default(), Flags::with);
+    match flags & !known.0 {
+        0 => Ok(Flags(flags)),
+        unknown => Err(format!("the flags {unknown:#x} have no meaning")),
+    }
+}
+
+fn endpoint(record: &FlowopRecord, peer: &str) -> Result<Endpoint, String> {
+    let remote = text("remotehost", &record.remote_host)?;
+    let local = text("localhost", &record.local_host)?;
+    // Who the master calls remote is this slave.
+    let (remote_host, local_host) = if local.is_empty() {
+        (peer.to_owned(), String::new())
+    } else {
+        (local, remote)
+    };
+    Ok(Endpoint {
+        protocol: protocol_numbered(record.protocol),
+        remote_host,
+        local_host,
+        port: record.port,
+        window: record.window,
+        congestion_control: text("cc", &record.congestion_control)?,
+        stack: text("stack", &record.stack)?,
+        black_box_log: record.black_box_log,
+        encapsulation_port: record.encapsulation_port,
+        sctp: Sctp {
+            rto_min_ms: record.sctp_rto_min_ms,
+            rto_max_ms: record.sctp_rto_max_ms,
+            rto_initial_ms: record.sctp_rto_initial_ms,
+            sack_delay_ms: record.sctp_sack_delay_ms,
+            sack_frequency: record.sctp_sack_frequency,
+            max_burst: record.sctp_max_burst,
+            max_fragment_bytes: record.sctp_max_fragment_bytes,
+            heartbeat_ms: record.sctp_heartbeat_ms,
+            path_mtu_bytes: record.sctp_path_mtu_bytes,
+            out_streams: record.sctp_out_streams,
+            in_streams: record.sctp_in_streams,
+            stream: record.sctp_stream,
+            partial_reliability: text("sctp_pr_policy", &record.sctp_reliability)?,
+            partial_reliability_value: record.sctp_reliability_value,
+        },
+        engine: text("engine", &record.engine)?,
+        cipher: text("cipher", &record.cipher)?,
+        method: text("method", &record.method)?,
+    })
+}
+
+fn text<const N: usize>(option: &str, text: &Text<N>) -> Result<String, String> {
+    let text = text
+        .to_str()
+        .ok_or_else(|| format!("{option}= is not UTF-8"))?;
+    Ok(text.to_owned())
+}
+
+fn bounded(what: &str, nanoseconds: u64, limits: &Limits) -> Result<Duration, String> {
+    let duration = Duration::from_nanos(nanoseconds);
+    if duration <= limits.duration {
+        return Ok(duration);
+    }
+    let limit = limits.duration;
+    Err(format!(
+        "a {what} of {duration:?}: this slave takes {limit:?}"
+    ))
+}
+
+/// Each strand has a buffer for the largest transfer.
+fn check_memory(group: &Group, limits: &Limits) -> Result<(), Refusal> {
+    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let sizes = flowops
+        .filter(|flowop| flowop.kind.transfers())
+        .map(|flowop| flowop.size.largest());
+    let buffer = sizes.max().unwrap_or(0).max(LEAST_BUFFER);
+    let strands = group.strands.count;
+    let memory = u64::from(strands) * u64::from(buffer);
+    if memory <= limits.memory {
+        return Ok(());
+    }
+    Err(Refusal::Workorder(format!(
+        "{strands} strands with buffers of {buffer} bytes: this slave takes {} bytes in all",
+        limits.memory
+    )))
+}
+
+/// However small the transfers are.
+const LEAST_BUFFER: u32 = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror;
+
+    #[test]
+    fn a_slave_does_the_opposite() {
+        let mut group = group(&[Kind::Connect, Kind::Write, Kind::Recv, Kind::Sendfile]);
+        group.transactions[0].flowops[3].directory = "files".to_owned();
+        let slave = assign(&group).expect("an assignment");
+        let kinds: Vec<Kind> = slave.flowops.iter().map(|flowop| flowop.kind).collect();
+        assert_eq!(kinds, [Kind::Accept, Kind::Read, Kind::Send, Kind::Read]);
+        assert_eq!(slave.flowops[1].size, Size::Fixed(64));
+        assert_eq!(slave.flowops[3].size, Size::Fixed(65_536));
+        assert_eq!(slave.flowops[3].directory, "");
+    }
+
+    #[test]
+    fn hosts_change_places() {
+        let mut group = group(&[Kind::Accept]);
+        let hosts = |group: &Group| {
+            let slave = assign(group).expect("an assignment");
+            let endpoint = slave.flowops[0].endpoint.clone();
+            [endpoint.remote_host, endpoint.local_host]
+        };
+        assert_eq!(hosts(&group), ["::ffff:192.0.2.1", ""]);
+        group.transactions[0].flowops[0].endpoint.local_host = "master".to_owned();
+        assert_eq!(hosts(&group), ["master", "slave"]);
+    }
+
+    /// What is spoilt in a good workorder, and how it is refused.
+    type Case = (fn(&mut Work), &'static str);
+
+    #[test]
+    fn groups_that_make_no_sense_are_refused_by_name() {
+        let cases: &[Case] = &[
+            (
+                |work| work.group.strands = 0,
+                "0 strands: this slave takes 1 to 10000",
+            ),
+            (
+                |work| work.group.strands = 1_000_000_000,
+                "1000000000 strands: this slave takes 1 to 10000",
+            ),
+            (
+                |work| work.group.strand_kind = 9,
+                "strands of the unknown kind 9",
+            ),
+            (
+                |work| work.transactions[0].record.number = 3,
+                "transaction 1: it has the number 3",
+            ),
+            (
+                |work| work.transactions[0].record.duration_ns = u64::MAX,
+                "transaction 1: a duration of 18446744073.709551615s: this slave takes 604800s",
+            ),
+            (
+                |work| connect(work).kind = 12,
+                "flowop 1 of transaction 1: 12 is the number of no flowop",
+            ),
+            (
+                |work| connect(work).protocol = 0,
+                "Unsupported protocol:Unknown",
+            ),
+            (
+                |work| connect(work).protocol = 4,
+                "Unsupported protocol:RDS",
+            ),
+            (
+                |work| connect(work).protocol = 77,
+                "Unsupported protocol:Unknown",
+            ),
+            (
+                |work| connect(work).port = 65_536,
+                "flowop 1 of transaction 1: port=65536 is no port",
+            ),
+            (
+                |work| connect(work).encapsulation_port = 65_536,
+                "flowop 1 of transaction 1: encaps=65536 is no port",
+            ),
+            (
+                |work| connect(work).window = 1 << 31,
+                "flowop 1 of transaction 1: wndsz=2147483648 is too much",
+            ),
+        ];
+        check(cases);
+    }
+
+    #[test]
+    fn transfers_that_make_no_sense_are_refused_by_name() {
+        let cases: &[Case] = &[
+            (
+                |work| read(work).size = 0,
+                "flowop 2 of transaction 1: read of 0 bytes",
+            ),
+            (
+                |work| read(work).count = u64::MAX,
+                "flowop 2 of transaction 1: count=-1 is negative",
+            ),
+            (
+                |work| read(work).repeat = 0,
+                "flowop 2 of transaction 1: read with repeat=0",
+            ),
+            (
+                |work| read(work).batch_size = 0,
+                "flowop 2 of transaction 1: read with batch_size=0",
+            ),
+            (
+                |work| {
+                    read(work).flags = 64;
+                    read(work).random_min = 9;
+                    read(work).random_max = 8;
+                },
+                "flowop 2 of transaction 1: size=rand(9,8)",
+            ),
+            (
+                |work| read(work).flags = 64,
+                "flowop 2 of transaction 1: size=rand(0,0)",
+            ),
+            (
+                |work| read(work).flags = 0x201,
+                "flowop 2 of transaction 1: the flags 0x201 have no meaning",
+            ),
+            (
+                |work| read(work).timeout_ns = 604_800_000_000_001,
+                "flowop 2 of transaction 1: a timeout of 604800.000000001s: this slave takes \
+                 604800s",
+            ),
+            (
+                |work| read(work).size = u32::MAX,
+                "2 strands with buffers of 4294967295 bytes: this slave takes 1073741824 bytes in \
+                 all",
+            ),
+            (
+                |work| {
+                    read(work).flags = 64;
+                    read(work).random_min = 1;
+                    read(work).random_max = u32::MAX;
+                },
+                "2 strands with buffers of 4294967295 bytes: this slave takes 1073741824 bytes in \
+                 all",
+            ),
+        ];
+        check(cases);
+    }
+
+    fn check(cases: &[Case]) {
+        let good = mirror::work(&group(&[Kind::Connect, Kind::Write]), "slave").expect("sendable");
+        assert!(assign_work(&good).is_ok());
+        for (spoil, words) in cases {
+            let mut work = good.clone();
+            spoil(&mut work);
+            let refusal = assign_work(&work).expect_err(words);
+            assert_eq!(refusal.to_string(), *words);
+        }
+    }
+
+    #[test]
+    fn what_does_nothing_may_be_anything() {
+        let mut work = Work::probe();
+        assert!(assign_work(&work).is_ok());
+        let nop = &mut work.transactions[0].flowops[0];
+        (nop.size, nop.protocol, nop.repeat, nop.port) = (u32::MAX, 99, 0, 70_000);
+        assert!(assign_work(&work).is_ok());
+        // A transfer that is never done may have no size.
+        let mut work = mirror::work(&group(&[Kind::Connect, Kind::Write]), "slave").expect("fits");
+        (read(&mut work).size, read(&mut work).count) = (0, 0);
+        assert!(assign_work(&work).is_ok());
+    }
+
+    #[test]
+    fn texts_have_to_be_texts() {
+        let work = mirror::work(&group(&[Kind::Connect]), "slave").expect("sendable");
+        let layout = crate::wire::Layout::BatchSize;
+        let order = crate::wire::Order::Little;
+        let mut bytes = work.transactions[0].flowops[0].encode(layout, order);
+        bytes[144] = 0xFF;
+        let mut work = work;
+        let record = FlowopRecord::decode(&bytes, layout, order).expect("long enough");
+        work.transactions[0].flowops[0] = record;
+        let refusal = assign_work(&work).expect_err("no text");
+        let words = "flowop 1 of transaction 1: cc= is not UTF-8";
+        assert_eq!(refusal.to_string(), words);
+    }
+
+    fn connect(work: &mut Work) -> &mut FlowopRecord {
+        &mut work.transactions[0].flowops[0]
+    }
+
+    fn read(work: &mut Work) -> &mut FlowopRecord {
+        &mut work.transactions[0].flowops[1]
+    }
+
+    fn assign(group: &Group) -> Result<Transaction, Refusal> {
+        let work = mirror::work(group, "slave").expect("sendable");
+        let mut workorder = assign_work(&work)?;
+        Ok(workorder.groups.remove(0).transactions.remove(0))
+    }
+
+    fn assign_work(work: &Work) -> Result<Workorder, Refusal> {
+        let supported = |protocol| protocol == Protocol::Tcp;
+        assignment(work, "::ffff:192.0.2.1", &Limits::default(), supported)
+    }
+
+    fn group(kinds: &[Kind]) -> Group {
+        let flowops = kinds.iter().map(|kind| {
+            let mut flowop = Flowop {
+                size: Size::Fixed(64),
+                ..Flowop::new(*kind)
+            };
+            flowop.endpoint.protocol = Some(Protocol::Tcp);
+            flowop.endpoint.remote_host = "slave".to_owned();
+            flowop
+        });
+        let transaction = Transaction {
+            iterations: 1,
+            flowops: flowops.collect(),
+            ..Transaction::default()
+        };
+        Group {
+            strands: Strands {
+                count: 2,
+                threads: true,
+                processes: false,
+            },
+            transactions: vec![transaction],
+            ..Group::default()
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! What a slave is sent.
+
+use std::time::Duration;
+
+use super::connections::{Part, parts};
+use crate::wire::{
+    FlowopRecord, GroupRecord, Text, TransactionRecord, TransactionWork, Work, protocol_number,
+};
+use crate::{Flags, Flowop, Group, Kind, Protocol, Size, Strands, Transaction};
+
+/// The records for the slave on `host`: what its master does, turned round, and nothing where another
+/// slave takes part.
+pub fn work(group: &Group, host: &str) -> Result<Work, Unsendable> {
+    let transactions = group.transactions.iter().zip(parts(group)).enumerate();
+    let transactions = transactions
+        .map(|(number, (transaction, parts))| records(number, transaction, &parts, host))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Work {
+        group: GroupRecord {
+            strand_kind: strand_kind(group.strands),
+            strands: group.strands.count,
+            transactions: transactions.len() as u32,
+            number: 0,
+        },
+        transactions,
+    })
+}
+
+/// The protocols that the group opens connections of, each once.
+pub fn protocols(group: &Group) -> Vec<Protocol> {
+    let mut protocols: Vec<_> = opening(group)
+        .filter_map(|flowop| flowop.endpoint.protocol)
+        .collect();
+    protocols.sort_unstable();
+    protocols.dedup();
+    protocols
+}
+
+/// Whether the master waits for connections, and so tells its ports.
+pub fn listens(group: &Group) -> bool {
+    opening(group).any(|flowop| flowop.kind == Kind::Accept)
+}
+
+/// What cannot be said in a workorder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {option} does not fit into a workorder")]
+pub struct Unsendable {
+    /// Which transaction, and of it which flowop, counted from 1.
+    pub place: String,
+    /// As a profile has it, with its `=`.
+    pub option: &'static str,
+}
+
+fn opening(group: &Group) -> impl Iterator<Item = &Flowop> {
+    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    flowops.filter(|flowop| flowop.kind.opens())
+}
+
+fn strand_kind(strands: Strands) -> u32 {
+    let processes = if strands.processes { 2 } else { 0 };
+    let threads = if strands.threads { 4 } else { 0 };
+    processes | threads
+}
+
+fn records(
+    number: usize,
+    transaction: &Transaction,
+    parts: &[Part],
+    host: &str,
+) -> Result<TransactionWork, Unsendable> {
+    let in_transaction = |option| Unsendable {
+        place: format!("transaction {}", number + 1),
+        option,
+    };
+    let flowops = transaction.flowops.iter().zip(parts).enumerate();
+    let flowops = flowops
+        .map(|(flowop_number, (flowop, part))| {
+            let mut record = mirrored(flowop).map_err(|option| Unsendable {
+                place: format!("flowop {} of transaction {}", flowop_number + 1, number + 1),
+                option,
+            })?;
+            if let Part::Host(other) = part
+                && !other.eq_ignore_ascii_case(host)
+            {
+                record.kind = Kind::Nop as u32;
+            }
+            Ok(record)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let duration = transaction.duration.unwrap_or_default();
+    Ok(TransactionWork {
+        record: TransactionRecord {
+            flowops: flowops.len() as u32,
+            number: number as u32,
+            rate: transaction.rate,
+            iterations: transaction.iterations,
+            duration_ns: nanoseconds(duration, "duration=").map_err(in_transaction)?,
+            rate_text: text(&transaction.rate_text, "rate=").map_err(in_transaction)?,
+        },
+        flowops,
+    })
+}
+
+/// What the slave does while its master does this. Fails with the option that cannot be said.
+///
+/// What is changed is what stock masters change, in their order, but for random sizes: they say 0 for
+/// the size, which stock slaves have too small a buffer for.
+fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
+    let mut record = said(flowop)?;
+    if matches!(flowop.kind, Kind::Sendfile | Kind::Sendfilev) {
+        record.size = FILE_PIECE;
+    }
+    record.kind = flowop.kind.mirrored() as u32;
+    let sctp = &flowop.endpoint.sctp;
+    record.sctp_out_streams = sctp.in_streams;
+    record.sctp_in_streams = sctp.out_streams;
+    if let Size::Random { .. } = flowop.size {
+        return Ok(record);
+    }
+    if record.slave_size > record.size {
+        if record.count > 1 {
+            // As many bytes as here, as far as they can be divided.
+            let bytes = u128::from(record.size) * u128::from(record.count);
+            record.count = (bytes / u128::from(record.slave_size)) as u64;
+        }
+        record.size = record.slave_size;
+    }
+    Ok(record)
+}
+
+/// What a slave reads of a file in one execution, however long the file is.
+const FILE_PIECE: u32 = 65_536;
+
+/// The flowop as it is, with every option at its place.
+fn said(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
+    let endpoint = &flowop.endpoint;
+    let sctp = &endpoint.sctp;
+    let (random_min, random_max) = match flowop.size {
+        Size::Random { min, max } => (min, max),
+        Size::Fixed(_) => (0, 0),
+    };
+    let flags = match flowop.size {
+        Size::Random { .. } => flowop.flags.with(Flags::RANDOM),
+        Size::Fixed(_) => flowop.flags,
+    };
+    Ok(FlowopRecord {
+        size: flowop.size.largest(),
+        random_min,
+        random_max,
+        slave_size: flowop.slave_size,
+        protocol: endpoint.protocol.map_or(0, protocol_number),
+        port: endpoint.port,
+        flags: flags.0,
+        files: flowop.files,
+        duration_ns: nanoseconds(flowop.duration, "duration=")?,
+        window: endpoint.window,
+        count: flowop.count,
+        repeat: flowop.repeat,
+        batch_size: flowop.batch_size,
+        timeout_ns: nanoseconds(flowop.timeout.unwrap_or_default(), "timeout=")?,
+        encapsulation_port: endpoint.encapsulation_port,
+        black_box_log: endpoint.black_box_log,
+        sctp_rto_min_ms: sctp.rto_min_ms,
+        sctp_rto_max_ms: sctp.rto_max_ms,
+        sctp_rto_initial_ms: sctp.rto_initial_ms,
+        sctp_sack_delay_ms: sctp.sack_delay_ms,
+        sctp_sack_frequency: sctp.sack_frequency,
+        sctp_max_burst: sctp.max_burst,
+        sctp_max_fragment_bytes: sctp.max_fragment_bytes,
+        sctp_heartbeat_ms: sctp.heartbeat_ms,
+        sctp_path_mtu_bytes: sctp.path_mtu_bytes,
+        sctp_out_streams: sctp.out_streams,
+        sctp_in_streams: sctp.in_streams,
+        sctp_stream: sctp.stream,
+        sctp_reliability_value: sctp.partial_reliability_value,
+        sctp_reliability: text(&sctp.partial_reliability, "sctp_pr_policy=")?,
+        congestion_control: text(&endpoint.congestion_control, "cc=")?,
+        stack: text(&endpoint.stack, "stack=")?,
+        directory: text(&flowop.directory, "dir=")?,
+        remote_host: text(&endpoint.remote_host, "remotehost=")?,
+        local_host: text(&endpoint.local_host, "localhost=")?,
+        engine: text(&endpoint.engine, "engine=")?,
+        cipher: text(&endpoint.cipher, "cipher=")?,
+        method: text(&endpoint.method, "method=")?,
+        kind: flowop.kind as u32,
+        connection: flowop.connection,
+    })
+}
+
+fn nanoseconds(duration: Duration, option: &'static str) -> Result<u64, &'static str> {
+    u64::try_from(duration.as_nanos()).map_err(|_| option)
+}
+
+fn text<const N: usize>(text: &str, option: &'static str) -> Result<Text<N>, &'static str> {
+    Text::fitting(text).ok_or(option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Layout;
+
+    #[test]
+    fn sizes_of_the_slave() {
+        // size, rsize, count; what becomes of size and count.
+        for ((size, slave_size, count), expected) in [
+            ((64, 0, 1), (64, 1)),
+            ((1536, 3072, 12), (3072, 6)),
+            ((4096, 16_384, 8), (16_384, 2)),
+            // Without a count only the size is another.
+            ((90, 900, 1), (900, 1)),
+            // A smaller one changes nothing.
+            ((900, 90, 10), (900, 10)),
+            ((900, 900, 10), (900, 10)),
+            // What cannot be divided is lost, and so may be all of it.
+            ((100, 300, 4), (300, 1)),
+            ((100, 300, 2), (300, 0)),
+            ((100, 300, 0), (300, 0)),
+            (
+                (u32::MAX - 1, u32::MAX, u64::MAX),
+                (u32::MAX, 0xFFFF_FFFE_FFFF_FFFE),
+            ),
+        ] {
+            let flowop = Flowop {
+                size: Size::Fixed(size),
+                slave_size,
+                count,
+                ..Flowop::new(Kind::Write)
+            };
+            let record = mirrored(&flowop).expect("sendable");
+            assert_eq!(
+                (record.size, record.count),
+                expected,
+                "{size} {slave_size} {count}"
+            );
+            assert_eq!(record.slave_size, slave_size);
+        }
+    }
+
+    #[test]
+    fn files_are_read_in_pieces() {
+        for (kind, size) in [(Kind::Sendfile, 0), (Kind::Sendfilev, 4096)] {
+            let flowop = Flowop {
+                size: Size::Fixed(size),
+                ..Flowop::new(kind)
+            };
+            let record = mirrored(&flowop).expect("sendable");
+            assert_eq!((record.kind, record.size), (1, 65_536));
+        }
+    }
+
+    #[test]
+    fn a_random_size_has_room() {
+        let flowop = Flowop {
+            size: Size::Random { min: 10, max: 9000 },
+            slave_size: 20_000,
+            count: 3,
+            ..Flowop::new(Kind::Write)
+        };
+        let record = mirrored(&flowop).expect("sendable");
+        let sizes = (record.random_min, record.random_max, record.size);
+        assert_eq!(sizes, (10, 9000, 9000));
+        assert_eq!((record.flags, record.count), (64, 3));
+    }
+
+    #[test]
+    fn streams_are_those_of_the_other_end() {
+        let mut flowop = Flowop::new(Kind::Connect);
+        flowop.endpoint.sctp.out_streams = 111;
+        flowop.endpoint.sctp.in_streams = 110;
+        let record = mirrored(&flowop).expect("sendable");
+        let streams = (record.sctp_out_streams, record.sctp_in_streams);
+        assert_eq!((record.kind, streams), (Kind::Accept as u32, (110, 111)));
+    }
+
+    #[test]
+    fn each_host_has_its_flowops() {
+        let group = group(&[
+            (Kind::Connect, 0, "a"),
+            (Kind::Accept, 7, "b"),
+            (Kind::Write, 0, ""),
+            (Kind::Read, 7, ""),
+            (Kind::Think, 0, ""),
+            (Kind::Disconnect, 7, "B"),
+        ]);
+        let kinds = |host| {
+            let work = work(&group, host).expect("sendable");
+            let flowops = work.transactions[0].flowops.iter();
+            let kinds = flowops.filter_map(|flowop| Kind::of(flowop.kind));
+            kinds.map(Kind::name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(kinds("a"), "accept nop read nop think nop");
+        assert_eq!(kinds("b"), "nop connect nop write think disconnect");
+        assert_eq!(kinds("c"), "nop nop nop nop think nop");
+        assert!(listens(&group));
+        assert_eq!(protocols(&group), [Protocol::Tcp]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let mut group = group(&[(Kind::Connect, 0, "a"), (Kind::Connect, 0, "a")]);
+        group.transactions[0].flowops[1].endpoint.congestion_control = "c".repeat(32);
+        let unsendable = work(&group, "a").expect_err("too long");
+        assert_eq!(
+            unsendable.to_string(),
+            "flowop 2 of transaction 1: cc= does not fit into a workorder"
+        );
+        group.transactions[0].duration = Some(Duration::MAX);
+        group.transactions[0].flowops.pop();
+        let unsendable = work(&group, "a").expect_err("too long");
+        assert_eq!(
+            unsendable.to_string(),
+            "transaction 1: duration= does not fit into a workorder"
+        );
+    }
+
+    #[test]
+    fn what_a_new_profile_leaves_out_every_slave_understands() {
+        let group = group(&[(Kind::Connect, 0, "a"), (Kind::Write, 0, "")]);
+        let work = work(&group, "a").expect("sendable");
+        assert_eq!(work.check_layout(Layout::V1_0_7), Ok(()));
+    }
+
+    fn group(flowops: &[(Kind, u32, &str)]) -> Group {
+        let flowops = flowops.iter().map(|(kind, connection, host)| {
+            let mut flowop = Flowop::new(*kind);
+            flowop.connection = *connection;
+            flowop.endpoint.remote_host = (*host).to_owned();
+            if kind.opens() {
+                flowop.endpoint.protocol = Some(Protocol::Tcp);
+            }
+            flowop
+        });
+        let transaction = Transaction {
+            iterations: 1,
+            flowops: flowops.collect(),
+            ..Transaction::default()
+        };
+        Group {
+            strands: Strands {
+                count: 1,
+                threads: true,
+                processes: false,
+            },
+            transactions: vec![transaction],
+            ..Group::default()
+        }
+    }
+}
