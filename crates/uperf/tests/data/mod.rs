@@ -1,0 +1,207 @@
+//! The recorded control connections of `transcripts.txt`, which says how they were captured.
+
+use uperf::Limits;
+use uperf::wire::{
+    Ack1, Ack2, Assembly, Command, END, Goodbye, GroupRecord, Header, Layout, Order, Received,
+    SlaveInfo, TransactionRecord,
+};
+
+/// One run of a master: all of its control connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    pub(crate) name: &'static str,
+    /// The master's command line, with its environment before it.
+    pub(crate) master: &'static str,
+    /// That of its flowops.
+    pub(crate) layout: Layout,
+    /// That of its integers.
+    pub(crate) order: Order,
+    /// Of each control connection.
+    pub(crate) hosts: Vec<&'static str>,
+    pub(crate) profile: String,
+    pub(crate) messages: Vec<Message>,
+}
+
+/// One message, and who sent it over which connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) sender: Sender,
+    pub(crate) connection: usize,
+    pub(crate) kind: Kind,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    Master,
+    Slave,
+}
+
+/// In the words of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Header,
+    Ack1,
+    Group,
+    Transaction,
+    Flowop,
+    Ports,
+    Ack2,
+    End,
+    Command,
+    Goodbye,
+    /// The sender sends no more.
+    Fin,
+}
+
+impl Recording {
+    /// What its master has in the environment.
+    pub(crate) fn environment(&self, name: &str) -> Option<String> {
+        let words = self
+            .master
+            .split(' ')
+            .map_while(|word| word.split_once('='));
+        let mut same = words.filter(|(variable, _)| *variable == name);
+        same.next().map(|(_, value)| value.to_owned())
+    }
+
+    /// The messages of one connection, up to the ends of both sides.
+    pub(crate) fn of_connection(&self, connection: usize) -> Vec<Message> {
+        let messages = self.messages.iter();
+        let messages = messages.filter(|message| message.connection == connection);
+        messages.cloned().collect()
+    }
+
+    /// What the master sends behind the header of phase 2, as a slave puts it together; `None` where
+    /// it does not come so far.
+    pub(crate) fn workorder(&self, connection: usize) -> Option<Received> {
+        let messages = self.of_connection(connection);
+        let mut headers = messages
+            .iter()
+            .filter(|message| message.kind == Kind::Header);
+        let header = headers.next_back()?.bytes.first_chunk()?;
+        let (header, order) = Header::decode(header).ok()?;
+        let version = header.version().ok()?;
+        let mut assembly = Assembly::new(version, order, header.slave_infos, Limits::default());
+        let of_master = messages
+            .iter()
+            .filter(|message| message.sender == Sender::Master);
+        for message in of_master.skip_while(|message| message.kind != Kind::Group) {
+            if assembly.needs() == 0 {
+                break;
+            }
+            let rest = assembly.take(&message.bytes).expect("a workorder");
+            assert_eq!(rest, [0; 0]);
+        }
+        assembly.finish()
+    }
+
+    /// Length of a message of that kind in bytes.
+    pub(crate) fn len(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Header => self.layout.version().header_len(),
+            Kind::Ack1 => Ack1::LEN,
+            Kind::Group => GroupRecord::LEN,
+            Kind::Transaction => TransactionRecord::LEN,
+            Kind::Flowop => self.layout.record_len(),
+            Kind::Ports => SlaveInfo::LEN,
+            Kind::Ack2 => Ack2::LEN,
+            Kind::End => END.len(),
+            Kind::Command => Command::LEN,
+            Kind::Goodbye => Goodbye::LEN,
+            Kind::Fin => 0,
+        }
+    }
+}
+
+/// All of them, in the order of the file.
+pub(crate) fn recordings() -> Vec<Recording> {
+    let mut recordings = Vec::<Recording>::new();
+    for line in include_str!("transcripts.txt").lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            recordings.push(Recording {
+                name: name.trim_end_matches(']'),
+                master: "",
+                layout: Layout::BatchSize,
+                order: Order::Little,
+                hosts: Vec::new(),
+                profile: String::new(),
+                messages: Vec::new(),
+            });
+        } else if let Some(recording) = recordings.last_mut() {
+            read(recording, line);
+        }
+    }
+    recordings
+}
+
+/// The one of this name.
+pub(crate) fn recording(name: &str) -> Recording {
+    let found = recordings().into_iter().find(|other| other.name == name);
+    found.expect("a recording")
+}
+
+fn read(recording: &mut Recording, line: &'static str) {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    match word {
+        "layout" => {
+            recording.layout = match rest {
+                "1.0.7" => Layout::V1_0_7,
+                "1.0.8" => Layout::V1_0_8,
+                "batch_size" => Layout::BatchSize,
+                other => panic!("layout {other}"),
+            }
+        }
+        "master" => {
+            recording.master = rest;
+            if rest.contains("big-endian") {
+                recording.order = Order::Big;
+            }
+        }
+        "host" => recording.hosts.push(rest),
+        "|" => {
+            recording.profile += rest;
+            recording.profile.push('\n');
+        }
+        ">" => push(recording, Sender::Master, rest),
+        "<" => push(recording, Sender::Slave, rest),
+        "exit" | "" => {}
+        other => panic!("{other}"),
+    }
+}
+
+fn push(recording: &mut Recording, sender: Sender, text: &str) {
+    let mut words = text.split(' ');
+    let connection = words.next().and_then(|word| word.parse().ok());
+    let kind = match words.next().expect("a kind") {
+        "header" => Kind::Header,
+        "ack1" => Kind::Ack1,
+        "group" => Kind::Group,
+        "transaction" => Kind::Transaction,
+        "flowop" => Kind::Flowop,
+        "ports" => Kind::Ports,
+        "ack2" => Kind::Ack2,
+        "end" => Kind::End,
+        "command" => Kind::Command,
+        "goodbye" => Kind::Goodbye,
+        "FIN" => Kind::Fin,
+        other => panic!("{other}"),
+    };
+    let mut bytes = Vec::new();
+    for word in words {
+        if let Some(zeros) = word.strip_prefix('*') {
+            let zeros: usize = zeros.parse().expect("a number of words");
+            bytes.resize(bytes.len() + 4 * zeros, 0);
+        } else {
+            let word = u32::from_str_radix(word, 16).expect("a word");
+            bytes.extend(word.to_be_bytes());
+        }
+    }
+    bytes.resize(recording.len(kind), 0);
+    recording.messages.push(Message {
+        sender,
+        connection: connection.expect("a connection"),
+        kind,
+        bytes,
+    });
+}

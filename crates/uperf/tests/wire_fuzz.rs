@@ -1,0 +1,424 @@
+//! Hostile bytes for every decoder: none panics, and what was decoded survives another round; and
+//! workorders of all kinds, from bytes to what a slave would do.
+//!
+//! `FUZZ_ITERATIONS` sets how many inputs each test gets (20,000 by default); a failure prints its
+//! seed, which `FUZZ_SEED` takes.
+
+#[expect(dead_code, reason = "only the test of the transcripts needs all of it")]
+mod data;
+
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use data::{Kind, Recording, recordings};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use uperf::wire::{
+    Ack1, Ack2, Assembly, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order,
+    SlaveInfo, TransactionRecord, Version, Work,
+};
+use uperf::{Flags, Flowop, Group, Limits, Protocol, Size, Strands, Transaction, mirror};
+
+macro_rules! decoders {
+    ($($test:ident: $kind:ident, $decode:expr;)+) => {$(
+        #[test]
+        fn $test() {
+            decoder(Kind::$kind, $decode);
+        }
+    )+};
+}
+
+decoders! {
+    headers: Header, |bytes, _| {
+        let (header, order) = Header::decode(bytes.first_chunk()?).ok()?;
+        let _ = (header.version(), header.check_protocols(|protocol| protocol == Protocol::Ssl));
+        Some(shown(&header, header.encode(order)))
+    };
+    first_answers: Ack1, |bytes, _| {
+        let ack = Ack1::decode(bytes.first_chunk()?);
+        Some(shown(&ack, ack.encode()))
+    };
+    second_answers: Ack2, |bytes, order| {
+        let ack = Ack2::decode(bytes.first_chunk()?, order);
+        Some(shown(&ack, ack.encode(order)))
+    };
+    groups: Group, |bytes, order| {
+        let group = GroupRecord::decode(bytes.first_chunk()?, order).ok()?;
+        Some(shown(&group, group.encode(order)))
+    };
+    transactions: Transaction, |bytes, order| {
+        let transaction = TransactionRecord::decode(bytes.first_chunk()?, order);
+        Some(shown(&transaction, transaction.encode(order)))
+    };
+    ports: Ports, |bytes, order| {
+        let info = SlaveInfo::decode(bytes.first_chunk()?, order);
+        let _ = [Protocol::Tcp, Protocol::Unix].map(|protocol| info.port(protocol));
+        Some(shown(&info, info.encode(order)))
+    };
+    commands: Command, |bytes, order| {
+        let command = Command::decode(bytes.first_chunk()?, order).ok()?;
+        Some(shown(&command, command.encode(order)))
+    };
+    goodbyes: Goodbye, |bytes, order| {
+        let goodbye = Goodbye::decode(bytes.first_chunk()?, order).ok()?;
+        Some(shown(&goodbye, goodbye.encode(order)))
+    };
+}
+
+/// Each recorded or random record in every layout.
+#[test]
+fn flowops() {
+    let recorded = recorded(Kind::Flowop);
+    each("FlowopRecord", |rng| {
+        let mut bytes = recorded.choose(rng).cloned().unwrap_or_default();
+        bytes.resize(944, 0);
+        disturb(rng, &mut bytes);
+        let mut decoded = false;
+        for layout in Layout::ALL {
+            for order in [Order::Little, Order::Big] {
+                let Some(flowop) = FlowopRecord::decode(&bytes, layout, order) else {
+                    continue;
+                };
+                let _ = flowop.lacking(layout);
+                let once = shown(&flowop, flowop.encode(layout, order));
+                let again = FlowopRecord::decode(&once, layout, order);
+                assert_eq!(again, Some(flowop));
+                decoded = true;
+            }
+        }
+        decoded
+    });
+}
+
+/// Streams that may begin as a workorder does, taken in pieces of any length: no more is read than
+/// the limits allow, and what comes out goes in again.
+#[test]
+fn workorders() {
+    let recordings = recordings();
+    each("Assembly", |rng| {
+        let (mut order, version) = (order(rng), version(rng));
+        let mut bytes = match rng.random_range(0..3) {
+            0 => random_work(rng).encode(layout(rng), order),
+            _ => recorded_work(rng, &recordings),
+        };
+        if bytes.first() == Some(&0xDC) && rng.random_bool(0.9) {
+            order = Order::Little;
+        }
+        if rng.random_bool(0.9) {
+            disturb(rng, &mut bytes);
+        }
+        let limits = Limits {
+            strands: 100,
+            transactions: 20,
+            flowops: 200,
+            memory: 1 << 24,
+            ..Limits::default()
+        };
+        let slave_infos = *[0, 0, 0, 0, 1, 2, u32::MAX].choose(rng).unwrap_or(&0);
+        let most = 24 + 20 * 168 + 200 * 944 + 100 * 288;
+        let mut assembly = Assembly::new(version, order, slave_infos, limits.clone());
+        let mut taken = 0;
+        let mut rest = &bytes[..];
+        while assembly.needs() > 0 && !rest.is_empty() {
+            let (now, later) = rest.split_at(rng.random_range(1..=rest.len()));
+            let Ok(left) = assembly.take(now) else {
+                return false;
+            };
+            taken += now.len() - left.len();
+            assert!(taken + assembly.needs() <= most);
+            rest = later;
+        }
+        let Some(received) = assembly.finish() else {
+            return false;
+        };
+        let layout = received.layout.unwrap_or(Layout::BatchSize);
+        let again = received.work.encode(layout, order);
+        let mut assembly = Assembly::new(version, order, 0, limits.clone());
+        // Where texts are hostile the layout is a guess, and another one without their leftovers.
+        if assembly.take(&again) == Ok(&[][..])
+            && let Some(again) = assembly.finish()
+            && again.layout == received.layout
+        {
+            assert_eq!(again.work, received.work);
+        }
+        assign(&received.work, &limits)
+    });
+}
+
+/// Records of every value: a slave runs what makes sense, within its limits.
+#[test]
+fn assignments() {
+    each("assignment", |rng| {
+        let mut work = random_work(rng);
+        for transaction in &mut work.transactions {
+            for flowop in &mut transaction.flowops {
+                if rng.random_bool(0.1) {
+                    let layout = layout(rng);
+                    let mut bytes = flowop.encode(layout, Order::Little);
+                    disturb(rng, &mut bytes);
+                    if let Some(other) = FlowopRecord::decode(&bytes, layout, Order::Little) {
+                        *flowop = other;
+                    }
+                }
+            }
+        }
+        assign(&work, &Limits::default())
+    });
+}
+
+/// Profiles with several hosts and names: what one master sends, each slave understands.
+#[test]
+fn groups_are_mirrored() {
+    each("mirror", |rng| {
+        let group = random_group(rng);
+        let parts = mirror::parts(&group);
+        assert_eq!(parts.len(), group.transactions.len());
+        let hosts = mirror::hosts(&group);
+        for host in &hosts {
+            let Ok(work) = mirror::work(&group, host) else {
+                return false;
+            };
+            let order = order(rng);
+            let bytes = work.encode(Layout::BatchSize, order);
+            let mut assembly = Assembly::new(Version::V0_3_1, order, 0, Limits::default());
+            if assembly.take(&bytes).is_err() {
+                return false;
+            }
+            assert_eq!(
+                assembly.finish().map(|received| received.work),
+                Some(work.clone())
+            );
+            assign(&work, &Limits::default());
+        }
+        !hosts.is_empty()
+    });
+}
+
+/// Whether a slave would run it; what it then runs is within the limits.
+fn assign(work: &Work, limits: &Limits) -> bool {
+    let tcp_and_udp = |protocol| matches!(protocol, Protocol::Tcp | Protocol::Udp);
+    let assigned = mirror::assignment(work, "::ffff:127.0.0.1", limits, tcp_and_udp);
+    let workorder = match assigned {
+        Ok(workorder) => workorder,
+        Err(refusal) => {
+            assert!(!refusal.reason().is_empty());
+            return false;
+        }
+    };
+    for group in &workorder.groups {
+        assert!((1..=limits.strands).contains(&group.strands.count));
+        for transaction in &group.transactions {
+            assert!(transaction.duration.unwrap_or_default() <= limits.duration);
+            for flowop in &transaction.flowops {
+                let size = u64::from(flowop.size.largest());
+                let memory = size * u64::from(group.strands.count);
+                assert!(!flowop.kind.transfers() || memory <= limits.memory);
+                let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);
+                assert!(!flowop.kind.opens() || known);
+            }
+        }
+    }
+    true
+}
+
+fn decoder(kind: Kind, decode: impl Fn(&[u8], Order) -> Option<Vec<u8>>) {
+    let recorded = recorded(kind);
+    each(&format!("{kind:?}"), |rng| {
+        let mut bytes = recorded.choose(rng).cloned().unwrap_or_default();
+        disturb(rng, &mut bytes);
+        let order = order(rng);
+        let Some(once) = decode(&bytes, order) else {
+            return false;
+        };
+        assert_eq!(decode(&once, order), Some(once));
+        true
+    });
+}
+
+/// Runs `test` with one seed after the other; what it gives is counted as taken if it is true.
+fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool) {
+    let number = |name| {
+        let value = std::env::var(name).ok();
+        value.and_then(|value| value.parse::<u64>().ok())
+    };
+    let seeds = match number("FUZZ_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
+    };
+    let (mut inputs, mut taken) = (0_u64, 0_u64);
+    for seed in seeds {
+        let run = || test(&mut SmallRng::seed_from_u64(seed));
+        let Ok(counts) = catch_unwind(AssertUnwindSafe(run)) else {
+            panic!("FUZZ_SEED={seed}: {what}");
+        };
+        taken += u64::from(counts);
+        inputs += 1;
+    }
+    println!("{what}: {inputs} inputs, {taken} of them taken");
+}
+
+/// The bytes, once the message can be shown.
+fn shown(message: &impl Debug, bytes: impl Into<Vec<u8>>) -> Vec<u8> {
+    let _ = format!("{message:?}");
+    bytes.into()
+}
+
+fn recorded(kind: Kind) -> Vec<Vec<u8>> {
+    let messages = recordings()
+        .into_iter()
+        .flat_map(|recording| recording.messages);
+    let messages = messages.filter(|message| message.kind == kind);
+    messages.map(|message| message.bytes).collect()
+}
+
+/// A group and all that its master sent behind it.
+fn recorded_work(rng: &mut SmallRng, recordings: &[Recording]) -> Vec<u8> {
+    let Some(recording) = recordings.choose(rng) else {
+        return Vec::new();
+    };
+    let messages = recording.of_connection(0).into_iter();
+    let work = messages.filter(|message| {
+        matches!(
+            message.kind,
+            Kind::Group | Kind::Transaction | Kind::Flowop | Kind::Ports
+        )
+    });
+    work.flat_map(|message| message.bytes).collect()
+}
+
+/// A few other bytes and words, texts that do not end, and all of it shorter or longer than it was.
+fn disturb(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
+    let len = bytes.len();
+    for _ in 0..rng.random_range(0..5) {
+        match rng.random_range(0..4) {
+            0 if len > 0 => bytes[rng.random_range(0..len)] = rng.random(),
+            1 if len >= 4 => {
+                let at = 4 * rng.random_range(0..len / 4);
+                bytes[at..at + 4].copy_from_slice(&word(rng));
+            }
+            2 if len > 0 => {
+                let start = rng.random_range(0..len);
+                let end = rng.random_range(start..len);
+                bytes[start..end].fill(*b"x\xff\xc3\0".choose(rng).unwrap_or(&0));
+            }
+            _ => {
+                // Rarely, since it spoils all that comes behind.
+                if rng.random_bool(0.1) {
+                    bytes.truncate(rng.random_range(0..=len));
+                    bytes.resize(len, rng.random());
+                }
+            }
+        }
+    }
+}
+
+fn word(rng: &mut SmallRng) -> [u8; 4] {
+    let ends = [0, 1, u32::MAX, 1 << 31, 65_535, 65_536, 0xBADC];
+    let word = match rng.random_range(0..3) {
+        0 => rng.random_range(0..16),
+        1 => *ends.choose(rng).unwrap_or(&0),
+        _ => rng.random(),
+    };
+    match order(rng) {
+        Order::Little => word.to_le_bytes(),
+        Order::Big => word.to_be_bytes(),
+    }
+}
+
+fn order(rng: &mut SmallRng) -> Order {
+    if rng.random() {
+        Order::Little
+    } else {
+        Order::Big
+    }
+}
+
+fn version(rng: &mut SmallRng) -> Version {
+    if rng.random_bool(0.8) {
+        Version::V0_3_1
+    } else {
+        Version::V0_3
+    }
+}
+
+fn layout(rng: &mut SmallRng) -> Layout {
+    *Layout::ALL.choose(rng).unwrap_or(&Layout::BatchSize)
+}
+
+/// What a master sends for some profile, with the usual values and with absurd ones.
+fn random_work(rng: &mut SmallRng) -> Work {
+    let group = random_group(rng);
+    mirror::work(&group, "a").unwrap_or_else(|_| Work::probe())
+}
+
+fn random_group(rng: &mut SmallRng) -> Group {
+    let transactions = (0..rng.random_range(0..5)).map(|_| Transaction {
+        iterations: number(rng),
+        duration: rng
+            .random_bool(0.3)
+            .then(|| std::time::Duration::from_nanos(number(rng))),
+        rate: number(rng) as u32,
+        rate_text: "1".repeat(rng.random_range(0..140)),
+        flowops: (0..rng.random_range(0..8))
+            .map(|_| random_flowop(rng))
+            .collect(),
+    });
+    let transactions = transactions.collect();
+    Group {
+        name: String::new(),
+        strands: Strands {
+            count: rng.random_range(0..101),
+            threads: rng.random_bool(0.9),
+            processes: rng.random(),
+        },
+        transactions,
+    }
+}
+
+fn random_flowop(rng: &mut SmallRng) -> Flowop {
+    let kind = *uperf::Kind::ALL.choose(rng).unwrap_or(&uperf::Kind::Nop);
+    let mut flowop = Flowop::new(kind);
+    flowop.connection = rng.random_range(0..3);
+    flowop.size = if rng.random_bool(0.8) {
+        Size::Fixed(number(rng) as u32)
+    } else {
+        Size::Random {
+            min: number(rng) as u32,
+            max: number(rng) as u32,
+        }
+    };
+    if rng.random_bool(0.3) {
+        flowop.slave_size = number(rng) as u32;
+        flowop.count = number(rng);
+        flowop.repeat = number(rng);
+    }
+    if rng.random_bool(0.2) {
+        flowop.flags = Flags(rng.random_range(0..512));
+    }
+    let endpoint = &mut flowop.endpoint;
+    if kind.opens() || rng.random_bool(0.2) {
+        let hosts = ["a", "b", "A", "::1", "", "\u{e9}"];
+        endpoint.remote_host = hosts
+            .choose(rng)
+            .map_or_else(String::new, ToString::to_string);
+        let protocols = [Protocol::Tcp, Protocol::Tcp, Protocol::Udp, Protocol::Rds];
+        endpoint.protocol = protocols.choose(rng).copied();
+    }
+    if rng.random_bool(0.1) {
+        endpoint.local_host = "l".repeat(rng.random_range(0..260));
+        endpoint.port = number(rng) as u32;
+        endpoint.window = number(rng);
+    }
+    flowop
+}
+
+/// Mostly small.
+fn number(rng: &mut SmallRng) -> u64 {
+    match rng.random_range(0..10) {
+        0 => 0,
+        1 => rng.random(),
+        2 => u64::MAX,
+        _ => rng.random_range(1..70_000),
+    }
+}

@@ -1,0 +1,543 @@
+//! Every message of the recorded control connections is decoded, encoded again and compared with
+//! what stock programs sent, byte for byte; and what they sent for a profile is what we would send.
+
+#![expect(
+    clippy::single_range_in_vec_init,
+    reason = "these are lists of ranges, some of them short"
+)]
+
+#[expect(dead_code, reason = "the scripted peer needs all of it")]
+mod data;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use data::{Kind, Message, Recording, Sender, recording, recordings};
+use uperf::wire::{
+    Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Refusal,
+    SlaveInfo, TransactionRecord, Version,
+};
+use uperf::{
+    Flags, Flowop, Group, Kind as Op, Limits, Protocol, Size, Strands, Transaction, mirror,
+};
+
+/// Message bytes that the stock sender does not set.
+type Unset = &'static [Range<usize>];
+
+const NOTHING: Unset = &[];
+/// The message.
+const ACK2: Unset = &[64..192];
+/// The status and the count.
+const ACK2_REFUSED: Unset = &[0..64, 192..196];
+
+#[test]
+fn every_message_comes_back_as_it_was_sent() {
+    let mut seen = BTreeMap::<Kind, usize>::new();
+    for recording in recordings() {
+        for (number, message) in recording.messages.iter().enumerate() {
+            let what = format!("{}, message {number}, {:?}", recording.name, message.kind);
+            let (ours, unset) = again(&recording, message, &what);
+            assert_eq!(ours.len(), message.bytes.len(), "{what}");
+            for (at, (ours, stock)) in ours.iter().zip(&message.bytes).enumerate() {
+                if !unset.iter().any(|range| range.contains(&at)) {
+                    assert_eq!(ours, stock, "{what}: byte {at}");
+                }
+            }
+            *seen.entry(message.kind).or_default() += 1;
+        }
+    }
+    // That the file has all that was recorded.
+    assert_eq!(recordings().len(), 22);
+    let counts: Vec<_> = seen.into_iter().collect();
+    let expected = [
+        (Kind::Header, 48),
+        (Kind::Ack1, 25),
+        (Kind::Group, 23),
+        (Kind::Transaction, 63),
+        (Kind::Flowop, 99),
+        (Kind::Ports, 27),
+        (Kind::Ack2, 23),
+        (Kind::End, 44),
+        (Kind::Command, 80),
+        (Kind::Goodbye, 22),
+        (Kind::Fin, 46),
+    ];
+    assert_eq!(counts, expected);
+}
+
+fn again(recording: &Recording, message: &Message, what: &str) -> (Vec<u8>, Unset) {
+    let (bytes, order) = (&message.bytes, recording.order);
+    let ours = match message.kind {
+        Kind::Header => {
+            let start = bytes.first_chunk().expect(what);
+            let (header, found) = Header::decode(start).expect(what);
+            assert_eq!(found, order, "{what}");
+            assert_eq!(header.version(), Ok(recording.layout.version()), "{what}");
+            header.encode(order)
+        }
+        Kind::Ack1 => Ack1::decode(array(bytes)).encode().to_vec(),
+        Kind::Ack2 => {
+            let ack = Ack2::decode(array(bytes), order);
+            let unset = match ack {
+                Ack2::Ok { .. } => ACK2,
+                Ack2::Refused(_) => ACK2_REFUSED,
+            };
+            return (ack.encode(order).to_vec(), unset);
+        }
+        Kind::Group => {
+            let group = GroupRecord::decode(array(bytes), order).expect(what);
+            group.encode(order).to_vec()
+        }
+        Kind::Transaction => {
+            let transaction = TransactionRecord::decode(array(bytes), order);
+            transaction.encode(order).to_vec()
+        }
+        Kind::Flowop => {
+            let layout = recording.layout;
+            let flowop = FlowopRecord::decode(bytes, layout, order).expect(what);
+            flowop.encode(layout, order)
+        }
+        Kind::Ports => SlaveInfo::decode(array(bytes), order)
+            .encode(order)
+            .to_vec(),
+        Kind::End => uperf::wire::END.to_vec(),
+        Kind::Command => {
+            let command = Command::decode(array(bytes), order).expect(what);
+            command.encode(order).to_vec()
+        }
+        Kind::Goodbye => {
+            let goodbye = Goodbye::decode(array(bytes), order).expect(what);
+            goodbye.encode(order).to_vec()
+        }
+        Kind::Fin => Vec::new(),
+    };
+    (ours, NOTHING)
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> &[u8; N] {
+    bytes.try_into().expect("as long as its kind")
+}
+
+/// Everything that a slave has to find out is found out, and the whole comes back as it was sent.
+#[test]
+fn workorders_are_put_together() {
+    let mut layouts = BTreeMap::<Layout, usize>::new();
+    for recording in recordings() {
+        for connection in 0..recording.hosts.len() {
+            let Some(received) = recording.workorder(connection) else {
+                continue;
+            };
+            assert_eq!(
+                received.layout,
+                Some(recording.layout),
+                "{}",
+                recording.name
+            );
+            let mut again = received.work.encode(recording.layout, recording.order);
+            for info in &received.slave_infos {
+                again.extend(info.encode(recording.order));
+            }
+            let bytes = workorder_bytes(&recording, connection);
+            assert_eq!(again, bytes, "{}", recording.name);
+
+            let host = recording.hosts[connection];
+            let assigned = mirror::assignment(&received.work, host, &Limits::default(), |_| true);
+            assert!(assigned.is_ok(), "{}: {assigned:?}", recording.name);
+            *layouts.entry(recording.layout).or_default() += 1;
+        }
+    }
+    let expected = [(Layout::V1_0_8, 1), (Layout::BatchSize, 22)];
+    assert_eq!(layouts.into_iter().collect::<Vec<_>>(), expected);
+}
+
+/// All bytes of the workorder as they were sent.
+fn workorder_bytes(recording: &Recording, connection: usize) -> Vec<u8> {
+    let messages = recording.of_connection(connection).into_iter();
+    let of_workorder = messages.filter(|message| {
+        let kinds = [Kind::Group, Kind::Transaction, Kind::Flowop, Kind::Ports];
+        message.sender == Sender::Master && kinds.contains(&message.kind)
+    });
+    of_workorder.flat_map(|message| message.bytes).collect()
+}
+
+#[test]
+fn refusals_are_in_stocks_words() {
+    let answer = |name: &str, kind| {
+        let messages = recording(name).messages.into_iter();
+        let mut answers = messages.filter(|message| message.kind == kind);
+        answers.next().expect("an answer").bytes
+    };
+    for (name, refusal) in [
+        (
+            "refused-version",
+            Refusal::Version(uperf::wire::Text::cut("0.3")),
+        ),
+        ("refused-protocol", Refusal::Protocol(5)),
+    ] {
+        let ours = Ack1::Refused(refusal.reason());
+        assert_eq!(ours.encode()[..], answer(name, Kind::Ack1), "{name}");
+    }
+    let ours = Ack2::Refused(Refusal::Ports("Address already in use".to_owned()).reason());
+    let stock = answer("refused-port", Kind::Ack2);
+    assert_eq!(Ack2::decode(array(&stock), Order::Little), ours);
+}
+
+#[test]
+fn headers_are_those_that_we_send() {
+    let cases: [(&str, &[Protocol], u32); 3] = [
+        ("two-hosts", &[Protocol::Udp, Protocol::Tcp], 0),
+        ("ssl", &[Protocol::Ssl], 0),
+        ("rr-tcp-accept-2threads", &[Protocol::Tcp], 2),
+    ];
+    for (name, protocols, slave_infos) in cases {
+        let messages = recording(name).of_connection(0).into_iter();
+        let headers = messages.filter(|message| message.kind == Kind::Header);
+        let headers: Vec<_> = headers.map(|header| header.bytes).collect();
+        let version = Version::V0_3_1;
+        let ours = [
+            Header::of_phase_1(version, protocols.iter().copied()),
+            Header::of_phase_2(version, slave_infos),
+        ];
+        assert_eq!(
+            ours.map(|header| header.encode(Order::Little))[..],
+            headers,
+            "{name}"
+        );
+    }
+    let old = Header::of_phase_1(Version::V0_3, [Protocol::Tcp]);
+    let recorded = &recording("refused-version").messages[0].bytes;
+    assert_eq!(old.encode(Order::Little), *recorded);
+}
+
+#[test]
+fn goodbyes_say_what_was_printed() {
+    let goodbye = |name: &str, connection| {
+        let recording = recording(name);
+        let messages = recording.of_connection(connection).into_iter();
+        let mut goodbyes = messages.filter(|message| message.kind == Kind::Goodbye);
+        let bytes = goodbyes.next().expect("a goodbye").bytes;
+        Goodbye::decode(array(&bytes), recording.order).expect("a goodbye")
+    };
+    let simple = goodbye("rr-tcp-connect", 0);
+    assert_eq!((simple.kind, simple.operations), (Goodbye::INFO, 57_201));
+    assert_eq!(
+        (simple.bytes, simple.elapsed_ns),
+        (3_660_672, 4_305_343_074)
+    );
+    assert!(simple.message == *"Success");
+
+    let big = goodbye("big-endian-master", 0);
+    assert_eq!(
+        (big.kind, big.operations, big.bytes),
+        (Goodbye::INFO, 4, 10)
+    );
+
+    let failed = goodbye("two-hosts-failing", 1);
+    assert_eq!(failed.kind, Goodbye::ERROR);
+    assert!(failed.message == *" No such connection 7  \n");
+}
+
+/// What we send for a profile is what stock sent, but for the sizes that its slaves overrun their
+/// buffers with.
+#[test]
+fn profiles_are_mirrored_as_stock_does() {
+    for (name, group) in [
+        ("mixed-ops", mixed_operations()),
+        ("all-options", all_options()),
+        ("two-hosts", two_hosts(true)),
+        ("rr-tcp-accept-2threads", accepting()),
+    ] {
+        let recording = recording(name);
+        for (connection, host) in recording.hosts.iter().enumerate() {
+            let stock = workorder_bytes(&recording, connection);
+            let mut work = mirror::work(&group, host).expect("sendable");
+            for flowop in work
+                .transactions
+                .iter_mut()
+                .flat_map(|work| &mut work.flowops)
+            {
+                if Flags(flowop.flags).has(Flags::RANDOM) {
+                    assert_eq!(flowop.size, flowop.random_max, "{name}");
+                    flowop.size = 0;
+                }
+            }
+            let ours = work.encode(recording.layout, recording.order);
+            let stock = &stock[..ours.len()];
+            let at = ours
+                .iter()
+                .zip(stock)
+                .position(|(ours, stock)| ours != stock);
+            assert_eq!(
+                at, None,
+                "{name}, connection {connection}: first other byte"
+            );
+        }
+    }
+}
+
+/// Stock sends every flowop without a host to both slaves, and fails. We send each to the slave that
+/// has its connection, which is what stock is sent by a profile that says so.
+#[test]
+fn flowops_without_a_host_follow_their_connections() {
+    for host in ["127.0.0.1", "127.0.0.2"] {
+        let kinds = |group: &Group| -> Vec<u32> {
+            let work = mirror::work(group, host).expect("sendable");
+            let flowops = work.transactions.iter().flat_map(|work| &work.flowops);
+            flowops.map(|flowop| flowop.kind).collect()
+        };
+        assert_eq!(kinds(&two_hosts(false)), kinds(&two_hosts(true)), "{host}");
+    }
+}
+
+/// What the slave of a big-endian master is to do.
+#[test]
+fn a_big_endian_master_is_understood() {
+    let recording = recording("big-endian-master");
+    let received = recording.workorder(0).expect("a workorder");
+    let tcp = |protocol| protocol == Protocol::Tcp;
+    let assigned = mirror::assignment(&received.work, "::1", &Limits::default(), tcp);
+    let group = assigned.expect("an assignment").groups.remove(0);
+
+    let operation = |kind, size| {
+        let mut flowop = flowop(kind);
+        flowop.connection = 7;
+        flowop.size = Size::Fixed(size);
+        flowop.endpoint.protocol = Some(Protocol::Tcp);
+        "::1".clone_into(&mut flowop.endpoint.remote_host);
+        flowop
+    };
+    let first = vec![operation(Op::Accept, 0), operation(Op::Read, 10)];
+    let second = vec![operation(Op::Disconnect, 0)];
+    let mut expected = threads(1, vec![once(first), once(second)]);
+    "Group0".clone_into(&mut expected.name);
+    assert_eq!(group, expected);
+}
+
+fn mixed_operations() -> Group {
+    let mut connect = opening(Op::Connect, "127.0.0.1", Protocol::Tcp);
+    connect.endpoint.local_host = String::new();
+    let think = |flag, duration| Flowop {
+        flags: flag,
+        duration,
+        ..flowop(Op::Think)
+    };
+    let asymmetric = |kind| Flowop {
+        count: 8,
+        slave_size: 16_384,
+        ..sized(kind, 4096)
+    };
+    let several = Transaction {
+        iterations: 3,
+        flowops: vec![
+            sized(Op::Send, 10),
+            sized(Op::Recv, 20),
+            think(Flags::IDLE, Duration::from_millis(5)),
+            think(Flags::BUSY, Duration::from_micros(1500)),
+            flowop(Op::Nop),
+        ],
+        ..Transaction::default()
+    };
+    let sizes = Transaction {
+        iterations: 2,
+        flowops: vec![asymmetric(Op::Write), asymmetric(Op::Read)],
+        ..Transaction::default()
+    };
+    let paced = Transaction {
+        iterations: 1,
+        duration: Some(Duration::from_secs(1)),
+        rate: 20,
+        rate_text: "20".to_owned(),
+        flowops: vec![sized(Op::Write, 50)],
+    };
+    let last = once(vec![flowop(Op::Disconnect)]);
+    threads(1, vec![once(vec![connect]), several, sizes, paced, last])
+}
+
+fn all_options() -> Group {
+    let mut connect = opening(Op::Connect, "127.0.0.1", Protocol::Tcp);
+    connect.connection = 9;
+    connect.flags = Flags::NO_DELAY
+        .with(Flags::CAN_FAIL)
+        .with(Flags::NON_BLOCKING);
+    let endpoint = &mut connect.endpoint;
+    "127.0.0.1".clone_into(&mut endpoint.local_host);
+    endpoint.window = 96 << 10;
+    "reno".clone_into(&mut endpoint.congestion_control);
+    "mystack".clone_into(&mut endpoint.stack);
+    endpoint.black_box_log = 3;
+    "myengine".clone_into(&mut endpoint.engine);
+    "mycipher".clone_into(&mut endpoint.cipher);
+    "tls".clone_into(&mut endpoint.method);
+
+    let named = |flowop: Flowop| Flowop {
+        connection: 9,
+        flags: flowop.flags.with(Flags::CAN_FAIL),
+        ..flowop
+    };
+    let batches = Transaction {
+        iterations: 4096,
+        rate: 123,
+        rate_text: "123".to_owned(),
+        flowops: vec![named(Flowop {
+            slave_size: 3072,
+            count: 12,
+            repeat: 5,
+            batch_size: 6,
+            timeout: Some(Duration::from_millis(250)),
+            ..sized(Op::Write, 1536)
+        })],
+        ..Transaction::default()
+    };
+    let random = Flowop {
+        size: Size::Random {
+            min: 1024,
+            max: 2048,
+        },
+        ..flowop(Op::Write)
+    };
+    let mut sctp = sized(Op::Read, 3);
+    sctp.flags = Flags::SCTP_UNORDERED.with(Flags::SCTP_NO_DELAY);
+    sctp.endpoint.sctp = uperf::Sctp {
+        rto_min_ms: 101,
+        rto_max_ms: 102,
+        rto_initial_ms: 103,
+        sack_delay_ms: 104,
+        sack_frequency: 105,
+        max_burst: 106,
+        max_fragment_bytes: 107,
+        heartbeat_ms: 108,
+        path_mtu_bytes: 109,
+        in_streams: 110,
+        out_streams: 111,
+        stream: 112,
+        partial_reliability: "ttl".to_owned(),
+        partial_reliability_value: 113,
+    };
+    let think = Flowop {
+        duration: Duration::from_millis(100),
+        flags: Flags::IDLE.with(Flags::BUSY),
+        ..flowop(Op::Think)
+    };
+    let files = |kind, size, files| Flowop {
+        files,
+        directory: "sf".to_owned(),
+        ..sized(kind, size)
+    };
+    let timed = |nanoseconds, flowops| Transaction {
+        duration: Some(Duration::from_nanos(nanoseconds)),
+        ..once(flowops)
+    };
+    // What stock's arithmetic makes of half a minute.
+    let mut many = timed(
+        30_000_001_024,
+        vec![
+            named(random),
+            named(sctp),
+            think,
+            named(files(Op::Sendfile, 4096, 7)),
+            named(files(Op::Sendfilev, 0, 8)),
+            flowop(Op::Nop),
+        ],
+    );
+    many.rate = 2048;
+    "2k".clone_into(&mut many.rate_text);
+    let disconnect = Flowop {
+        connection: 9,
+        ..flowop(Op::Disconnect)
+    };
+    threads(
+        1,
+        vec![
+            once(vec![connect]),
+            batches,
+            many,
+            timed(2_000_000, vec![disconnect]),
+            timed(1_500_000_000, vec![flowop(Op::Nop)]),
+            timed(3_599_999_959_040, vec![flowop(Op::Nop)]),
+        ],
+    )
+}
+
+/// With the hosts at every flowop, or only where connections are opened.
+fn two_hosts(hosts: bool) -> Group {
+    let of_first = |mut flowop: Flowop| {
+        if hosts {
+            "127.0.0.1".clone_into(&mut flowop.endpoint.remote_host);
+        }
+        flowop
+    };
+    let of_second = |mut flowop: Flowop| {
+        if hosts {
+            "127.0.0.2".clone_into(&mut flowop.endpoint.remote_host);
+        }
+        flowop.connection = 7;
+        flowop
+    };
+    let mut second = opening(Op::Connect, "127.0.0.2", Protocol::Udp);
+    second.connection = 7;
+    let first = opening(Op::Connect, "127.0.0.1", Protocol::Tcp);
+    let read = Flowop {
+        timeout: Some(Duration::from_millis(100)),
+        flags: Flags::CAN_FAIL,
+        ..sized(Op::Read, 300)
+    };
+    let work = Transaction {
+        duration: Some(Duration::from_secs(2)),
+        ..once(vec![of_first(sized(Op::Write, 300)), of_second(read)])
+    };
+    let last = once(vec![
+        of_first(flowop(Op::Disconnect)),
+        of_second(flowop(Op::Disconnect)),
+    ]);
+    threads(1, vec![once(vec![first, second]), work, last])
+}
+
+fn accepting() -> Group {
+    let mut accept = opening(Op::Accept, "127.0.0.1", Protocol::Tcp);
+    accept.flags = Flags::NO_DELAY;
+    let work = Transaction {
+        duration: Some(Duration::from_secs(2)),
+        ..once(vec![sized(Op::Write, 100), sized(Op::Read, 200)])
+    };
+    let last = once(vec![flowop(Op::Disconnect)]);
+    threads(2, vec![once(vec![accept]), work, last])
+}
+
+fn flowop(kind: Op) -> Flowop {
+    Flowop::new(kind)
+}
+
+fn sized(kind: Op, size: u32) -> Flowop {
+    Flowop {
+        size: Size::Fixed(size),
+        ..Flowop::new(kind)
+    }
+}
+
+fn opening(kind: Op, host: &str, protocol: Protocol) -> Flowop {
+    let mut flowop = Flowop::new(kind);
+    host.clone_into(&mut flowop.endpoint.remote_host);
+    flowop.endpoint.protocol = Some(protocol);
+    flowop
+}
+
+fn once(flowops: Vec<Flowop>) -> Transaction {
+    Transaction {
+        iterations: 1,
+        flowops,
+        ..Transaction::default()
+    }
+}
+
+fn threads(count: u32, transactions: Vec<Transaction>) -> Group {
+    Group {
+        strands: Strands {
+            count,
+            threads: true,
+            processes: false,
+        },
+        transactions,
+        ..Group::default()
+    }
+}
