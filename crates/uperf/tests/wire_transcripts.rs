@@ -1,5 +1,5 @@
 //! Every message of the recorded control connections is decoded, encoded again and compared with
-//! what stock programs sent, byte for byte; and what they sent for a profile is what we would send.
+//! what stock programs sent, byte for byte.
 
 #![expect(
     clippy::single_range_in_vec_init,
@@ -11,16 +11,13 @@ mod data;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use data::{Kind, Message, Recording, Sender, recording, recordings};
 use uperf::wire::{
     Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Refusal,
     SlaveInfo, TransactionRecord, Version,
 };
-use uperf::{
-    Flags, Flowop, Group, Kind as Op, Limits, Protocol, Size, Strands, Transaction, mirror,
-};
+use uperf::{Flowop, Group, Kind as Op, Limits, Protocol, Size, Strands, Transaction, mirror};
 
 /// Message bytes that the stock sender does not set.
 type Unset = &'static [Range<usize>];
@@ -238,58 +235,6 @@ fn goodbyes_say_what_was_printed() {
     assert!(failed.message == *" No such connection 7  \n");
 }
 
-/// What we send for a profile is what stock sent, but for the sizes that its slaves overrun their
-/// buffers with.
-#[test]
-fn profiles_are_mirrored_as_stock_does() {
-    for (name, group) in [
-        ("mixed-ops", mixed_operations()),
-        ("all-options", all_options()),
-        ("two-hosts", two_hosts(true)),
-        ("rr-tcp-accept-2threads", accepting()),
-    ] {
-        let recording = recording(name);
-        for (connection, host) in recording.hosts.iter().enumerate() {
-            let stock = workorder_bytes(&recording, connection);
-            let mut work = mirror::work(&group, host).expect("sendable");
-            for flowop in work
-                .transactions
-                .iter_mut()
-                .flat_map(|work| &mut work.flowops)
-            {
-                if Flags(flowop.flags).has(Flags::RANDOM) {
-                    assert_eq!(flowop.size, flowop.random_max, "{name}");
-                    flowop.size = 0;
-                }
-            }
-            let ours = work.encode(recording.layout, recording.order);
-            let stock = &stock[..ours.len()];
-            let at = ours
-                .iter()
-                .zip(stock)
-                .position(|(ours, stock)| ours != stock);
-            assert_eq!(
-                at, None,
-                "{name}, connection {connection}: first other byte"
-            );
-        }
-    }
-}
-
-/// Stock sends every flowop without a host to both slaves, and fails. We send each to the slave that
-/// has its connection, which is what stock is sent by a profile that says so.
-#[test]
-fn flowops_without_a_host_follow_their_connections() {
-    for host in ["127.0.0.1", "127.0.0.2"] {
-        let kinds = |group: &Group| -> Vec<u32> {
-            let work = mirror::work(group, host).expect("sendable");
-            let flowops = work.transactions.iter().flat_map(|work| &work.flowops);
-            flowops.map(|flowop| flowop.kind).collect()
-        };
-        assert_eq!(kinds(&two_hosts(false)), kinds(&two_hosts(true)), "{host}");
-    }
-}
-
 /// What the slave of a big-endian master is to do.
 #[test]
 fn a_big_endian_master_is_understood() {
@@ -300,244 +245,29 @@ fn a_big_endian_master_is_understood() {
     let group = assigned.expect("an assignment").groups.remove(0);
 
     let operation = |kind, size| {
-        let mut flowop = flowop(kind);
+        let mut flowop = Flowop::new(kind);
         flowop.connection = 7;
         flowop.size = Size::Fixed(size);
         flowop.endpoint.protocol = Some(Protocol::Tcp);
         "::1".clone_into(&mut flowop.endpoint.remote_host);
         flowop
     };
-    let first = vec![operation(Op::Accept, 0), operation(Op::Read, 10)];
-    let second = vec![operation(Op::Disconnect, 0)];
-    let mut expected = threads(1, vec![once(first), once(second)]);
-    "Group0".clone_into(&mut expected.name);
-    assert_eq!(group, expected);
-}
-
-fn mixed_operations() -> Group {
-    let mut connect = opening(Op::Connect, "127.0.0.1", Protocol::Tcp);
-    connect.endpoint.local_host = String::new();
-    let think = |flag, duration| Flowop {
-        flags: flag,
-        duration,
-        ..flowop(Op::Think)
-    };
-    let asymmetric = |kind| Flowop {
-        count: 8,
-        slave_size: 16_384,
-        ..sized(kind, 4096)
-    };
-    let several = Transaction {
-        iterations: 3,
-        flowops: vec![
-            sized(Op::Send, 10),
-            sized(Op::Recv, 20),
-            think(Flags::IDLE, Duration::from_millis(5)),
-            think(Flags::BUSY, Duration::from_micros(1500)),
-            flowop(Op::Nop),
-        ],
-        ..Transaction::default()
-    };
-    let sizes = Transaction {
-        iterations: 2,
-        flowops: vec![asymmetric(Op::Write), asymmetric(Op::Read)],
-        ..Transaction::default()
-    };
-    let paced = Transaction {
-        iterations: 1,
-        duration: Some(Duration::from_secs(1)),
-        rate: 20,
-        rate_text: "20".to_owned(),
-        flowops: vec![sized(Op::Write, 50)],
-    };
-    let last = once(vec![flowop(Op::Disconnect)]);
-    threads(1, vec![once(vec![connect]), several, sizes, paced, last])
-}
-
-fn all_options() -> Group {
-    let mut connect = opening(Op::Connect, "127.0.0.1", Protocol::Tcp);
-    connect.connection = 9;
-    connect.flags = Flags::NO_DELAY
-        .with(Flags::CAN_FAIL)
-        .with(Flags::NON_BLOCKING);
-    let endpoint = &mut connect.endpoint;
-    "127.0.0.1".clone_into(&mut endpoint.local_host);
-    endpoint.window = 96 << 10;
-    "reno".clone_into(&mut endpoint.congestion_control);
-    "mystack".clone_into(&mut endpoint.stack);
-    endpoint.black_box_log = 3;
-    "myengine".clone_into(&mut endpoint.engine);
-    "mycipher".clone_into(&mut endpoint.cipher);
-    "tls".clone_into(&mut endpoint.method);
-
-    let named = |flowop: Flowop| Flowop {
-        connection: 9,
-        flags: flowop.flags.with(Flags::CAN_FAIL),
-        ..flowop
-    };
-    let batches = Transaction {
-        iterations: 4096,
-        rate: 123,
-        rate_text: "123".to_owned(),
-        flowops: vec![named(Flowop {
-            slave_size: 3072,
-            count: 12,
-            repeat: 5,
-            batch_size: 6,
-            timeout: Some(Duration::from_millis(250)),
-            ..sized(Op::Write, 1536)
-        })],
-        ..Transaction::default()
-    };
-    let random = Flowop {
-        size: Size::Random {
-            min: 1024,
-            max: 2048,
-        },
-        ..flowop(Op::Write)
-    };
-    let mut sctp = sized(Op::Read, 3);
-    sctp.flags = Flags::SCTP_UNORDERED.with(Flags::SCTP_NO_DELAY);
-    sctp.endpoint.sctp = uperf::Sctp {
-        rto_min_ms: 101,
-        rto_max_ms: 102,
-        rto_initial_ms: 103,
-        sack_delay_ms: 104,
-        sack_frequency: 105,
-        max_burst: 106,
-        max_fragment_bytes: 107,
-        heartbeat_ms: 108,
-        path_mtu_bytes: 109,
-        in_streams: 110,
-        out_streams: 111,
-        stream: 112,
-        partial_reliability: "ttl".to_owned(),
-        partial_reliability_value: 113,
-    };
-    let think = Flowop {
-        duration: Duration::from_millis(100),
-        flags: Flags::IDLE.with(Flags::BUSY),
-        ..flowop(Op::Think)
-    };
-    let files = |kind, size, files| Flowop {
-        files,
-        directory: "sf".to_owned(),
-        ..sized(kind, size)
-    };
-    let timed = |nanoseconds, flowops| Transaction {
-        duration: Some(Duration::from_nanos(nanoseconds)),
-        ..once(flowops)
-    };
-    // What stock's arithmetic makes of half a minute.
-    let mut many = timed(
-        30_000_001_024,
-        vec![
-            named(random),
-            named(sctp),
-            think,
-            named(files(Op::Sendfile, 4096, 7)),
-            named(files(Op::Sendfilev, 0, 8)),
-            flowop(Op::Nop),
-        ],
-    );
-    many.rate = 2048;
-    "2k".clone_into(&mut many.rate_text);
-    let disconnect = Flowop {
-        connection: 9,
-        ..flowop(Op::Disconnect)
-    };
-    threads(
-        1,
-        vec![
-            once(vec![connect]),
-            batches,
-            many,
-            timed(2_000_000, vec![disconnect]),
-            timed(1_500_000_000, vec![flowop(Op::Nop)]),
-            timed(3_599_999_959_040, vec![flowop(Op::Nop)]),
-        ],
-    )
-}
-
-/// With the hosts at every flowop, or only where connections are opened.
-fn two_hosts(hosts: bool) -> Group {
-    let of_first = |mut flowop: Flowop| {
-        if hosts {
-            "127.0.0.1".clone_into(&mut flowop.endpoint.remote_host);
-        }
-        flowop
-    };
-    let of_second = |mut flowop: Flowop| {
-        if hosts {
-            "127.0.0.2".clone_into(&mut flowop.endpoint.remote_host);
-        }
-        flowop.connection = 7;
-        flowop
-    };
-    let mut second = opening(Op::Connect, "127.0.0.2", Protocol::Udp);
-    second.connection = 7;
-    let first = opening(Op::Connect, "127.0.0.1", Protocol::Tcp);
-    let read = Flowop {
-        timeout: Some(Duration::from_millis(100)),
-        flags: Flags::CAN_FAIL,
-        ..sized(Op::Read, 300)
-    };
-    let work = Transaction {
-        duration: Some(Duration::from_secs(2)),
-        ..once(vec![of_first(sized(Op::Write, 300)), of_second(read)])
-    };
-    let last = once(vec![
-        of_first(flowop(Op::Disconnect)),
-        of_second(flowop(Op::Disconnect)),
-    ]);
-    threads(1, vec![once(vec![first, second]), work, last])
-}
-
-fn accepting() -> Group {
-    let mut accept = opening(Op::Accept, "127.0.0.1", Protocol::Tcp);
-    accept.flags = Flags::NO_DELAY;
-    let work = Transaction {
-        duration: Some(Duration::from_secs(2)),
-        ..once(vec![sized(Op::Write, 100), sized(Op::Read, 200)])
-    };
-    let last = once(vec![flowop(Op::Disconnect)]);
-    threads(2, vec![once(vec![accept]), work, last])
-}
-
-fn flowop(kind: Op) -> Flowop {
-    Flowop::new(kind)
-}
-
-fn sized(kind: Op, size: u32) -> Flowop {
-    Flowop {
-        size: Size::Fixed(size),
-        ..Flowop::new(kind)
-    }
-}
-
-fn opening(kind: Op, host: &str, protocol: Protocol) -> Flowop {
-    let mut flowop = Flowop::new(kind);
-    host.clone_into(&mut flowop.endpoint.remote_host);
-    flowop.endpoint.protocol = Some(protocol);
-    flowop
-}
-
-fn once(flowops: Vec<Flowop>) -> Transaction {
-    Transaction {
+    let once = |flowops| Transaction {
         iterations: 1,
         flowops,
         ..Transaction::default()
-    }
-}
-
-fn threads(count: u32, transactions: Vec<Transaction>) -> Group {
-    Group {
+    };
+    let expected = Group {
+        name: "Group0".to_owned(),
         strands: Strands {
-            count,
+            count: 1,
             threads: true,
             processes: false,
         },
-        transactions,
-        ..Group::default()
-    }
+        transactions: vec![
+            once(vec![operation(Op::Accept, 0), operation(Op::Read, 10)]),
+            once(vec![operation(Op::Disconnect, 0)]),
+        ],
+    };
+    assert_eq!(group, expected);
 }
