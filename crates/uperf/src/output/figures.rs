@@ -166,6 +166,17 @@ impl Totals {
         }
     }
 
+    /// What a slave told. A stock slave takes away what it did not finish, and can come to less than no
+    /// bytes: those are none.
+    pub fn told(bytes: u64, operations: u64, errors: u64, elapsed: Duration) -> Self {
+        Self {
+            bytes: if bytes > i64::MAX as u64 { 0 } else { bytes },
+            operations,
+            errors,
+            elapsed,
+        }
+    }
+
     /// The sum of several, over the longest of their times.
     pub fn sum(all: impl IntoIterator<Item = Self>) -> Self {
         all.into_iter().fold(Self::default(), |sum, one| Self {
@@ -188,4 +199,32 @@ pub(super) fn per_second(amount: f64, elapsed: Duration) -> f64 {
         return 0.0;
     }
     amount / elapsed.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_no_bytes_are_none() {
+        let told = |bytes| Totals::told(bytes, 1, 0, Duration::ZERO).bytes;
+        assert_eq!([told(5), told((-16_i64) as u64), told(u64::MAX)], [5, 0, 0]);
+    }
+
+    #[test]
+    fn rates_and_percentages_of_nothing_are_none() {
+        let nothing = Totals::default();
+        assert!(nothing.bit_rate() == 0.0 && nothing.operation_rate() == 0.0);
+        for (errors, operations, percent) in [(0, 0, 0.0), (1, 0, 100.0), (1, 4, 25.0)] {
+            let totals = Totals {
+                operations,
+                errors,
+                ..nothing
+            };
+            assert!(
+                (totals.error_percent() - percent).abs() < 1e-9,
+                "{totals:?}"
+            );
+        }
+    }
 }

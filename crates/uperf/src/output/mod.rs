@@ -3,6 +3,7 @@
 //! Where a stock figure is wrong by the way in which it is computed, the line is stock's and the figure
 //! is what happened.
 
+mod entry;
 mod figures;
 pub mod html;
 mod latency;

@@ -5,8 +5,13 @@ use std::time::Duration;
 /// A number of bytes, in units of 1024. In a column of 8, 249.18 MB is `249.18M`: the text is cut to
 /// one character less than the column has.
 pub(super) fn bytes(bytes: u64, width: usize) -> String {
+    column_of(&size(bytes), width)
+}
+
+/// The same, whole and in no column.
+pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 8] = ["B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB"];
-    scaled(bytes as f64, 1024.0, &UNITS, width)
+    scaled(bytes as f64, 1024.0, &UNITS)
 }
 
 /// Bits a second, in units of 1000, cut likewise.
@@ -14,7 +19,7 @@ pub(super) fn rate(bits: f64, width: usize) -> String {
     const UNITS: [&str; 8] = [
         "b/s", "Kb/s", "Mb/s", "Gb/s", "Tb/s", "Pb/s", "Eb/s", "Zb/s",
     ];
-    scaled(bits, 1000.0, &UNITS, width)
+    column_of(&scaled(bits, 1000.0, &UNITS), width)
 }
 
 /// A length of time, at most in seconds.
@@ -41,17 +46,20 @@ pub(super) fn column(text: &str, width: usize) -> String {
     format!("{text:>width$} ")
 }
 
-fn scaled(value: f64, base: f64, units: &[&str], width: usize) -> String {
+fn column_of(number: &str, width: usize) -> String {
+    column(&number[..number.len().min(width - 1)], width)
+}
+
+fn scaled(value: f64, base: f64, units: &[&str]) -> String {
     if value == 0.0 {
-        return column("0", width);
+        return "0".to_owned();
     }
     let (mut value, mut unit) = (value, 0);
     while value > base && unit + 1 < units.len() {
         value /= base;
         unit += 1;
     }
-    let text = format!("{value:.2}{}", units[unit]);
-    column(&text[..text.len().min(width - 1)], width)
+    format!("{value:.2}{}", units[unit])
 }
 
 #[cfg(test)]
