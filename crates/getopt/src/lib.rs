@@ -11,7 +11,8 @@
 pub mod manual;
 
 /// One row of a command's table: what the option takes, what is said of it, what it does to the
-/// low-level arguments `L`. `E` is how the program ends where a tool has its own way to ([`Stop::Exit`]).
+/// low-level arguments `L`. `E` is how the program ends where a tool has its own way to
+/// ([`Stop::Exit`]).
 pub struct Flag<L, E> {
     /// How it is spelt.
     pub name: Name,

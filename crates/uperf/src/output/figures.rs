@@ -116,7 +116,8 @@ pub struct Slave {
 /// The rates of the time in which transactions ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Active {
-    /// All groups; elapsed is the time in which any transaction ran, without what was spent between them.
+    /// All groups; elapsed is the time in which any transaction ran, without what was spent between
+    /// them.
     pub all: Totals,
     /// Each group by its name, over the time in which a transaction of its own ran.
     pub groups: Vec<(String, Totals)>,

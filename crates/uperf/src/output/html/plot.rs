@@ -15,8 +15,8 @@ const BOTTOM: f64 = HEIGHT - 36.0;
 /// How many colours there are for lines; what comes after them has none of its own.
 const COLOURS: usize = 6;
 
-/// A rate over time, in the intervals in which it was sampled: a line that is level within each. `total`
-/// is what a moment has of what the rate is of.
+/// A rate over time, in the intervals in which it was sampled: a line that is level within each.
+/// `total` is what a moment has of what the rate is of.
 pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) -> String {
     let end = courses
         .iter()
