@@ -2,15 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-mod limits;
 pub mod mirror;
 pub mod options;
 pub mod output;
 pub mod profile;
 pub mod wire;
+mod work_limits;
 mod workorder;
 
-pub use limits::Limits;
+pub use work_limits::WorkLimits;
 pub use workorder::{
     Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Strands, Transaction, Workorder,
 };

@@ -44,6 +44,7 @@ fn with_data_both_sides_come_through() {
             ("rand-udp", 0),
             ("sendfile", 0),
             ("two-groups", 0),
+            ("rr-tcp-accept-2threads", 0),
         ] {
             scope.spawn(move || {
                 let recording = recording(name);

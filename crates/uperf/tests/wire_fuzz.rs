@@ -18,7 +18,7 @@ use uperf::wire::{
     Ack1, Ack2, Assembly, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order,
     SlaveInfo, TransactionRecord, Version, Work,
 };
-use uperf::{Flags, Flowop, Group, Limits, Protocol, Size, Strands, Transaction, mirror};
+use uperf::{Flags, Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits, mirror};
 
 macro_rules! decoders {
     ($($test:ident: $kind:ident, $decode:expr;)+) => {$(
@@ -108,12 +108,12 @@ fn workorders() {
         if rng.random_bool(0.9) {
             disturb(rng, &mut bytes);
         }
-        let limits = Limits {
+        let limits = WorkLimits {
             strands: 100,
             transactions: 20,
             flowops: 200,
             memory: 1 << 24,
-            ..Limits::default()
+            ..WorkLimits::default()
         };
         let slave_infos = *[0, 0, 0, 0, 1, 2, u32::MAX].choose(rng).unwrap_or(&0);
         let most = 24 + 20 * 168 + 200 * 944 + 100 * 288;
@@ -163,7 +163,7 @@ fn assignments() {
                 }
             }
         }
-        assign(&work, &Limits::default())
+        assign(&work, &WorkLimits::default())
     });
 }
 
@@ -181,7 +181,7 @@ fn groups_are_mirrored() {
             };
             let order = order(rng);
             let bytes = work.encode(Layout::BatchSize, order);
-            let mut assembly = Assembly::new(Version::V0_3_1, order, 0, Limits::default());
+            let mut assembly = Assembly::new(Version::V0_3_1, order, 0, WorkLimits::default());
             if assembly.take(&bytes).is_err() {
                 return false;
             }
@@ -189,14 +189,14 @@ fn groups_are_mirrored() {
                 assembly.finish().map(|received| received.work),
                 Some(work.clone())
             );
-            assign(&work, &Limits::default());
+            assign(&work, &WorkLimits::default());
         }
         !hosts.is_empty()
     });
 }
 
 /// Whether a slave would run it; what it then runs is within the limits.
-fn assign(work: &Work, limits: &Limits) -> bool {
+fn assign(work: &Work, limits: &WorkLimits) -> bool {
     let tcp_and_udp = |protocol| matches!(protocol, Protocol::Tcp | Protocol::Udp);
     let assigned = mirror::assignment(work, "::ffff:127.0.0.1", limits, tcp_and_udp);
     let workorder = match assigned {

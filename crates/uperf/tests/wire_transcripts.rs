@@ -17,7 +17,7 @@ use uperf::wire::{
     Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Refusal,
     SlaveInfo, TransactionRecord, Version,
 };
-use uperf::{Flowop, Group, Kind as Op, Limits, Protocol, Size, Strands, Transaction, mirror};
+use uperf::{Flowop, Group, Kind as Op, Protocol, Size, Strands, Transaction, WorkLimits, mirror};
 
 /// Message bytes that the stock sender does not set.
 type Unset = &'static [Range<usize>];
@@ -139,7 +139,8 @@ fn workorders_are_put_together() {
             assert_eq!(again, bytes, "{}", recording.name);
 
             let host = recording.hosts[connection];
-            let assigned = mirror::assignment(&received.work, host, &Limits::default(), |_| true);
+            let assigned =
+                mirror::assignment(&received.work, host, &WorkLimits::default(), |_| true);
             assert!(assigned.is_ok(), "{}: {assigned:?}", recording.name);
             *layouts.entry(recording.layout).or_default() += 1;
         }
@@ -241,7 +242,7 @@ fn a_big_endian_master_is_understood() {
     let recording = recording("big-endian-master");
     let received = recording.workorder(0).expect("a workorder");
     let tcp = |protocol| protocol == Protocol::Tcp;
-    let assigned = mirror::assignment(&received.work, "::1", &Limits::default(), tcp);
+    let assigned = mirror::assignment(&received.work, "::1", &WorkLimits::default(), tcp);
     let group = assigned.expect("an assignment").groups.remove(0);
 
     let operation = |kind, size| {

@@ -6,7 +6,7 @@ use crate::wire::{
     FlowopRecord, GroupRecord, Refusal, Text, TransactionWork, Work, protocol_numbered,
 };
 use crate::{
-    Endpoint, Flags, Flowop, Group, Kind, Limits, Protocol, Sctp, Size, Strands, Transaction,
+    Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Strands, Transaction, WorkLimits,
     Workorder,
 };
 
@@ -18,7 +18,7 @@ use crate::{
 pub fn assignment(
     work: &Work,
     peer: &str,
-    limits: &Limits,
+    limits: &WorkLimits,
     supported: impl Fn(Protocol) -> bool,
 ) -> Result<Workorder, Refusal> {
     let transactions = work.transactions.iter().enumerate();
@@ -37,7 +37,7 @@ pub fn assignment(
     })
 }
 
-fn strands(record: &GroupRecord, limits: &Limits) -> Result<Strands, Refusal> {
+fn strands(record: &GroupRecord, limits: &WorkLimits) -> Result<Strands, Refusal> {
     if record.strands == 0 || record.strands > limits.strands {
         let words = format!(
             "{} strands: this slave takes 1 to {}",
@@ -66,7 +66,7 @@ fn transaction(
     index: usize,
     work: &TransactionWork,
     peer: &str,
-    limits: &Limits,
+    limits: &WorkLimits,
     supported: impl Fn(Protocol) -> bool,
 ) -> Result<Transaction, Refusal> {
     let record = &work.record;
@@ -111,7 +111,7 @@ impl From<String> for Wrong {
 fn flowop(
     record: &FlowopRecord,
     peer: &str,
-    limits: &Limits,
+    limits: &WorkLimits,
     supported: impl Fn(Protocol) -> bool,
 ) -> Result<Flowop, Wrong> {
     let number = record.kind;
@@ -266,7 +266,7 @@ fn text<const N: usize>(option: &str, text: &Text<N>) -> Result<String, String> 
     Ok(text.to_owned())
 }
 
-fn bounded(what: &str, nanoseconds: u64, limits: &Limits) -> Result<Duration, String> {
+fn bounded(what: &str, nanoseconds: u64, limits: &WorkLimits) -> Result<Duration, String> {
     let duration = Duration::from_nanos(nanoseconds);
     if duration <= limits.duration {
         return Ok(duration);
@@ -278,7 +278,7 @@ fn bounded(what: &str, nanoseconds: u64, limits: &Limits) -> Result<Duration, St
 }
 
 /// Each strand has a buffer for the largest transfer.
-fn check_memory(group: &Group, limits: &Limits) -> Result<(), Refusal> {
+fn check_memory(group: &Group, limits: &WorkLimits) -> Result<(), Refusal> {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let sizes = flowops
         .filter(|flowop| flowop.kind.transfers())
@@ -499,7 +499,7 @@ mod tests {
 
     fn assign_work(work: &Work) -> Result<Workorder, Refusal> {
         let supported = |protocol| protocol == Protocol::Tcp;
-        assignment(work, "::ffff:192.0.2.1", &Limits::default(), supported)
+        assignment(work, "::ffff:192.0.2.1", &WorkLimits::default(), supported)
     }
 
     fn group(kinds: &[Kind]) -> Group {

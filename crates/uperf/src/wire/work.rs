@@ -5,7 +5,7 @@ use std::mem::take;
 use super::bytes::Order;
 use super::layout::{Layout, Length, layout, length};
 use super::{FlowopRecord, GroupRecord, Refusal, SlaveInfo, TransactionRecord, Version};
-use crate::{Kind, Limits};
+use crate::{Kind, WorkLimits};
 
 /// All records of a workorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub struct Lacking {
 pub struct Assembly {
     version: Version,
     order: Order,
-    limits: Limits,
+    limits: WorkLimits,
     /// Announced by the header.
     slave_infos: u32,
     group: GroupRecord,
@@ -148,7 +148,7 @@ pub struct Received {
 impl Assembly {
     /// For what comes behind the header of phase 2, which says version, order and how many
     /// [`SlaveInfo`] there will be.
-    pub fn new(version: Version, order: Order, slave_infos: u32, limits: Limits) -> Self {
+    pub fn new(version: Version, order: Order, slave_infos: u32, limits: WorkLimits) -> Self {
         Self {
             version,
             order,
@@ -329,7 +329,7 @@ mod tests {
                     bytes.extend(b"behind");
 
                     let (version, count) = (layout.version(), infos.len() as u32);
-                    let mut assembly = Assembly::new(version, order, count, Limits::default());
+                    let mut assembly = Assembly::new(version, order, count, WorkLimits::default());
                     let mut behind = Vec::<u8>::new();
                     for bytes in bytes.chunks(step) {
                         behind.extend(assembly.take(bytes).expect("a workorder"));
@@ -350,7 +350,7 @@ mod tests {
         let mut work = work();
         work.transactions.truncate(1);
         work.group.transactions = 1;
-        let received = receive(&work, Limits::default()).expect("a workorder");
+        let received = receive(&work, WorkLimits::default()).expect("a workorder");
         assert_eq!((received.work, received.layout), (work, None));
     }
 
@@ -358,7 +358,7 @@ mod tests {
     fn what_is_not_whole_is_none() {
         let bytes = work().encode(Layout::Repeat, Order::Big);
         for len in [0, 23, 24, 191, 192, 360, 1287, bytes.len() - 1] {
-            let limits = Limits::default();
+            let limits = WorkLimits::default();
             let mut assembly = Assembly::new(Version::V0_3_1, Order::Big, 0, limits);
             assert_eq!(assembly.take(&bytes[..len]), Ok(&[][..]));
             assert!(assembly.needs() > 0, "{len}");
@@ -368,11 +368,11 @@ mod tests {
 
     #[test]
     fn no_more_than_the_limits() {
-        let limits = |strands, transactions, flowops| Limits {
+        let limits = |strands, transactions, flowops| WorkLimits {
             strands,
             transactions,
             flowops,
-            ..Limits::default()
+            ..WorkLimits::default()
         };
         let work = work();
         assert!(receive(&work, limits(2, 3, 3)).is_ok());
@@ -384,7 +384,7 @@ mod tests {
             let refusal = receive(&work, limits).expect_err("too much");
             assert_eq!(refusal.to_string(), words);
         }
-        let mut assembly = Assembly::new(Version::V0_3_1, Order::Big, 3, Limits::default());
+        let mut assembly = Assembly::new(Version::V0_3_1, Order::Big, 3, WorkLimits::default());
         let refusal = assembly
             .take(&work.encode(Layout::Repeat, Order::Big))
             .expect_err("a port too many");
@@ -395,7 +395,7 @@ mod tests {
     fn a_first_flowop_of_no_kind() {
         let mut work = Work::probe();
         work.transactions[0].flowops[0].kind = 12;
-        let refusal = receive(&work, Limits::default()).expect_err("no flowop");
+        let refusal = receive(&work, WorkLimits::default()).expect_err("no flowop");
         let words = "the first flowop is of no kind, in no version of uperf";
         assert_eq!(refusal.to_string(), words);
     }
@@ -413,7 +413,7 @@ mod tests {
         );
     }
 
-    fn receive(work: &Work, limits: Limits) -> Result<Received, Refusal> {
+    fn receive(work: &Work, limits: WorkLimits) -> Result<Received, Refusal> {
         let order = Order::Little;
         let mut assembly = Assembly::new(Version::V0_3_1, order, 0, limits);
         assembly.take(&work.encode(Layout::BatchSize, order))?;

@@ -1,6 +1,6 @@
 //! The recorded control connections of `transcripts.txt`, which says how they were captured.
 
-use uperf::Limits;
+use uperf::WorkLimits;
 use uperf::wire::{
     Ack1, Ack2, Assembly, Command, END, Goodbye, GroupRecord, Header, Layout, Order, Received,
     SlaveInfo, TransactionRecord,
@@ -82,7 +82,7 @@ impl Recording {
         let header = headers.next_back()?.bytes.first_chunk()?;
         let (header, order) = Header::decode(header).ok()?;
         let version = header.version().ok()?;
-        let mut assembly = Assembly::new(version, order, header.slave_infos, Limits::default());
+        let mut assembly = Assembly::new(version, order, header.slave_infos, WorkLimits::default());
         let of_master = messages
             .iter()
             .filter(|message| message.sender == Sender::Master);

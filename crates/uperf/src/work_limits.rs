@@ -1,10 +1,11 @@
-//! What a slave lets itself be asked for.
+//! What a slave lets itself be asked for by one master.
 
 use std::time::Duration;
 
-/// Upper bounds of a workorder that comes over the network.
+/// Upper bounds of one workorder that comes over the network: what a slave's own limits, which are
+/// for all its masters together, have left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkLimits {
     /// Strands.
     pub strands: u32,
     /// Transactions of the group.
@@ -17,7 +18,7 @@ pub struct Limits {
     pub duration: Duration,
 }
 
-impl Default for Limits {
+impl Default for WorkLimits {
     fn default() -> Self {
         Self {
             strands: 10_000,
