@@ -44,10 +44,12 @@ impl Text {
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
         let line = self.line_of(offset);
         let start = self.line_starts[line - 1];
-        let before = self.chars[start..]
-            .char_indices()
-            .take_while(|(at, _)| start + at < offset)
-            .count();
+        let end = (start..=offset.min(self.chars.len()))
+            .rfind(|at| self.chars.is_char_boundary(*at))
+            .unwrap_or(start);
+        // An offset within a character is behind it.
+        let within = usize::from(end < offset.min(self.chars.len()));
+        let before = self.chars[start..end].chars().count() + within;
         (line, before + 1)
     }
 

@@ -19,16 +19,16 @@ pub(super) struct NotWellFormed {
 ///
 /// # Errors
 ///
-/// It is not well-formed. A document type without definitions is skipped; with them, and with elements
-/// more than 32 deep, it is not read either.
+/// It is not well-formed. A document type without definitions is skipped; with them, with elements more
+/// than 32 deep or with more than 64 attributes it is not read either.
 pub(super) fn read(text: &str, fold: bool) -> Result<Reading, NotWellFormed> {
-    if let Some(at) = too_deep(text) {
+    if let Some((at, why)) = too_much(text) {
         let before = &text[..at];
         let line_start = before.rfind('\n').map_or(0, |end| end + 1);
         return Err(NotWellFormed {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            text: "elements are more than 32 deep".to_owned(),
+            text: why.to_owned(),
         });
     }
     let blanked = without_document_type(text);
@@ -161,9 +161,11 @@ fn after_comments(text: &str) -> &str {
     left
 }
 
-/// Where elements are too deep. The parser recurses into them, so that depth is looked at before.
-fn too_deep(text: &str) -> Option<usize> {
+/// Where elements are too deep, or have too many attributes, and which of it. The parser recurses into
+/// elements, and compares each attribute with the others: so that is looked at before.
+fn too_much(text: &str) -> Option<(usize, &'static str)> {
     const DEEPEST: usize = 32;
+    const MOST_ATTRIBUTES: usize = 64;
     let (mut at, mut depth) = (0, 0_usize);
     loop {
         at += text[at..].find('<')?;
@@ -182,32 +184,55 @@ fn too_deep(text: &str) -> Option<usize> {
             depth = depth.saturating_sub(1);
             at += 2;
         } else {
-            let (length, is_empty) = tag(rest)?;
-            at += length;
-            if !is_empty {
-                depth += 1;
+            let tag = Tag::at(rest);
+            if tag.attributes > MOST_ATTRIBUTES {
+                return Some((at, "an element has more than 64 attributes"));
             }
+            let length = tag.length?;
+            depth += usize::from(!tag.is_empty);
             if depth > DEEPEST {
-                return Some(at - length);
+                return Some((at, "elements are more than 32 deep"));
             }
+            at += length;
         }
     }
 }
 
-/// The length of the tag, and whether it is an element's end as well.
-fn tag(text: &str) -> Option<(usize, bool)> {
-    let mut quote = None;
-    let mut last = '<';
-    for (at, c) in text.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            None if c == '>' => return Some((at + 1, last == '/')),
-            None if c == '"' || c == '\'' => quote = Some(c),
-            Some(_) | None => {}
+/// The beginning of an element.
+struct Tag {
+    /// In bytes; none where it does not end.
+    length: Option<usize>,
+    /// How many there are at least: each quotation is one.
+    attributes: usize,
+    /// It is the element's end as well.
+    is_empty: bool,
+}
+
+impl Tag {
+    fn at(text: &str) -> Self {
+        let mut tag = Self {
+            length: None,
+            attributes: 0,
+            is_empty: false,
+        };
+        let mut quote = None;
+        for (at, c) in text.char_indices() {
+            match quote {
+                Some(open) if c == open => quote = None,
+                None if c == '>' => {
+                    tag.length = Some(at + 1);
+                    break;
+                }
+                None if c == '"' || c == '\'' => {
+                    quote = Some(c);
+                    tag.attributes += 1;
+                }
+                Some(_) | None => {}
+            }
+            tag.is_empty = c == '/' && quote.is_none();
         }
-        last = c;
+        tag
     }
-    None
 }
 
 #[cfg(test)]
@@ -317,6 +342,12 @@ mod tests {
         ] {
             assert!(read(&text, false).is_err());
         }
+        let attributes = |count| {
+            let attributes: Vec<String> = (0..count).map(|k| format!("a{k}=''")).collect();
+            format!("<profile {}/>", attributes.join(" "))
+        };
+        assert!(read(&attributes(64), false).is_ok());
+        assert!(read(&attributes(300_000), false).is_err());
         let flat = format!("<profile>{}</profile>", "<group/>".repeat(10_000));
         assert!(read(&flat, false).is_ok());
     }

@@ -507,3 +507,55 @@ fn names_are_cut_as_uperf_cuts_them() {
         (128, 31)
     );
 }
+
+/// Long files of one thing over and over: none takes time out of proportion to its length.
+#[test]
+fn long_files_are_read_in_time() {
+    for (before, word, after) in [
+        ("", "<group ", ""),
+        ("", "<transaction ", ""),
+        ("<group nthreads=\"1\"> ", "<transaction ", ""),
+        ("<group nthreads=\"1\"> <transaction ", "<flowop ", ""),
+        (
+            "<group nthreads=\"1\"> <transaction ",
+            "<flowop type=\"connect\" ",
+            "",
+        ),
+        ("", "x ", ""),
+        ("", "/><flowop", ""),
+        ("", "<flowop type=\"write\" options=\"x\" ", ""),
+        (
+            "<group> <transaction> <flowop ",
+            "options=\"_ size=1 x\" ",
+            "",
+        ),
+        (
+            "<group> <transaction> <flowop options=\"",
+            "size=1 ",
+            "\"/>",
+        ),
+        ("<flowop options='", "size=1 ", "'/>"),
+        ("<flowop options='", "&amp;", "'/>"),
+        ("<profile ", "name=\"a\" ", "/>"),
+        ("<profile ", "name='a' ", "/>"),
+        ("<profile>", "<group/>", "</profile>"),
+        ("<profile>", "<group>x</group>", "</profile>"),
+        ("<group nthreads='1'>", "<transaction/>", "</group>"),
+        ("<profile><!--", "<a>", "--></profile>"),
+        ("", "<!---->", ""),
+        ("", "<a>", ""),
+        ("", "\n", "<"),
+        ("", "=\" \" ", ""),
+    ] {
+        let times = (512 << 10) / word.len();
+        let text = format!("{before}{}{after}", word.repeat(times));
+        let read = parsed(&text);
+        assert!(read.notes.len() <= 210);
+    }
+    // Attributes are compared with one another.
+    let mut text = "<profile".to_owned();
+    for k in 0..300_000 {
+        text.extend([" a", &k.to_string(), "=''"]);
+    }
+    assert!(parsed(&(text + "/>")).workorder.is_none());
+}
