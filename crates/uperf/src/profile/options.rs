@@ -43,19 +43,19 @@ pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Result<Option<
     let is_word = matches!(key, "protocol" | "size" | "sctp_pr_policy");
     let value = if is_word { lower.as_str() } else { value };
     let endpoint = &mut flowop.endpoint;
-    match key {
-        "size" => return size(flowop, value),
-        "rsize" => return Ok(store(&mut flowop.slave_size, integer(value)?)),
-        "wndsz" => return Ok(store(&mut endpoint.window, integer(value)?)),
-        "nfiles" => return Ok(store(&mut flowop.files, integer(value)?)),
-        "bblog" => return Ok(store(&mut endpoint.black_box_log, integer(value)?)),
+    let doubt = match key {
+        "size" => size(flowop, value)?,
+        "rsize" => store(&mut flowop.slave_size, integer(value)?),
+        "wndsz" => store(&mut endpoint.window, integer(value)?),
+        "nfiles" => store(&mut flowop.files, integer(value)?),
+        "bblog" => store(&mut endpoint.black_box_log, integer(value)?),
         "encaps" => {
             let port = within(key, value, integer(value)?, 0..=65535)?;
-            return Ok(store(&mut endpoint.encapsulation_port, port));
+            store(&mut endpoint.encapsulation_port, port)
         }
         "count" => {
             let number = number::count(value).ok_or_else(|| no_count(key, value))?;
-            return Ok(store(&mut flowop.count, number));
+            store(&mut flowop.count, number)
         }
         "repeat" | "batch_size" => {
             let positive = number::count(value).filter(|number| number.value > 0);
@@ -65,42 +65,43 @@ pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Result<Option<
             } else {
                 &mut flowop.batch_size
             };
-            return Ok(store(field, number));
+            store(field, number)
         }
         "conn" => {
             let positive = number::count(value).filter(|number| number.value > 0);
             let refused = || format!("connection id (conn={value}) should be > 0");
-            return Ok(store(&mut flowop.connection, positive.ok_or_else(refused)?));
+            store(&mut flowop.connection, positive.ok_or_else(refused)?)
         }
         "port" => {
             let number = number::count(value).ok_or_else(|| no_count(key, value))?;
-            return Ok(store(
-                &mut endpoint.port,
-                within(key, value, number, 0..=65535)?,
-            ));
+            let port = within(key, value, number, 0..=65535)?;
+            store(&mut endpoint.port, port)
         }
         "timeout" => {
             let number = time(key, value)?;
             flowop.timeout = Some(number.value);
-            return Ok(number.doubt);
+            number.doubt
         }
         "duration" => {
             let number = time(key, value)?;
             flowop.duration = number.value;
-            return Ok(number.doubt);
+            number.doubt
         }
-        "protocol" => endpoint.protocol = Some(protocol(value)?),
-        "remotehost" => endpoint.remote_host = text(key, value, 255)?,
-        "localhost" => endpoint.local_host = text(key, value, 255)?,
-        "cc" => endpoint.congestion_control = text(key, value, 31)?,
-        "stack" => endpoint.stack = text(key, value, 31)?,
-        "dir" => flowop.directory = text(key, value, 127)?,
-        "engine" => return Ok(cut(&mut endpoint.engine, key, value, 19)),
-        "cipher" => return Ok(cut(&mut endpoint.cipher, key, value, 49)),
-        "method" => return Ok(cut(&mut endpoint.method, key, value, 4)),
-        _ => return sctp(endpoint, key, value),
-    }
-    Ok(None)
+        "protocol" => {
+            endpoint.protocol = Some(protocol(value)?);
+            None
+        }
+        "remotehost" => text(&mut endpoint.remote_host, key, value, 255)?,
+        "localhost" => text(&mut endpoint.local_host, key, value, 255)?,
+        "cc" => text(&mut endpoint.congestion_control, key, value, 31)?,
+        "stack" => text(&mut endpoint.stack, key, value, 31)?,
+        "dir" => text(&mut flowop.directory, key, value, 127)?,
+        "engine" => cut(&mut endpoint.engine, key, value, 19),
+        "cipher" => cut(&mut endpoint.cipher, key, value, 49),
+        "method" => cut(&mut endpoint.method, key, value, 4),
+        _ => sctp(endpoint, key, value)?,
+    };
+    Ok(doubt)
 }
 
 fn sctp(endpoint: &mut Endpoint, key: &str, value: &str) -> Result<Option<Doubt>, String> {
@@ -232,13 +233,14 @@ fn protocol(value: &str) -> Result<Protocol, String> {
 }
 
 /// A text for which the messages of the control connection have room.
-fn text(key: &str, value: &str, most: usize) -> Result<String, String> {
+fn text(field: &mut String, key: &str, value: &str, most: usize) -> Result<Option<Doubt>, String> {
     if value.len() > most {
         return Err(format!(
             "Cannot understand {key}:{value}: it has more than {most} bytes"
         ));
     }
-    Ok(value.to_owned())
+    value.clone_into(field);
+    Ok(None)
 }
 
 /// A text of which uperf keeps as much as it has room for.
