@@ -29,6 +29,7 @@ mod memory;
 mod pace;
 mod ring;
 mod run;
+pub mod script;
 mod socket;
 mod stop;
 mod transaction;
@@ -44,12 +45,12 @@ pub use finish::Finish;
 pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
-pub use keeper::{Keeper, keeper};
+pub use keeper::{Keeper, Promise, keeper};
 pub use looper::Looper;
 pub use memory::Memory;
 pub use ring::RingError;
 pub use run::{Job, Path, connect, connect_without_data, receive_late, run};
 pub use socket::{
-    DataSocket, Role, SocketError, complete_accepted, facts_at_end, prepare_accepted,
+    DataSocket, Role, SocketError, complete_accepted, data_socket, facts_at_end, prepare_accepted,
 };
 pub use stop::{Reason, Stop};

@@ -132,7 +132,7 @@ impl DataSocket {
 /// Opens and binds a socket. A listener's port that is taken is replaced by one that the kernel picks;
 /// the caller sees which. An option that the kernel refuses is an error, but for the congestion
 /// control: what is in force is told at the end.
-pub(crate) fn data_socket(
+pub fn data_socket(
     transport: Transport,
     bind: &Address,
     options: &SocketOptions,

@@ -215,6 +215,11 @@ pub fn wait_writable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Re
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
+/// Takes a datagram socket's peer away again: connect(2) with AF_UNSPEC.
+pub fn disconnect_datagrams(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::net::connect_unspec(socket)
+}
+
 /// Receives what is there; EAGAIN when that is nothing: MSG_DONTWAIT, recv(2).
 #[inline]
 pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {

@@ -1,0 +1,283 @@
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Has one line, and writes down what it is asked for.
+#[derive(Default)]
+struct Host {
+    line: Option<Rc<Line>>,
+    looked_up: Vec<usize>,
+    performed: Vec<usize>,
+    then: Option<Then>,
+}
+
+/// What the host does at a step of its own.
+type Then = fn(&mut Host) -> Result<Performed, Failure>;
+
+impl Performer for Host {
+    fn line(&mut self, step: usize) -> Result<Rc<Line>, Failure> {
+        self.looked_up.push(step);
+        let line = self.line.as_ref().map(Rc::clone);
+        line.ok_or_else(|| Failure::of_sense("No such connection 0"))
+    }
+
+    fn perform(&mut self, step: usize, _: &Stop) -> Result<Performed, Failure> {
+        self.performed.push(step);
+        self.then
+            .map_or(Ok(Performed::default()), |then| then(self))
+    }
+}
+
+fn pair() -> (Host, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (near, _) = listener.accept().unwrap();
+    let host = Host {
+        line: Some(Rc::new(Line::Socket(OwnedFd::from(near)))),
+        ..Host::default()
+    };
+    (host, far)
+}
+
+fn once(action: Action) -> Step {
+    Step {
+        action,
+        count: 1,
+        can_fail: false,
+    }
+}
+
+fn exactly(bytes: u32) -> Transfer {
+    Transfer {
+        amount: Amount::Exactly(bytes),
+        repeat: 1,
+        patience: None,
+    }
+}
+
+fn run(script: &mut Script, host: &mut Host, rounds: Rounds, stop: &Stop) -> (ScriptEnd, Tallied) {
+    let tally = Tally::default();
+    let orders = Orders {
+        rounds,
+        pacing: None,
+        stop,
+        tally: &tally,
+    };
+    let mut buffer = vec![0; script.largest()];
+    let end = script.run(host, &orders, &mut buffer, &mut ());
+    (end, tally.read())
+}
+
+#[test]
+fn rounds_of_request_and_response() {
+    let (mut host, mut far) = pair();
+    let peer = thread::spawn(move || {
+        let mut request = [0; 90];
+        for _ in 0..50 {
+            far.read_exact(&mut request).unwrap();
+            // In two pieces, so that a receive has to go on.
+            far.write_all(&[1; 100]).unwrap();
+            far.write_all(&[1; 50]).unwrap();
+        }
+    });
+    let write = Step {
+        count: 3,
+        ..once(Action::Send(exactly(30)))
+    };
+    let steps = vec![
+        write,
+        once(Action::Receive(exactly(150))),
+        once(Action::Nothing),
+    ];
+    let mut script = Script::new(steps, 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(50), &Stop::new());
+    peer.join().unwrap();
+    assert_eq!(end, ScriptEnd::Done);
+    let expected = Tallied {
+        executions: 50 * 5,
+        sent: 50 * 90,
+        received: 50 * 150,
+        failures: 0,
+    };
+    assert_eq!(tallied, expected);
+    assert_eq!(host.looked_up, [0, 1], "each step keeps its line");
+}
+
+#[test]
+fn random_sizes_are_within_their_bounds_and_of_one_call() {
+    let (mut host, mut far) = pair();
+    let random = Transfer {
+        amount: Amount::Between { min: 5, max: 9 },
+        ..exactly(0)
+    };
+    let mut script = Script::new(vec![once(Action::Send(random))], 7);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1000), &Stop::new());
+    assert_eq!(end, ScriptEnd::Done);
+    assert!(
+        (5000 + 1000..9000 - 1000).contains(&tallied.sent),
+        "{tallied:?}"
+    );
+    drop((script, host));
+    let mut seen = Vec::new();
+    far.read_to_end(&mut seen).unwrap();
+    assert_eq!(seen.len() as u64, tallied.sent);
+}
+
+#[test]
+fn the_end_of_a_stream_ends_it_and_what_came_before_counts() {
+    let (mut host, mut far) = pair();
+    far.write_all(&[1; 250]).unwrap();
+    drop(far);
+    let steps = vec![once(Action::Nothing), once(Action::Receive(exactly(100)))];
+    let mut script = Script::new(steps, 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(9), &Stop::new());
+    assert_eq!(end, ScriptEnd::EndOfStream(1));
+    assert_eq!((tallied.received, tallied.executions), (250, 5));
+}
+
+#[test]
+fn a_stop_ends_a_receive_that_waits() {
+    let (mut host, _far) = pair();
+    let stop = Stop::new();
+    let begun = Instant::now();
+    let _deadline = crate::keeper().at(begun + Duration::from_millis(50), &stop);
+    let mut script = Script::new(vec![once(Action::Receive(exactly(1)))], 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::UntilStopped, &stop);
+    assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
+    assert_eq!(tallied, Tallied::default());
+    assert!(begun.elapsed() >= Duration::from_millis(50));
+}
+
+#[test]
+fn what_may_fail_counts_and_what_may_not_ends_it() {
+    let (mut host, _far) = pair();
+    let impatient = Transfer {
+        patience: Some(Duration::from_millis(1)),
+        ..exactly(1)
+    };
+    let mut step = Step {
+        can_fail: true,
+        ..once(Action::Receive(impatient))
+    };
+    let mut script = Script::new(vec![step.clone()], 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!((tallied.executions, tallied.failures), (3, 3));
+
+    step.can_fail = false;
+    let mut script = Script::new(vec![step], 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let why = Failure::of_call("receive", Error::TIMEDOUT);
+    assert_eq!(end, ScriptEnd::Failed(0, why));
+    assert_eq!(tallied, Tallied::default());
+}
+
+#[test]
+fn own_steps_say_who_forgets_which_line() {
+    let (mut host, _far) = pair();
+    host.then = Some(|_| {
+        Ok(Performed {
+            later_forget: true,
+            ..Performed::default()
+        })
+    });
+    let send = || once(Action::Send(exactly(1)));
+    let steps = vec![send(), once(Action::Own), send()];
+    let mut script = Script::new(steps, 0);
+    let (end, _) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(host.looked_up, [0, 2, 2], "the step before keeps its line");
+
+    host.looked_up.clear();
+    host.then = Some(|host| {
+        Ok(Performed {
+            closed: [host.line.as_ref().map(Rc::clone), None],
+            ..Performed::default()
+        })
+    });
+    let (end, _) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(host.looked_up, [2, 0, 2], "whoever has it forgets it");
+
+    host.then = Some(|_| {
+        Ok(Performed {
+            ends: true,
+            ..Performed::default()
+        })
+    });
+    host.performed.clear();
+    let (end, _) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+    assert_eq!((end, host.performed), (ScriptEnd::Done, vec![1]));
+}
+
+#[test]
+fn without_a_line_a_transfer_fails() {
+    let mut host = Host::default();
+    let mut script = Script::new(vec![once(Action::Send(exactly(1)))], 0);
+    let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let why = Failure::of_sense("No such connection 0");
+    assert_eq!(end, ScriptEnd::Failed(0, why));
+}
+
+#[test]
+fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
+    for spins in [false, true] {
+        let think = |milliseconds| {
+            once(Action::Think {
+                duration: Duration::from_millis(milliseconds),
+                spins,
+            })
+        };
+        let begun = Instant::now();
+        let mut script = Script::new(vec![think(20)], 0);
+        let mut host = Host::default();
+        let (end, tallied) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+        assert_eq!((end, tallied.executions), (ScriptEnd::Done, 2));
+        assert!(begun.elapsed() >= Duration::from_millis(40));
+
+        let stop = Stop::new();
+        let _deadline = crate::keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        let mut script = Script::new(vec![think(3_600_000)], 0);
+        let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &stop);
+        assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
+    }
+}
+
+#[test]
+fn times_of_steps_and_rounds() {
+    let (mut host, _far) = pair();
+    let think = Action::Think {
+        duration: Duration::from_millis(2),
+        spins: true,
+    };
+    let steps = vec![
+        Step {
+            count: 3,
+            ..once(think)
+        },
+        once(Action::Send(exactly(10))),
+    ];
+    let mut script = Script::new(steps, 0);
+    let (tally, stop) = (Tally::default(), Stop::new());
+    let orders = Orders {
+        rounds: Rounds::Times(4),
+        pacing: None,
+        stop: &stop,
+        tally: &tally,
+    };
+    let mut times = StepTimes::new(2, true, true).with_histogram();
+    let end = script.run(&mut host, &orders, &mut [0; 10], &mut times);
+    assert_eq!(end, ScriptEnd::Done);
+    let (thinks, sends) = (times.steps()[0], times.steps()[1]);
+    assert_eq!((thinks.executions, sends.executions), (12, 4));
+    assert!(thinks.shortest_ns >= 6_000_000 && thinks.cpu_ns > 0);
+    assert!(thinks.longest_ns >= thinks.shortest_ns);
+    let rounds = times.rounds();
+    assert_eq!(rounds.executions, 4);
+    assert_eq!(rounds.total_ns, thinks.total_ns + sends.total_ns);
+    assert_eq!(times.histogram().unwrap().len(), 4);
+}

@@ -1,0 +1,186 @@
+use std::fmt;
+
+use stats::Histogram;
+use sys::clock::{monotonic_ns, thread_cpu_ns};
+
+/// Times that a script keeps, or not: `()` is nothing, and costs nothing.
+pub trait Watch {
+    /// A time begins, with the first step or after a pause that is no step's.
+    fn start(&mut self);
+    /// A step has been executed so often, and the next one begins.
+    fn step(&mut self, step: usize, executions: u64);
+    /// A round is done.
+    fn round(&mut self);
+}
+
+impl Watch for () {
+    #[inline]
+    fn start(&mut self) {}
+    #[inline]
+    fn step(&mut self, _: usize, _: u64) {}
+    #[inline]
+    fn round(&mut self) {}
+}
+
+/// What a [`StepTimes`] has of a step, or of whole rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Executions; of rounds, rounds.
+    pub executions: u64,
+    /// Time of all passes, nanoseconds of the monotonic clock.
+    pub total_ns: u64,
+    /// The thread's CPU time of all passes, nanoseconds; 0 if it was not asked for.
+    pub cpu_ns: u64,
+    /// The longest pass, nanoseconds.
+    pub longest_ns: u64,
+    /// The shortest pass, nanoseconds; of no meaning without executions.
+    pub shortest_ns: u64,
+}
+
+/// Times of passes: one clock read a step, as a step begins where the one before it ended.
+#[derive(Debug)]
+pub struct StepTimes {
+    steps: Vec<Pass>,
+    rounds: Pass,
+    /// Each round's time.
+    histogram: Option<Histogram>,
+    /// Each step's end and length.
+    journal: Option<Box<dyn Journal>>,
+    with_cpu: bool,
+    with_steps: bool,
+    round_begun: Moment,
+    step_begun: Moment,
+}
+
+/// Where each pass is written down.
+pub trait Journal: fmt::Debug {
+    /// Its end and its length, nanoseconds of the monotonic clock.
+    fn pass(&mut self, ended_ns: u64, taken_ns: u64);
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Moment {
+    ns: u64,
+    cpu_ns: u64,
+}
+
+impl StepTimes {
+    /// For so many steps. `with_steps` keeps times of each step and not of rounds alone.
+    pub fn new(steps: usize, with_steps: bool, with_cpu: bool) -> Self {
+        Self {
+            steps: vec![Pass::default(); steps],
+            rounds: Pass::default(),
+            histogram: None,
+            journal: None,
+            with_cpu,
+            with_steps,
+            round_begun: Moment::default(),
+            step_begun: Moment::default(),
+        }
+    }
+
+    /// Keeps each round's time as well.
+    #[must_use]
+    pub fn with_histogram(mut self) -> Self {
+        self.histogram = Some(Histogram::default());
+        self
+    }
+
+    /// Tells each pass.
+    #[must_use]
+    pub fn with_journal(mut self, journal: Box<dyn Journal>) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
+    /// What each step took.
+    pub fn steps(&self) -> &[Pass] {
+        &self.steps
+    }
+
+    /// What the rounds took.
+    pub fn rounds(&self) -> &Pass {
+        &self.rounds
+    }
+
+    /// The rounds' times, if they were kept.
+    pub fn histogram(&self) -> Option<&Histogram> {
+        self.histogram.as_ref()
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            ns: monotonic_ns(),
+            cpu_ns: if self.with_cpu { thread_cpu_ns() } else { 0 },
+        }
+    }
+}
+
+impl Watch for StepTimes {
+    fn start(&mut self) {
+        self.round_begun = self.now();
+        self.step_begun = self.round_begun;
+    }
+
+    #[inline]
+    fn step(&mut self, step: usize, executions: u64) {
+        if !self.with_steps {
+            return;
+        }
+        let now = self.now();
+        let taken_ns = now.ns - self.step_begun.ns;
+        if executions > 0 {
+            self.steps[step].add(executions, taken_ns, now.cpu_ns - self.step_begun.cpu_ns);
+            if let Some(journal) = &mut self.journal {
+                journal.pass(now.ns, taken_ns);
+            }
+        }
+        self.step_begun = now;
+    }
+
+    #[inline]
+    fn round(&mut self) {
+        let now = if self.with_steps {
+            self.step_begun
+        } else {
+            self.now()
+        };
+        let taken_ns = now.ns - self.round_begun.ns;
+        self.rounds
+            .add(1, taken_ns, now.cpu_ns - self.round_begun.cpu_ns);
+        if let Some(histogram) = &mut self.histogram {
+            histogram.record(taken_ns);
+        }
+        self.round_begun = now;
+    }
+}
+
+impl Pass {
+    #[inline]
+    fn add(&mut self, executions: u64, taken_ns: u64, cpu_ns: u64) {
+        if self.executions == 0 {
+            self.shortest_ns = taken_ns;
+        }
+        self.executions += executions;
+        self.total_ns += taken_ns;
+        self.cpu_ns += cpu_ns;
+        self.longest_ns = self.longest_ns.max(taken_ns);
+        self.shortest_ns = self.shortest_ns.min(taken_ns);
+    }
+
+    /// With another thread's.
+    pub fn merge(&mut self, other: &Self) {
+        if other.executions == 0 {
+            return;
+        }
+        if self.executions == 0 {
+            *self = *other;
+            return;
+        }
+        self.executions += other.executions;
+        self.total_ns += other.total_ns;
+        self.cpu_ns += other.cpu_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.shortest_ns = self.shortest_ns.min(other.shortest_ns);
+    }
+}
