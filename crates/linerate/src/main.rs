@@ -15,8 +15,10 @@ mod names;
 mod netperf;
 #[cfg(feature = "run")]
 mod run;
-#[cfg(feature = "netperf")]
+#[cfg(any(feature = "netperf", feature = "uperf"))]
 mod signals;
+#[cfg(feature = "uperf")]
+mod uperf;
 
 use std::process::ExitCode;
 

@@ -45,6 +45,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
             crate::netperf::many(called, options::super_netperf_on_ports(called, words))
         },
     },
+    #[cfg(feature = "uperf")]
+    Program {
+        name: "uperf",
+        about: "uperf 1.0.8, master and slave, with its profiles and its output",
+        run: |called, words| crate::uperf::uperf(called, words),
+    },
 ];
 
 /// The program that a whole name stands for.

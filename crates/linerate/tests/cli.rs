@@ -129,7 +129,7 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
             .lines()
             .filter(|line| line.starts_with("made "))
             .count(),
-        4
+        5
     );
     assert!(
         stdout(&link())

@@ -105,6 +105,12 @@ pub fn socket_on_stdin() -> Option<OwnedFd> {
         .flatten()
 }
 
+/// How many columns the terminal has that this descriptor is, if it is one: TIOCGWINSZ, ioctl_tty(2).
+pub fn terminal_columns(descriptor: impl AsFd) -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(descriptor).ok()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
 /// The effective user id: geteuid(2).
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()

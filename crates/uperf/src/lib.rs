@@ -2,10 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
+pub mod master;
 pub mod mirror;
 pub mod options;
 pub mod output;
 pub mod profile;
+pub mod slave;
+mod strand;
 pub mod wire;
 mod work_limits;
 mod workorder;

@@ -286,6 +286,18 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Tcp,
+        Self::Udp,
+        Self::Ssl,
+        Self::Sctp,
+        Self::Vsock,
+        Self::Rds,
+        Self::Unix,
+        Self::Mptcp,
+    ];
+
     /// As a profile says it.
     pub fn name(self) -> &'static str {
         match self {
@@ -302,18 +314,9 @@ impl Protocol {
 
     /// The one of this name, in lower case.
     pub fn named(name: &str) -> Option<Self> {
-        [
-            Self::Tcp,
-            Self::Udp,
-            Self::Ssl,
-            Self::Sctp,
-            Self::Vsock,
-            Self::Rds,
-            Self::Unix,
-            Self::Mptcp,
-        ]
-        .into_iter()
-        .find(|protocol| protocol.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|protocol| protocol.name() == name)
     }
 }
 

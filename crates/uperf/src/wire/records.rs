@@ -89,14 +89,18 @@ impl SlaveInfo {
     }
 
     /// The port of the protocol; `None` if there is none, or a number that no port has.
-    pub fn port(&self, protocol: Protocol) -> Option<u16> {
+    pub fn port(&self, protocol: Protocol) -> Option<u32> {
         let port = self.ports[protocol::slot(protocol)];
-        u16::try_from(port).ok().filter(|port| *port != 0)
+        let most = match protocol {
+            Protocol::Vsock => u32::MAX,
+            _ => u16::MAX.into(),
+        };
+        (1..=most).contains(&port).then_some(port)
     }
 
     /// Sets what [`Self::port`] reads.
-    pub fn set_port(&mut self, protocol: Protocol, port: u16) {
-        self.ports[protocol::slot(protocol)] = port.into();
+    pub fn set_port(&mut self, protocol: Protocol, port: u32) {
+        self.ports[protocol::slot(protocol)] = port;
     }
 }
 

@@ -25,6 +25,18 @@ impl Ack1 {
         Self::Refused(Text::read(bytes, 64, Order::NATIVE))
     }
 
+    /// An `OK` that also says who says it, where there is no reason to give.
+    pub fn of_linerate() -> [u8; Self::LEN] {
+        let mut bytes = Self::Ok.encode();
+        Text::<128>::cut(LINERATE).write(&mut bytes, 64, Order::NATIVE);
+        bytes
+    }
+
+    /// Whether a linerate says this.
+    pub fn is_of_linerate(bytes: &[u8; Self::LEN]) -> bool {
+        Text::<128>::read(bytes, 64, Order::NATIVE) == *LINERATE
+    }
+
     /// As it travels, with nothing undefined.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -84,6 +96,9 @@ impl Ack2 {
 }
 
 const OK: &str = "OK";
+
+/// What stands where a refusal has its reason, in an `OK` of ours. Stock masters do not look at it.
+const LINERATE: &str = "linerate";
 
 /// Why a slave refuses, in stock's words where it has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -61,7 +61,7 @@ impl Listeners {
                     Listener::Tcp(socket) => (Protocol::Tcp, socket.local_addr()),
                     Listener::Udp(socket) => (Protocol::Udp, socket.local_addr()),
                 };
-                info.set_port(protocol, address.expect("it is bound").port());
+                info.set_port(protocol, address.expect("it is bound").port().into());
             }
             info
         });
@@ -279,7 +279,8 @@ impl Strand {
 
     fn connect(&self, number: u32) -> Result<Connection, Ended> {
         let protocol = protocol_numbered(number).ok_or(Ended)?;
-        let address = SocketAddr::new(self.peer, self.ports.port(protocol).ok_or(Ended)?);
+        let port = self.ports.port(protocol).ok_or(Ended)?;
+        let address = SocketAddr::new(self.peer, port.try_into().map_err(|_| Ended)?);
         let connection = match protocol {
             Protocol::Tcp => Connection::tcp(TcpStream::connect(address).map_err(|_| Ended)?)?,
             Protocol::Udp => {

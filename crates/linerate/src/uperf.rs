@@ -1,0 +1,133 @@
+//! `uperf`: from argv to the exit code.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use engine::Stop;
+use uperf::options::{self, Exit, Master, Role, Settings};
+use uperf::output::Width;
+use uperf::profile::{self, Source, Surroundings};
+use uperf::slave::{Slave, Terms};
+use uperf::{WorkLimits, Workorder};
+
+/// Runs a master, a slave, or looks at a profile.
+pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let settings = match options::uperf(program, args) {
+        Ok(settings) => settings,
+        Err(exit) => return leave(&exit),
+    };
+    for notice in &settings.notices {
+        eprintln!("{notice}");
+    }
+    sys::process::raise_descriptor_limit();
+    match &settings.role {
+        Role::Master(master) => run(program, &settings, master),
+        Role::Slave(limits) => serve(program, &settings, limits),
+        Role::Check(profile) => check(program, profile),
+    }
+}
+
+fn run(program: &str, settings: &Settings, master: &Master) -> ExitCode {
+    let Some(workorder) = read(program, &master.profile) else {
+        return ExitCode::FAILURE;
+    };
+    let stop = Stop::new();
+    crate::signals::stop_on_signals(&stop);
+    let width = Width::of(columns());
+    let mut stdout = std::io::stdout();
+    let code = uperf::master::run(settings, master, &workorder, width, &stop, &mut stdout);
+    ExitCode::from(code)
+}
+
+fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCode {
+    let terms = Terms {
+        limits: WorkLimits {
+            strands: limits.strands,
+            memory: limits.memory_bytes,
+            duration: limits.length,
+            ..WorkLimits::default()
+        },
+        control_idle: Some(limits.control_idle),
+        masters: limits.masters,
+        peers: limits.peers.clone(),
+        verbose: settings.verbose,
+    };
+    let stop = Stop::new();
+    crate::signals::stop_on_signals(&stop);
+    let port = settings.port.into();
+    let served = Slave::listen(settings.control, port, terms, stop).and_then(|slave| slave.serve());
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let over = settings.control;
+            eprintln!("{program}: cannot listen at {over} port {port}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(program: &str, path: &Path) -> ExitCode {
+    let Some(bytes) = contents(program, path) else {
+        return ExitCode::FAILURE;
+    };
+    let name = path.to_string_lossy();
+    let source = Source {
+        name: &name,
+        bytes: &bytes,
+    };
+    let check = profile::check(&source, &Surroundings::real());
+    print(&check.plan);
+    eprint!("{}", check.notes);
+    if check.runs {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// The profile, if it makes sense; what it lacks is said.
+fn read(program: &str, path: &Path) -> Option<Workorder> {
+    let bytes = contents(program, path)?;
+    let name = path.to_string_lossy();
+    let source = Source {
+        name: &name,
+        bytes: &bytes,
+    };
+    let parsed = profile::parse(&source, &Surroundings::real());
+    let shows_source = std::io::stderr().is_terminal();
+    eprint!("{}", parsed.notes_text(&name, shows_source));
+    if parsed.workorder.is_none() {
+        print(&format!("Error parsing {name}\n"));
+    }
+    parsed.workorder
+}
+
+fn contents(program: &str, path: &Path) -> Option<Vec<u8>> {
+    match fs::read(path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            eprintln!("{program}: {}: {error}", path.display());
+            None
+        }
+    }
+}
+
+/// How wide the terminal is, if it is one.
+fn columns() -> Option<u16> {
+    let stdout = std::io::stdout();
+    sys::process::terminal_columns(&stdout)
+}
+
+fn print(text: &str) {
+    // A reader that has had enough is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn leave(exit: &Exit) -> ExitCode {
+    print(&exit.stdout);
+    eprint!("{}", exit.stderr);
+    ExitCode::from(exit.code)
+}

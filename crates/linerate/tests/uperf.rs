@@ -1,0 +1,273 @@
+//! uperf's masters and slaves, ours with ours, over loopback.
+
+use std::time::Duration;
+
+use testkit::{Finished, Process, eventually, free_port, is_listening, linerate};
+
+/// Longer than any of these runs, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// A slave, which ends with its test.
+struct Slave {
+    port: u16,
+    _process: Process,
+}
+
+impl Slave {
+    fn start() -> Self {
+        let port = free_port();
+        let process = Process::start(&mut linerate(&format!("uperf -s -P {port}")));
+        let listens = eventually(Duration::from_secs(10), || is_listening(port));
+        assert!(listens, "the slave does not listen");
+        Self {
+            port,
+            _process: process,
+        }
+    }
+
+    /// Runs a profile with this slave, `$h` being this host.
+    fn run(&self, options: &str, profile: &str) -> Finished {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), profile).expect("it is ours");
+        let port = self.port;
+        let path = file.path().display();
+        let mut command = linerate(&format!("uperf {options} -P {port} -m {path}"));
+        command.env("h", "127.0.0.1");
+        Process::start(&mut command).finish(LIMIT)
+    }
+}
+
+/// The words of the line of Run Statistics that begins with this word.
+fn statistics(ended: &Finished, host: &str) -> Vec<String> {
+    let (_, report) = ended
+        .stdout
+        .split_once("Run Statistics")
+        .unwrap_or_else(|| panic!("no statistics: {ended:?}"));
+    let line = report.lines().find(|line| line.starts_with(host));
+    let line = line.unwrap_or_else(|| panic!("no line of {host}: {ended:?}"));
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Bytes and operations of both ends are the same.
+#[track_caller]
+fn agree(ended: &Finished) {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let slave = statistics(ended, "127.0.0.1");
+    let master = statistics(ended, "master");
+    assert_eq!(slave[2], master[2], "bytes: {ended:?}");
+    assert_eq!(slave[4], master[4], "operations: {ended:?}");
+    assert!(!ended.stdout.contains("** "), "{ended:?}");
+    assert_eq!(ended.stderr, "", "{ended:?}");
+}
+
+const REQUESTS: &str = r#"<?xml version="1.0"?>
+<profile name="requests">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp tcp_nodelay"/>
+    </transaction>
+    <transaction iterations="500">
+      <flowop type="write" options="size=64 count=4"/>
+      <flowop type="read" options="size=200"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect" />
+    </transaction>
+  </group>
+</profile>
+"#;
+
+#[test]
+fn requests_and_responses() {
+    let slave = Slave::start();
+    let ended = slave.run("-a", REQUESTS);
+    agree(&ended);
+    let master = statistics(&ended, "master");
+    // Two strands: a connect, 500 times 4 writes and a read, a disconnect.
+    assert_eq!(master[4], "5004", "{ended:?}");
+    assert_eq!(master[2], "445.31KB", "{ended:?}");
+    for line in [
+        "Starting 2 threads running profile:requests ...",
+        "Group0",
+        "Thr1",
+        "Txn1 ",
+    ] {
+        assert!(ended.stdout.contains(line), "{line}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_master_listens() {
+    let profile = REQUESTS.replace("\"connect\"", "\"accept\"");
+    agree(&Slave::start().run("", &profile));
+}
+
+#[test]
+fn datagrams_that_may_be_lost() {
+    let profile = REQUESTS
+        .replace("protocol=tcp tcp_nodelay", "protocol=udp")
+        .replace("size=200", "size=200 timeout=500ms canfail");
+    let slave = Slave::start();
+    agree(&slave.run("", &profile));
+    // The slave's listener can be had again.
+    agree(&slave.run("", &profile));
+}
+
+#[test]
+fn connections_again_and_again() {
+    let profile = r#"<profile name="churn">
+  <group nthreads="3">
+    <transaction iterations="200">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+      <flowop type="write" options="size=1"/>
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let ended = Slave::start().run("-f -t", profile);
+    agree(&ended);
+    assert_eq!(statistics(&ended, "master")[4], "1800", "{ended:?}");
+}
+
+#[test]
+fn a_duration_ends_it() {
+    let profile = REQUESTS
+        .replace("iterations=\"500\"", "duration=\"1s\"")
+        .replace("requests", "a-b-c-d-e");
+    let ended = Slave::start().run("-R -a -v -i 1", &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let samples: Vec<&str> = ended
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("timestamp_ms:") && line.contains("name:Txn2 "))
+        .collect();
+    assert!(samples.len() >= 2, "{ended:?}");
+    let last = samples.last().and_then(|line| line.split("nr_ops:").nth(1));
+    let operations: u64 = last.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    assert!(operations > 100, "{ended:?}");
+}
+
+#[test]
+fn every_host_has_its_own_connections() {
+    // Neither write nor read says whose they are.
+    let profile = r#"<profile name="two">
+  <group nthreads="1">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp conn=1"/>
+      <flowop type="connect" options="remotehost=127.0.0.2 protocol=udp conn=2"/>
+    </transaction>
+    <transaction iterations="50">
+      <flowop type="write" options="size=300 conn=1"/>
+      <flowop type="read" options="size=300 conn=2"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect" options="conn=1"/>
+      <flowop type="disconnect" options="conn=2"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let ended = Slave::start().run("", profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(statistics(&ended, "127.0.0.1")[2], "14.65KB");
+    assert_eq!(statistics(&ended, "127.0.0.2")[2], "14.65KB");
+    assert_eq!(statistics(&ended, "master")[2], "29.30KB");
+}
+
+#[test]
+fn groups_run_side_by_side_and_end_by_themselves() {
+    let group = |name: &str, duration: &str| {
+        format!(
+            r#"<group nthreads="2" name="{name}">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction duration="{duration}">
+      <flowop type="write" options="size=8k"/>
+    </transaction>
+  </group>
+"#
+        )
+    };
+    // Last transactions of different lengths, in which stock hangs.
+    let groups = group("short", "300ms") + &group("long", "900ms");
+    let profile = format!("<profile name=\"groups\">\n{groups}</profile>\n");
+    let ended = Slave::start().run("-g", &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("\nshort"), "{ended:?}");
+}
+
+#[test]
+fn files_are_sent_whole() {
+    // A profile's words are folded to lower case, as uperf does.
+    let directory = tempfile::Builder::new()
+        .prefix(&format!("files-{}", std::process::id()))
+        .rand_bytes(0)
+        .tempdir()
+        .expect("a directory");
+    std::fs::write(directory.path().join("f"), vec![7; 65_536]).expect("it is ours");
+    let profile = format!(
+        r#"<profile name="files">
+  <group nthreads="1">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction iterations="10">
+      <flowop type="sendfile" options="dir={}"/>
+    </transaction>
+  </group>
+</profile>
+"#,
+        directory.path().display()
+    );
+    let ended = Slave::start().run("", &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(statistics(&ended, "127.0.0.1")[2], "640.00KB", "{ended:?}");
+    assert_eq!(statistics(&ended, "master")[2], "640.00KB", "{ended:?}");
+}
+
+#[test]
+fn a_slave_that_is_lost_is_named() {
+    let slave = Slave::start();
+    let profile = REQUESTS.replace("iterations=\"500\"", "duration=\"30s\"");
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), profile).expect("it is ours");
+    let (port, path) = (slave.port, file.path().display());
+    let mut command = linerate(&format!("uperf -P {port} -m {path}"));
+    command.env("h", "127.0.0.1");
+    let mut master = Process::start(&mut command);
+    let runs = eventually(Duration::from_secs(10), || master.stdout().contains("Txn2"));
+    assert!(runs && master.is_running(), "{}", master.stdout());
+    drop(slave);
+    let ended = master.finish(Duration::from_secs(10));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.stdout.contains("[127.0.0.1] lost in Txn2"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn without_a_slave_it_says_so() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), REQUESTS).expect("it is ours");
+    let (port, path) = (free_port(), file.path().display());
+    let mut command = linerate(&format!("uperf -P {port} -m {path}"));
+    command.env("h", "127.0.0.1");
+    let ended = Process::start(&mut command).finish(LIMIT);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.stdout.starts_with("Error connecting to 127.0.0.1\n"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn what_is_no_profile_is_said_with_its_place() {
+    let profile = REQUESTS.replace("type=\"write\"", "type=\"wirte\"");
+    let ended = Slave::start().run("", &profile);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains(":8:"), "{ended:?}");
+    assert!(ended.stderr.contains("Unknown flowop wirte"), "{ended:?}");
+}

@@ -1,0 +1,173 @@
+//! The control connection, as both ends use it: whole records, each within its time.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use engine::Stop;
+use sys::call::{self, Error};
+use sys::{Address, Socket};
+
+/// A control connection. Whatever waits on it ends with its stop.
+#[derive(Debug)]
+pub(crate) struct Control {
+    socket: Socket,
+    peer: Address,
+    stop: Stop,
+}
+
+impl Control {
+    /// A connection that has been opened, or accepted.
+    pub(crate) fn new(socket: Socket, stop: Stop) -> io::Result<Self> {
+        let peer = Address::of_peer(&socket)?;
+        if matches!(peer, Address::Inet(_)) {
+            // Refused only where it has no sense (SCTP, whose messages are whole anyway).
+            let _ = socket.set_tcp_nodelay(true);
+        }
+        Ok(Self { socket, peer, stop })
+    }
+
+    /// Where the other end is.
+    pub(crate) fn peer(&self) -> &Address {
+        &self.peer
+    }
+
+    /// Where this end is, as the other one reaches it.
+    pub(crate) fn here(&self) -> Option<Address> {
+        Address::of(&self.socket).ok()
+    }
+
+    /// Its address as uperf writes it: an IPv4 address in the form of IPv6, as of a socket for both.
+    pub(crate) fn peer_text(&self) -> String {
+        match &self.peer {
+            Address::Inet(address) => host_text(*address),
+            Address::Vsock { context, .. } => context.to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Reads so many bytes; [`io::ErrorKind::UnexpectedEof`] if the other end has no more,
+    /// [`io::ErrorKind::TimedOut`] if they have not come by then.
+    pub(crate) fn read<const N: usize>(&self, until: Instant) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes, until)?;
+        Ok(bytes)
+    }
+
+    /// As [`Self::read`], into what is given.
+    pub(crate) fn fill(&self, mut rest: &mut [u8], until: Instant) -> io::Result<()> {
+        while !rest.is_empty() {
+            if !self.is_readable(until)? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match call::receive(self.socket.as_fd(), rest) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => rest = &mut rest[count..],
+                Err(Error::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is something to read, or the other end is gone; waits for it until then.
+    pub(crate) fn is_readable(&self, until: Instant) -> io::Result<bool> {
+        let _attending = self.stop.attend();
+        loop {
+            if self.stop.is_set() {
+                return Err(Error::CANCELED.into());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match call::wait_readable(self.socket.as_fd(), left) {
+                Ok(ready) => return Ok(ready),
+                Err(Error::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends all of it, in one call as long as there is room: a stock slave takes what one read gives
+    /// it for a whole command.
+    pub(crate) fn write(&self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+        let _attending = self.stop.attend();
+        let until = Instant::now() + patience;
+        while !bytes.is_empty() {
+            match call::send_without_waiting(self.socket.as_fd(), bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(Error::INTR) if !self.stop.is_set() => {}
+                Err(Error::AGAIN) => self.wait_for_room(until)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&self, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        match call::wait_writable(self.socket.as_fd(), left) {
+            Ok(true) => Ok(()),
+            Err(Error::INTR) if !self.stop.is_set() => Ok(()),
+            Ok(false) => Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn host_text(address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_string(),
+        IpAddr::V6(ip) => ip.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn pair() -> (Control, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let near = Socket::from(listener.accept().unwrap().0);
+        (Control::new(near, Stop::new()).unwrap(), far)
+    }
+
+    fn in_milliseconds(milliseconds: u64) -> Instant {
+        Instant::now() + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn records_come_whole_or_not_at_all() {
+        let (control, mut far) = pair();
+        far.write_all(b"ab").unwrap();
+        far.write_all(b"cdef").unwrap();
+        assert_eq!(control.read::<3>(in_milliseconds(9000)).unwrap(), *b"abc");
+        let late = control.read::<4>(in_milliseconds(10)).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        drop(far);
+        let gone = control.read::<4>(in_milliseconds(9000)).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_stop_ends_what_waits() {
+        let (control, _far) = pair();
+        let stop = control.stop.clone();
+        let _deadline = engine::keeper().at(in_milliseconds(20), &stop);
+        assert!(control.read::<1>(in_milliseconds(60_000)).is_err());
+    }
+
+    #[test]
+    fn addresses_are_those_of_a_socket_for_both_families() {
+        assert_eq!(pair().0.peer_text(), "::ffff:127.0.0.1");
+    }
+}

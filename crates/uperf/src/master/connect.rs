@@ -1,0 +1,268 @@
+//! The way to a slave: its control connection, and the handshake.
+
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use engine::{Role, Stop, data_socket};
+use model::{SocketOptions, Transport};
+use sys::Address;
+use sys::call::Error;
+use sys::resolve::{Wanted, resolve};
+
+use super::Trouble;
+use crate::control::Control;
+use crate::mirror;
+use crate::strand::{Listeners, PeerHost, Ports};
+use crate::wire::{
+    Ack1, Ack2, Command, END, Goodbye, Header, Layout, Order, SlaveInfo, Version, Work,
+};
+use crate::{Group, Protocol};
+
+/// How long a slave may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a slave may take to end its strands and tell what they did; uperf's.
+const GOODBYE: Duration = Duration::from_secs(15);
+
+/// The same after a failure.
+const GOODBYE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// One slave of one group.
+#[derive(Debug)]
+pub(super) struct Slave {
+    /// As the profile names it.
+    pub(super) host: String,
+    /// Index of the group.
+    pub(super) group: usize,
+    pub(super) control: Control,
+    /// It is a linerate, which needs no time to come to its barriers.
+    pub(super) is_ours: bool,
+    /// It has said its last word, or is lost.
+    pub(super) is_done: bool,
+    /// What it said before it was asked.
+    pub(super) last_word: Option<Goodbye>,
+    layout: Layout,
+}
+
+impl Slave {
+    /// Connects to the slave on a host.
+    pub(super) fn connect(
+        host: &str,
+        group: usize,
+        over: Protocol,
+        port: u32,
+        stop: &Stop,
+    ) -> Result<Self, Trouble> {
+        let lost = |why: String| Trouble::Connecting {
+            host: host.to_owned(),
+            why,
+        };
+        let mut why = format!("name_to_addr({host}): no address");
+        for address in addresses(host, over, port).map_err(lost)? {
+            match open(&address, over, stop) {
+                Ok(control) => {
+                    return Ok(Self {
+                        host: host.to_owned(),
+                        group,
+                        control,
+                        is_ours: false,
+                        is_done: false,
+                        last_word: None,
+                        layout: Layout::BatchSize,
+                    });
+                }
+                Err(error) => why = format!("TCP: Cannot connect to {address} {error}"),
+            }
+        }
+        Err(lost(why))
+    }
+
+    /// Phase 1: whether the slave speaks as we do, and has the protocols.
+    pub(super) fn greet(&mut self, group: &Group) -> Result<(), Trouble> {
+        let header = Header::of_phase_1(Version::V0_3_1, mirror::protocols(group));
+        let answer = self
+            .control
+            .write(&header.encode(Order::NATIVE), PATIENCE)
+            .and_then(|()| self.control.read(Instant::now() + PATIENCE))
+            .map_err(|error| self.lost("phase 1", &error))?;
+        match Ack1::decode(&answer) {
+            Ack1::Ok => {
+                self.is_ours = Ack1::is_of_linerate(&answer);
+                Ok(())
+            }
+            Ack1::Refused(said) => Err(Trouble::Refused {
+                host: self.host.clone(),
+                phase: 1,
+                said: said.to_string_lossy().into_owned(),
+            }),
+        }
+    }
+
+    /// Phase 2: the workorder, and the ports of both ends.
+    pub(super) fn assign(
+        &mut self,
+        group: &Group,
+        listeners: &[Listeners],
+    ) -> Result<PeerHost, Trouble> {
+        let work = mirror::work(group, &self.host).map_err(|error| self.unsendable(&error))?;
+        work.check_layout(self.layout)
+            .map_err(|error| self.unsendable(&error))?;
+        let infos = if mirror::listens(group) {
+            slave_infos(listeners)
+        } else {
+            Vec::new()
+        };
+        let answer = self
+            .send_work(&work, &infos)
+            .map_err(|error| self.lost("phase 2", &error))?;
+        let count = match answer {
+            Ack2::Ok { slave_infos } => slave_infos,
+            Ack2::Refused(said) => {
+                return Err(Trouble::Refused {
+                    host: self.host.clone(),
+                    phase: 2,
+                    said: said.to_string_lossy().into_owned(),
+                });
+            }
+        };
+        if count != 0 && count != group.strands.count {
+            let error = io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{count} listeners for {} strands", group.strands.count),
+            );
+            return Err(self.lost("phase 2", &error));
+        }
+        let ports = self
+            .ports(count)
+            .map_err(|error| self.lost("phase 2", &error))?;
+        Ok(PeerHost {
+            name: self.host.clone(),
+            address: self.control.peer().clone(),
+            ports,
+            answers_from_anywhere: !self.is_ours,
+        })
+    }
+
+    /// The end of the handshake: the slave's strands are there.
+    pub(super) fn agree(&self) -> Result<(), Trouble> {
+        let echo = self.control.write(&END, PATIENCE).and_then(|()| {
+            self.control
+                .read::<{ END.len() }>(Instant::now() + PATIENCE)
+        });
+        echo.map(drop).map_err(|error| Trouble::Phase3 {
+            host: self.host.clone(),
+            why: error.to_string(),
+        })
+    }
+
+    /// Sends a command; a slave that is lost is told by what it does not answer.
+    pub(super) fn tell(&self, command: Command) {
+        let _ = self.control.write(&command.encode(Order::NATIVE), PATIENCE);
+    }
+
+    /// Whether it has something to say, or is gone.
+    pub(super) fn speaks(&self) -> bool {
+        let now = Instant::now();
+        !self.is_done && self.control.is_readable(now).unwrap_or(true)
+    }
+
+    /// Its last word.
+    pub(super) fn goodbye(&mut self, after_failure: bool) -> io::Result<Goodbye> {
+        let patience = if after_failure {
+            GOODBYE_AFTER_FAILURE
+        } else {
+            GOODBYE
+        };
+        self.is_done = true;
+        let bytes = self.control.read(Instant::now() + patience)?;
+        Goodbye::decode(&bytes, Order::NATIVE).map_err(|magic| {
+            let words = format!("Wrong goodbye magic: {}", magic.0.to_string_lossy());
+            io::Error::new(io::ErrorKind::InvalidData, words)
+        })
+    }
+
+    fn send_work(&self, work: &Work, infos: &[SlaveInfo]) -> io::Result<Ack2> {
+        let header = Header::of_phase_2(Version::V0_3_1, infos.len() as u32);
+        let mut bytes = header.encode(Order::NATIVE);
+        bytes.extend(work.encode(self.layout, Order::NATIVE));
+        for info in infos {
+            bytes.extend(info.encode(Order::NATIVE));
+        }
+        self.control.write(&bytes, PATIENCE)?;
+        let answer = self.control.read(Instant::now() + PATIENCE)?;
+        Ok(Ack2::decode(&answer, Order::NATIVE))
+    }
+
+    fn ports(&self, count: u32) -> io::Result<Vec<Ports>> {
+        let until = Instant::now() + PATIENCE;
+        let infos = (0..count).map(|_| {
+            let bytes = self.control.read(until)?;
+            Ok(Ports::of_info(&SlaveInfo::decode(&bytes, Order::NATIVE)))
+        });
+        infos.collect()
+    }
+
+    fn lost(&self, stage: &'static str, error: &io::Error) -> Trouble {
+        Trouble::Lost {
+            host: self.host.clone(),
+            stage: stage.to_owned(),
+            why: error.to_string(),
+        }
+    }
+
+    fn unsendable(&self, error: &impl fmt::Display) -> Trouble {
+        Trouble::Unsendable {
+            host: self.host.clone(),
+            why: error.to_string(),
+        }
+    }
+}
+
+/// What listeners are told of.
+pub(super) fn slave_infos(listeners: &[Listeners]) -> Vec<SlaveInfo> {
+    let infos = listeners.iter().map(|strand| strand.ports().info());
+    infos.collect()
+}
+
+fn addresses(host: &str, over: Protocol, port: u32) -> Result<Vec<Address>, String> {
+    if over == Protocol::Vsock {
+        let context = host
+            .parse()
+            .map_err(|_| format!("{host} is no number of a VSOCK context"))?;
+        return Ok(vec![Address::Vsock { context, port }]);
+    }
+    let port = u16::try_from(port).map_err(|_| format!("{port} is no port"))?;
+    let found = resolve(host, Wanted::Any)
+        .map_err(|error| format!("name_to_addr({host}): {}", error.text))?;
+    let addresses = found.addresses.into_iter().map(|mut address| {
+        address.set_port(port);
+        Address::Inet(address)
+    });
+    Ok(addresses.collect())
+}
+
+fn open(address: &Address, over: Protocol, stop: &Stop) -> io::Result<Control> {
+    let transport = match over {
+        Protocol::Vsock => Transport::Vsock,
+        Protocol::Sctp => Transport::Sctp,
+        _ => Transport::Tcp,
+    };
+    let anywhere = address.anywhere().with_any_port();
+    let socket = data_socket(
+        transport,
+        &anywhere,
+        &SocketOptions::default(),
+        Role::Initiator,
+    )
+    .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+    let patience = stop.follower();
+    let _patience = engine::keeper().at(Instant::now() + PATIENCE, &patience);
+    if let Some(ran) = engine::connect(&socket, address, &patience) {
+        let errno = ran
+            .failure
+            .map_or(Error::TIMEDOUT.raw_os_error(), |(_, errno)| errno);
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    Control::new(socket, stop.clone())
+}

@@ -1,0 +1,363 @@
+//! The master: runs a profile with the slaves that it names.
+
+mod connect;
+mod interfaces;
+mod report;
+mod run;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::Stop;
+
+use crate::Workorder;
+use crate::mirror;
+use crate::options::{Master, Settings};
+use crate::output::{self, Message, Width};
+use crate::slave::is_supported;
+use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching};
+use crate::wire::Command;
+
+use connect::Slave;
+use interfaces::Counters;
+use run::Narrator;
+
+/// What keeps a master from running, or ends its run.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// No control connection.
+    #[error("Error connecting to {host}: {why}")]
+    Connecting {
+        /// The slave's host.
+        host: String,
+        /// Why not.
+        why: String,
+    },
+    /// A slave will not.
+    #[error("{host} refuses phase {phase}: {said}")]
+    Refused {
+        /// The slave's host.
+        host: String,
+        /// 1 or 2.
+        phase: u32,
+        /// Its reason.
+        said: String,
+    },
+    /// A slave was lost in the handshake.
+    #[error("{host} was lost in {stage}: {why}")]
+    Lost {
+        /// The slave's host.
+        host: String,
+        /// In which stage.
+        stage: String,
+        /// How.
+        why: String,
+    },
+    /// A slave did not come to the end of the handshake.
+    #[error("{host} was lost at the end of the handshake: {why}")]
+    Phase3 {
+        /// The slave's host.
+        host: String,
+        /// How.
+        why: String,
+    },
+    /// What a slave cannot be told.
+    #[error("{host}: {why}")]
+    Unsendable {
+        /// The slave's host.
+        host: String,
+        /// What.
+        why: String,
+    },
+    /// What cannot be had at this end.
+    #[error("{0}")]
+    Here(String),
+}
+
+/// How much longer than the master's the slaves' strands may take before their connections are closed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long one round of looking at strands and slaves may take.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs a profile; what is printed goes to `out`. The exit code.
+pub fn run(
+    settings: &Settings,
+    master: &Master,
+    workorder: &Workorder,
+    width: Width,
+    stop: &Stop,
+    out: &mut dyn Write,
+) -> u8 {
+    // Before the first strand: threads inherit what they are bound to.
+    let _ = engine::keeper();
+    let session = Session {
+        settings,
+        master,
+        workorder,
+        width,
+        stop,
+    };
+    match session.run(out) {
+        Ok(code) => code,
+        Err(trouble) => {
+            let code = told(&trouble, out);
+            eprintln!("uperf: {trouble}");
+            code
+        }
+    }
+}
+
+struct Session<'a> {
+    settings: &'a Settings,
+    master: &'a Master,
+    workorder: &'a Workorder,
+    width: Width,
+    stop: &'a Stop,
+}
+
+impl Session<'_> {
+    fn run(&self, out: &mut dyn Write) -> Result<u8, Trouble> {
+        self.refuse_what_cannot_be()?;
+        let watching = self.watching()?;
+        let responses = watching.responses.clone();
+        let mut slaves = self.slaves()?;
+        for slave in &mut slaves {
+            slave.greet(&self.workorder.groups[slave.group])?;
+        }
+        let posts = self.posts(&mut slaves)?;
+        let _ = write!(out, "{}", output::starting(self.workorder));
+        let _ = out.flush();
+        let begun = Instant::now();
+        let mut crew = Crew::start(posts, &watching, self.stop)
+            .map_err(|error| Trouble::Here(format!("Error creating threads: {error}")))?;
+        let _ = write!(out, "{}", output::started(begun.elapsed()));
+        for slave in &slaves {
+            if let Err(trouble) = slave.agree() {
+                crew.abort();
+                crew.finish();
+                return Err(trouble);
+            }
+        }
+        let counters = Counters::now();
+        let agreed = Instant::now();
+        let mut narrator = Narrator::new(self.master, self.width, out);
+        let mut log = Log::default();
+        let mut failed = run::stages(&mut crew, &mut slaves, &mut narrator, self.stop, &mut log);
+        let place = narrator.place();
+        if failed.is_some() {
+            for slave in slaves.iter().filter(|slave| !slave.is_done) {
+                slave.tell(Command::Abort);
+            }
+            crew.abort();
+        }
+        let elapsed = agreed.elapsed();
+        let traffic = counters.since();
+        let was_told = self.master.print.run || failed.is_some();
+        if was_told && failed.is_none() {
+            for slave in &slaves {
+                slave.tell(Command::SendStatistics);
+            }
+            await_last_words(&slaves);
+        }
+        let strands = crew.finish();
+        if let Some(Err(error)) = responses.map(|file| file.finish()) {
+            log.say(format!("-X: {error}"), 0);
+        }
+        let told = if was_told {
+            self.goodbyes(&mut slaves, failed.is_some(), &place, &mut log)
+        } else {
+            Vec::new()
+        };
+        let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
+        for strand in &strands {
+            log.merge(&strand.log);
+        }
+        if failures > 0 {
+            narrator.say(&Message::Strand(failures));
+            failed.get_or_insert(1);
+        }
+        let figures = report::Figures {
+            master: self.master,
+            workorder: self.workorder,
+            strands: &strands,
+            elapsed,
+            traffic,
+            told,
+            log: &log,
+            failures: failures.max(u64::from(failed.is_some())),
+        };
+        let text = output::report(&self.master.print, self.width, &figures.report());
+        narrator.print(&text);
+        if self.stop.is_set() {
+            eprint!("{}", Message::Interrupted);
+            return Ok(2);
+        }
+        Ok(failed.unwrap_or(0))
+    }
+
+    fn refuse_what_cannot_be(&self) -> Result<(), Trouble> {
+        let lacks = |what: &str| Err(Trouble::Here(format!("{what} is still to come")));
+        let master = self.master;
+        if !master.counters.is_empty() {
+            return lacks("-e, -E");
+        }
+        if master.html.is_some() || master.json {
+            return lacks("--html, --json");
+        }
+        for protocol in self.workorder.groups.iter().flat_map(mirror::protocols) {
+            if !is_supported(protocol) {
+                return lacks(&format!("protocol={protocol}"));
+            }
+        }
+        if self
+            .workorder
+            .groups
+            .iter()
+            .any(|group| group.strands.processes)
+        {
+            eprintln!("uperf: warning: processes (nprocs) are run as threads");
+        }
+        Ok(())
+    }
+
+    fn watching(&self) -> Result<Watching, Trouble> {
+        let responses = match &self.master.response_times {
+            None => None,
+            Some(path) => {
+                let file = ResponseFile::create(path).map_err(|error| {
+                    Trouble::Here(format!("Cannot open file {}: {error}", path.display()))
+                })?;
+                Some(Arc::new(file))
+            }
+        };
+        let print = &self.master.print;
+        Ok(Watching {
+            transactions: print.transactions,
+            flowops: print.flowops,
+            cpu: self.master.flowop_cpu,
+            histogram: self.master.latencies,
+            responses,
+        })
+    }
+
+    /// A control connection for each group and host, in the order of the profile.
+    fn slaves(&self) -> Result<Vec<Slave>, Trouble> {
+        let (over, port) = (self.settings.control, self.settings.port.into());
+        let mut slaves = Vec::new();
+        for (number, group) in self.workorder.groups.iter().enumerate() {
+            for host in mirror::hosts(group) {
+                slaves.push(Slave::connect(host, number, over, port, self.stop)?);
+            }
+        }
+        Ok(slaves)
+    }
+
+    /// Gives each slave its work, and settles each group with what they answer.
+    fn posts(&self, slaves: &mut [Slave]) -> Result<Vec<Post>, Trouble> {
+        let mut posts = Vec::new();
+        for (number, group) in self.workorder.groups.iter().enumerate() {
+            let mut of_group = slaves.iter().filter(|slave| slave.group == number);
+            // Several slaves may reach this end at several addresses.
+            let here = of_group.next().and_then(|slave| slave.control.here());
+            let here = here.filter(|_| of_group.next().is_none());
+            let listeners = Listeners::open(group, here.as_ref())
+                .map_err(|error| Trouble::Here(error.to_string()))?;
+            let mut peers = Peers::default();
+            // The newest connection first, as stock masters do.
+            for slave in slaves
+                .iter_mut()
+                .rev()
+                .filter(|slave| slave.group == number)
+            {
+                peers.add(slave.assign(group, &listeners)?);
+            }
+            posts.push(Post {
+                group: group.clone(),
+                peers,
+                listeners,
+                files: Arc::new(report::files(group).map_err(Trouble::Here)?),
+            });
+        }
+        Ok(posts)
+    }
+
+    /// What each slave says at the end.
+    fn goodbyes(
+        &self,
+        slaves: &mut [Slave],
+        after_failure: bool,
+        place: &str,
+        log: &mut Log,
+    ) -> Vec<output::Slave> {
+        let told = slaves.iter_mut().map(|slave| {
+            let goodbye = match slave.last_word.take() {
+                Some(goodbye) => Ok(goodbye),
+                None if slave.is_done => Err(std::io::ErrorKind::UnexpectedEof.into()),
+                None => slave.goodbye(after_failure),
+            };
+            let goodbye = goodbye.inspect_err(|error| {
+                print!("{}", Message::Goodbye(&slave.host));
+                log.say(format!("[{}] lost {place}: {error}", slave.host), 0);
+            });
+            let Ok(goodbye) = goodbye else {
+                return output::Slave {
+                    host: slave.host.clone(),
+                    said: None,
+                    totals: None,
+                };
+            };
+            run::note(log, &slave.host, &goodbye);
+            let words = format!("[{}] {}", slave.host, goodbye.message.to_string_lossy());
+            output::Slave {
+                host: slave.host.clone(),
+                said: self.settings.verbose.then_some(words),
+                totals: Some(output::Totals {
+                    bytes: goodbye.bytes,
+                    operations: goodbye.operations,
+                    errors: goodbye.errors,
+                    elapsed: Duration::from_nanos(goodbye.elapsed_ns),
+                }),
+            }
+        });
+        told.collect()
+    }
+}
+
+/// Waits, for a while, until all slaves have ended their strands: as long as they have not, the connections
+/// stay open. A stock slave's may only end with them.
+fn await_last_words(slaves: &[Slave]) {
+    let until = Instant::now() + LAST_WORDS;
+    while Instant::now() < until && !slaves.iter().all(Slave::speaks) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Says in uperf's words what went wrong; the exit code that it has then.
+fn told(trouble: &Trouble, out: &mut dyn Write) -> u8 {
+    let mut say = |message: Message<'_>| {
+        let _ = write!(out, "{message}");
+    };
+    match trouble {
+        Trouble::Connecting { host, why } => {
+            say(Message::Connecting(host));
+            let _ = writeln!(out, "** {why}");
+        }
+        Trouble::Refused { host, phase, said } => {
+            say(match phase {
+                1 => Message::Phase1(host),
+                _ => Message::Phase2(host),
+            });
+            say(Message::Says { host, said });
+            say(Message::Handshaking(host));
+        }
+        Trouble::Lost { host, .. } => say(Message::Handshaking(host)),
+        Trouble::Phase3 { host, .. } => {
+            say(Message::Phase3(host));
+            return 255;
+        }
+        Trouble::Unsendable { .. } | Trouble::Here(_) => {}
+    }
+    1
+}

@@ -1,0 +1,231 @@
+//! What the strands did → what is printed of it.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::script::{Pass, Tallied};
+use stats::Histogram;
+
+use super::run::totals;
+use crate::options::Master;
+use crate::output::{
+    Active, Executions, Interfaces, Latencies, Report, Sample, Slave, strand_name, transaction_name,
+};
+use crate::strand::{Files, Log, StrandOutcome, TransactionOutcome};
+use crate::{Group, Workorder};
+
+/// How deep directories are searched.
+const DEPTH: usize = 32;
+
+/// How many files of a directory are opened.
+const MOST_FILES: usize = 4096;
+
+pub(super) struct Figures<'a> {
+    pub(super) master: &'a Master,
+    pub(super) workorder: &'a Workorder,
+    pub(super) strands: &'a [StrandOutcome],
+    pub(super) elapsed: Duration,
+    pub(super) traffic: Interfaces,
+    pub(super) told: Vec<Slave>,
+    pub(super) log: &'a Log,
+    pub(super) failures: u64,
+}
+
+impl Figures<'_> {
+    pub(super) fn report(self) -> Report {
+        let now = SystemTime::now();
+        let sample = |name: String, tallied: &Tallied, elapsed| Sample {
+            name,
+            totals: totals(tallied, elapsed),
+            ended: now,
+        };
+        let all = sum(self.strands.iter().flat_map(|strand| &strand.transactions));
+        let total = sample("Total".to_owned(), &all, self.elapsed);
+        let groups = self.groups().map(|(group, strands)| {
+            let parts = || strands.iter().flat_map(|strand| &strand.transactions);
+            sample(group.name.clone(), &sum(parts()), span(parts()))
+        });
+        let strands = self.groups().flat_map(|(_, strands)| {
+            let strands = strands.into_iter().enumerate();
+            strands.map(|(number, strand)| {
+                let parts = || strand.transactions.iter();
+                sample(strand_name(number), &sum(parts()), span(parts()))
+            })
+        });
+        Report {
+            groups: groups.collect(),
+            strands: strands.collect(),
+            transactions: self.transactions(),
+            flowops: self.flowops(),
+            active: self.active(&all),
+            latencies: self.latencies(),
+            master: total.totals,
+            total,
+            interfaces: self.traffic,
+            slaves: self.told,
+            log: self.log.entries().to_vec(),
+            failures: self.failures,
+        }
+    }
+
+    /// Each group with its strands.
+    fn groups(&self) -> impl Iterator<Item = (&Group, Vec<&StrandOutcome>)> {
+        let groups = self.workorder.groups.iter().enumerate();
+        groups.map(|(number, group)| {
+            let strands = self.strands.iter().filter(|strand| strand.group == number);
+            (group, strands.collect())
+        })
+    }
+
+    fn transactions(&self) -> Vec<Executions> {
+        let mut all = Vec::new();
+        for (group, strands) in self.groups() {
+            for number in 0..group.transactions.len() {
+                let mut pass = Pass::default();
+                for part in parts(&strands, number) {
+                    pass.merge(&part.rounds);
+                }
+                all.push(self.executions(transaction_name(number), &pass));
+            }
+        }
+        all
+    }
+
+    fn flowops(&self) -> Vec<Executions> {
+        let mut all = Vec::new();
+        for (group, strands) in self.groups() {
+            for (number, transaction) in group.transactions.iter().enumerate() {
+                for (at, flowop) in transaction.flowops.iter().enumerate() {
+                    let mut pass = Pass::default();
+                    for part in parts(&strands, number) {
+                        if let Some(other) = part.flowops.get(at) {
+                            pass.merge(other);
+                        }
+                    }
+                    all.push(self.executions(flowop.kind.name().to_owned(), &pass));
+                }
+            }
+        }
+        all
+    }
+
+    fn executions(&self, name: String, pass: &Pass) -> Executions {
+        Executions {
+            name,
+            count: pass.executions,
+            time: Duration::from_nanos(pass.total_ns),
+            cpu: self
+                .master
+                .flowop_cpu
+                .then(|| Duration::from_nanos(pass.cpu_ns)),
+            longest: Duration::from_nanos(pass.longest_ns),
+            shortest: Duration::from_nanos(pass.shortest_ns),
+            counters: Vec::new(),
+        }
+    }
+
+    /// The time in which transactions ran: of each from its first strand's beginning to its last one's
+    /// end.
+    fn active(&self, all: &Tallied) -> Active {
+        let stages = self
+            .workorder
+            .groups
+            .iter()
+            .map(|group| group.transactions.len());
+        let stages = stages.max().unwrap_or(0);
+        let of = |strands: &[&StrandOutcome]| -> Duration {
+            (0..stages).map(|number| span(parts(strands, number))).sum()
+        };
+        let everyone: Vec<&StrandOutcome> = self.strands.iter().collect();
+        let groups = self.groups().map(|(group, strands)| {
+            let tallied = sum(strands.iter().flat_map(|strand| &strand.transactions));
+            (group.name.clone(), totals(&tallied, of(&strands)))
+        });
+        Active {
+            all: totals(all, of(&everyone)),
+            groups: groups.collect(),
+        }
+    }
+
+    fn latencies(&self) -> Option<Latencies> {
+        let mut times = Histogram::default();
+        let parts = self.strands.iter().flat_map(|strand| &strand.transactions);
+        for histogram in parts.filter_map(|part| part.histogram.as_ref()) {
+            times.merge(histogram);
+        }
+        Some(Latencies {
+            mean: Duration::from_nanos(times.mean_ns()? as u64),
+            median: times.percentile(50.0)?,
+            p99: times.percentile(99.0)?,
+        })
+    }
+}
+
+/// Every strand's part of the transaction of this number.
+fn parts<'s>(
+    strands: &[&'s StrandOutcome],
+    number: usize,
+) -> impl Iterator<Item = &'s TransactionOutcome> {
+    let parts = strands
+        .iter()
+        .filter_map(move |strand| strand.transactions.get(number));
+    parts.collect::<Vec<_>>().into_iter()
+}
+
+fn sum<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Tallied {
+    let mut sum = Tallied::default();
+    for part in parts {
+        sum += part.tallied;
+    }
+    sum
+}
+
+/// From the first beginning to the last end.
+fn span<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Duration {
+    let mut span: Option<(Instant, Instant)> = None;
+    for part in parts {
+        let (began, ended) = (part.began, part.began + part.elapsed);
+        span = Some(match span {
+            None => (began, ended),
+            Some((first, last)) => (first.min(began), last.max(ended)),
+        });
+    }
+    span.map_or(Duration::ZERO, |(first, last)| last - first)
+}
+
+/// What the group's sendfiles send: all readable files below each directory.
+pub(super) fn files(group: &Group) -> Result<Files, String> {
+    let mut all = Files::new();
+    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    for flowop in flowops.filter(|flowop| !flowop.directory.is_empty()) {
+        let directory = &flowop.directory;
+        if all.iter().any(|(known, _)| known == directory) {
+            continue;
+        }
+        let mut files = Vec::new();
+        let refused = |why: String| format!("Error initializing dir: {directory}: {why}");
+        find(Path::new(directory), DEPTH, &mut files)
+            .map_err(|error| refused(error.to_string()))?;
+        if files.is_empty() {
+            return Err(refused("no readable file".to_owned()));
+        }
+        all.push((directory.clone(), files));
+    }
+    Ok(all)
+}
+
+fn find(directory: &Path, depth: usize, files: &mut Vec<File>) -> std::io::Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
+    entries.sort_by_key(fs::DirEntry::path);
+    for entry in entries {
+        // Links are not followed: a directory may contain itself.
+        let kind = entry.file_type()?;
+        if kind.is_dir() && depth > 0 {
+            let _ = find(&entry.path(), depth - 1, files);
+        } else if kind.is_file() && files.len() < MOST_FILES {
+            files.extend(File::open(entry.path()));
+        }
+    }
+    Ok(())
+}

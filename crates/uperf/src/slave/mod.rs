@@ -1,0 +1,165 @@
+//! The slave: does the other half of what its masters' profiles say.
+
+mod session;
+
+pub(crate) use session::is_supported;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Role, Stop, data_socket, keeper};
+use model::{SocketOptions, Transport};
+use sys::call::{self, Error};
+use sys::{Address, Socket};
+
+use crate::control::Control;
+use crate::options::Network;
+use crate::{Protocol, WorkLimits};
+
+/// What a session's own calls need.
+const STACK: usize = 256 * 1024;
+
+/// How many control connections may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// How long the listener waits before it looks at its stop again, should a wake-up be lost.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+
+/// What a slave lets be done.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// Bounds of each workorder.
+    pub limits: WorkLimits,
+    /// The longest silence of a master before its run begins.
+    pub control_idle: Option<Duration>,
+    /// Where masters may come from; empty is everywhere.
+    pub peers: Vec<Network>,
+    /// Control connections at a time; 0 for as many as come.
+    pub masters: usize,
+    /// Says on stdout what happens.
+    pub verbose: bool,
+}
+
+/// A slave that listens.
+#[derive(Debug)]
+pub struct Slave {
+    listener: Socket,
+    terms: Arc<Terms>,
+    stop: Stop,
+    /// One clone for each session.
+    sessions: Arc<()>,
+}
+
+impl Slave {
+    /// Listens at a control port, 0 for any, until `stop` is pulled.
+    pub fn listen(control: Protocol, port: u32, terms: Terms, stop: Stop) -> io::Result<Self> {
+        // Before the first session: threads inherit what they are bound to.
+        let _ = keeper();
+        let listener = match control {
+            Protocol::Vsock => open(
+                Transport::Vsock,
+                &Address::Vsock {
+                    context: Address::ANY_CONTEXT,
+                    port,
+                },
+            )?,
+            Protocol::Tcp => anywhere(Transport::Tcp, port)?,
+            Protocol::Sctp => anywhere(Transport::Sctp, port)?,
+            _ => return Err(Error::PROTONOSUPPORT.into()),
+        };
+        listener.listen(BACKLOG)?;
+        Ok(Self {
+            listener,
+            terms: Arc::new(terms),
+            stop,
+            sessions: Arc::default(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> io::Result<u32> {
+        Ok(Address::of(&self.listener)?.port())
+    }
+
+    /// Serves masters, each on a thread of its own, until the stop is pulled; their sessions end with it.
+    pub fn serve(&self) -> io::Result<()> {
+        let _attending = self.stop.attend();
+        let mut sessions = Vec::new();
+        while !self.stop.is_set() {
+            match call::wait_readable(self.listener.as_fd(), LOOK_AGAIN) {
+                Ok(true) => {}
+                Ok(false) | Err(Error::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            match call::accept(self.listener.as_fd()) {
+                Ok(connection) => sessions.extend(self.begin(connection.into())),
+                Err(Error::MFILE | Error::NFILE | Error::NOBUFS | Error::NOMEM) => {
+                    // It stays in the queue; without a pause this loop would take a CPU.
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(_) => {}
+            }
+            sessions.retain(|session: &std::thread::JoinHandle<()>| !session.is_finished());
+        }
+        for session in sessions {
+            let _ = session.join();
+        }
+        Ok(())
+    }
+
+    /// Begins a session; without room for it the connection is closed.
+    fn begin(&self, connection: Socket) -> Option<std::thread::JoinHandle<()>> {
+        let most = self.terms.masters;
+        if most != 0 && Arc::strong_count(&self.sessions) > most {
+            return None;
+        }
+        let stop = self.stop.follower();
+        let control = Control::new(connection, stop.clone()).ok()?;
+        if !self.terms.admits(control.peer()) {
+            return None;
+        }
+        let (terms, session) = (Arc::clone(&self.terms), Arc::clone(&self.sessions));
+        std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || {
+                session::serve(&control, &terms, &stop);
+                drop(session);
+            })
+            .ok()
+    }
+}
+
+impl Terms {
+    /// Whether a master may come from there.
+    fn admits(&self, peer: &Address) -> bool {
+        let here = |address: std::net::IpAddr| {
+            let address = address.to_canonical();
+            self.peers.iter().any(|network| network.contains(address))
+        };
+        self.peers.is_empty() || peer.ip().is_some_and(here)
+    }
+}
+
+fn anywhere(transport: Transport, port: u32) -> io::Result<Socket> {
+    let port = u16::try_from(port).map_err(|_| Error::INVAL)?;
+    let bind = |address: SocketAddr| open(transport, &Address::Inet(address));
+    match bind((Ipv6Addr::UNSPECIFIED, port).into()) {
+        Err(error) if error.raw_os_error() == Some(Error::AFNOSUPPORT.raw_os_error()) => {
+            bind((Ipv4Addr::UNSPECIFIED, port).into())
+        }
+        other => other,
+    }
+}
+
+fn open(transport: Transport, address: &Address) -> io::Result<Socket> {
+    data_socket(
+        transport,
+        address,
+        &SocketOptions::default(),
+        Role::Initiator,
+    )
+    .map_err(|error| io::Error::from_raw_os_error(error.errno()))
+}

@@ -1,0 +1,349 @@
+//! One master's control connection.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::Stop;
+
+use super::Terms;
+use crate::control::Control;
+use crate::mirror;
+use crate::output;
+use crate::strand::{Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching};
+use crate::wire::{
+    Ack1, Ack2, Assembly, Command, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, SlaveInfo,
+    Text, Version,
+};
+use crate::{Group, Protocol};
+
+/// How long a master may be silent before its run begins, unless the terms say.
+const CONTROL_IDLE: Duration = Duration::from_secs(120);
+
+/// How long strands may finish by themselves what the master's have finished already: its word may come
+/// before the last data.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long strands may then take to come to a barrier; a stock slave's patience.
+const BARRIER: Duration = Duration::from_secs(6);
+
+/// How long strands may go on when the master wants its figures: less than the 15 s that a stock master
+/// waits for them.
+const LAST_STRANDS: Duration = Duration::from_secs(12);
+
+/// How often the strands are looked at while the master says nothing.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the master may take to read an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Serves one master to its end, whatever that is.
+pub(super) fn serve(control: &Control, terms: &Terms, stop: &Stop) {
+    let session = Session {
+        control,
+        terms,
+        stop,
+    };
+    session.note(format_args!("Accepted connection from {}", control.peer()));
+    match session.run() {
+        Ok(()) => {}
+        Err(End::Refused(refusal)) => session.note(format_args!("{refusal}")),
+        Err(End::Lost(error)) => session.note(format_args!("{}: {error}", control.peer())),
+    }
+}
+
+struct Session<'a> {
+    control: &'a Control,
+    terms: &'a Terms,
+    stop: &'a Stop,
+}
+
+/// Why a session ended before its time.
+enum End {
+    Refused(Refusal),
+    Lost(io::Error),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+/// What phase 2 begins with.
+struct Hello {
+    version: Version,
+    order: Order,
+    slave_infos: u32,
+}
+
+impl Session<'_> {
+    fn run(&self) -> Result<(), End> {
+        let hello = self.hello()?;
+        let order = hello.order;
+        let mut crew = self.muster(&hello)?;
+        let end: [u8; END.len()] = self.control.read(self.soon())?;
+        self.control.write(&end, PATIENCE)?;
+        let begun = Instant::now();
+        let outcome = self.obey(&mut crew, order);
+        let elapsed = begun.elapsed();
+        // Whatever still runs has nobody to run for.
+        crew.abort();
+        let tallied = crew.tallied();
+        let mut log = Log::default();
+        for strand in crew.finish() {
+            log.merge(&strand.log);
+        }
+        if let Obeyed::Late(stage) = outcome {
+            log.say(format!("Error waiting for strands at barrier {stage}"), 0);
+        }
+        let goodbye = Goodbye {
+            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            errors: tallied.failures,
+            bytes: tallied.bytes(),
+            operations: tallied.executions,
+            ..farewell(&log)
+        };
+        self.control.write(&goodbye.encode(order), PATIENCE)?;
+        match outcome {
+            Obeyed::Lost(error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Phase 1, as often as the master likes, up to the header of phase 2.
+    fn hello(&self) -> Result<Hello, End> {
+        loop {
+            let until = self.soon();
+            let bytes: [u8; SHORT_HEADER] = self.control.read(until)?;
+            let answer = self.understand(&bytes, until)?;
+            match answer {
+                Ok((header, version, order)) if header.phase == 2 => {
+                    return Ok(Hello {
+                        version,
+                        order,
+                        slave_infos: header.slave_infos,
+                    });
+                }
+                Ok(_) => self.control.write(&Ack1::of_linerate(), PATIENCE)?,
+                Err(refusal) => {
+                    let refused = Ack1::Refused(refusal.reason());
+                    self.control.write(&refused.encode(), PATIENCE)?;
+                    return Err(End::Refused(refusal));
+                }
+            }
+        }
+    }
+
+    fn understand(
+        &self,
+        bytes: &[u8; SHORT_HEADER],
+        until: Instant,
+    ) -> io::Result<Result<(Header, Version, Order), Refusal>> {
+        let (header, order) = match Header::decode(bytes) {
+            Ok(header) => header,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let version = match header.version() {
+            Ok(version) => version,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let mut rest = vec![0; version.header_len() - SHORT_HEADER];
+        self.control.fill(&mut rest, until)?;
+        Ok(header
+            .check_protocols(is_supported)
+            .map(|()| (header, version, order)))
+    }
+
+    /// Reads the workorder, and gets ready for it.
+    fn muster(&self, hello: &Hello) -> Result<Crew, End> {
+        match self.try_muster(hello)? {
+            Ok((crew, infos)) => {
+                let ack = Ack2::Ok {
+                    slave_infos: infos.len() as u32,
+                };
+                let mut answer = ack.encode(hello.order).to_vec();
+                for info in infos {
+                    answer.extend(info.encode(hello.order));
+                }
+                self.control.write(&answer, PATIENCE)?;
+                Ok(crew)
+            }
+            Err(refusal) => {
+                let refused = Ack2::Refused(refusal.reason());
+                self.control.write(&refused.encode(hello.order), PATIENCE)?;
+                Err(End::Refused(refusal))
+            }
+        }
+    }
+
+    fn try_muster(&self, hello: &Hello) -> io::Result<Result<(Crew, Vec<SlaveInfo>), Refusal>> {
+        let limits = &self.terms.limits;
+        let mut assembly = Assembly::new(
+            hello.version,
+            hello.order,
+            hello.slave_infos,
+            limits.clone(),
+        );
+        let until = self.soon();
+        let mut buffer = Vec::new();
+        while assembly.needs() > 0 {
+            buffer.resize(assembly.needs(), 0);
+            self.control.fill(&mut buffer, until)?;
+            if let Err(refusal) = assembly.take(&buffer) {
+                return Ok(Err(refusal));
+            }
+        }
+        let Some(received) = assembly.finish() else {
+            return Ok(Err(Refusal::Workorder("no workorder".to_owned())));
+        };
+        let peer = self.control.peer_text();
+        let assigned = mirror::assignment(&received.work, &peer, limits, is_supported);
+        let group = match assigned.map(|order| order.groups.into_iter().next()) {
+            Ok(Some(group)) => group,
+            Ok(None) => return Ok(Err(Refusal::Workorder("no group".to_owned()))),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        Ok(self.engage(group, &received.slave_infos))
+    }
+
+    fn engage(
+        &self,
+        group: Group,
+        masters: &[SlaveInfo],
+    ) -> Result<(Crew, Vec<SlaveInfo>), Refusal> {
+        let listeners = Listeners::open(&group, self.control.here().as_ref())
+            .map_err(|error| Refusal::Ports(error.error.to_string()))?;
+        let infos = slave_infos(&listeners);
+        let post = Post {
+            peers: self.peers(&group, masters),
+            group,
+            listeners,
+            files: Arc::default(),
+        };
+        let crew = Crew::start(vec![post], &Watching::default(), self.stop)
+            .map_err(|error| Refusal::Threads(error.to_string()))?;
+        Ok((crew, infos))
+    }
+
+    /// The master, under every name that its flowops have for it.
+    fn peers(&self, group: &Group, infos: &[SlaveInfo]) -> Peers {
+        let ports: Vec<Ports> = infos.iter().map(Ports::of_info).collect();
+        let mut peers = Peers::default();
+        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+        for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
+            peers.add(PeerHost {
+                name: flowop.endpoint.remote_host.clone(),
+                address: self.control.peer().clone(),
+                ports: ports.clone(),
+                answers_from_anywhere: true,
+            });
+        }
+        peers
+    }
+
+    /// Does what the master says until it wants the figures, is gone, or a strand fails.
+    fn obey(&self, crew: &mut Crew, order: Order) -> Obeyed {
+        let mut opened = None;
+        loop {
+            match self.control.is_readable(Instant::now() + LOOK) {
+                Ok(true) => {}
+                Ok(false) => {
+                    if crew.wait(None, Instant::now()).failed {
+                        return Obeyed::Failed;
+                    }
+                    continue;
+                }
+                Err(error) => return Obeyed::Lost(error),
+            }
+            let command = match self.control.read::<{ Command::LEN }>(self.soon()) {
+                Ok(bytes) => bytes,
+                Err(error) => return Obeyed::Lost(error),
+            };
+            let Ok(command) = Command::decode(&command, order) else {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "Wrong command magic");
+                return Obeyed::Lost(error);
+            };
+            self.note(format_args!("RX {command:?} from {}", self.control.peer()));
+            match command {
+                Command::NextTransaction(number) => {
+                    let stage = number as usize;
+                    if stage >= crew.stages() || opened.is_some_and(|opened| stage <= opened) {
+                        continue;
+                    }
+                    let mut standing = crew.wait(Some(stage), Instant::now() + GRACE);
+                    if let Some(opened) = opened.filter(|_| !standing.complete) {
+                        crew.interrupt(opened);
+                        standing = crew.wait(Some(stage), Instant::now() + BARRIER);
+                    }
+                    if standing.failed {
+                        return Obeyed::Failed;
+                    }
+                    if !standing.complete && standing.running > 0 {
+                        return Obeyed::Late(stage);
+                    }
+                    crew.release(stage);
+                    opened = Some(stage);
+                }
+                Command::SendStatistics => {
+                    crew.wait(None, Instant::now() + LAST_STRANDS);
+                    return Obeyed::Done;
+                }
+                Command::Abort | Command::Error | Command::Other(..) => return Obeyed::Done,
+            }
+        }
+    }
+
+    fn soon(&self) -> Instant {
+        Instant::now() + self.terms.control_idle.unwrap_or(CONTROL_IDLE)
+    }
+
+    fn note(&self, line: fmt::Arguments<'_>) {
+        if self.terms.verbose {
+            println!("{line}");
+        }
+    }
+}
+
+/// Why nothing more is done for the master.
+enum Obeyed {
+    /// It has what it wanted.
+    Done,
+    /// A strand has failed.
+    Failed,
+    /// Strands did not come to this barrier.
+    Late(usize),
+    /// The connection is of no use any more.
+    Lost(io::Error),
+}
+
+/// What this end can open.
+pub(crate) fn is_supported(protocol: Protocol) -> bool {
+    !matches!(protocol, Protocol::Rds | Protocol::Ssl | Protocol::Unix)
+}
+
+/// The last word's kind and text, by uperf's rule.
+fn farewell(log: &Log) -> Goodbye {
+    if log.is_empty() {
+        return Goodbye {
+            kind: Goodbye::INFO,
+            message: Text::cut("Success"),
+            ..Goodbye::default()
+        };
+    }
+    Goodbye {
+        kind: Goodbye::ERROR,
+        message: Text::cut(&output::goodbye(log.entries())),
+        ..Goodbye::default()
+    }
+}
+
+fn slave_infos(listeners: &[Listeners]) -> Vec<SlaveInfo> {
+    // Who listens for nothing tells nothing.
+    if listeners.iter().all(Listeners::is_empty) {
+        return Vec::new();
+    }
+    let infos = listeners.iter().map(|strand| strand.ports().info());
+    infos.collect()
+}

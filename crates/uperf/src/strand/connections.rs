@@ -1,0 +1,172 @@
+//! A strand's connections, and which of them a flowop means.
+//!
+//! Both ends of a test find a connection by its number alone, so they must agree on the rule to the letter:
+//! uperf's, with its pool and its cache.
+
+use std::rc::Rc;
+
+/// As many connections as the cache has room for.
+const CACHED: usize = 8;
+
+/// The connections of one strand; 0 is the number of those without one.
+#[derive(Debug)]
+pub(super) struct Connections<T> {
+    /// The newest last. A connection that was closed beside its turn stays, without what it was.
+    pool: Vec<Named<T>>,
+    /// Those that were looked up, in the order of their first use.
+    cache: Vec<Named<T>>,
+}
+
+#[derive(Debug)]
+struct Named<T> {
+    number: u32,
+    connection: Option<Rc<T>>,
+}
+
+/// What a look-up came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found<T> {
+    /// This one.
+    Open(Rc<T>),
+    /// One that is closed already.
+    Closed,
+    /// There is none of this number.
+    Nothing,
+}
+
+impl<T> Connections<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            pool: Vec::new(),
+            cache: Vec::new(),
+        }
+    }
+
+    /// A connection was opened.
+    pub(super) fn add(&mut self, number: u32, connection: Rc<T>) {
+        let connection = Some(connection);
+        self.pool.push(Named { number, connection });
+    }
+
+    /// The first cached one of this number, else the newest, which is cached from then on.
+    pub(super) fn find(&mut self, number: u32) -> Found<T> {
+        if let Some(cached) = self.cache.iter().find(|named| named.number == number) {
+            return cached.found();
+        }
+        let Some(newest) = self.pool.iter().rev().find(|named| named.number == number) else {
+            return Found::Nothing;
+        };
+        let found = newest.found();
+        if self.cache.len() < CACHED {
+            let connection = newest.connection.as_ref().map(Rc::clone);
+            self.cache.push(Named { number, connection });
+        }
+        found
+    }
+
+    /// Closes what [`Self::find`] finds, and then the newest of this number, which may be another;
+    /// `None` if there was nothing to close.
+    pub(super) fn close(&mut self, number: u32) -> Option<[Option<Rc<T>>; 2]> {
+        let found = match self.find(number) {
+            Found::Open(connection) => Some(connection),
+            Found::Closed => None,
+            Found::Nothing => return None,
+        };
+        if let Some(found) = &found {
+            let same = |named: &&mut Named<T>| {
+                let connection = named.connection.as_ref();
+                connection.is_some_and(|connection| Rc::ptr_eq(connection, found))
+            };
+            if let Some(named) = self.pool.iter_mut().find(same) {
+                named.connection = None;
+            }
+        }
+        let newest = self.pool.iter().rposition(|named| named.number == number);
+        let other = newest.and_then(|at| self.pool.remove(at).connection);
+        self.cache.clear();
+        if found.is_none() && other.is_none() {
+            return None;
+        }
+        Some([found, other])
+    }
+}
+
+impl<T> Named<T> {
+    fn found(&self) -> Found<T> {
+        match &self.connection {
+            Some(connection) => Found::Open(Rc::clone(connection)),
+            None => Found::Closed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(connections: &mut Connections<char>, number: u32) -> char {
+        match connections.find(number) {
+            Found::Open(connection) => *connection,
+            Found::Closed => '-',
+            Found::Nothing => '?',
+        }
+    }
+
+    fn closed(connections: &mut Connections<char>, number: u32) -> String {
+        let closed = connections.close(number).into_iter().flatten().flatten();
+        closed.map(|connection| *connection).collect()
+    }
+
+    #[test]
+    fn the_newest_is_meant_until_one_was_used() {
+        let mut connections = Connections::new();
+        connections.add(0, Rc::new('a'));
+        connections.add(0, Rc::new('b'));
+        assert_eq!(found(&mut connections, 0), 'b');
+
+        let mut connections = Connections::new();
+        connections.add(0, Rc::new('a'));
+        assert_eq!(found(&mut connections, 0), 'a');
+        connections.add(0, Rc::new('b'));
+        assert_eq!(found(&mut connections, 0), 'a');
+    }
+
+    #[test]
+    fn numbers_tell_them_apart() {
+        let mut connections = Connections::new();
+        connections.add(1, Rc::new('a'));
+        connections.add(2, Rc::new('b'));
+        assert_eq!(found(&mut connections, 1), 'a');
+        assert_eq!(found(&mut connections, 2), 'b');
+        assert_eq!(found(&mut connections, 3), '?');
+        assert_eq!(closed(&mut connections, 1), "a");
+        assert_eq!(found(&mut connections, 1), '?');
+        assert_eq!(found(&mut connections, 2), 'b');
+        assert_eq!(connections.close(3), None);
+    }
+
+    /// "connect A, write, connect B, disconnect, write": the look-up closes A, the removal B, and A's place
+    /// stays.
+    #[test]
+    fn a_close_may_be_of_two() {
+        let mut connections = Connections::new();
+        connections.add(0, Rc::new('a'));
+        assert_eq!(found(&mut connections, 0), 'a');
+        connections.add(0, Rc::new('b'));
+        assert_eq!(closed(&mut connections, 0), "ab");
+        assert_eq!(found(&mut connections, 0), '-');
+        assert_eq!(connections.close(0), None, "the place alone is left");
+        assert_eq!(found(&mut connections, 0), '?');
+    }
+
+    #[test]
+    fn opened_and_closed_again_and_again() {
+        let mut connections = Connections::new();
+        for _ in 0..100 {
+            connections.add(0, Rc::new('a'));
+            assert_eq!(found(&mut connections, 0), 'a');
+            assert_eq!(closed(&mut connections, 0), "a");
+        }
+        assert!(connections.pool.is_empty() && connections.cache.is_empty());
+    }
+}

@@ -1,0 +1,339 @@
+//! Where connections come from and go to: listeners of this end, ports of the others.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::script::Line;
+use engine::{Role, SocketError, Stop, data_socket};
+use model::SocketOptions;
+use socket2::{SockRef, Type};
+use sys::call::{self, Error, Peer};
+use sys::{Address, Socket};
+
+use super::compile::transport;
+use crate::wire::SlaveInfo;
+use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
+
+/// How long an accept waits for its connection; uperf's.
+const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The first datagram of a UDP "connection".
+const UDP_HANDSHAKE: &[u8] = b"uperf udp handshake";
+
+/// Connections that may wait for their accept; uperf's number, which the kernel lowers to its own.
+const BACKLOG: i32 = 10_240;
+
+/// Ports of one strand's listeners, by protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ports(Vec<(Protocol, u32)>);
+
+/// The ends that connects of a group go to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peers(Vec<PeerHost>);
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerHost {
+    /// As flowops name it.
+    pub(crate) name: String,
+    /// Where it is; the port is not looked at.
+    pub(crate) address: Address,
+    /// What it listens at, a strand each.
+    pub(crate) ports: Vec<Ports>,
+    /// Its datagrams may come from another of its addresses than that which it is reached at: a stock
+    /// slave sends them from whichever the route says.
+    pub(crate) answers_from_anywhere: bool,
+}
+
+/// Where a connect goes.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) address: Address,
+    answers_from_anywhere: bool,
+}
+
+/// What one strand's accepts listen with.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners(Vec<Listener>);
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct Listener {
+    protocol: Protocol,
+    socket: Arc<Socket>,
+}
+
+/// A listener that could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("could not listen for {protocol} at port {port}: {error}")]
+pub(crate) struct ListenError {
+    /// What was to be accepted.
+    pub(crate) protocol: Protocol,
+    /// 0 for any port.
+    pub(crate) port: u32,
+    /// Why not.
+    pub(crate) error: io::Error,
+}
+
+impl Ports {
+    /// Adds a protocol's port; the first of a protocol is in force.
+    pub(crate) fn add(&mut self, protocol: Protocol, port: u32) {
+        if self.of(protocol).is_none() {
+            self.0.push((protocol, port));
+        }
+    }
+
+    /// The port of a protocol.
+    pub(crate) fn of(&self, protocol: Protocol) -> Option<u32> {
+        let found = self.0.iter().find(|(other, _)| *other == protocol);
+        found.map(|(_, port)| *port)
+    }
+}
+
+impl Ports {
+    /// What the other end has told of one of its strands.
+    pub(crate) fn of_info(info: &SlaveInfo) -> Self {
+        let mut ports = Self::default();
+        for protocol in Protocol::ALL {
+            if let Some(port) = info.port(protocol) {
+                ports.add(protocol, port);
+            }
+        }
+        ports
+    }
+
+    /// What the other end is told.
+    pub(crate) fn info(&self) -> SlaveInfo {
+        let mut info = SlaveInfo::default();
+        for (protocol, port) in &self.0 {
+            info.set_port(*protocol, *port);
+        }
+        info
+    }
+}
+
+impl Peers {
+    /// Adds one; a later one of the same name replaces it.
+    pub(crate) fn add(&mut self, host: PeerHost) {
+        self.0.retain(|other| !other.is(&host.name));
+        self.0.push(host);
+    }
+
+    /// Where a strand's connect goes.
+    pub(super) fn target(&self, name: &str, strand: usize, protocol: Protocol) -> Option<Target> {
+        let host = self.0.iter().find(|host| host.is(name))?;
+        let port = host.ports.get(strand)?.of(protocol)?;
+        Some(Target {
+            address: host.address.with_port(port)?,
+            answers_from_anywhere: host.answers_from_anywhere,
+        })
+    }
+}
+
+impl PeerHost {
+    fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+impl Listeners {
+    /// Opens what the accepts of a group need: a listener a strand and protocol, or, where the profile
+    /// names a port, one for all strands. The strands' listeners, in their order.
+    ///
+    /// `here` is where the other end reaches this one, if there is one such address: datagrams leave
+    /// from it then, and not from whichever the route says.
+    pub(crate) fn open(group: &Group, here: Option<&Address>) -> Result<Vec<Self>, ListenError> {
+        let mut all: Vec<Self> = Vec::new();
+        all.resize_with(group.strands.count as usize, Self::default);
+        let accepts = group.transactions.iter().flat_map(|txn| &txn.flowops);
+        for accept in accepts.filter(|flowop| flowop.kind == Kind::Accept) {
+            let Some(protocol) = accept.endpoint.protocol else {
+                continue;
+            };
+            if all.first().is_none_or(|first| first.of(protocol).is_some()) {
+                continue;
+            }
+            let mut shared: Option<Listener> = None;
+            for strand in &mut all {
+                let listener = match &shared {
+                    Some(listener) => listener.clone(),
+                    None => Listener::open(accept, protocol, here)?,
+                };
+                if accept.endpoint.port != 0 && protocol != Protocol::Udp {
+                    shared = Some(listener.clone());
+                }
+                strand.0.push(listener);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What the other end is told.
+    pub(crate) fn ports(&self) -> Ports {
+        let mut ports = Ports::default();
+        for listener in &self.0 {
+            let address = Address::of(&listener.socket);
+            ports.add(listener.protocol, address.map_or(0, |bound| bound.port()));
+        }
+        ports
+    }
+
+    /// Whether it listens for nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn has(&self, protocol: Protocol) -> bool {
+        self.of(protocol).is_some()
+    }
+
+    fn of(&self, protocol: Protocol) -> Option<&Listener> {
+        self.0.iter().find(|listener| listener.protocol == protocol)
+    }
+
+    /// Waits for a connection. Of UDP it is the listener itself, from then on its sender's alone.
+    pub(super) fn accept(&self, flowop: &Flowop, stop: &Stop) -> Result<Socket, Error> {
+        let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
+        let listener = self.of(protocol).ok_or(Error::NOTCONN)?;
+        let patience = match protocol {
+            Protocol::Udp => flowop.timeout.unwrap_or(Duration::MAX),
+            _ => ACCEPT_PATIENCE,
+        };
+        let socket = &listener.socket;
+        readable(socket, patience, stop)?;
+        if protocol != Protocol::Udp {
+            return call::accept(socket.as_fd()).map(Socket::from);
+        }
+        let mut greeting = [0; UDP_HANDSHAKE.len() + 1];
+        let sender = call::next_source(socket.as_fd())?;
+        let length = call::receive(socket.as_fd(), &mut greeting)?;
+        if &greeting[..length] != UDP_HANDSHAKE {
+            return Err(Error::PROTO);
+        }
+        let sender = sender.ok_or(Error::DESTADDRREQ)?;
+        let own = socket.try_clone().map_err(|error| errno(&error))?;
+        connect(&own, &sender, stop)?;
+        Ok(own)
+    }
+}
+
+impl Listener {
+    fn open(
+        accept: &Flowop,
+        protocol: Protocol,
+        here: Option<&Address>,
+    ) -> Result<Self, ListenError> {
+        let port = accept.endpoint.port;
+        let refused = |error| ListenError {
+            protocol,
+            port,
+            error,
+        };
+        let transport = transport(protocol).ok_or_else(|| refused(Error::PROTONOSUPPORT.into()))?;
+        let options = options(accept);
+        let open = |bind: &Address| data_socket(transport, bind, &options, Role::Initiator);
+        let anywhere = |ip: IpAddr| Address::Inet(SocketAddr::new(ip, port as u16));
+        let here = here.filter(|_| protocol == Protocol::Udp);
+        let socket = match protocol {
+            Protocol::Udp if here.is_some() => {
+                let here = here.and_then(|here| here.with_port(port));
+                open(&here.ok_or_else(|| refused(Error::AFNOSUPPORT.into()))?)
+            }
+            Protocol::Vsock => open(&Address::Vsock {
+                context: Address::ANY_CONTEXT,
+                port,
+            }),
+            // Both families; a kernel without IPv6 has the one.
+            _ => open(&anywhere(Ipv6Addr::UNSPECIFIED.into()))
+                .or_else(|_| open(&anywhere(Ipv4Addr::UNSPECIFIED.into()))),
+        };
+        let socket = socket.map_err(|error| refused(of_system(&error).into()))?;
+        if transport.has_connections() {
+            socket.listen(BACKLOG).map_err(refused)?;
+        }
+        let socket = Arc::new(socket);
+        Ok(Self { protocol, socket })
+    }
+}
+
+/// Opens the connection that a connect asks for.
+pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Line, Error> {
+    let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
+    let transport = transport(protocol).ok_or(Error::PROTONOSUPPORT)?;
+    let address = &target.address;
+    let anywhere = address.anywhere().with_any_port();
+    let socket = data_socket(transport, &anywhere, &options(flowop), Role::Initiator)
+        .map_err(|error| of_system(&error))?;
+    if protocol != Protocol::Udp {
+        connect(&socket, address, stop)?;
+        return Ok(Line::Socket(socket.into()));
+    }
+    if target.answers_from_anywhere {
+        let peer = Peer::try_from(address).map_err(|error| errno(&error))?;
+        call::send_to(socket.as_fd(), UDP_HANDSHAKE, &peer)?;
+        return Ok(Line::Addressed(socket.into(), peer));
+    }
+    connect(&socket, address, stop)?;
+    call::send(socket.as_fd(), UDP_HANDSHAKE)?;
+    Ok(Line::Socket(socket.into()))
+}
+
+/// A datagram socket that is nobody's again takes the next one's greeting.
+pub(super) fn let_go(socket: &impl AsFd) {
+    let kind = SockRef::from(socket).r#type();
+    if kind.is_ok_and(|kind| kind == Type::DGRAM) {
+        let _ = call::disconnect_datagrams(socket.as_fd());
+    }
+}
+
+/// SO_SNDBUF, SO_RCVBUF and the rest, as a flowop asks.
+fn options(flowop: &Flowop) -> SocketOptions {
+    let Endpoint {
+        window,
+        congestion_control,
+        ..
+    } = &flowop.endpoint;
+    let window = u32::try_from(*window).ok().filter(|bytes| *bytes > 0);
+    SocketOptions {
+        send_buffer_bytes: window,
+        receive_buffer_bytes: window,
+        no_delay: flowop.flags.has(Flags::NO_DELAY) || flowop.flags.has(Flags::SCTP_NO_DELAY),
+        congestion_control: Some(congestion_control.clone()).filter(|name| !name.is_empty()),
+        ..SocketOptions::default()
+    }
+}
+
+fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> {
+    match engine::connect(socket, target, stop) {
+        None => Ok(()),
+        Some(ran) => Err(ran
+            .failure
+            .map_or(Error::INTR, |(_, errno)| Error::from_raw_os_error(errno))),
+    }
+}
+
+fn readable(socket: &Socket, patience: Duration, stop: &Stop) -> Result<(), Error> {
+    let until = std::time::Instant::now().checked_add(patience);
+    loop {
+        let left = until.map_or(Duration::MAX, |until| {
+            until.saturating_duration_since(std::time::Instant::now())
+        });
+        match call::wait_readable(socket.as_fd(), left) {
+            Ok(true) => return Ok(()),
+            Ok(false) => return Err(Error::TIMEDOUT),
+            Err(Error::INTR) if !stop.is_set() => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn of_system(error: &SocketError) -> Error {
+    Error::from_raw_os_error(error.errno())
+}
+
+fn errno(error: &io::Error) -> Error {
+    Error::from_io_error(error).unwrap_or(Error::INVAL)
+}

@@ -1,0 +1,132 @@
+//! What a strand has to say when the run is over.
+
+use std::os::fd::AsFd;
+
+use crate::output::Entry;
+
+/// Entries, each distinct one once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Log(Vec<Entry>);
+
+impl Log {
+    /// Says an error, with the system's reason, 0 for none.
+    pub(crate) fn say(&mut self, text: impl Into<String>, errno: i32) {
+        let reason = match errno {
+            0 => String::new(),
+            errno => reason(errno),
+        };
+        self.add(Entry {
+            warning: false,
+            text: text.into(),
+            reason,
+            count: 1,
+        });
+    }
+
+    /// Says a warning.
+    pub(crate) fn warn(&mut self, text: impl Into<String>) {
+        self.add(Entry {
+            warning: true,
+            text: text.into(),
+            reason: String::new(),
+            count: 1,
+        });
+    }
+
+    /// Takes over another's entries.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for entry in &other.0 {
+            self.add(entry.clone());
+        }
+    }
+
+    /// In the order in which they were first said.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    /// Whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Warns when the buffers that the kernel gave are not what was asked for: by more than a tenth,
+    /// which on Linux they always are, as it gives twice as much.
+    pub(super) fn compare_buffers(&mut self, socket: &impl AsFd, asked: u64) {
+        let socket = socket2::SockRef::from(socket);
+        let given = [
+            ("Send buffer", socket.send_buffer_size()),
+            ("Recv buffer", socket.recv_buffer_size()),
+        ];
+        for (name, size) in given {
+            let Ok(size) = size else { continue };
+            if (size as u64).abs_diff(asked) * 10 > asked {
+                let (got, wanted) = (bytes(size as u64), bytes(asked));
+                self.warn(format!("{name}: {got} (Requested:{wanted})"));
+            }
+        }
+    }
+
+    fn add(&mut self, entry: Entry) {
+        let same =
+            |other: &&mut Entry| (&other.text, &other.reason) == (&entry.text, &entry.reason);
+        match self.0.iter_mut().find(same) {
+            Some(known) => known.count += entry.count,
+            None => self.0.push(entry),
+        }
+    }
+}
+
+/// The system's words, without the number that Rust adds.
+fn reason(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+/// As uperf writes sizes.
+fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for larger in ["KB", "MB", "GB", "TB"] {
+        if value <= 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    format!("{value:.2}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_said_once() {
+        let mut log = Log::default();
+        log.say("a", 1);
+        log.say("a", 2);
+        log.say("a", 1);
+        let mut other = Log::default();
+        other.say("a", 1);
+        log.merge(&other);
+        let times: Vec<u64> = log.entries().iter().map(|entry| entry.count).collect();
+        assert_eq!(times, [3, 1]);
+    }
+
+    #[test]
+    fn buffers_that_differ_by_a_tenth() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let given = socket2::SockRef::from(&socket).send_buffer_size().unwrap() as u64;
+        let mut log = Log::default();
+        log.compare_buffers(&socket, given);
+        assert!(log.is_empty(), "{log:?}");
+        log.compare_buffers(&socket, given * 2);
+        assert_eq!(log.entries().len(), 2);
+        assert!(log.entries()[0].warning);
+        assert_eq!(bytes(65_536), "64.00KB");
+    }
+}

@@ -1,0 +1,181 @@
+//! What a strand does for the engine's script: finding, opening and closing connections, sending files.
+
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::Stop;
+use engine::script::{Failure, Line, Performed, Performer};
+use sys::call::{self, Error};
+
+use super::Files;
+use super::connections::{Connections, Found};
+use super::ends::{self, Listeners, Peers};
+use super::log::Log;
+use crate::workorder::{Flowop, Kind, Protocol, Size, Transaction};
+
+/// As much of a file as one call sends.
+const FILE_CHUNK: u64 = 1 << 30;
+
+/// A strand between its transactions.
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    /// Which of its group.
+    pub(super) index: usize,
+    pub(super) connections: Connections<Line>,
+    pub(super) peers: &'a Peers,
+    pub(super) listeners: Listeners,
+    /// Those of sendfile, by directory.
+    pub(super) files: Arc<Files>,
+    pub(super) next_file: usize,
+    pub(super) log: Log,
+}
+
+/// A strand within a transaction.
+pub(super) struct Worker<'a, 'b> {
+    pub(super) desk: &'b mut Desk<'a>,
+    pub(super) transaction: &'b Transaction,
+}
+
+impl Performer for Worker<'_, '_> {
+    fn line(&mut self, step: usize) -> Result<Rc<Line>, Failure> {
+        self.desk.find(self.transaction.flowops[step].connection)
+    }
+
+    fn perform(&mut self, at: usize, stop: &Stop) -> Result<Performed, Failure> {
+        let flowop = &self.transaction.flowops[at];
+        match flowop.kind {
+            Kind::Connect => self.desk.connect(flowop, stop),
+            Kind::Accept => self.desk.accept(flowop, stop),
+            Kind::Disconnect => Ok(self.desk.disconnect(flowop)),
+            Kind::Sendfile | Kind::Sendfilev => self.desk.send_files(flowop, stop),
+            _ => Ok(Performed::default()),
+        }
+    }
+}
+
+impl Desk<'_> {
+    fn find(&mut self, connection: u32) -> Result<Rc<Line>, Failure> {
+        match self.connections.find(connection) {
+            Found::Open(line) => Ok(line),
+            Found::Closed => Err(Failure::of_call("use a closed connection", Error::BADF)),
+            Found::Nothing => {
+                let what = format!("No such connection {connection}");
+                Err(Failure::of_sense(what))
+            }
+        }
+    }
+
+    fn connect(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
+        let endpoint = &flowop.endpoint;
+        let host = &endpoint.remote_host;
+        let protocol = endpoint
+            .protocol
+            .ok_or_else(|| Failure::of_sense("a connect without a protocol"))?;
+        let target = self
+            .peers
+            .target(host, self.index, protocol)
+            .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {host}")))?;
+        let line = ends::open(flowop, &target, stop).map_err(|error| {
+            let what = format!("{protocol}: Cannot connect to {}", target.address);
+            Failure::of_call(&what, error)
+        })?;
+        Ok(self.opened(flowop, line))
+    }
+
+    fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
+        let socket = self
+            .listeners
+            .accept(flowop, stop)
+            .map_err(|error| Failure::of_call("accept", error))?;
+        Ok(self.opened(flowop, Line::Socket(socket.into())))
+    }
+
+    fn opened(&mut self, flowop: &Flowop, line: Line) -> Performed {
+        if flowop.endpoint.window > 0 {
+            self.log
+                .compare_buffers(&line.socket(), flowop.endpoint.window);
+        }
+        self.connections.add(flowop.connection, Rc::new(line));
+        Performed {
+            later_forget: true,
+            ..Performed::default()
+        }
+    }
+
+    fn disconnect(&mut self, flowop: &Flowop) -> Performed {
+        let Some(closed) = self.connections.close(flowop.connection) else {
+            self.log.say("Connection already closed", 0);
+            return Performed {
+                ends: true,
+                ..Performed::default()
+            };
+        };
+        if self.listeners.has(Protocol::Udp) {
+            for line in closed.iter().flatten() {
+                ends::let_go(&line.socket());
+            }
+        }
+        Performed {
+            later_forget: true,
+            closed,
+            ..Performed::default()
+        }
+    }
+
+    /// sendfile: one of the files; sendfilev: as many as it says.
+    fn send_files(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
+        let line = self.find(flowop.connection)?;
+        let number = match flowop.kind {
+            Kind::Sendfilev => flowop.files.max(1),
+            _ => 1,
+        };
+        let mut sent = 0;
+        for _ in 0..number {
+            sent += self.send_file(flowop, &line, stop)?;
+        }
+        Ok(Performed {
+            sent,
+            ..Performed::default()
+        })
+    }
+
+    fn send_file(&mut self, flowop: &Flowop, line: &Line, stop: &Stop) -> Result<u64, Failure> {
+        let directory = &flowop.directory;
+        let files = self.files.iter().find(|(name, _)| name == directory);
+        let files = files.map(|(_, files)| files.as_slice()).unwrap_or_default();
+        let Some(file) = files.get(self.next_file % files.len().max(1)) else {
+            let what = format!("Error initializing dir: {directory}");
+            return Err(Failure::of_sense(what));
+        };
+        self.next_file += 1;
+        let of_call = |error| Failure::of_call("sendfile", error);
+        let length = file
+            .metadata()
+            .map_err(|error| Failure::of_call("fstat", errno(&error)))?
+            .len();
+        let chunk = match flowop.size {
+            Size::Fixed(bytes) if bytes > 0 => bytes.into(),
+            _ => FILE_CHUNK,
+        };
+        let mut offset = 0;
+        while offset < length {
+            if stop.is_set() {
+                return Err(of_call(Error::INTR));
+            }
+            let count = chunk.min(length - offset) as usize;
+            match call::send_file(line.socket(), file.as_fd(), &mut offset, count) {
+                // It has become shorter.
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(Error::INTR) if !stop.is_set() => {}
+                Err(error) => return Err(of_call(error)),
+            }
+        }
+        Ok(offset)
+    }
+}
+
+fn errno(error: &std::io::Error) -> Error {
+    Error::from_io_error(error).unwrap_or(Error::IO)
+}

@@ -1,0 +1,201 @@
+//! The barriers before the transactions.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Where strands wait for each transaction, and for word from whoever leads them.
+#[derive(Debug)]
+pub(super) struct Stages {
+    state: Mutex<State>,
+    /// Strands wait for this, their leader for the other.
+    opened: Condvar,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// How many strands come to each barrier.
+    expected: Vec<usize>,
+    /// How many are there, or were.
+    arrived: Vec<usize>,
+    /// The barriers before this one are open.
+    open: usize,
+    /// Strands that have not ended.
+    running: usize,
+    failed: bool,
+    aborted: bool,
+    dismissed: bool,
+}
+
+/// How things stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Strands that have not ended.
+    pub(crate) running: usize,
+    /// One of them has failed.
+    pub(crate) failed: bool,
+    /// All strands that come to the barrier that was asked about are there.
+    pub(crate) complete: bool,
+}
+
+impl Stages {
+    /// For strands of groups with so many transactions, each.
+    pub(super) fn new(groups: &[(usize, usize)]) -> Self {
+        let longest = groups.iter().map(|(_, length)| *length).max().unwrap_or(0);
+        let come_to = |number: usize| -> usize {
+            let coming = groups.iter().filter(|(_, length)| *length > number);
+            coming.map(|(strands, _)| strands).sum()
+        };
+        Self {
+            state: Mutex::new(State {
+                expected: (0..longest).map(come_to).collect(),
+                arrived: vec![0; longest],
+                open: 0,
+                running: groups.iter().map(|(strands, _)| strands).sum(),
+                failed: false,
+                aborted: false,
+                dismissed: false,
+            }),
+            opened: Condvar::new(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// A strand is at a barrier, and waits until it opens; false if it is to end instead.
+    pub(super) fn arrive(&self, number: usize) -> bool {
+        let mut state = self.state();
+        state.arrived[number] += 1;
+        if state.arrived[number] >= state.expected[number] {
+            self.changed.notify_all();
+        }
+        while state.open <= number && !state.aborted {
+            state = self
+                .opened
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.aborted
+    }
+
+    /// A strand that has ended keeps its connections until then: what it closes with unread data is an
+    /// error to the other end, which may still be at it.
+    pub(super) fn await_dismissal(&self) {
+        let mut state = self.state();
+        while !state.dismissed && !state.aborted {
+            state = self
+                .opened
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets strands go that have ended.
+    pub(super) fn dismiss(&self) {
+        self.state().dismissed = true;
+        self.opened.notify_all();
+    }
+
+    /// A strand has ended.
+    pub(super) fn leave(&self, failed: bool) {
+        let mut state = self.state();
+        state.running -= 1;
+        state.failed |= failed;
+        if state.running == 0 || failed {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Opens a barrier, and all before it.
+    pub(super) fn open(&self, number: usize) {
+        let mut state = self.state();
+        state.open = state.open.max(number + 1);
+        self.opened.notify_all();
+    }
+
+    /// Nobody passes a barrier any more.
+    pub(super) fn abort(&self) {
+        self.state().aborted = true;
+        self.opened.notify_all();
+    }
+
+    /// Waits until all strands are at the barrier, one has failed or all have ended, or until then.
+    pub(super) fn wait(&self, number: Option<usize>, until: Instant) -> Standing {
+        let mut state = self.state();
+        loop {
+            let standing = state.standing(number);
+            let left = until.saturating_duration_since(Instant::now());
+            if standing.complete || standing.failed || standing.running == 0 || left.is_zero() {
+                return standing;
+            }
+            (state, _) = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn standing(&self, stage: Option<usize>) -> Standing {
+        Standing {
+            running: self.running,
+            failed: self.failed,
+            complete: stage.is_some_and(|stage| {
+                let expected = self.expected.get(stage);
+                expected.is_some_and(|expected| self.arrived[stage] >= *expected)
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_barrier_opens_when_its_leader_says_so() {
+        // Two strands with two transactions, one with one.
+        let stages = Stages::new(&[(2, 2), (1, 1)]);
+        let soon = || Instant::now() + Duration::from_secs(10);
+        std::thread::scope(|scope| {
+            for length in [2, 2, 1] {
+                let stages = &stages;
+                scope.spawn(move || {
+                    for stage in 0..length {
+                        assert!(stages.arrive(stage));
+                    }
+                    stages.leave(false);
+                });
+            }
+            let standing = stages.wait(Some(0), soon());
+            assert_eq!((standing.running, standing.complete), (3, true));
+            let none_yet = stages.wait(Some(1), Instant::now());
+            assert!(!none_yet.complete);
+            stages.open(0);
+            assert!(stages.wait(Some(1), soon()).complete);
+            stages.open(1);
+            assert_eq!(stages.wait(None, soon()).running, 0);
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_a_run_that_is_over() {
+        let stages = Stages::new(&[(2, 1)]);
+        std::thread::scope(|scope| {
+            let ended = scope.spawn(|| stages.await_dismissal());
+            let waits = scope.spawn(|| stages.arrive(0));
+            stages.leave(true);
+            let standing = stages.wait(Some(0), Instant::now() + Duration::from_secs(10));
+            assert!(standing.failed && !standing.complete);
+            stages.abort();
+            assert!(!waits.join().unwrap());
+            ended.join().unwrap();
+        });
+    }
+}
