@@ -311,6 +311,7 @@ impl Member {
             let began = Instant::now();
             let before = self.tally.read();
             let part = Part {
+                group: &shared.group,
                 transaction,
                 stop: &shared.stops[stage],
                 tally: &self.tally,
@@ -351,6 +352,7 @@ impl Member {
 
 /// One strand's run of one transaction.
 struct Part<'a> {
+    group: &'a Group,
     transaction: &'a Transaction,
     stop: &'a Stop,
     tally: &'a Tally,
@@ -361,7 +363,7 @@ struct Part<'a> {
 impl Part<'_> {
     fn run(&self, desk: &mut Desk<'_>, buffer: &mut [u8]) -> (ScriptEnd, Option<StepTimes>) {
         let transaction = self.transaction;
-        let mut script = Script::new(compile::steps(transaction), self.seed);
+        let mut script = Script::new(compile::steps(self.group, transaction), self.seed);
         let mut worker = Worker { desk, transaction };
         let orders = Orders {
             rounds: compile::rounds(transaction),
