@@ -32,7 +32,16 @@ impl Slave {
         let port = self.port;
         let path = file.path().display();
         let mut command = linerate(&format!("uperf {options} -P {port} -m {path}"));
-        command.env("h", "127.0.0.1");
+        let variables = [
+            ("h", "127.0.0.1"),
+            ("h1", "127.0.0.1"),
+            ("h2", "127.0.0.2"),
+            ("h3", "127.0.0.3"),
+            ("proto", "tcp"),
+            ("nthr", "4"),
+            ("iter", "50"),
+        ];
+        command.envs(variables);
         Process::start(&mut command).finish(LIMIT)
     }
 }
@@ -270,4 +279,40 @@ fn what_is_no_profile_is_said_with_its_place() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains(":8:"), "{ended:?}");
     assert!(ended.stderr.contains("Unknown flowop wirte"), "{ended:?}");
+}
+
+/// Each of them, shortened, with a slave that is three hosts.
+#[test]
+fn the_workloads_run() {
+    let slave = Slave::start();
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads");
+    let mut ran = 0;
+    for entry in std::fs::read_dir(directory).expect("the workloads") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "xml") {
+            continue;
+        }
+        let profile = std::fs::read_to_string(&path).expect("a profile");
+        let profile = profile
+            .replace("\"30s\"", "\"500ms\"")
+            .replace("\"1000\"", "\"50\"");
+        let ended = slave.run("-a", &profile);
+        let name = path.display();
+        if profile.contains("protocol=ssl") {
+            assert_eq!(ended.code, Some(1), "{name}: {ended:?}");
+            assert!(
+                ended.stderr.contains("protocol=ssl is still to come"),
+                "{ended:?}"
+            );
+            continue;
+        }
+        assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
+        assert!(
+            !ended.stdout.contains("Errors detected"),
+            "{name}: {ended:?}"
+        );
+        assert_ne!(statistics(&ended, "127.0.0.1")[4], "0", "{name}: {ended:?}");
+        ran += 1;
+    }
+    assert_eq!(ran, 11);
 }
