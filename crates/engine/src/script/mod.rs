@@ -14,13 +14,14 @@ pub use line::{Layer, Line};
 pub use tally::{Tallied, Tally};
 pub use watch::{Journal, Pass, StepTimes, Watch};
 
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use model::Pacing;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use sys::call::Error;
+use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 
 use crate::pace::Pace;
@@ -156,8 +157,17 @@ pub struct Script {
 
 #[derive(Debug)]
 struct Bound {
-    step: Step,
+    plain: Plain,
     line: Option<Rc<Line>>,
+    step: Step,
+}
+
+/// A transfer that one call does on most lines: so many bytes, once, without a wait before.
+#[derive(Clone, Copy, Debug)]
+enum Plain {
+    Send(u32),
+    Receive(u32),
+    No,
 }
 
 /// Why a step was left.
@@ -174,7 +184,11 @@ impl Script {
         Self {
             steps: steps
                 .into_iter()
-                .map(|step| Bound { step, line: None })
+                .map(|step| Bound {
+                    plain: Plain::of(&step.action),
+                    line: None,
+                    step,
+                })
                 .collect(),
             random: SmallRng::seed_from_u64(seed),
         }
@@ -216,26 +230,22 @@ impl Script {
             tally: orders.tally,
         };
         watch.start();
-        while left > 0 {
-            if let Some(pace) = &mut pace {
-                if pace.waited(stop) {
-                    watch.start();
-                    if stop.is_set() {
-                        break;
-                    }
-                    continue;
+        while left > 0 && !stop.is_set() {
+            let Some(pace) = &mut pace else {
+                match hand.rounds(&mut self.steps, left, watch) {
+                    Ok(rest) => left = rest,
+                    Err((at, why)) => return why.ended(at, stop),
                 }
-                pace.took_turn();
+                continue;
+            };
+            if pace.waited(stop) {
+                watch.start();
+                continue;
             }
-            for at in 0..self.steps.len() {
-                if let Err(left) = hand.pass(&mut self.steps, at, watch) {
-                    return left.ended(at, stop);
-                }
-            }
-            watch.round();
-            left -= 1;
-            if stop.is_set() {
-                break;
+            pace.took_turn();
+            match hand.rounds(&mut self.steps, 1, watch) {
+                Ok(rest) => left = left - 1 + rest,
+                Err((at, why)) => return why.ended(at, stop),
             }
         }
         if left > 0 {
@@ -255,28 +265,45 @@ struct Hand<'a, P> {
 }
 
 impl<P: Performer> Hand<'_, P> {
+    /// Rounds as fast as they go; how many are left when the stop is pulled. A function of its own, so
+    /// that the registers are the loop's.
+    #[inline(never)]
+    fn rounds(
+        &mut self,
+        steps: &mut [Bound],
+        mut left: u64,
+        watch: &mut impl Watch,
+    ) -> Result<u64, (usize, Left)> {
+        let stop = self.stop;
+        while left > 0 {
+            for at in 0..steps.len() {
+                self.pass(steps, at, watch).map_err(|why| (at, why))?;
+            }
+            watch.round();
+            left -= 1;
+            if stop.is_set() {
+                break;
+            }
+        }
+        Ok(left)
+    }
+
     /// All executions of one step.
     #[inline]
     fn pass(&mut self, steps: &mut [Bound], at: usize, watch: &mut impl Watch) -> Result<(), Left> {
+        let count = steps[at].step.count;
         let mut done = 0;
-        while done < steps[at].step.count {
+        while done < count {
             if self.stop.is_set() {
                 watch.step(at, done);
                 return Err(Left::Stopped);
             }
-            match self.execute(steps, at) {
-                Ok(()) => {}
-                Err(Left::Failed(_)) if steps[at].step.can_fail && !self.stop.is_set() => {
-                    self.tally.failed();
-                }
-                Err(Left::Failed(failure)) if failure.is_interruption() && self.stop.is_set() => {
-                    watch.step(at, done);
-                    return Err(Left::Stopped);
-                }
-                Err(left) => {
-                    watch.step(at, done);
-                    return Err(left);
-                }
+            let first = self.call(&steps[at]);
+            if !first.is_all
+                && let Err(left) = self.execute(steps, at, first.came)
+            {
+                watch.step(at, done);
+                return Err(left);
             }
             self.tally.executed();
             done += 1;
@@ -285,21 +312,80 @@ impl<P: Performer> Hand<'_, P> {
         Ok(())
     }
 
+    /// The one call of a plain transfer, if it is one.
     #[inline]
-    fn execute(&mut self, steps: &mut [Bound], at: usize) -> Result<(), Left> {
+    fn call(&mut self, bound: &Bound) -> First {
+        let Some(Line::Socket(socket)) = bound.line.as_deref() else {
+            return First::default();
+        };
+        let socket = socket.as_fd();
+        match bound.plain {
+            Plain::Send(bytes) => {
+                let came = call::send(socket, &self.buffer[..bytes as usize]);
+                let is_all = came == Ok(bytes as usize);
+                if is_all {
+                    self.tally.sent(bytes as usize);
+                }
+                First {
+                    is_all,
+                    came: Some(came),
+                }
+            }
+            Plain::Receive(bytes) => {
+                let came = call::receive(socket, &mut self.buffer[..bytes as usize]);
+                let is_all = came == Ok(bytes as usize);
+                if is_all {
+                    self.tally.received(bytes as usize);
+                }
+                First {
+                    is_all,
+                    came: Some(came),
+                }
+            }
+            Plain::No => First::default(),
+        }
+    }
+
+    /// An execution that was no plain call, or is not done with it: `came` is what that gave.
+    #[cold]
+    #[inline(never)]
+    fn execute(
+        &mut self,
+        steps: &mut [Bound],
+        at: usize,
+        came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
+        match self.try_execute(steps, at, came) {
+            Err(Left::Failed(_)) if steps[at].step.can_fail && !self.stop.is_set() => {
+                self.tally.failed();
+                Ok(())
+            }
+            Err(Left::Failed(failure)) if failure.is_interruption() && self.stop.is_set() => {
+                Err(Left::Stopped)
+            }
+            other => other,
+        }
+    }
+
+    fn try_execute(
+        &mut self,
+        steps: &mut [Bound],
+        at: usize,
+        mut came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
         let bound = &mut steps[at];
         match bound.step.action {
             Action::Send(transfer) => {
                 let line = line_of(bound, at, self.performer)?;
                 for _ in 0..transfer.repeat {
-                    self.send(line, transfer)?;
+                    self.send(line, transfer, came.take())?;
                 }
                 Ok(())
             }
             Action::Receive(transfer) => {
                 let line = line_of(bound, at, self.performer)?;
                 for _ in 0..transfer.repeat {
-                    self.receive(line, transfer)?;
+                    self.receive(line, transfer, came.take())?;
                 }
                 Ok(())
             }
@@ -309,8 +395,12 @@ impl<P: Performer> Hand<'_, P> {
         }
     }
 
-    #[inline]
-    fn send(&mut self, line: &Line, transfer: Transfer) -> Result<(), Left> {
+    fn send(
+        &mut self,
+        line: &Line,
+        transfer: Transfer,
+        mut came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
         let (wanted, whole) = match transfer.amount {
             Amount::Exactly(bytes) => (bytes as usize, true),
             Amount::Between { min, max } => {
@@ -322,7 +412,10 @@ impl<P: Performer> Hand<'_, P> {
             if let Some(patience) = transfer.patience {
                 wait_to_send(line, patience)?;
             }
-            match line.send(&self.buffer[sent..wanted]) {
+            let taken = came
+                .take()
+                .unwrap_or_else(|| line.send(&self.buffer[sent..wanted]));
+            match taken {
                 Ok(0) => return Err(Left::EndOfStream),
                 Ok(bytes) => {
                     self.tally.sent(bytes);
@@ -341,8 +434,12 @@ impl<P: Performer> Hand<'_, P> {
         }
     }
 
-    #[inline]
-    fn receive(&mut self, line: &Line, transfer: Transfer) -> Result<(), Left> {
+    fn receive(
+        &mut self,
+        line: &Line,
+        transfer: Transfer,
+        mut came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
         let (wanted, whole) = match transfer.amount {
             Amount::Exactly(bytes) => (bytes as usize, true),
             Amount::Between { max, .. } => (max as usize, false),
@@ -352,7 +449,10 @@ impl<P: Performer> Hand<'_, P> {
             if let Some(patience) = transfer.patience {
                 wait_to_receive(line, patience)?;
             }
-            match line.receive(&mut self.buffer[received..wanted]) {
+            let given = came
+                .take()
+                .unwrap_or_else(|| line.receive(&mut self.buffer[received..wanted]));
+            match given {
                 Ok(0) => return Err(Left::EndOfStream),
                 Ok(bytes) => {
                     self.tally.received(bytes);
@@ -394,6 +494,34 @@ impl<P: Performer> Hand<'_, P> {
             return Err(Left::Done);
         }
         Ok(())
+    }
+}
+
+/// What a plain transfer's call came to.
+#[derive(Default)]
+struct First {
+    /// It was the whole transfer, and is counted.
+    is_all: bool,
+    /// What the call gave, if there was one.
+    came: Option<Result<usize, Error>>,
+}
+
+impl Plain {
+    fn of(action: &Action) -> Self {
+        match action {
+            Action::Send(transfer) => transfer.plain_bytes().map_or(Self::No, Self::Send),
+            Action::Receive(transfer) => transfer.plain_bytes().map_or(Self::No, Self::Receive),
+            _ => Self::No,
+        }
+    }
+}
+
+impl Transfer {
+    fn plain_bytes(&self) -> Option<u32> {
+        match (self.amount, self.repeat, self.patience) {
+            (Amount::Exactly(bytes), 1, None) => Some(bytes),
+            _ => None,
+        }
     }
 }
 
@@ -469,7 +597,7 @@ fn failed(what: &str, error: Error) -> Left {
 }
 
 fn wait_to_send(line: &Line, patience: Duration) -> Result<(), Left> {
-    let ready = sys::call::wait_writable(line.socket(), patience);
+    let ready = call::wait_writable(line.socket(), patience);
     in_time(ready, "send")
 }
 
@@ -477,7 +605,7 @@ fn wait_to_receive(line: &Line, patience: Duration) -> Result<(), Left> {
     if line.has_input() {
         return Ok(());
     }
-    let ready = sys::call::wait_readable(line.socket(), patience);
+    let ready = call::wait_readable(line.socket(), patience);
     in_time(ready, "receive")
 }
 
