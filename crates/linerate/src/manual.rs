@@ -24,10 +24,12 @@ pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn pages(command_line: &clap::Command) -> [(&'static str, io::Result<Vec<u8>>); 3] {
-    [
+fn pages(command_line: &clap::Command) -> Vec<(&'static str, io::Result<Vec<u8>>)> {
+    vec![
         ("netperf.1", rendered(&client())),
         ("netserver.1", rendered(&server())),
+        #[cfg(feature = "uperf")]
+        ("uperf.1", rendered(&uperf())),
         ("linerate.1", of_clap(command_line)),
     ]
 }
@@ -50,7 +52,7 @@ fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     for command in command_line.get_subcommands() {
         subcommand(&mut rest, command);
     }
-    see_also(&mut rest, &["netperf", "netserver"]);
+    see_also(&mut rest, &["netperf", "netserver", "uperf"]);
     rest.to_writer(&mut text)?;
     Ok(text)
 }
@@ -148,6 +150,32 @@ fn server() -> Roff {
         &mut page,
         "EXIT STATUS",
         "0 when it went to the background or was ended by a signal, 1 when it could not start.",
+    );
+    see_also(&mut page, &["netperf", "linerate"]);
+    page
+}
+
+#[cfg(feature = "uperf")]
+fn uperf() -> Roff {
+    let mut page = head(
+        "uperf",
+        "network performance by profiles, master and slave",
+        &[
+            bold("uperf -m"),
+            roman(" profile [options] | "),
+            bold("uperf -s"),
+            roman(" [options]"),
+        ],
+        "uperf runs a profile: groups of strands that open connections, write, read, think and close as the profile \
+         says, while the slaves on the hosts that it names do the other half. It has the options, the profiles and \
+         the output of uperf 1.0.8, and works with its masters and slaves.",
+    );
+    chapters(&mut page, &uperf::options::manual::chapters());
+    section(
+        &mut page,
+        "EXIT STATUS",
+        "0 for a run that came to its end, 1 for a wrong command line or profile, a slave that cannot be reached or \
+         a failed strand, 2 when it was interrupted, 255 when a slave was lost at the end of the handshake.",
     );
     see_also(&mut page, &["netperf", "linerate"]);
     page

@@ -58,7 +58,12 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     let port = settings.port.into();
-    let served = Slave::listen(settings.control, port, terms, stop).and_then(|slave| slave.serve());
+    let served = Slave::listen(settings.control, port, terms, stop).and_then(|slave| {
+        if port == 0 {
+            print(&format!("Listening at port {}\n", slave.port()?));
+        }
+        slave.serve()
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -95,6 +95,7 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
             &["\\-\\-strict", "TCP_MAERTS", "P99.9_LATENCY"][..],
         ),
         ("netserver.1", &["\\-\\-allow\\-fill\\-dir", "inetd"]),
+        ("uperf.1", &["\\-\\-check", "slave"]),
         ("linerate.1", &["linerate run", "\\-\\-warm\\-up"]),
     ] {
         let path = directory.path().join(page);

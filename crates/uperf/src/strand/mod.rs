@@ -382,7 +382,8 @@ impl Part<'_> {
         if let Some(file) = &watching.responses {
             times = times.with_journal(Box::new(Journal::new(file, self.seed)));
         }
-        if watching.histogram {
+        // Those that prepare and clean up are no part of what is asked about.
+        if watching.histogram && transaction.duration.is_some() {
             times = times.with_histogram();
         }
         let end = script.run(&mut worker, &orders, buffer, &mut times);
