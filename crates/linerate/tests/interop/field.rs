@@ -34,7 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::against_stock("field::flent_probe", flent_probe)
             .alone()
             .inside(true),
-        Case::against_stock("field::flent", flent).alone(),
+        Case::against_stock("field::flent", flent).alone().quiet(),
         Case::against_stock("field::terminals", terminals).alone(),
         Case::against_stock("field::locales", locales).alone(),
     ]
