@@ -10,7 +10,7 @@ use sys::Address;
 use sys::call::Error;
 use sys::resolve::{Wanted, resolve};
 
-use super::Trouble;
+use super::{Trouble, probe};
 use crate::control::Control;
 use crate::mirror;
 use crate::strand::{Listeners, PeerHost, Ports};
@@ -21,6 +21,9 @@ use crate::{Group, Protocol};
 
 /// How long a slave may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a slave may take to answer at first, before it is taken to be of the oldest.
+const FIRST_ANSWER: Duration = Duration::from_secs(3);
 
 /// How long a slave may take to end its strands and tell what they did; uperf's.
 const GOODBYE: Duration = Duration::from_secs(15);
@@ -42,7 +45,11 @@ pub(super) struct Slave {
     pub(super) is_done: bool,
     /// What it said before it was asked.
     pub(super) last_word: Option<Goodbye>,
-    layout: Layout,
+    /// The form that it knows flowops in.
+    pub(super) layout: Layout,
+    address: Address,
+    over: Protocol,
+    stop: Stop,
 }
 
 impl Slave {
@@ -70,6 +77,9 @@ impl Slave {
                         is_done: false,
                         last_word: None,
                         layout: Layout::BatchSize,
+                        address,
+                        over,
+                        stop: stop.clone(),
                     });
                 }
                 Err(error) => why = format!("TCP: Cannot connect to {address} {error}"),
@@ -80,12 +90,19 @@ impl Slave {
 
     /// Phase 1: whether the slave speaks as we do, and has the protocols.
     pub(super) fn greet(&mut self, group: &Group) -> Result<(), Trouble> {
-        let header = Header::of_phase_1(Version::V0_3_1, mirror::protocols(group));
-        let answer = self
-            .control
-            .write(&header.encode(Order::NATIVE), PATIENCE)
-            .and_then(|()| self.control.read(Instant::now() + PATIENCE))
-            .map_err(|error| self.lost("phase 1", &error))?;
+        let answer = match self.say_hello(Version::V0_3_1, group, FIRST_ANSWER) {
+            // The oldest wait for more than that.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                self.layout = Layout::V1_0_7;
+                self.reopen()
+                    .and_then(|control| {
+                        self.control = control;
+                        self.say_hello(Version::V0_3, group, PATIENCE)
+                    })
+                    .map_err(|error| self.lost("phase 1", &error))?
+            }
+            other => other.map_err(|error| self.lost("phase 1", &error))?,
+        };
         match Ack1::decode(&answer) {
             Ack1::Ok => {
                 self.is_ours = Ack1::is_of_linerate(&answer);
@@ -97,6 +114,31 @@ impl Slave {
                 said: said.to_string_lossy().into_owned(),
             }),
         }
+    }
+
+    /// Finds out in which form a stock slave knows flowops; one that does not say is taken to be of today.
+    pub(super) fn probe(&mut self) {
+        if self.is_ours || self.layout != Layout::BatchSize {
+            return;
+        }
+        let found = self.reopen().and_then(|control| probe::layout(&control));
+        self.layout = found.unwrap_or(Layout::BatchSize);
+    }
+
+    fn say_hello(
+        &self,
+        version: Version,
+        group: &Group,
+        patience: Duration,
+    ) -> io::Result<[u8; Ack1::LEN]> {
+        let header = Header::of_phase_1(version, mirror::protocols(group));
+        self.control
+            .write(&header.encode(Order::NATIVE), PATIENCE)?;
+        self.control.read(Instant::now() + patience)
+    }
+
+    fn reopen(&self) -> io::Result<Control> {
+        open(&self.address, self.over, &self.stop)
     }
 
     /// Phase 2: the workorder, and the ports of both ends.
@@ -183,7 +225,7 @@ impl Slave {
     }
 
     fn send_work(&self, work: &Work, infos: &[SlaveInfo]) -> io::Result<Ack2> {
-        let header = Header::of_phase_2(Version::V0_3_1, infos.len() as u32);
+        let header = Header::of_phase_2(self.layout.version(), infos.len() as u32);
         let mut bytes = header.encode(Order::NATIVE);
         bytes.extend(work.encode(self.layout, Order::NATIVE));
         for info in infos {

@@ -2,6 +2,7 @@
 
 mod connect;
 mod interfaces;
+mod probe;
 mod report;
 mod run;
 
@@ -126,6 +127,7 @@ impl Session<'_> {
         for slave in &mut slaves {
             slave.greet(&self.workorder.groups[slave.group])?;
         }
+        probe_all(&mut slaves);
         let posts = self.posts(&mut slaves)?;
         let _ = write!(out, "{}", output::starting(self.workorder));
         let _ = out.flush();
@@ -322,6 +324,18 @@ impl Session<'_> {
             }
         });
         told.collect()
+    }
+}
+
+/// Finds out what stock slaves understand, a host once.
+fn probe_all(slaves: &mut [Slave]) {
+    for at in 0..slaves.len() {
+        let (known, rest) = slaves.split_at_mut(at);
+        let slave = &mut rest[0];
+        match known.iter().find(|other| other.host == slave.host) {
+            Some(other) => slave.layout = other.layout,
+            None => slave.probe(),
+        }
     }
 }
 
