@@ -1,5 +1,6 @@
 //! The slave: does the other half of what its masters' profiles say.
 
+mod room;
 mod session;
 
 pub(crate) use session::is_supported;
@@ -19,6 +20,8 @@ use crate::control::Control;
 use crate::options::Network;
 use crate::{Protocol, WorkLimits};
 
+use room::Room;
+
 /// What a session's own calls need.
 const STACK: usize = 256 * 1024;
 
@@ -31,7 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// What a slave lets be done.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// Bounds of each workorder.
+    /// Bounds of each workorder; strands and memory are those of all masters together.
     pub limits: WorkLimits,
     /// The longest silence of a master before its run begins.
     pub control_idle: Option<Duration>,
@@ -51,6 +54,7 @@ pub struct Slave {
     stop: Stop,
     /// One clone for each session.
     sessions: Arc<()>,
+    room: Arc<Room>,
 }
 
 impl Slave {
@@ -76,6 +80,7 @@ impl Slave {
             terms: Arc::new(terms),
             stop,
             sessions: Arc::default(),
+            room: Arc::default(),
         })
     }
 
@@ -122,10 +127,11 @@ impl Slave {
             return None;
         }
         let (terms, session) = (Arc::clone(&self.terms), Arc::clone(&self.sessions));
+        let room = Arc::clone(&self.room);
         std::thread::Builder::new()
             .stack_size(STACK)
             .spawn(move || {
-                session::serve(&control, &terms, &stop);
+                session::serve(&control, &terms, &room, &stop);
                 drop(session);
             })
             .ok()

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use engine::Stop;
 
 use super::Terms;
+use super::room::{Room, Share};
 use crate::control::Control;
 use crate::mirror;
 use crate::output;
-use crate::strand::{Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching};
+use crate::strand::{Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes};
 use crate::wire::{
     Ack1, Ack2, Assembly, Command, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, SlaveInfo,
     Text, Version,
@@ -39,10 +40,11 @@ const LOOK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves one master to its end, whatever that is.
-pub(super) fn serve(control: &Control, terms: &Terms, stop: &Stop) {
+pub(super) fn serve(control: &Control, terms: &Terms, room: &Arc<Room>, stop: &Stop) {
     let session = Session {
         control,
         terms,
+        room,
         stop,
     };
     session.note(format_args!("Accepted connection from {}", control.peer()));
@@ -56,6 +58,7 @@ pub(super) fn serve(control: &Control, terms: &Terms, stop: &Stop) {
 struct Session<'a> {
     control: &'a Control,
     terms: &'a Terms,
+    room: &'a Arc<Room>,
     stop: &'a Stop,
 }
 
@@ -71,6 +74,9 @@ impl From<io::Error> for End {
     }
 }
 
+/// What is ready for a master, and where it listens.
+type Mustered = (Crew, Share, Vec<SlaveInfo>);
+
 /// What phase 2 begins with.
 struct Hello {
     version: Version,
@@ -82,7 +88,7 @@ impl Session<'_> {
     fn run(&self) -> Result<(), End> {
         let hello = self.hello()?;
         let order = hello.order;
-        let mut crew = self.muster(&hello)?;
+        let (mut crew, share) = self.muster(&hello)?;
         let end: [u8; END.len()] = self.control.read(self.soon())?;
         self.control.write(&end, PATIENCE)?;
         let begun = Instant::now();
@@ -95,6 +101,7 @@ impl Session<'_> {
         for strand in crew.finish() {
             log.merge(&strand.log);
         }
+        drop(share);
         if let Obeyed::Late(stage) = outcome {
             log.say(format!("Error waiting for strands at barrier {stage}"), 0);
         }
@@ -157,9 +164,9 @@ impl Session<'_> {
     }
 
     /// Reads the workorder, and gets ready for it.
-    fn muster(&self, hello: &Hello) -> Result<Crew, End> {
+    fn muster(&self, hello: &Hello) -> Result<(Crew, Share), End> {
         match self.try_muster(hello)? {
-            Ok((crew, infos)) => {
+            Ok((crew, share, infos)) => {
                 let ack = Ack2::Ok {
                     slave_infos: infos.len() as u32,
                 };
@@ -168,7 +175,7 @@ impl Session<'_> {
                     answer.extend(info.encode(hello.order));
                 }
                 self.control.write(&answer, PATIENCE)?;
-                Ok(crew)
+                Ok((crew, share))
             }
             Err(refusal) => {
                 let refused = Ack2::Refused(refusal.reason());
@@ -178,7 +185,7 @@ impl Session<'_> {
         }
     }
 
-    fn try_muster(&self, hello: &Hello) -> io::Result<Result<(Crew, Vec<SlaveInfo>), Refusal>> {
+    fn try_muster(&self, hello: &Hello) -> io::Result<Result<Mustered, Refusal>> {
         let limits = &self.terms.limits;
         let mut assembly = Assembly::new(
             hello.version,
@@ -208,11 +215,10 @@ impl Session<'_> {
         Ok(self.engage(group, &received.slave_infos))
     }
 
-    fn engage(
-        &self,
-        group: Group,
-        masters: &[SlaveInfo],
-    ) -> Result<(Crew, Vec<SlaveInfo>), Refusal> {
+    fn engage(&self, group: Group, masters: &[SlaveInfo]) -> Result<Mustered, Refusal> {
+        let share = self
+            .room
+            .take(&group, buffer_bytes(&group), &self.terms.limits)?;
         let listeners = Listeners::open(&group, self.control.here().as_ref())
             .map_err(|error| Refusal::Ports(error.error.to_string()))?;
         let infos = slave_infos(&listeners);
@@ -224,7 +230,7 @@ impl Session<'_> {
         };
         let crew = Crew::start(vec![post], &Watching::default(), self.stop)
             .map_err(|error| Refusal::Threads(error.to_string()))?;
-        Ok((crew, infos))
+        Ok((crew, share, infos))
     }
 
     /// The master, under every name that its flowops have for it.

@@ -414,8 +414,8 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// The most that any flowop of the group moves at once.
-fn buffer_bytes(group: &Group) -> usize {
+/// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
+pub(crate) fn buffer_bytes(group: &Group) -> usize {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let transfers = flowops.filter(|flowop| flowop.kind.transfers());
     let largest = transfers.map(|flowop| flowop.size.largest() as usize).max();
