@@ -33,6 +33,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_peer_that_falls_silent,
         ),
         trial(
+            "deadlines::a_peer_that_reads_late",
+            &[],
+            a_peer_that_reads_late,
+        ),
+        trial(
             "deadlines::data_that_nobody_reads",
             &[],
             data_that_nobody_reads,
@@ -156,6 +161,23 @@ fn a_peer_that_falls_silent() {
         let expected = "netperf: the data stopped: nothing has moved for 2 s (--data-idle)";
         assert_eq!((ended.code, said), (Some(1), expected), "{}", kind.name());
     });
+}
+
+/// All that was to be sent has left: how long the peer takes to read it is no silence.
+fn a_peer_that_reads_late() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let mut client = linerate(&format!(
+        "netperf -N -H 127.0.0.1 -t TCP_STREAM -l -10000 --data-idle 1 -- -m 1000 -P ,{port}"
+    ));
+    let client = Process::start(&mut client);
+    let (mut data, _) = listener.accept().expect("the client comes");
+    std::thread::sleep(Duration::from_secs(3));
+    let mut seen = Vec::new();
+    data.read_to_end(&mut seen).expect("the client sends");
+    drop(data);
+    client.finish(Duration::from_secs(20)).succeeded();
+    assert_eq!(seen.len(), 10_000);
 }
 
 fn data_that_nobody_reads() {

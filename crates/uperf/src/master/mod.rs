@@ -17,7 +17,7 @@ use crate::mirror;
 use crate::options::{Master, Settings};
 use crate::output::{self, Message, Width};
 use crate::slave::is_supported;
-use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching};
+use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, not_yet};
 use crate::wire::Command;
 
 use connect::Slave;
@@ -168,7 +168,13 @@ impl Session<'_> {
             log.say(format!("-X: {error}"), 0);
         }
         let told = if was_told {
-            self.goodbyes(&mut slaves, failed.is_some(), &place, &mut log)
+            self.goodbyes(
+                &mut slaves,
+                failed.is_some(),
+                &mut narrator,
+                &place,
+                &mut log,
+            )
         } else {
             Vec::new()
         };
@@ -212,6 +218,19 @@ impl Session<'_> {
             if !is_supported(protocol) {
                 return lacks(&format!("protocol={protocol}"));
             }
+        }
+        if let Some(option) = self.workorder.groups.iter().find_map(not_yet) {
+            return lacks(option);
+        }
+        let groups = self.workorder.groups.iter();
+        let mut flowops = groups
+            .flat_map(|group| &group.transactions)
+            .flat_map(|transaction| &transaction.flowops);
+        if flowops
+            .any(|flowop| !flowop.endpoint.stack.is_empty() || flowop.endpoint.black_box_log != 0)
+        {
+            let words = "stack= and bblog= are for FreeBSD's TCP, which Linux has not";
+            return Err(Trouble::Here(words.to_owned()));
         }
         if self
             .workorder
@@ -290,6 +309,7 @@ impl Session<'_> {
         &self,
         slaves: &mut [Slave],
         after_failure: bool,
+        narrator: &mut Narrator<'_>,
         place: &str,
         log: &mut Log,
     ) -> Vec<output::Slave> {
@@ -300,7 +320,7 @@ impl Session<'_> {
                 None => slave.goodbye(after_failure),
             };
             let goodbye = goodbye.inspect_err(|error| {
-                print!("{}", Message::Goodbye(&slave.host));
+                narrator.say(&Message::Goodbye(&slave.host));
                 log.say(format!("[{}] lost {place}: {error}", slave.host), 0);
             });
             let Ok(goodbye) = goodbye else {

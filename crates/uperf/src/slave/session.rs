@@ -1,7 +1,7 @@
 //! One master's control connection.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,9 @@ use super::room::{Room, Share};
 use crate::control::Control;
 use crate::mirror;
 use crate::output;
-use crate::strand::{Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes};
+use crate::strand::{
+    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes, not_yet,
+};
 use crate::wire::{
     Ack1, Ack2, Assembly, Command, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, SlaveInfo,
     Text, Version,
@@ -216,6 +218,9 @@ impl Session<'_> {
     }
 
     fn engage(&self, group: Group, masters: &[SlaveInfo]) -> Result<Mustered, Refusal> {
+        if let Some(option) = not_yet(&group) {
+            return Err(Refusal::Workorder(format!("{option} is still to come")));
+        }
         let share = self
             .room
             .take(&group, buffer_bytes(&group), &self.terms.limits)?;
@@ -307,7 +312,8 @@ impl Session<'_> {
 
     fn note(&self, line: fmt::Arguments<'_>) {
         if self.terms.verbose {
-            println!("{line}");
+            // A reader that has had enough is no failure.
+            let _ = writeln!(io::stdout(), "{line}");
         }
     }
 }

@@ -4,7 +4,7 @@ use engine::script::{Action, Amount, Rounds, Step, Transfer};
 use model::{Pacing, Wait};
 use std::time::Duration;
 
-use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction};
+use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Transaction};
 
 /// The steps of a transaction of this group, one a flowop.
 pub(super) fn steps(group: &Group, transaction: &Transaction) -> Vec<Step> {
@@ -72,12 +72,45 @@ fn transfer(group: &Group, flowop: &Flowop) -> Transfer {
 /// Whether `repeat=` has a meaning for connections of this number: it has for UDP and SCTP. uperf passes over
 /// it for the others, and so the other end does.
 fn repeats(group: &Group, connection: u32) -> bool {
+    goes_over(group, connection, &[Protocol::Udp, Protocol::Sctp])
+}
+
+/// Whether connections of this number go over these protocols alone.
+fn goes_over(group: &Group, connection: u32, protocols: &[Protocol]) -> bool {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let mut opening =
         flowops.filter(|flowop| flowop.kind.opens() && flowop.connection == connection);
     opening.all(|flowop| {
         let protocol = flowop.endpoint.protocol;
-        matches!(protocol, Some(Protocol::Udp | Protocol::Sctp))
+        protocol.is_some_and(|protocol| protocols.contains(&protocol))
+    })
+}
+
+/// An option that has a meaning for its flowop's connection and is not carried out here.
+pub(crate) fn not_yet(group: &Group) -> Option<&'static str> {
+    let mut flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    flowops.find_map(|flowop| {
+        let over = |protocols: &[Protocol]| goes_over(group, flowop.connection, protocols);
+        let Endpoint {
+            sctp,
+            encapsulation_port,
+            ..
+        } = &flowop.endpoint;
+        if flowop.kind == Kind::Connect && *encapsulation_port != 0 {
+            return Some("encaps=");
+        }
+        let datagrams = [Protocol::Udp, Protocol::Vsock];
+        if flowop.flags.has(Flags::NON_BLOCKING) && over(&datagrams) {
+            return Some("non_blocking");
+        }
+        if !over(&[Protocol::Sctp]) {
+            return None;
+        }
+        if flowop.batch_size > 1 {
+            return Some("batch_size=");
+        }
+        let is_plain = *sctp == Sctp::default() && !flowop.flags.has(Flags::SCTP_UNORDERED);
+        (!is_plain).then_some("sctp_* but sctp_nodelay")
     })
 }
 
@@ -121,6 +154,45 @@ mod tests {
             };
             assert_eq!(transfer.repeat, times, "{protocol}");
         }
+    }
+
+    #[test]
+    fn what_is_not_carried_out_is_named_where_it_has_a_meaning() {
+        let with = |protocol, change: fn(&mut Flowop)| {
+            let mut connect = Flowop::new(Kind::Connect);
+            connect.endpoint.protocol = Some(protocol);
+            change(&mut connect);
+            let transaction = Transaction {
+                flowops: vec![connect],
+                ..Transaction::default()
+            };
+            not_yet(&Group {
+                transactions: vec![transaction],
+                ..Group::default()
+            })
+        };
+        let streams: fn(&mut Flowop) = |flowop| flowop.endpoint.sctp.out_streams = 4;
+        assert_eq!(
+            with(Protocol::Sctp, streams),
+            Some("sctp_* but sctp_nodelay")
+        );
+        assert_eq!(with(Protocol::Tcp, streams), None);
+        let non_blocking: fn(&mut Flowop) = |flowop| flowop.flags = Flags::NON_BLOCKING;
+        assert_eq!(with(Protocol::Udp, non_blocking), Some("non_blocking"));
+        assert_eq!(with(Protocol::Tcp, non_blocking), None);
+        assert_eq!(
+            with(Protocol::Sctp, |flowop| flowop.batch_size = 2),
+            Some("batch_size=")
+        );
+        assert_eq!(
+            with(Protocol::Tcp, |flowop| flowop.endpoint.encapsulation_port =
+                9),
+            Some("encaps=")
+        );
+        assert_eq!(
+            with(Protocol::Sctp, |flowop| flowop.flags = Flags::SCTP_NO_DELAY),
+            None
+        );
     }
 
     #[test]

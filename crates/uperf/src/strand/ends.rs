@@ -251,6 +251,7 @@ impl Listener {
                 .or_else(|_| open(&anywhere(Ipv4Addr::UNSPECIFIED.into()))),
         };
         let socket = socket.map_err(|error| refused(of_system(&error).into()))?;
+        choose_congestion_control(&socket, accept).map_err(refused)?;
         if transport.has_connections() {
             socket.listen(BACKLOG).map_err(refused)?;
         }
@@ -267,6 +268,7 @@ pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Line
     let anywhere = address.anywhere().with_any_port();
     let socket = data_socket(transport, &anywhere, &options(flowop), Role::Initiator)
         .map_err(|error| of_system(&error))?;
+    choose_congestion_control(&socket, flowop).map_err(|error| errno(&error))?;
     if protocol != Protocol::Udp {
         connect(&socket, address, stop)?;
         return Ok(Line::Socket(socket.into()));
@@ -291,19 +293,31 @@ pub(super) fn let_go(socket: &impl AsFd) {
 
 /// SO_SNDBUF, SO_RCVBUF and the rest, as a flowop asks.
 fn options(flowop: &Flowop) -> SocketOptions {
-    let Endpoint {
-        window,
-        congestion_control,
-        ..
-    } = &flowop.endpoint;
-    let window = u32::try_from(*window).ok().filter(|bytes| *bytes > 0);
+    let window = u32::try_from(flowop.endpoint.window)
+        .ok()
+        .filter(|bytes| *bytes > 0);
     SocketOptions {
         send_buffer_bytes: window,
         receive_buffer_bytes: window,
         no_delay: flowop.flags.has(Flags::NO_DELAY) || flowop.flags.has(Flags::SCTP_NO_DELAY),
-        congestion_control: Some(congestion_control.clone()).filter(|name| !name.is_empty()),
         ..SocketOptions::default()
     }
+}
+
+/// `cc=`, of TCP; a name that this kernel does not know is an error.
+fn choose_congestion_control(socket: &Socket, flowop: &Flowop) -> io::Result<()> {
+    let Endpoint {
+        congestion_control: name,
+        protocol,
+        ..
+    } = &flowop.endpoint;
+    let is_tcp = protocol
+        .and_then(transport)
+        .is_some_and(model::Transport::has_tcp_options);
+    if name.is_empty() || !is_tcp {
+        return Ok(());
+    }
+    socket.set_tcp_congestion(name.as_bytes())
 }
 
 fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> {

@@ -11,6 +11,7 @@ mod log;
 mod performer;
 mod stages;
 
+pub(crate) use compile::not_yet;
 pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;

@@ -136,7 +136,7 @@ impl LocalEnd<'_> {
         } else {
             self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
         };
-        if stop.reason() == Some(Reason::Silence) {
+        if fell_silent(&moved.ran) {
             let idle = settings.data_idle;
             return Err(ClientError::Silent { idle });
         }
@@ -233,7 +233,7 @@ impl LocalEnd<'_> {
                 .extend(doubts::stalled(&socket, plan, &moved, progress.cell));
         }
 
-        if stop.reason() == Some(Reason::Silence) {
+        if fell_silent(&moved.ran) {
             // Nor would it hear of an end.
             return Ok(moved);
         }
@@ -313,6 +313,12 @@ impl LocalEnd<'_> {
             cell,
         }
     }
+}
+
+/// Whether nothing moved any more before the count was reached. The drain may last longer than that, and is
+/// no silence.
+fn fell_silent(ran: &Ran) -> bool {
+    ran.ended == Reason::Silence.into()
 }
 
 /// What of a run's end is no end of a test, but a failure of it.
