@@ -236,6 +236,41 @@ fn files_are_sent_whole() {
     assert_eq!(statistics(&ended, "master")[2], "640.00KB", "{ended:?}");
 }
 
+/// The kernel's own counters are everywhere; the CPU's may not be, and what is not there is no number.
+#[test]
+fn counters_of_flowops() {
+    let slave = Slave::start();
+    let profile = REQUESTS.replace(
+        "<flowop type=\"read\"",
+        "<flowop type=\"think\" options=\"duration=100us busy\"/>\n      <flowop type=\"read\"",
+    );
+    let ended = slave.run("-E task-clock,cycles,page-faults", &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    if ended.stderr.contains("nothing is counted") {
+        eprintln!("SKIPPED: {}", ended.stderr);
+        return;
+    }
+    let counted = |flowop: &str, counter: &str| {
+        let lines = ended.stdout.lines();
+        let mut lines = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|words| words.starts_with(&[flowop, counter]));
+        let line = line.unwrap_or_else(|| panic!("no {flowop} {counter}: {ended:?}"));
+        (line[2].parse::<u64>().ok(), line[3].parse::<f64>().ok())
+    };
+    let (total, each) = counted("think", "task-clock");
+    assert!(total.is_some_and(|total| total >= 50_000_000), "{ended:?}");
+    assert!(each.is_some_and(|each| each >= 50_000.0), "{ended:?}");
+    assert!(counted("connect", "task-clock").0 > Some(0), "{ended:?}");
+    assert!(counted("read", "page-faults").0.is_some(), "{ended:?}");
+    let is_refused = ended.stderr.contains("not counted: cycles");
+    assert_eq!(
+        counted("read", "cycles").0.is_none(),
+        is_refused,
+        "{ended:?}"
+    );
+    assert_eq!(ended.stderr.is_empty(), !is_refused, "{ended:?}");
+}
+
 #[test]
 fn a_slave_that_is_lost_is_named() {
     let slave = Slave::start();

@@ -12,6 +12,7 @@ mod address;
 pub mod buffer;
 pub mod call;
 pub mod clock;
+pub mod counter;
 pub mod cpu;
 pub mod facts;
 pub mod interface;

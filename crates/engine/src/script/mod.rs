@@ -4,12 +4,14 @@
 //! is told, and looks at nothing but its own list while it runs. What a dialect does by itself (opening
 //! connections by its own rules, say) are steps as well: [`Performer::perform`].
 
+mod counting;
 mod line;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+pub use counting::Counts;
 pub use line::{Layer, Line};
 pub use tally::{Tallied, Tally};
 pub use watch::{Journal, Pass, StepTimes, Watch};

@@ -281,3 +281,33 @@ fn times_of_steps_and_rounds() {
     assert_eq!(rounds.total_ns, thinks.total_ns + sends.total_ns);
     assert_eq!(times.histogram().unwrap().len(), 4);
 }
+
+#[test]
+fn counters_are_read_from_step_to_step() {
+    use sys::counter::{Counters, Event};
+    let Ok((counters, _)) = Counters::open(&[Event::TASK_CLOCK]) else {
+        eprintln!("SKIPPED: no counters here");
+        return;
+    };
+    let think = |spins| {
+        once(Action::Think {
+            duration: Duration::from_millis(20),
+            spins,
+        })
+    };
+    let mut script = Script::new(vec![think(true), think(false)], 0);
+    let mut times = StepTimes::new(2, true, false).with_counters(Rc::new(counters));
+    let (stop, tally) = (Stop::new(), Tally::default());
+    let orders = Orders {
+        rounds: Rounds::Times(2),
+        pacing: None,
+        stop: &stop,
+        tally: &tally,
+    };
+    let end = script.run(&mut Host::default(), &orders, &mut [], &mut times);
+    assert_eq!(end, ScriptEnd::Done);
+    let counts = times.counts().unwrap();
+    // One keeps the CPU, the other leaves it; on a busy machine it does not have all of it.
+    assert!(counts[0][0] > 5 * counts[1][0], "{counts:?}");
+    assert!(counts[0][0] <= times.steps()[0].total_ns, "{counts:?}");
+}

@@ -1,7 +1,11 @@
 use std::fmt;
+use std::rc::Rc;
 
 use stats::Histogram;
 use sys::clock::{monotonic_ns, thread_cpu_ns};
+use sys::counter::Counters;
+
+use super::counting::{Counting, Counts};
 
 /// Times that a script keeps, or not: `()` is nothing, and costs nothing.
 pub trait Watch {
@@ -46,6 +50,7 @@ pub struct StepTimes {
     histogram: Option<Histogram>,
     /// Each step's end and length.
     journal: Option<Box<dyn Journal>>,
+    counting: Option<Box<Counting>>,
     with_cpu: bool,
     with_steps: bool,
     round_begun: Moment,
@@ -72,6 +77,7 @@ impl StepTimes {
             rounds: Pass::default(),
             histogram: None,
             journal: None,
+            counting: None,
             with_cpu,
             with_steps,
             round_begun: Moment::default(),
@@ -91,6 +97,20 @@ impl StepTimes {
     pub fn with_journal(mut self, journal: Box<dyn Journal>) -> Self {
         self.journal = Some(journal);
         self
+    }
+
+    /// Reads these counters, which are the thread's own, after each step as well. What a reading costs is
+    /// no step's time.
+    #[must_use]
+    pub fn with_counters(mut self, counters: Rc<Counters>) -> Self {
+        self.counting = Some(Box::new(Counting::new(counters, self.steps.len())));
+        self
+    }
+
+    /// What was counted in each step, a figure a counter; `None` where it was not asked for, or something
+    /// was missed.
+    pub fn counts(&self) -> Option<&[Counts]> {
+        self.counting.as_deref()?.counts()
     }
 
     /// What each step took.
@@ -118,6 +138,9 @@ impl StepTimes {
 
 impl Watch for StepTimes {
     fn start(&mut self) {
+        if let Some(counting) = &mut self.counting {
+            counting.start();
+        }
         self.round_begun = self.now();
         self.step_begun = self.round_begun;
     }
@@ -136,6 +159,10 @@ impl Watch for StepTimes {
             }
         }
         self.step_begun = now;
+        if let Some(counting) = &mut self.counting {
+            counting.step(step);
+            self.step_begun = self.now();
+        }
     }
 
     #[inline]

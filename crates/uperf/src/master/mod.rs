@@ -1,6 +1,7 @@
 //! The master: runs a profile with the slaves that it names.
 
 mod connect;
+mod counted;
 mod interfaces;
 mod probe;
 mod report;
@@ -14,7 +15,7 @@ use engine::Stop;
 
 use crate::Workorder;
 use crate::mirror;
-use crate::options::{Master, Settings};
+use crate::options::{Counter, Master, Settings};
 use crate::output::{self, Message, Width};
 use crate::slave::is_supported;
 use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, not_yet};
@@ -121,7 +122,11 @@ struct Session<'a> {
 impl Session<'_> {
     fn run(&self, out: &mut dyn Write) -> Result<u8, Trouble> {
         self.refuse_what_cannot_be()?;
-        let watching = self.watching()?;
+        let (counted, doubt) = counted::counted(&self.master.counters);
+        if let Some(doubt) = doubt {
+            eprintln!("uperf: warning: {doubt}");
+        }
+        let watching = self.watching(&counted)?;
         let responses = watching.responses.clone();
         let mut slaves = self.slaves()?;
         for slave in &mut slaves {
@@ -192,6 +197,7 @@ impl Session<'_> {
             strands: &strands,
             elapsed,
             traffic,
+            counted: &counted,
             told,
             log: &log,
             failures: failures.max(u64::from(failed.is_some())),
@@ -208,9 +214,6 @@ impl Session<'_> {
     fn refuse_what_cannot_be(&self) -> Result<(), Trouble> {
         let lacks = |what: &str| Err(Trouble::Here(format!("{what} is still to come")));
         let master = self.master;
-        if !master.counters.is_empty() {
-            return lacks("-e, -E");
-        }
         if master.html.is_some() || master.json {
             return lacks("--html, --json");
         }
@@ -243,7 +246,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn watching(&self) -> Result<Watching, Trouble> {
+    fn watching(&self, counted: &[Counter]) -> Result<Watching, Trouble> {
         let responses = match &self.master.response_times {
             None => None,
             Some(path) => {
@@ -260,6 +263,7 @@ impl Session<'_> {
             cpu: self.master.flowop_cpu,
             histogram: self.master.latencies,
             responses,
+            counters: counted.iter().map(|counter| counter.event()).collect(),
         })
     }
 

@@ -8,7 +8,7 @@ use engine::script::{Pass, Tallied};
 use stats::Histogram;
 
 use super::run::totals;
-use crate::options::Master;
+use crate::options::{Counter, Master};
 use crate::output::{
     Active, Executions, Interfaces, Latencies, Report, Sample, Slave, strand_name, transaction_name,
 };
@@ -27,6 +27,8 @@ pub(super) struct Figures<'a> {
     pub(super) strands: &'a [StrandOutcome],
     pub(super) elapsed: Duration,
     pub(super) traffic: Interfaces,
+    /// Those of the counters that were asked for that the system allows.
+    pub(super) counted: &'a [Counter],
     pub(super) told: Vec<Slave>,
     pub(super) log: &'a Log,
     pub(super) failures: u64,
@@ -103,7 +105,9 @@ impl Figures<'_> {
                             pass.merge(other);
                         }
                     }
-                    all.push(self.executions(flowop.kind.name().to_owned(), &pass));
+                    let mut executions = self.executions(flowop.kind.name().to_owned(), &pass);
+                    executions.counters = self.counters(parts(&strands, number), at);
+                    all.push(executions);
                 }
             }
         }
@@ -123,6 +127,23 @@ impl Figures<'_> {
             shortest: Duration::from_nanos(pass.shortest_ns),
             counters: Vec::new(),
         }
+    }
+
+    /// What was counted in the flowop at this place, by all strands together.
+    fn counters<'p>(
+        &self,
+        parts: impl Iterator<Item = &'p TransactionOutcome>,
+        at: usize,
+    ) -> Vec<(Counter, Option<u64>)> {
+        let counts = parts.map(|part| part.counts.as_ref()?.get(at));
+        // A sum without one of its parts is none.
+        let counts: Option<Vec<_>> = counts.collect();
+        let sum = |counter: &Counter| {
+            let place = self.counted.iter().position(|counted| counted == counter)?;
+            Some(counts.as_ref()?.iter().map(|counts| counts[place]).sum())
+        };
+        let asked = self.master.counters.iter();
+        asked.map(|counter| (*counter, sum(counter))).collect()
     }
 
     /// The time in which transactions ran: of each from its first strand's beginning to its last one's

@@ -1,5 +1,7 @@
 //! CPU counters, by the names of perf(1).
 
+use sys::counter::Event;
+
 /// What is counted while a flowop is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counter {
@@ -60,6 +62,23 @@ impl Counter {
     pub fn named(name: &str) -> Option<Self> {
         let known = |counter: &Self| counter.names().contains(&name);
         Self::ALL.into_iter().find(known)
+    }
+
+    /// What the system calls it.
+    pub(crate) fn event(self) -> Event {
+        match self {
+            Self::Cycles => Event::CYCLES,
+            Self::Instructions => Event::INSTRUCTIONS,
+            Self::CacheReferences => Event::CACHE_REFERENCES,
+            Self::CacheMisses => Event::CACHE_MISSES,
+            Self::Branches => Event::BRANCHES,
+            Self::BranchMisses => Event::BRANCH_MISSES,
+            Self::ReferenceCycles => Event::REFERENCE_CYCLES,
+            Self::TaskClock => Event::TASK_CLOCK,
+            Self::ContextSwitches => Event::CONTEXT_SWITCHES,
+            Self::Migrations => Event::MIGRATIONS,
+            Self::PageFaults => Event::PAGE_FAULTS,
+        }
     }
 
     /// All that perf calls it.

@@ -26,7 +26,7 @@ const OPTIONS: &[Paragraph] = &[
     (Letter('k'), "-k", "What the network interfaces carried meanwhile. It is printed anyway; after -n it is asked for by this."),
     (Letter('p'), "-p", "Measure the CPU time of each flowop, which costs a system call before and after it. Prints what -f does."),
     (Letter('e'), "-e", "Count cycles, instructions, task-clock and context-switches of each flowop. Prints what -f does, too."),
-    (Letter('E'), "-E counter,...", "Count these, by the names that perf(1) has for them. What the machine does not allow is said."),
+    (Letter('E'), "-E counter,...", "Count these, by the names that perf(1) has for them, in the strands of the master. They are read by a system call after each flowop, a part of which is in each count. What the machine has not or does not allow is said, and is no number."),
     (Letter('a'), "-a", "All sections: -f, -t, -g and -T."),
     (Letter('X'), "-X file", "Write the time of each pass of each flowop to a file: process, thread, 0, the end (nanoseconds since 1970), and the time (nanoseconds)."),
     (Letter('i'), "-i interval", "From one progress line to the next: seconds, or a number with the suffix ms, us or ns; as in profiles a lone m is a millisecond. Default 1."),

@@ -19,13 +19,15 @@ pub(crate) use stages::Standing;
 
 use std::fs::File;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::script::{Failure, Orders, Pass, Script, ScriptEnd, StepTimes, Tallied, Tally};
+use engine::script::{Counts, Failure, Orders, Pass, Script, ScriptEnd, StepTimes, Tallied, Tally};
 use engine::{Promise, Reason, Stop, keeper};
 use stats::Histogram;
+use sys::counter::{Counters, Event};
 
 use connections::Connections;
 use journal::Journal;
@@ -72,6 +74,8 @@ pub(crate) struct Watching {
     pub(crate) histogram: bool,
     /// Where each pass of each flowop goes.
     pub(crate) responses: Option<Arc<ResponseFile>>,
+    /// What is counted in each flowop; the system allows all of it.
+    pub(crate) counters: Vec<Event>,
 }
 
 /// The strands of one end.
@@ -121,6 +125,8 @@ pub(crate) struct TransactionOutcome {
     pub(crate) rounds: Pass,
     /// Times of each flowop, if they were kept.
     pub(crate) flowops: Vec<Pass>,
+    /// What was counted in each flowop, in the order of [`Watching::counters`], if it was.
+    pub(crate) counts: Option<Vec<Counts>>,
     pub(crate) histogram: Option<Histogram>,
 }
 
@@ -303,6 +309,7 @@ impl Member {
             log: Log::default(),
         };
         let mut buffer = vec![0; buffer_bytes(&shared.group)];
+        let counters = shared.watching.counters(&mut desk.log);
         // However it ends, whoever waits for this strand hears of it.
         let leaving = Leaving(&self.stages);
         for (stage, transaction) in shared.group.transactions.iter().enumerate() {
@@ -317,6 +324,7 @@ impl Member {
                 stop: &shared.stops[stage],
                 tally: &self.tally,
                 watching: &shared.watching,
+                counters: counters.as_ref(),
                 seed: (self.group as u64) << 32 | self.index as u64,
             };
             let (end, times) = part.run(&mut desk, &mut buffer);
@@ -330,6 +338,9 @@ impl Member {
                 flowops: times
                     .as_ref()
                     .map_or_else(Vec::new, |times| times.steps().to_vec()),
+                counts: times
+                    .as_ref()
+                    .and_then(|times| times.counts().map(<[_]>::to_vec)),
                 histogram: times.and_then(|times| times.histogram().cloned()),
             });
             match end {
@@ -358,6 +369,7 @@ struct Part<'a> {
     stop: &'a Stop,
     tally: &'a Tally,
     watching: &'a Watching,
+    counters: Option<&'a Rc<Counters>>,
     seed: u64,
 }
 
@@ -383,6 +395,9 @@ impl Part<'_> {
         if let Some(file) = &watching.responses {
             times = times.with_journal(Box::new(Journal::new(file, self.seed)));
         }
+        if let Some(counters) = self.counters {
+            times = times.with_counters(Rc::clone(counters));
+        }
         // Those that prepare and clean up are no part of what is asked about.
         if watching.histogram && transaction.duration.is_some() {
             times = times.with_histogram();
@@ -395,6 +410,24 @@ impl Part<'_> {
 impl Watching {
     fn is_nothing(&self) -> bool {
         !self.transactions && !self.flowops && !self.histogram && self.responses.is_none()
+    }
+
+    /// The calling thread's counters, if there is something to be counted.
+    fn counters(&self, log: &mut Log) -> Option<Rc<Counters>> {
+        if self.counters.is_empty() {
+            return None;
+        }
+        match Counters::open(&self.counters) {
+            Ok((counters, _)) if counters.len() == self.counters.len() => Some(Rc::new(counters)),
+            Ok(_) => {
+                log.warn("a strand has not all of the counters");
+                None
+            }
+            Err(error) => {
+                log.warn(format!("a strand has no counters: {error}"));
+                None
+            }
+        }
     }
 }
 

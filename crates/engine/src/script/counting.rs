@@ -1,0 +1,52 @@
+use std::rc::Rc;
+
+use sys::counter::{Counters, MOST};
+
+/// What each counter counted, in their order.
+pub type Counts = [u64; MOST];
+
+/// A thread's counters, read from step to step.
+#[derive(Debug)]
+pub(super) struct Counting {
+    counters: Rc<Counters>,
+    steps: Vec<Counts>,
+    before: Counts,
+    /// No reading has missed anything.
+    is_whole: bool,
+}
+
+impl Counting {
+    pub(super) fn new(counters: Rc<Counters>, steps: usize) -> Self {
+        Self {
+            counters,
+            steps: vec![Counts::default(); steps],
+            before: Counts::default(),
+            is_whole: true,
+        }
+    }
+
+    /// What was counted up to now is no step's.
+    pub(super) fn start(&mut self) {
+        self.before = self.read();
+    }
+
+    /// What was counted since is this step's.
+    pub(super) fn step(&mut self, step: usize) {
+        let now = self.read();
+        let counts = self.steps[step].iter_mut().zip(&self.before).zip(now);
+        for ((count, before), now) in counts {
+            *count += now.saturating_sub(*before);
+        }
+        self.before = now;
+    }
+
+    pub(super) fn counts(&self) -> Option<&[Counts]> {
+        self.is_whole.then_some(&self.steps)
+    }
+
+    fn read(&mut self) -> Counts {
+        let mut counts = self.before;
+        self.is_whole &= self.counters.read(&mut counts).unwrap_or(false);
+        counts
+    }
+}

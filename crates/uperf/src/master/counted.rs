@@ -1,0 +1,103 @@
+//! `-e`, `-E`: which of the counters that are asked for this machine has, and lets its user have.
+
+use std::io;
+
+use sys::counter::{Allowed, Counters};
+
+use crate::options::Counter;
+
+/// Those that can be counted, and one line about the others, if there are any.
+pub(super) fn counted(asked: &[Counter]) -> (Vec<Counter>, Option<String>) {
+    if asked.is_empty() {
+        return (Vec::new(), None);
+    }
+    let events: Vec<_> = asked.iter().map(|counter| counter.event()).collect();
+    // Strands have the same: a thread may count itself wherever another may.
+    match Counters::open(&events) {
+        Ok((_, allowed)) => sorted(asked, allowed),
+        Err(error) => (Vec::new(), Some(format!("nothing is counted: {error}"))),
+    }
+}
+
+fn sorted(asked: &[Counter], allowed: Vec<Allowed>) -> (Vec<Counter>, Option<String>) {
+    let mut counted = Vec::new();
+    let mut in_user_space = Vec::new();
+    let mut refused: Vec<(Vec<&str>, String)> = Vec::new();
+    for (counter, allowed) in asked.iter().zip(allowed) {
+        let name = counter.name();
+        match allowed {
+            Allowed::Whole => counted.push(*counter),
+            Allowed::UserSpace => {
+                counted.push(*counter);
+                in_user_space.push(name);
+            }
+            Allowed::No(error) => {
+                let why = why(&error);
+                match refused.iter_mut().find(|(_, other)| *other == why) {
+                    Some((names, _)) => names.push(name),
+                    None => refused.push((vec![name], why)),
+                }
+            }
+        }
+    }
+    let mut doubts = Vec::new();
+    for (names, why) in refused {
+        doubts.push(format!("not counted: {} ({why})", names.join(", ")));
+    }
+    if !in_user_space.is_empty() {
+        let names = in_user_space.join(", ");
+        doubts.push(format!(
+            "counted in user space alone: {names} ({FORBIDDEN})"
+        ));
+    }
+    (counted, (!doubts.is_empty()).then(|| doubts.join("; ")))
+}
+
+const FORBIDDEN: &str = "kernel.perf_event_paranoid";
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "this machine has no such counter".to_owned(),
+        io::ErrorKind::PermissionDenied => FORBIDDEN.to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_counted_is_said_in_one_line() {
+        let asked = [
+            Counter::Cycles,
+            Counter::Instructions,
+            Counter::TaskClock,
+            Counter::ContextSwitches,
+            Counter::PageFaults,
+        ];
+        let no = |kind: io::ErrorKind| Allowed::No(kind.into());
+        let (counted, doubt) = sorted(
+            &asked,
+            vec![
+                no(io::ErrorKind::NotFound),
+                no(io::ErrorKind::NotFound),
+                Allowed::Whole,
+                no(io::ErrorKind::PermissionDenied),
+                Allowed::UserSpace,
+            ],
+        );
+        assert_eq!(counted, [Counter::TaskClock, Counter::PageFaults]);
+        let expected = "not counted: cycles, instructions (this machine has no such counter); \
+                        not counted: context-switches (kernel.perf_event_paranoid); \
+                        counted in user space alone: page-faults (kernel.perf_event_paranoid)";
+        assert_eq!(doubt.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn nothing_asked_for_is_nothing_said() {
+        assert_eq!(counted(&[]), (Vec::new(), None));
+        let whole = sorted(&[Counter::TaskClock], vec![Allowed::Whole]);
+        assert_eq!(whole, (vec![Counter::TaskClock], None));
+    }
+}
