@@ -1,5 +1,8 @@
 //! uperf's masters and slaves, ours with ours, over loopback.
 
+#[path = "uperf/transports.rs"]
+mod transports;
+
 use std::time::Duration;
 
 use testkit::{Finished, Process, eventually, free_port, is_listening, linerate};

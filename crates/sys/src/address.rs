@@ -1,8 +1,10 @@
 //! Where a data socket is, whatever its family.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket};
@@ -12,7 +14,8 @@ use socket2::{Domain, SockAddr, Socket};
 pub enum Address {
     /// IPv4 or IPv6: ip(7), ipv6(7).
     Inet(SocketAddr),
-    /// A path in the file system; empty is a socket without a name: unix(7).
+    /// A path in the file system; with a zero byte before it a name of its own, which vanishes with its
+    /// socket; empty is a socket without a name: unix(7).
     Unix(PathBuf),
     /// A context and a port: vsock(7).
     Vsock {
@@ -189,7 +192,10 @@ impl TryFrom<&SockAddr> for Address {
         }
         if address.is_unix() {
             let path = address.as_pathname().unwrap_or(Path::new(""));
-            return Ok(Self::Unix(path.to_owned()));
+            return Ok(Self::Unix(match address.as_abstract_namespace() {
+                Some(name) => OsStr::from_bytes(&[&[0], name].concat()).into(),
+                None => path.to_owned(),
+            }));
         }
         Llc::of(address)
             .map(Self::Llc)
@@ -201,7 +207,11 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inet(address) => address.fmt(f),
-            Self::Unix(path) => path.display().fmt(f),
+            // A name that is no path as ss(8) writes it.
+            Self::Unix(path) => match path.as_os_str().as_bytes() {
+                [0, name @ ..] => write!(f, "@{}", OsStr::from_bytes(name).display()),
+                _ => path.display().fmt(f),
+            },
             Self::Vsock { context, port } => write!(f, "vsock {context}:{port}"),
             Self::Llc(address) => address.fmt(f),
         }
@@ -276,6 +286,7 @@ mod tests {
             Address::Inet("[2001:db8::1]:0".parse().unwrap()),
             Address::Unix("/tmp/x".into()),
             Address::Unix(PathBuf::new()),
+            Address::Unix("\0x".into()),
             Address::Vsock {
                 context: 3,
                 port: 0,
@@ -294,6 +305,7 @@ mod tests {
             assert_eq!(kernel.domain(), address.domain(), "{address}");
         }
         assert!(Address::Unix("x".repeat(200).into()).to_kernel().is_err());
+        assert_eq!(Address::Unix("\0x".into()).to_string(), "@x");
     }
 
     #[test]

@@ -13,11 +13,11 @@ use sys::resolve::{Wanted, resolve};
 use super::{Trouble, probe};
 use crate::control::Control;
 use crate::mirror;
-use crate::strand::{Listeners, PeerHost, Ports};
+use crate::strand::{Listeners, PeerHost, Ports, obstacle};
 use crate::wire::{
     Ack1, Ack2, Command, END, Goodbye, Header, Layout, Order, SlaveInfo, Version, Work,
 };
-use crate::{Group, Protocol};
+use crate::{Flowop, Group, Protocol};
 
 /// How long a slave may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -90,6 +90,12 @@ impl Slave {
 
     /// Phase 1: whether the slave speaks as we do, and has the protocols.
     pub(super) fn greet(&mut self, group: &Group) -> Result<(), Trouble> {
+        if let Some(why) = self.obstacle(group) {
+            return Err(Trouble::Unsendable {
+                host: self.host.clone(),
+                why,
+            });
+        }
         let answer = match self.say_hello(Version::V0_3_1, group, FIRST_ANSWER) {
             // The oldest wait for more than that.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -111,9 +117,22 @@ impl Slave {
             Ack1::Refused(said) => Err(Trouble::Refused {
                 host: self.host.clone(),
                 phase: 1,
-                said: said.to_string_lossy().into_owned(),
+                said: explained(&said.to_string_lossy(), group),
             }),
         }
+    }
+
+    /// Why what the group opens with this slave cannot be.
+    fn obstacle(&self, group: &Group) -> Option<String> {
+        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+        let host = |flowop: &&Flowop| {
+            let host = &flowop.endpoint.remote_host;
+            flowop.kind.opens() && host.eq_ignore_ascii_case(&self.host)
+        };
+        let mut protocols = flowops
+            .filter(host)
+            .filter_map(|flowop| flowop.endpoint.protocol);
+        protocols.find_map(|protocol| obstacle(protocol, &self.control))
     }
 
     /// Finds out in which form a stock slave knows flowops; one that does not say is taken to be of today.
@@ -267,6 +286,19 @@ pub(super) fn slave_infos(listeners: &[Listeners]) -> Vec<SlaveInfo> {
     infos.collect()
 }
 
+/// What a slave says, and what it means where that is not plain: linerate's own protocols are announced
+/// as one that no uperf has.
+fn explained(said: &str, group: &Group) -> String {
+    let own = [Protocol::Unix, Protocol::Mptcp];
+    let mut protocols = mirror::protocols(group).into_iter();
+    match protocols.find(|protocol| own.contains(protocol)) {
+        Some(protocol) if said.ends_with("uDAPL") => {
+            format!("{said} (it is a stock uperf; {protocol} is linerate's own)")
+        }
+        _ => said.to_owned(),
+    }
+}
+
 fn addresses(host: &str, over: Protocol, port: u32) -> Result<Vec<Address>, String> {
     if over == Protocol::Vsock {
         let context = host
@@ -307,4 +339,32 @@ fn open(address: &Address, over: Protocol, stop: &Stop) -> io::Result<Control> {
         return Err(io::Error::from_raw_os_error(errno));
     }
     Control::new(socket, stop.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Transaction};
+
+    #[test]
+    fn a_stock_slave_is_not_blamed_for_what_is_ours() {
+        for (protocol, expected) in [
+            (
+                Protocol::Mptcp,
+                "Unsupported protocol:uDAPL (it is a stock uperf; mptcp is linerate's own)",
+            ),
+            (Protocol::Tcp, "Unsupported protocol:uDAPL"),
+        ] {
+            let mut connect = Flowop::new(Kind::Connect);
+            connect.endpoint.protocol = Some(protocol);
+            let group = Group {
+                transactions: vec![Transaction {
+                    flowops: vec![connect],
+                    ..Transaction::default()
+                }],
+                ..Group::default()
+            };
+            assert_eq!(explained("Unsupported protocol:uDAPL", &group), expected);
+        }
+    }
 }

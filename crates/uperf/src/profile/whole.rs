@@ -107,11 +107,17 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
     if files && executes && settings.directory.is_empty() && !is_refused("dir") {
         notes.error(span, format!("{kind} has no dir= to take files from"));
     }
-    if let Size::Fixed(size) = settings.size
-        && (1..=size).contains(&settings.slave_size)
-    {
-        let text = format!("rsize={} is not more than the size", settings.slave_size);
-        notes.warn(span, text, format!("{size} at both ends"));
+    match settings.size {
+        Size::Fixed(size) if (1..=size).contains(&settings.slave_size) => {
+            let text = format!("rsize={} is not more than the size", settings.slave_size);
+            notes.warn(span, text, format!("{size} at both ends"));
+        }
+        Size::Random { .. } if settings.slave_size > 0 => {
+            let place = last("rsize").map_or(span, |word| &word.place);
+            let text = format!("rsize={} beside a random size", settings.slave_size);
+            notes.warn(place, text, "the random size at both ends");
+        }
+        _ => {}
     }
     if settings.count == 0 {
         let text = format!("{kind} with count=0");

@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::mirror;
 use crate::output;
 use crate::strand::{
-    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes, not_yet,
+    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes, not_yet, obstacle,
 };
 use crate::wire::{
     Ack1, Ack2, Assembly, Command, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, SlaveInfo,
@@ -221,6 +221,10 @@ impl Session<'_> {
         if let Some(option) = not_yet(&group) {
             return Err(Refusal::Workorder(format!("{option} is still to come")));
         }
+        let mut protocols = mirror::protocols(&group).into_iter();
+        if let Some(why) = protocols.find_map(|protocol| obstacle(protocol, self.control)) {
+            return Err(Refusal::Workorder(why));
+        }
         let share = self
             .room
             .take(&group, buffer_bytes(&group), &self.terms.limits)?;
@@ -332,7 +336,7 @@ enum Obeyed {
 
 /// What this end can open.
 pub(crate) fn is_supported(protocol: Protocol) -> bool {
-    !matches!(protocol, Protocol::Rds | Protocol::Ssl | Protocol::Unix)
+    !matches!(protocol, Protocol::Rds | Protocol::Ssl)
 }
 
 /// The last word's kind and text, by uperf's rule.

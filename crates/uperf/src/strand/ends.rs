@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::compile::transport;
+use super::reach;
 use crate::wire::SlaveInfo;
 use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
 
@@ -63,6 +65,7 @@ pub(crate) struct Listeners(Vec<Listener>);
 #[derive(Clone, Debug)]
 struct Listener {
     protocol: Protocol,
+    port: u32,
     socket: Arc<Socket>,
 }
 
@@ -127,7 +130,7 @@ impl Peers {
         let host = self.0.iter().find(|host| host.is(name))?;
         let port = host.ports.get(strand)?.of(protocol)?;
         Some(Target {
-            address: host.address.with_port(port)?,
+            address: reach::place(protocol, &host.address, port)?,
             answers_from_anywhere: host.answers_from_anywhere,
         })
     }
@@ -160,7 +163,7 @@ impl Listeners {
             for strand in &mut all {
                 let listener = match &shared {
                     Some(listener) => listener.clone(),
-                    None => Listener::open(accept, protocol, here)?,
+                    None => Listener::open_at_any(accept, protocol, here)?,
                 };
                 if accept.endpoint.port != 0 && protocol != Protocol::Udp {
                     shared = Some(listener.clone());
@@ -175,8 +178,7 @@ impl Listeners {
     pub(crate) fn ports(&self) -> Ports {
         let mut ports = Ports::default();
         for listener in &self.0 {
-            let address = Address::of(&listener.socket);
-            ports.add(listener.protocol, address.map_or(0, |bound| bound.port()));
+            ports.add(listener.protocol, listener.port);
         }
         ports
     }
@@ -221,12 +223,31 @@ impl Listeners {
 }
 
 impl Listener {
-    fn open(
+    /// At the port that the flowop names, or at any: of Unix domain sockets chance has to find one.
+    fn open_at_any(
         accept: &Flowop,
         protocol: Protocol,
         here: Option<&Address>,
     ) -> Result<Self, ListenError> {
         let port = accept.endpoint.port;
+        if protocol != Protocol::Unix || port != 0 {
+            return Self::open(accept, protocol, port, here);
+        }
+        loop {
+            let port = rand::random_range(1..=u32::MAX);
+            match Self::open(accept, protocol, port, here) {
+                Err(taken) if taken.error.kind() == io::ErrorKind::AddrInUse => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn open(
+        accept: &Flowop,
+        protocol: Protocol,
+        port: u32,
+        here: Option<&Address>,
+    ) -> Result<Self, ListenError> {
         let refused = |error| ListenError {
             protocol,
             port,
@@ -242,6 +263,7 @@ impl Listener {
                 let here = here.and_then(|here| here.with_port(port));
                 open(&here.ok_or_else(|| refused(Error::AFNOSUPPORT.into()))?)
             }
+            Protocol::Unix => open(&reach::unix_place(port)),
             Protocol::Vsock => open(&Address::Vsock {
                 context: Address::ANY_CONTEXT,
                 port,
@@ -255,8 +277,16 @@ impl Listener {
         if transport.has_connections() {
             socket.listen(BACKLOG).map_err(refused)?;
         }
-        let socket = Arc::new(socket);
-        Ok(Self { protocol, socket })
+        // What is bound to any port has one only now.
+        let port = match protocol {
+            Protocol::Unix => port,
+            _ => Address::of(&socket).map_or(0, |bound| bound.port()),
+        };
+        Ok(Self {
+            protocol,
+            port,
+            socket: Arc::new(socket),
+        })
     }
 }
 
@@ -265,7 +295,10 @@ pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Line
     let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
     let transport = transport(protocol).ok_or(Error::PROTONOSUPPORT)?;
     let address = &target.address;
-    let anywhere = address.anywhere().with_any_port();
+    let anywhere = match protocol {
+        Protocol::Unix => Address::Unix(PathBuf::new()),
+        _ => address.anywhere().with_any_port(),
+    };
     let socket = data_socket(transport, &anywhere, &options(flowop), Role::Initiator)
         .map_err(|error| of_system(&error))?;
     choose_congestion_control(&socket, flowop).map_err(|error| errno(&error))?;

@@ -9,12 +9,14 @@ mod ends;
 mod journal;
 mod log;
 mod performer;
+mod reach;
 mod stages;
 
 pub(crate) use compile::not_yet;
 pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;
+pub(crate) use reach::obstacle;
 pub(crate) use stages::Standing;
 
 use std::fs::File;

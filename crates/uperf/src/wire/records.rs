@@ -92,7 +92,7 @@ impl SlaveInfo {
     pub fn port(&self, protocol: Protocol) -> Option<u32> {
         let port = self.ports[protocol::slot(protocol)];
         let most = match protocol {
-            Protocol::Vsock => u32::MAX,
+            Protocol::Vsock | Protocol::Unix => u32::MAX,
             _ => u16::MAX.into(),
         };
         (1..=most).contains(&port).then_some(port)

@@ -138,6 +138,10 @@ const OPTIONS: &[(&str, &[&str])] = &[
         &["7:1: warning: rsize=1024 is not more than the size (assumed 4096 at both ends)"],
     ),
     (
+        r#"<flowop type="read" options="size=rand(1,4k) rsize=8k"/>"#,
+        &["7:46: warning: rsize=8192 beside a random size (assumed the random size at both ends)"],
+    ),
+    (
         r#"<flowop type="read" options="size=1 conn=3"/>"#,
         &[
             "7:1: warning: No such connection 3: nothing before this opens it (assumed it will be refused, or is not reached)",

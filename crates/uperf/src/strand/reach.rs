@@ -1,0 +1,92 @@
+//! What leads from one end to the other: that is known only when the control connection is there.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+
+use sys::Address;
+
+use crate::Protocol;
+use crate::control::Control;
+
+/// Why no connection of this protocol can be had between the ends of this control connection, if so.
+pub(crate) fn obstacle(protocol: Protocol, control: &Control) -> Option<String> {
+    let is_vsock = |address: &Address| matches!(address, Address::Vsock { .. });
+    match (protocol, is_vsock(control.peer())) {
+        (Protocol::Unix, _) if !is_here(control.peer()) => Some(format!(
+            "protocol=unix is for two ends on one machine, and {} is another",
+            control.peer_text()
+        )),
+        (Protocol::Vsock, false) => {
+            let words = "protocol=vsock needs its control connection over VSOCK, too (-S vsock)";
+            Some(words.to_owned())
+        }
+        (Protocol::Unix | Protocol::Vsock, _) | (_, false) => None,
+        (_, true) => Some(format!(
+            "protocol={protocol} does not lead to where a control connection over VSOCK comes from"
+        )),
+    }
+}
+
+/// Where what listens at a port is to be found, given where its machine is.
+pub(super) fn place(protocol: Protocol, machine: &Address, port: u32) -> Option<Address> {
+    match protocol {
+        Protocol::Unix => Some(unix_place(port)),
+        _ => machine.with_port(port),
+    }
+}
+
+/// The name that a Unix domain socket has in the place of a port. It is no path: nothing is left behind
+/// (unix(7), "abstract").
+pub(super) fn unix_place(port: u32) -> Address {
+    Address::Unix(PathBuf::from(format!("\0uperf-{port}")))
+}
+
+/// Whether it is this machine, and this network namespace, to which such names belong as well: only
+/// its own addresses can be bound to.
+fn is_here(address: &Address) -> bool {
+    match address {
+        Address::Inet(address) => {
+            let mut bind = SocketAddr::new(address.ip().to_canonical(), 0);
+            if let (SocketAddr::V6(bind), SocketAddr::V6(address)) = (&mut bind, address) {
+                bind.set_scope_id(address.scope_id());
+            }
+            UdpSocket::bind(bind).is_ok()
+        }
+        Address::Vsock { context, .. } => *context == Address::OWN_CONTEXT,
+        Address::Unix(_) => true,
+        Address::Llc(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known_by_its_addresses() {
+        for (address, expected) in [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("192.0.2.1:1", false),
+            ("[2001:db8::1]:1", false),
+        ] {
+            let address = Address::Inet(address.parse().unwrap());
+            assert_eq!(is_here(&address), expected, "{address}");
+        }
+        for context in [Address::OWN_CONTEXT, 3] {
+            let here = is_here(&Address::Vsock { context, port: 1 });
+            assert_eq!(here, context == Address::OWN_CONTEXT);
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_has_a_name_for_its_port() {
+        let machine = Address::Inet("127.0.0.1:9".parse().unwrap());
+        let unix = place(Protocol::Unix, &machine, 70_000).unwrap();
+        assert_eq!(unix.to_string(), "@uperf-70000");
+        let tcp = place(Protocol::Tcp, &machine, 7).unwrap();
+        assert_eq!(tcp.to_string(), "127.0.0.1:7");
+        assert_eq!(place(Protocol::Tcp, &machine, 70_000), None);
+    }
+}
