@@ -258,16 +258,19 @@ mod tests {
             return;
         };
         let (mut before, mut after) = ([0; MOST], [0; MOST]);
-        let cpu = thread_cpu_ns();
+        let begun = thread_cpu_ns();
         assert_eq!(counters.read(&mut before), Ok(true));
+        let cpu = thread_cpu_ns();
         while thread_cpu_ns() < cpu + 20_000_000 {}
         let fresh = vec![1_u8; 8 << 20];
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert_eq!(counters.read(&mut after), Ok(true));
-        let spent = thread_cpu_ns() - cpu;
+        let spent = thread_cpu_ns() - begun;
         assert!(fresh.iter().all(|byte| *byte == 1));
         let ran = after[0] - before[0];
-        assert!((20_000_000..=spent).contains(&ran), "{ran} of {spent} ns");
+        // Two clocks of the same time, which interrupts may be in or not.
+        let plausible = 18_000_000..=spent + spent / 10;
+        assert!(plausible.contains(&ran), "{ran} of {spent} ns");
         assert!(after[1] > before[1], "{before:?} {after:?}");
         if matches!(allowed[2], Allowed::Whole) {
             assert!(after[2] > before[2], "{before:?} {after:?}");
