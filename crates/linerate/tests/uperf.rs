@@ -13,19 +13,20 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// A slave, which ends with its test.
 struct Slave {
     port: u16,
-    _process: Process,
+    process: Process,
 }
 
 impl Slave {
     fn start() -> Self {
+        Self::start_with("")
+    }
+
+    fn start_with(options: &str) -> Self {
         let port = free_port();
-        let process = Process::start(&mut linerate(&format!("uperf -s -P {port}")));
+        let process = Process::start(&mut linerate(&format!("uperf -s -P {port} {options}")));
         let listens = eventually(Duration::from_secs(10), || is_listening(port));
         assert!(listens, "the slave does not listen");
-        Self {
-            port,
-            _process: process,
-        }
+        Self { port, process }
     }
 
     /// Runs a profile with this slave, `$h` being this host.
@@ -237,6 +238,67 @@ fn files_are_sent_whole() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(statistics(&ended, "127.0.0.1")[2], "640.00KB", "{ended:?}");
     assert_eq!(statistics(&ended, "master")[2], "640.00KB", "{ended:?}");
+}
+
+/// In the order of what is done, as stock has it.
+#[test]
+fn steps_are_told() {
+    let slave = Slave::start_with("-v");
+    let ended = slave.run("-v", REQUESTS);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let mut rest = &*ended.stdout;
+    for step in [
+        "Completed handshake phase 1\nStarting handshake phase 2\nHandshake phase 2 with 127.0.0.1\n",
+        "  Done preprocessing accepts\n  Sent handshake header\n  Sending workorder\n",
+        "    Sent workorder\n    Sent transaction\n    Sent flowop\n    Sent transaction\n    Sent flowop\n",
+        "TX worklist success  Sent workorder\nHandshake phase 2 with 127.0.0.1 done\n",
+        "Completed handshake phase 2\nStarting 2 threads",
+        "TX command [UPERF_CMD_NEXT_TXN, 0] to 127.0.0.1\n",
+        "TX command [UPERF_CMD_NEXT_TXN, 2] to 127.0.0.1\n",
+        "TX command [UPERF_CMD_SEND_STATS, 0] to 127.0.0.1\n",
+        "\n[127.0.0.1] Success127.0.0.1 ",
+    ] {
+        let found = rest.split_once(step);
+        (_, rest) = found.unwrap_or_else(|| panic!("{step}: {ended:?}"));
+    }
+    let told = slave.process.stdout();
+    for step in [
+        "Accepted connection from ::ffff:127.0.0.1:",
+        "RX Command [UPERF_CMD_NEXT_TXN, 2] from ::ffff:127.0.0.1\n",
+        ": unlocking barrier 2\n",
+        "RX Command [UPERF_CMD_SEND_STATS, 0] from ::ffff:127.0.0.1\n",
+    ] {
+        assert!(told.contains(step), "{step}: {told}");
+    }
+}
+
+/// Each pass of each flowop: the process, a thread of it for each strand, when it ended and how long it took.
+#[test]
+fn response_times_are_of_threads() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let path = file.path().display();
+    let ended = Slave::start().run(&format!("-X {path}"), REQUESTS);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let text = std::fs::read_to_string(file.path()).expect("it was written");
+    let line = |line: &str| -> Vec<u64> {
+        let words = line.split_whitespace();
+        words.map(|word| word.parse().expect(line)).collect()
+    };
+    let lines: Vec<_> = text.lines().map(line).collect();
+    assert_eq!(lines.len(), 2 * (1 + 2 * 500 + 1));
+    let mut threads: Vec<_> = lines.iter().map(|words| words[1]).collect();
+    threads.dedup();
+    threads.sort_unstable();
+    threads.dedup();
+    assert_eq!(threads.len(), 2, "{threads:?}");
+    for words in &lines {
+        // The process's first thread, which has its number, is no strand.
+        assert!(
+            words.len() == 5 && words[1] != words[0] && words[2] == 0,
+            "{words:?}"
+        );
+        assert!(words[4] > 0 && words[4] < 60_000_000_000, "{words:?}");
+    }
 }
 
 /// The kernel's own counters are everywhere; the CPU's may not be, and what is not there is no number.

@@ -93,6 +93,11 @@ fn thread_count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
+/// The calling thread's number in the system, as ps(1) and /proc have it: gettid(2).
+pub fn thread_id() -> u64 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u64
+}
+
 /// A duplicate of descriptor 0 if it is an Internet connection: so inetd(8) starts a program. Other
 /// sockets there are somebody's way of wiring standard input.
 pub fn socket_on_stdin() -> Option<OwnedFd> {

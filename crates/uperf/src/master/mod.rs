@@ -6,6 +6,7 @@ mod interfaces;
 mod probe;
 mod report;
 mod run;
+mod voice;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use engine::Stop;
 use crate::Workorder;
 use crate::mirror;
 use crate::options::{Counter, Master, Settings};
-use crate::output::{self, Message, Width};
+use crate::output::{self, Message, Step, Width};
 use crate::slave::is_supported;
 use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, not_yet};
 use crate::wire::Command;
@@ -24,6 +25,7 @@ use crate::wire::Command;
 use connect::Slave;
 use interfaces::Counters;
 use run::Narrator;
+use voice::Voice;
 
 /// What keeps a master from running, or ends its run.
 #[derive(Debug, thiserror::Error)]
@@ -101,10 +103,12 @@ pub fn run(
         width,
         stop,
     };
-    match session.run(out) {
+    let voice = Voice::new(out, master.json, settings.verbose);
+    let mut narrator = Narrator::new(master, width, voice);
+    match session.run(&mut narrator) {
         Ok(code) => code,
         Err(trouble) => {
-            let code = told(&trouble, out);
+            let code = told(&trouble, &mut narrator);
             eprintln!("uperf: {trouble}");
             code
         }
@@ -120,7 +124,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(&self, out: &mut dyn Write) -> Result<u8, Trouble> {
+    fn run(&self, narrator: &mut Narrator<'_>) -> Result<u8, Trouble> {
         self.refuse_what_cannot_be()?;
         let (counted, doubt) = counted::counted(&self.master.counters);
         if let Some(doubt) = doubt {
@@ -132,14 +136,16 @@ impl Session<'_> {
         for slave in &mut slaves {
             slave.greet(&self.workorder.groups[slave.group])?;
         }
+        narrator.step(&Step::Phase1Done);
         probe_all(&mut slaves);
-        let posts = self.posts(&mut slaves)?;
-        let _ = write!(out, "{}", output::starting(self.workorder));
-        let _ = out.flush();
+        narrator.step(&Step::Phase2);
+        let posts = self.posts(&mut slaves, narrator)?;
+        narrator.step(&Step::Phase2Done);
+        narrator.print(&output::starting(self.workorder));
         let begun = Instant::now();
         let mut crew = Crew::start(posts, &watching, self.stop)
             .map_err(|error| Trouble::Here(format!("Error creating threads: {error}")))?;
-        let _ = write!(out, "{}", output::started(begun.elapsed()));
+        narrator.print(&output::started(begun.elapsed()));
         for slave in &slaves {
             if let Err(trouble) = slave.agree() {
                 crew.abort();
@@ -149,13 +155,12 @@ impl Session<'_> {
         }
         let counters = Counters::now();
         let agreed = Instant::now();
-        let mut narrator = Narrator::new(self.master, self.width, out);
         let mut log = Log::default();
-        let mut failed = run::stages(&mut crew, &mut slaves, &mut narrator, self.stop, &mut log);
+        let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);
         let place = narrator.place();
         if failed.is_some() {
             for slave in slaves.iter().filter(|slave| !slave.is_done) {
-                slave.tell(Command::Abort);
+                narrator.command(slave, Command::Abort);
             }
             crew.abort();
         }
@@ -164,7 +169,7 @@ impl Session<'_> {
         let was_told = self.master.print.run || failed.is_some();
         if was_told && failed.is_none() {
             for slave in &slaves {
-                slave.tell(Command::SendStatistics);
+                narrator.command(slave, Command::SendStatistics);
             }
             await_last_words(&slaves);
         }
@@ -173,13 +178,7 @@ impl Session<'_> {
             log.say(format!("-X: {error}"), 0);
         }
         let told = if was_told {
-            self.goodbyes(
-                &mut slaves,
-                failed.is_some(),
-                &mut narrator,
-                &place,
-                &mut log,
-            )
+            self.goodbyes(&mut slaves, failed.is_some(), narrator, &place, &mut log)
         } else {
             Vec::new()
         };
@@ -280,7 +279,11 @@ impl Session<'_> {
     }
 
     /// Gives each slave its work, and settles each group with what they answer.
-    fn posts(&self, slaves: &mut [Slave]) -> Result<Vec<Post>, Trouble> {
+    fn posts(
+        &self,
+        slaves: &mut [Slave],
+        narrator: &mut Narrator<'_>,
+    ) -> Result<Vec<Post>, Trouble> {
         let mut posts = Vec::new();
         for (number, group) in self.workorder.groups.iter().enumerate() {
             let mut of_group = slaves.iter().filter(|slave| slave.group == number);
@@ -296,7 +299,10 @@ impl Session<'_> {
                 .rev()
                 .filter(|slave| slave.group == number)
             {
+                narrator.step(&Step::Phase2With(&slave.host));
+                narrator.step(&Step::AcceptsReady);
                 peers.add(slave.assign(group, &listeners)?);
+                narrator.assigned(&slave.host, group);
             }
             posts.push(Post {
                 group: group.clone(),
@@ -335,7 +341,7 @@ impl Session<'_> {
                 };
             };
             run::note(log, &slave.host, &goodbye);
-            let words = format!("[{}] {}", slave.host, goodbye.message.to_string_lossy());
+            let words = goodbye.message.to_string_lossy().into_owned();
             output::Slave {
                 host: slave.host.clone(),
                 said: self.settings.verbose.then_some(words),
@@ -373,14 +379,12 @@ fn await_last_words(slaves: &[Slave]) {
 }
 
 /// Says in uperf's words what went wrong; the exit code that it has then.
-fn told(trouble: &Trouble, out: &mut dyn Write) -> u8 {
-    let mut say = |message: Message<'_>| {
-        let _ = write!(out, "{message}");
-    };
+fn told(trouble: &Trouble, narrator: &mut Narrator<'_>) -> u8 {
+    let mut say = |message: Message<'_>| narrator.say(&message);
     match trouble {
         Trouble::Connecting { host, why } => {
             say(Message::Connecting(host));
-            let _ = writeln!(out, "** {why}");
+            narrator.tell(&format!("** {why}\n"));
         }
         Trouble::Refused { host, phase, said } => {
             say(match phase {

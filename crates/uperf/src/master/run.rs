@@ -1,6 +1,5 @@
 //! A run from its first barrier to the end of its last strand, and what is said of it meanwhile.
 
-use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Stop;
@@ -8,8 +7,10 @@ use engine::script::Tallied;
 
 use super::TICK;
 use super::connect::Slave;
+use super::voice::Voice;
+use crate::Group;
 use crate::options::Master;
-use crate::output::{self, Message, PROGRESS_END, Sample, Totals, Width, running_name};
+use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
 use crate::strand::{Crew, Log};
 use crate::wire::{Command, Goodbye};
 
@@ -39,7 +40,7 @@ pub(super) fn stages(
         std::thread::sleep(not_before.saturating_duration_since(Instant::now()));
         narrator.ended(crew.tallied());
         for slave in slaves.iter() {
-            slave.tell(Command::NextTransaction(stage as u32));
+            narrator.command(slave, Command::NextTransaction(stage as u32));
         }
         begun = crew.release(stage);
         narrator.begun(stage, begun, crew.tallied());
@@ -99,7 +100,7 @@ pub(super) fn note(log: &mut Log, host: &str, goodbye: &Goodbye) {
 
 /// Who prints how far the run is.
 pub(super) struct Narrator<'a> {
-    out: &'a mut dyn Write,
+    voice: Voice<'a>,
     is_raw: bool,
     is_silent: bool,
     width: Width,
@@ -111,9 +112,9 @@ pub(super) struct Narrator<'a> {
 }
 
 impl<'a> Narrator<'a> {
-    pub(super) fn new(master: &Master, width: Width, out: &'a mut dyn Write) -> Self {
+    pub(super) fn new(master: &Master, width: Width, voice: Voice<'a>) -> Self {
         Self {
-            out,
+            voice,
             is_raw: master.print.raw,
             is_silent: !master.print.run,
             width,
@@ -125,12 +126,41 @@ impl<'a> Narrator<'a> {
     }
 
     pub(super) fn print(&mut self, text: &str) {
-        let _ = self.out.write_all(text.as_bytes());
-        let _ = self.out.flush();
+        self.voice.print(text);
     }
 
     pub(super) fn say(&mut self, message: &Message<'_>) {
-        self.print(&message.to_string());
+        self.voice.say(message);
+    }
+
+    /// A line that is not of the result.
+    pub(super) fn tell(&mut self, line: &str) {
+        self.voice.tell(line);
+    }
+
+    pub(super) fn step(&mut self, step: &Step<'_>) {
+        self.voice.step(step);
+    }
+
+    /// Tells a slave what to do.
+    pub(super) fn command(&mut self, slave: &Slave, command: Command) {
+        slave.tell(command);
+        self.step(&Step::Told(command, &slave.host));
+    }
+
+    /// A slave has its work.
+    pub(super) fn assigned(&mut self, host: &str, group: &Group) {
+        for step in [Step::Header, Step::Sending, Step::Workorder] {
+            self.step(&step);
+        }
+        for transaction in &group.transactions {
+            self.step(&Step::Transaction);
+            for _ in &transaction.flowops {
+                self.step(&Step::Flowop);
+            }
+        }
+        self.step(&Step::Sent);
+        self.step(&Step::Phase2DoneWith(host));
     }
 
     /// When there is something to print next.

@@ -26,7 +26,7 @@ pub use log::{goodbye, log};
 pub use message::Message;
 pub use progress::{PROGRESS_END, progress, running_name, started, starting};
 pub use response::Response;
-pub use step::{Command, Step};
+pub use step::Step;
 
 use crate::options::Print;
 

@@ -2,13 +2,12 @@
 //! signals, children) is left out where it would not be true.
 
 use std::fmt::{self, Display};
-use std::net::SocketAddr;
+
+use crate::wire::Command;
 
 /// One step, displayed with its line end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// The limit of descriptors could not be raised, for this reason.
-    Descriptors(&'a str),
     /// All slaves know the protocol and what will be needed.
     Phase1Done,
     /// They get their work now.
@@ -36,28 +35,16 @@ pub enum Step<'a> {
     /// A command goes to this slave.
     Told(Command, &'a str),
     /// A master has connected.
-    Accepted(SocketAddr),
+    Accepted(&'a str),
     /// A command has come from this master.
     Heard(Command, &'a str),
     /// The strands of this master's group are let go, for the transaction of this number.
     Unlocked(u32),
 }
 
-/// What a master tells its slaves while a profile runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// The transaction of this number begins.
-    NextTransaction(u32),
-    /// All is over.
-    Abort,
-    /// The totals are wanted.
-    SendStatistics,
-}
-
 impl Display for Step<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Descriptors(why) => writeln!(f, "Unable to increase file descriptors: {why}"),
             Self::Phase1Done => f.write_str("Completed handshake phase 1\n"),
             Self::Phase2 => f.write_str("Starting handshake phase 2\n"),
             Self::Phase2With(host) => writeln!(f, "Handshake phase 2 with {host}"),
@@ -70,9 +57,11 @@ impl Display for Step<'_> {
             Self::Sent => f.write_str("TX worklist success  Sent workorder\n"),
             Self::Phase2DoneWith(host) => writeln!(f, "Handshake phase 2 with {host} done"),
             Self::Phase2Done => f.write_str("Completed handshake phase 2\n"),
-            Self::Told(command, host) => writeln!(f, "TX command [{command}] to {host}"),
+            Self::Told(command, host) => writeln!(f, "TX command [{}] to {host}", words(command)),
             Self::Accepted(peer) => writeln!(f, "Accepted connection from {peer}"),
-            Self::Heard(command, host) => writeln!(f, "RX Command [{command}] from {host}"),
+            Self::Heard(command, host) => {
+                writeln!(f, "RX Command [{}] from {host}", words(command))
+            }
             Self::Unlocked(number) => {
                 writeln!(f, "{}: unlocking barrier {number}", std::process::id())
             }
@@ -80,14 +69,14 @@ impl Display for Step<'_> {
     }
 }
 
-impl Display for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, value) = match self {
-            Self::NextTransaction(number) => ("NEXT_TXN", *number),
-            Self::Abort => ("ABORT", 0),
-            Self::SendStatistics => ("SEND_STATS", 0),
-        };
-        write!(f, "UPERF_CMD_{name}, {value}")
+/// Its name and value; one without a name has its number.
+fn words(command: &Command) -> String {
+    match command {
+        Command::NextTransaction(number) => format!("UPERF_CMD_NEXT_TXN, {number}"),
+        Command::Abort => "UPERF_CMD_ABORT, 0".to_owned(),
+        Command::SendStatistics => "UPERF_CMD_SEND_STATS, 0".to_owned(),
+        Command::Error => "UPERF_CMD_ERROR, 0".to_owned(),
+        Command::Other(number, value) => format!("{number}, {value}"),
     }
 }
 

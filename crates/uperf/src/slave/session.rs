@@ -11,7 +11,7 @@ use super::Terms;
 use super::room::{Room, Share};
 use crate::control::Control;
 use crate::mirror;
-use crate::output;
+use crate::output::{self, Step};
 use crate::strand::{
     Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes, not_yet, obstacle,
 };
@@ -49,7 +49,8 @@ pub(super) fn serve(control: &Control, terms: &Terms, room: &Arc<Room>, stop: &S
         room,
         stop,
     };
-    session.note(format_args!("Accepted connection from {}", control.peer()));
+    let (peer, port) = (control.peer_text(), control.peer().port());
+    session.step(&Step::Accepted(&format!("{peer}:{port}")));
     match session.run() {
         Ok(()) => {}
         Err(End::Refused(refusal)) => session.note(format_args!("{refusal}")),
@@ -280,7 +281,7 @@ impl Session<'_> {
                 let error = io::Error::new(io::ErrorKind::InvalidData, "Wrong command magic");
                 return Obeyed::Lost(error);
             };
-            self.note(format_args!("RX {command:?} from {}", self.control.peer()));
+            self.step(&Step::Heard(command, &self.control.peer_text()));
             match command {
                 Command::NextTransaction(number) => {
                     let stage = number as usize;
@@ -299,6 +300,7 @@ impl Session<'_> {
                         return Obeyed::Late(stage);
                     }
                     crew.release(stage);
+                    self.step(&Step::Unlocked(number));
                     opened = Some(stage);
                 }
                 Command::SendStatistics => {
@@ -318,6 +320,12 @@ impl Session<'_> {
         if self.terms.verbose {
             // A reader that has had enough is no failure.
             let _ = writeln!(io::stdout(), "{line}");
+        }
+    }
+
+    fn step(&self, step: &Step<'_>) {
+        if self.terms.verbose {
+            let _ = write!(io::stdout(), "{step}");
         }
     }
 }

@@ -30,6 +30,7 @@ use engine::script::{Counts, Failure, Orders, Pass, Script, ScriptEnd, StepTimes
 use engine::{Promise, Reason, Stop, keeper};
 use stats::Histogram;
 use sys::counter::{Counters, Event};
+use sys::process::thread_id;
 
 use connections::Connections;
 use journal::Journal;
@@ -395,7 +396,7 @@ impl Part<'_> {
         let with_steps = watching.flowops || watching.responses.is_some();
         let mut times = StepTimes::new(steps, with_steps, watching.cpu);
         if let Some(file) = &watching.responses {
-            times = times.with_journal(Box::new(Journal::new(file, self.seed)));
+            times = times.with_journal(Box::new(Journal::new(file, thread_id())));
         }
         if let Some(counters) = self.counters {
             times = times.with_counters(Rc::clone(counters));
