@@ -61,14 +61,20 @@ impl Server {
         let mut last = None;
         for _ in 0..3 {
             let port = free_port();
-            let process = Process::try_start(program(port).process_group(0), Stdio::null())?;
-            let mut server = Self { process, port };
-            match server.wait_until_listening() {
-                Ok(()) => return Ok(server),
+            match Self::at(port, program(port)) {
+                Ok(server) => return Ok(server),
                 Err(error) => last = Some(error),
             }
         }
         Err(last.expect("three tries leave an error"))
+    }
+
+    /// Starts `program`, and returns when it listens on this port.
+    pub fn at(port: u16, mut program: Command) -> io::Result<Self> {
+        let process = Process::try_start(program.process_group(0), Stdio::null())?;
+        let mut server = Self { process, port };
+        server.wait_until_listening()?;
+        Ok(server)
     }
 
     /// Its process id.

@@ -22,8 +22,10 @@ impl Control {
     pub(crate) fn new(socket: Socket, stop: Stop) -> io::Result<Self> {
         let peer = Address::of_peer(&socket)?;
         if matches!(peer, Address::Inet(_)) {
-            // Refused only where it has no sense (SCTP, whose messages are whole anyway).
+            // Refused only where they have no sense (SCTP, whose messages are whole anyway, and which
+            // has heartbeats of its own).
             let _ = socket.set_tcp_nodelay(true);
+            let _ = sys::option::set_vanishing_peer_notice(socket.as_fd());
         }
         Ok(Self { socket, peer, stop })
     }
@@ -45,6 +47,11 @@ impl Control {
             Address::Vsock { context, .. } => context.to_string(),
             other => other.to_string(),
         }
+    }
+
+    /// From now on what waits on it ends with its time alone: there are last words to be heard.
+    pub(crate) fn outlive_stop(&mut self) {
+        self.stop = Stop::new();
     }
 
     /// Reads so many bytes; [`io::ErrorKind::UnexpectedEof`] if the other end has no more,
@@ -120,6 +127,20 @@ impl AsFd for Control {
     }
 }
 
+/// Why a connection is of no use any more, in words for whoever reads of its end.
+pub(crate) fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
+        io::ErrorKind::TimedOut if error.raw_os_error().is_none() => "no word in time".to_owned(),
+        _ if Error::from_io_error(error) == Some(Error::CANCELED) => "interrupted here".to_owned(),
+        _ => {
+            let text = error.to_string();
+            let words = text.split_once(" (os error").map(|(words, _)| words);
+            words.unwrap_or(&text).to_owned()
+        }
+    }
+}
+
 fn host_text(address: SocketAddr) -> String {
     match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().to_string(),
@@ -164,6 +185,27 @@ mod tests {
         let stop = control.stop.clone();
         let _deadline = engine::keeper().at(in_milliseconds(20), &stop);
         assert!(control.read::<1>(in_milliseconds(60_000)).is_err());
+    }
+
+    #[test]
+    fn last_words_are_heard_after_the_stop() {
+        let (mut control, mut far) = pair();
+        control.stop.pull(engine::Reason::Cancelled);
+        assert!(control.read::<1>(in_milliseconds(9000)).is_err());
+        control.outlive_stop();
+        far.write_all(b"a").unwrap();
+        assert_eq!(control.read::<1>(in_milliseconds(9000)).unwrap(), *b"a");
+    }
+
+    #[test]
+    fn ends_of_connections_have_words() {
+        let (control, far) = pair();
+        let words = |until| why(&control.read::<1>(until).unwrap_err());
+        assert_eq!(words(in_milliseconds(1)), "no word in time");
+        drop(far);
+        assert_eq!(words(in_milliseconds(9000)), "the connection was closed");
+        let gone = io::Error::from_raw_os_error(Error::TIMEDOUT.raw_os_error());
+        assert_eq!(why(&gone), "Connection timed out");
     }
 
     #[test]

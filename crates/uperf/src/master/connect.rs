@@ -11,7 +11,7 @@ use sys::call::Error;
 use sys::resolve::{Wanted, resolve};
 
 use super::{Trouble, probe};
-use crate::control::Control;
+use crate::control::{Control, why};
 use crate::mirror;
 use crate::strand::{Listeners, PeerHost, Ports, obstacle};
 use crate::wire::{
@@ -25,11 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a slave may take to answer at first, before it is taken to be of the oldest.
 const FIRST_ANSWER: Duration = Duration::from_secs(3);
 
-/// How long a slave may take to end its strands and tell what they did; uperf's.
-const GOODBYE: Duration = Duration::from_secs(15);
+/// How long slaves may take to end their strands and tell what they did; uperf's.
+pub(super) const GOODBYE: Duration = Duration::from_secs(15);
 
 /// The same after a failure.
-const GOODBYE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+pub(super) const GOODBYE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// One slave of one group.
 #[derive(Debug)]
@@ -41,10 +41,8 @@ pub(super) struct Slave {
     pub(super) control: Control,
     /// It is a linerate, which needs no time to come to its barriers.
     pub(super) is_ours: bool,
-    /// It has said its last word, or is lost.
-    pub(super) is_done: bool,
-    /// What it said before it was asked.
-    pub(super) last_word: Option<Goodbye>,
+    /// What it said at the end, or how it was lost.
+    pub(super) last_word: Option<io::Result<Goodbye>>,
     /// The form that it knows flowops in.
     pub(super) layout: Layout,
     address: Address,
@@ -74,7 +72,6 @@ impl Slave {
                         group,
                         control,
                         is_ours: false,
-                        is_done: false,
                         last_word: None,
                         layout: Layout::BatchSize,
                         address,
@@ -82,7 +79,9 @@ impl Slave {
                         stop: stop.clone(),
                     });
                 }
-                Err(error) => why = format!("TCP: Cannot connect to {address} {error}"),
+                Err(error) => {
+                    why = format!("TCP: Cannot connect to {address} {}", self::why(&error));
+                }
             }
         }
         Err(lost(why))
@@ -213,7 +212,7 @@ impl Slave {
         });
         echo.map(drop).map_err(|error| Trouble::Phase3 {
             host: self.host.clone(),
-            why: error.to_string(),
+            why: why(&error),
         })
     }
 
@@ -225,18 +224,18 @@ impl Slave {
     /// Whether it has something to say, or is gone.
     pub(super) fn speaks(&self) -> bool {
         let now = Instant::now();
-        !self.is_done && self.control.is_readable(now).unwrap_or(true)
+        self.last_word.is_none() && self.control.is_readable(now).unwrap_or(true)
     }
 
-    /// Its last word.
-    pub(super) fn goodbye(&mut self, after_failure: bool) -> io::Result<Goodbye> {
-        let patience = if after_failure {
-            GOODBYE_AFTER_FAILURE
-        } else {
-            GOODBYE
-        };
-        self.is_done = true;
-        let bytes = self.control.read(Instant::now() + patience)?;
+    /// Waits until then for its last word, if it has not said it.
+    pub(super) fn hear(&mut self, until: Instant) {
+        if self.last_word.is_none() {
+            self.last_word = Some(self.goodbye(until));
+        }
+    }
+
+    fn goodbye(&self, until: Instant) -> io::Result<Goodbye> {
+        let bytes = self.control.read(until)?;
         Goodbye::decode(&bytes, Order::NATIVE).map_err(|magic| {
             let words = format!("Wrong goodbye magic: {}", magic.0.to_string_lossy());
             io::Error::new(io::ErrorKind::InvalidData, words)
@@ -268,7 +267,7 @@ impl Slave {
         Trouble::Lost {
             host: self.host.clone(),
             stage: stage.to_owned(),
-            why: error.to_string(),
+            why: why(error),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::slave::is_supported;
 use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, not_yet};
 use crate::wire::Command;
 
-use connect::Slave;
+use connect::{GOODBYE, GOODBYE_AFTER_FAILURE, Slave};
 use interfaces::Counters;
 use run::Narrator;
 use voice::Voice;
@@ -85,6 +85,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long one round of looking at strands and slaves may take.
 const TICK: Duration = Duration::from_millis(100);
 
+/// The exit code after a signal.
+const INTERRUPTED: u8 = 2;
+
 /// Runs a profile; what is printed goes to `out`. The exit code.
 pub fn run(
     settings: &Settings,
@@ -107,6 +110,10 @@ pub fn run(
     let mut narrator = Narrator::new(master, width, voice);
     match session.run(&mut narrator) {
         Ok(code) => code,
+        Err(_) if stop.is_set() => {
+            eprint!("{}", Message::Interrupted);
+            INTERRUPTED
+        }
         Err(trouble) => {
             let code = told(&trouble, &mut narrator);
             eprintln!("uperf: {trouble}");
@@ -159,8 +166,12 @@ impl Session<'_> {
         let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);
         let place = narrator.place();
         if failed.is_some() {
-            for slave in slaves.iter().filter(|slave| !slave.is_done) {
-                narrator.command(slave, Command::Abort);
+            for slave in &mut slaves {
+                // A signal ends the run, and not the talk about its end.
+                slave.control.outlive_stop();
+                if slave.last_word.is_none() {
+                    narrator.command(slave, Command::Abort);
+                }
             }
             crew.abort();
         }
@@ -177,11 +188,20 @@ impl Session<'_> {
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
             log.say(format!("-X: {error}"), 0);
         }
-        let told = if was_told {
-            self.goodbyes(&mut slaves, failed.is_some(), narrator, &place, &mut log)
-        } else {
-            Vec::new()
-        };
+        let mut told = Vec::new();
+        if was_told {
+            let patience = match failed {
+                Some(_) => GOODBYE_AFTER_FAILURE,
+                None => GOODBYE,
+            };
+            let until = Instant::now() + patience;
+            for slave in &mut slaves {
+                told.push(self.goodbye(slave, until, narrator, &place, &mut log));
+            }
+        }
+        if told.iter().any(|slave| slave.totals.is_none()) {
+            failed.get_or_insert(1);
+        }
         let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
         for strand in &strands {
             log.merge(&strand.log);
@@ -205,7 +225,7 @@ impl Session<'_> {
         narrator.print(&text);
         if self.stop.is_set() {
             eprint!("{}", Message::Interrupted);
-            return Ok(2);
+            return Ok(INTERRUPTED);
         }
         Ok(failed.unwrap_or(0))
     }
@@ -314,46 +334,45 @@ impl Session<'_> {
         Ok(posts)
     }
 
-    /// What each slave says at the end.
-    fn goodbyes(
+    /// What a slave says at the end; without totals if it is lost.
+    fn goodbye(
         &self,
-        slaves: &mut [Slave],
-        after_failure: bool,
+        slave: &mut Slave,
+        until: Instant,
         narrator: &mut Narrator<'_>,
         place: &str,
         log: &mut Log,
-    ) -> Vec<output::Slave> {
-        let told = slaves.iter_mut().map(|slave| {
-            let goodbye = match slave.last_word.take() {
-                Some(goodbye) => Ok(goodbye),
-                None if slave.is_done => Err(std::io::ErrorKind::UnexpectedEof.into()),
-                None => slave.goodbye(after_failure),
-            };
-            let goodbye = goodbye.inspect_err(|error| {
-                narrator.say(&Message::Goodbye(&slave.host));
-                log.say(format!("[{}] lost {place}: {error}", slave.host), 0);
-            });
-            let Ok(goodbye) = goodbye else {
+    ) -> output::Slave {
+        // What a signal here has ended is not lost.
+        let is_news = slave.last_word.is_none() && !self.stop.is_set();
+        slave.hear(until);
+        let host = &slave.host;
+        let goodbye = match &slave.last_word {
+            Some(Ok(goodbye)) => goodbye,
+            lost => {
+                narrator.say(&Message::Goodbye(host));
+                if let (Some(Err(error)), true) = (lost, is_news) {
+                    run::lost(log, host, place, error);
+                }
                 return output::Slave {
-                    host: slave.host.clone(),
+                    host: host.clone(),
                     said: None,
                     totals: None,
                 };
-            };
-            run::note(log, &slave.host, &goodbye);
-            let words = goodbye.message.to_string_lossy().into_owned();
-            output::Slave {
-                host: slave.host.clone(),
-                said: self.settings.verbose.then_some(words),
-                totals: Some(output::Totals {
-                    bytes: goodbye.bytes,
-                    operations: goodbye.operations,
-                    errors: goodbye.errors,
-                    elapsed: Duration::from_nanos(goodbye.elapsed_ns),
-                }),
             }
-        });
-        told.collect()
+        };
+        run::note(log, host, goodbye);
+        let words = goodbye.message.to_string_lossy().into_owned();
+        output::Slave {
+            host: host.clone(),
+            said: self.settings.verbose.then_some(words),
+            totals: Some(output::Totals {
+                bytes: goodbye.bytes,
+                operations: goodbye.operations,
+                errors: goodbye.errors,
+                elapsed: Duration::from_nanos(goodbye.elapsed_ns),
+            }),
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! A run from its first barrier to the end of its last strand, and what is said of it meanwhile.
 
+use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Stop;
 use engine::script::Tallied;
 
 use super::TICK;
-use super::connect::Slave;
+use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
 use super::voice::Voice;
 use crate::Group;
+use crate::control::why;
 use crate::options::Master;
 use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
 use crate::strand::{Crew, Log};
@@ -67,25 +69,29 @@ fn until(
         if stop.is_set() {
             return Some(2);
         }
+        // Before the strands: what they see of a slave's end may look to them as the end of their work.
+        let speaks = slaves.iter_mut().find(|slave| slave.speaks());
+        if let Some(slave) = speaks {
+            narrator.say(&Message::SlaveAborted);
+            slave.hear(Instant::now() + GOODBYE_AFTER_FAILURE);
+            if let Some(Err(error)) = &slave.last_word {
+                lost(log, &slave.host, &narrator.place(), error);
+            }
+            return Some(1);
+        }
         if standing.failed {
             return Some(1);
         }
         if standing.complete || standing.running == 0 {
             return None;
         }
-        if let Some(slave) = slaves.iter_mut().find(|slave| slave.speaks()) {
-            narrator.say(&Message::SlaveAborted);
-            match slave.goodbye(true) {
-                Ok(goodbye) => slave.last_word = Some(goodbye),
-                Err(error) => {
-                    let place = narrator.place();
-                    log.say(format!("[{}] lost {place}: {error}", slave.host), 0);
-                }
-            }
-            return Some(1);
-        }
         narrator.tick(crew.tallied());
     }
+}
+
+/// Names a slave that is lost, and where the run was then.
+pub(super) fn lost(log: &mut Log, host: &str, place: &str, error: &io::Error) {
+    log.say(format!("[{host}] lost {place}: {}", why(error)), 0);
 }
 
 /// What a slave said, as far as it is worth the log.

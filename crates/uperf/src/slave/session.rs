@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
+use sys::call::Error;
 
 use super::Terms;
 use super::room::{Room, Share};
-use crate::control::Control;
+use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
 use crate::strand::{
@@ -54,7 +55,11 @@ pub(super) fn serve(control: &Control, terms: &Terms, room: &Arc<Room>, stop: &S
     match session.run() {
         Ok(()) => {}
         Err(End::Refused(refusal)) => session.note(format_args!("{refusal}")),
-        Err(End::Lost(error)) => session.note(format_args!("{}: {error}", control.peer())),
+        // Whoever connects and goes again is no master.
+        Err(End::Lost(error)) => session.note(format_args!("{}: {}", control.peer(), why(&error))),
+        Err(End::Left(place, error)) => {
+            eprintln!("uperf: {} lost {place}: {}", control.peer(), why(&error));
+        }
     }
 }
 
@@ -69,6 +74,8 @@ struct Session<'a> {
 enum End {
     Refused(Refusal),
     Lost(io::Error),
+    /// There were strands for this master, who is lost, and where they were.
+    Left(String, io::Error),
 }
 
 impl From<io::Error> for End {
@@ -92,8 +99,16 @@ impl Session<'_> {
         let hello = self.hello()?;
         let order = hello.order;
         let (mut crew, share) = self.muster(&hello)?;
-        let end: [u8; END.len()] = self.control.read(self.soon())?;
-        self.control.write(&end, PATIENCE)?;
+        let agreed = self
+            .control
+            .read::<{ END.len() }>(self.soon())
+            .and_then(|end| self.control.write(&end, PATIENCE));
+        if let Err(error) = agreed {
+            crew.abort();
+            crew.finish();
+            let place = "at the end of the handshake".to_owned();
+            return Err(End::Left(place, error));
+        }
         let begun = Instant::now();
         let outcome = self.obey(&mut crew, order);
         let elapsed = begun.elapsed();
@@ -105,8 +120,13 @@ impl Session<'_> {
             log.merge(&strand.log);
         }
         drop(share);
-        if let Obeyed::Late(stage) = outcome {
-            log.say(format!("Error waiting for strands at barrier {stage}"), 0);
+        match &outcome {
+            Obeyed::Late(stage) => {
+                log.say(format!("Error waiting for strands at barrier {stage}"), 0);
+            }
+            Obeyed::Interrupted(place) => log.say(format!("interrupted {place}"), 0),
+            Obeyed::Unended(strands) => log.warn(format!("{strands} strands had not ended")),
+            _ => {}
         }
         let goodbye = Goodbye {
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
@@ -115,10 +135,14 @@ impl Session<'_> {
             operations: tallied.executions,
             ..farewell(&log)
         };
-        self.control.write(&goodbye.encode(order), PATIENCE)?;
+        if let Obeyed::Broken(place) = outcome {
+            return Err(End::Left(place, Error::CANCELED.into()));
+        }
+        // The master may still read, whatever has become of its own words.
+        let said = self.control.write(&goodbye.encode(order), PATIENCE);
         match outcome {
-            Obeyed::Lost(error) => Err(error.into()),
-            _ => Ok(()),
+            Obeyed::Lost(place, error) => Err(End::Left(place, error)),
+            _ => said.map_err(|error| End::Left("at the goodbye".to_owned(), error)),
         }
     }
 
@@ -177,7 +201,11 @@ impl Session<'_> {
                 for info in infos {
                     answer.extend(info.encode(hello.order));
                 }
-                self.control.write(&answer, PATIENCE)?;
+                if let Err(error) = self.control.write(&answer, PATIENCE) {
+                    crew.abort();
+                    crew.finish();
+                    return Err(End::Left("in phase 2".to_owned(), error));
+                }
                 Ok((crew, share))
             }
             Err(refusal) => {
@@ -263,23 +291,9 @@ impl Session<'_> {
     fn obey(&self, crew: &mut Crew, order: Order) -> Obeyed {
         let mut opened = None;
         loop {
-            match self.control.is_readable(Instant::now() + LOOK) {
-                Ok(true) => {}
-                Ok(false) => {
-                    if crew.wait(None, Instant::now()).failed {
-                        return Obeyed::Failed;
-                    }
-                    continue;
-                }
-                Err(error) => return Obeyed::Lost(error),
-            }
-            let command = match self.control.read::<{ Command::LEN }>(self.soon()) {
-                Ok(bytes) => bytes,
-                Err(error) => return Obeyed::Lost(error),
-            };
-            let Ok(command) = Command::decode(&command, order) else {
-                let error = io::Error::new(io::ErrorKind::InvalidData, "Wrong command magic");
-                return Obeyed::Lost(error);
+            let command = match self.next_command(crew, opened, order) {
+                Ok(command) => command,
+                Err(outcome) => return outcome,
             };
             self.step(&Step::Heard(command, &self.control.peer_text()));
             match command {
@@ -303,13 +317,79 @@ impl Session<'_> {
                     self.step(&Step::Unlocked(number));
                     opened = Some(stage);
                 }
-                Command::SendStatistics => {
-                    crew.wait(None, Instant::now() + LAST_STRANDS);
-                    return Obeyed::Done;
-                }
+                Command::SendStatistics => return self.await_last_strands(crew),
                 Command::Abort | Command::Error | Command::Other(..) => return Obeyed::Done,
             }
         }
+    }
+
+    /// The master has all that it wanted but the figures.
+    fn await_last_strands(&self, crew: &Crew) -> Obeyed {
+        let place = || "at the statistics".to_owned();
+        let until = Instant::now() + LAST_STRANDS;
+        loop {
+            let now = Instant::now();
+            let standing = crew.wait(None, until.min(now + LOOK));
+            if self.stop.is_set() {
+                return Obeyed::Broken(place());
+            }
+            if standing.running == 0 {
+                return Obeyed::Done;
+            }
+            if now >= until {
+                return Obeyed::Unended(standing.running);
+            }
+            let gone = self.control.is_readable(now).and_then(|speaks| {
+                // There is nothing more for it to say but that it wants no figures either.
+                let _: Option<[u8; Command::LEN]> =
+                    speaks.then(|| self.control.read(self.soon())).transpose()?;
+                Ok(speaks)
+            });
+            match gone {
+                Ok(false) => {}
+                Ok(true) => return Obeyed::Done,
+                Err(error) => return Obeyed::Lost(place(), error),
+            }
+        }
+    }
+
+    /// Waits for the master's next word, as long as no strand fails.
+    fn next_command(
+        &self,
+        crew: &Crew,
+        opened: Option<usize>,
+        order: Order,
+    ) -> Result<Command, Obeyed> {
+        let place = || place_of(opened, crew.wait(None, Instant::now()).running);
+        let lost = |error| Obeyed::Lost(place(), error);
+        let until = match opened {
+            None => self.soon(),
+            // Strands that only wait meanwhile do so for as long as the longest transaction.
+            Some(_) => self.soon() + self.terms.limits.duration,
+        };
+        loop {
+            match self.control.is_readable(Instant::now() + LOOK) {
+                Ok(true) => break,
+                Ok(false) if crew.wait(None, Instant::now()).failed => return Err(Obeyed::Failed),
+                Ok(false) if Instant::now() >= until => {
+                    return Err(lost(io::ErrorKind::TimedOut.into()));
+                }
+                Ok(false) => {}
+                // The strands have ended by the same word, wherever they were.
+                Err(_) if self.stop.is_set() => {
+                    return Err(Obeyed::Interrupted(place_of(opened, 1)));
+                }
+                Err(error) => return Err(lost(error)),
+            }
+        }
+        let bytes = self.control.read::<{ Command::LEN }>(self.soon());
+        let bytes = bytes.map_err(lost)?;
+        Command::decode(&bytes, order).map_err(|_| {
+            lost(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "Wrong command magic",
+            ))
+        })
     }
 
     fn soon(&self) -> Instant {
@@ -338,8 +418,23 @@ enum Obeyed {
     Failed,
     /// Strands did not come to this barrier.
     Late(usize),
-    /// The connection is of no use any more.
-    Lost(io::Error),
+    /// So many strands went on after the master's had ended.
+    Unended(usize),
+    /// Somebody here wants it to end, and where it was.
+    Interrupted(String),
+    /// The same at a place where a goodbye would be that of a run that came to its end.
+    Broken(String),
+    /// The connection is of no use any more, since it was there.
+    Lost(String, io::Error),
+}
+
+/// Where a run is, for whoever reads of its end.
+fn place_of(opened: Option<usize>, running: usize) -> String {
+    match opened {
+        None => "before Txn1".to_owned(),
+        Some(_) if running == 0 => "at the end".to_owned(),
+        Some(stage) => format!("in {}", output::running_name(stage)),
+    }
 }
 
 /// What this end can open.

@@ -1,0 +1,202 @@
+//! A host for the master and some for slaves, each with a link to the master's.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::NamedTempFile;
+use testkit::{
+    Finished, Namespace, Process, Server, Usage, eventually, is_listening, linerate, link,
+    listeners,
+};
+
+use crate::gate::GATE;
+
+/// The control port of all slaves; a namespace's ports are its own.
+pub(crate) const PORT: u16 = 20_000;
+
+/// What a busy machine may take for what needs no deadline.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// What a short run may take.
+const A_RUN: Duration = Duration::from_secs(40);
+
+/// The hosts, as long as this lives.
+pub(crate) struct Hosts {
+    pub(crate) master: Namespace,
+    pub(crate) slaves: Vec<Namespace>,
+}
+
+impl Hosts {
+    /// A master's host and so many slaves'.
+    pub(crate) fn new(slaves: usize) -> Self {
+        let master = Namespace::bare();
+        let slaves: Vec<_> = (0..slaves)
+            .map(|number| {
+                let slave = Namespace::bare();
+                link(
+                    (
+                        &master,
+                        &format!("to{number}"),
+                        &format!("198.18.{number}.1/24"),
+                    ),
+                    (&slave, "eth0", &format!("{}/24", address(number))),
+                );
+                slave
+            })
+            .collect();
+        Self { master, slaves }
+    }
+
+    /// Starts a slave on one of them.
+    pub(crate) fn slave(&self, number: usize, options: &str) -> Slave<'_> {
+        let host = &self.slaves[number];
+        let command = linerate(&format!("uperf -s -P {PORT} {options}"));
+        let server = host.enter(|| Server::at(PORT, command));
+        Slave {
+            hosts: self,
+            number,
+            server: server.unwrap_or_else(|error| panic!("{error}")),
+        }
+    }
+
+    /// Starts a master.
+    pub(crate) fn run(&self, options: &str, profile: &str) -> Master {
+        let mut file = NamedTempFile::new().expect("a temporary file");
+        file.write_all(profile.as_bytes()).expect("it is ours");
+        let path = file.path().display().to_string();
+        let mut command = linerate(&format!("uperf -P {PORT} {options} -m {path}"));
+        for number in 0..self.slaves.len() {
+            command.env(format!("h{number}"), address(number));
+        }
+        command.env("h", address(0));
+        let process = self.master.enter(|| Process::start(&mut command));
+        Master {
+            process,
+            _profile: file,
+        }
+    }
+
+    /// Takes the link to a slave away: not a word comes through, and nobody is told.
+    pub(crate) fn cut(&self, number: usize) {
+        self.slaves[number].ip("link set eth0 down");
+    }
+
+    /// Gives it back.
+    pub(crate) fn mend(&self, number: usize) {
+        self.slaves[number].ip("link set eth0 up");
+        // Both ends take a while to believe it.
+        let answers = || match TcpStream::connect((address(number), 9)) {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::ConnectionRefused,
+        };
+        let mended = self.master.enter(|| eventually(SOON, answers));
+        assert!(mended, "the link does not come up again");
+    }
+}
+
+/// A slave's host, as profiles name it.
+pub(crate) fn address(number: usize) -> String {
+    format!("198.18.{number}.2")
+}
+
+/// A slave that runs.
+pub(crate) struct Slave<'a> {
+    hosts: &'a Hosts,
+    number: usize,
+    server: Server,
+}
+
+impl Slave<'_> {
+    /// What it has of the system when it serves nobody, but has served.
+    pub(crate) fn at_rest(&self) -> Usage {
+        self.serves();
+        let mut last = self.server.usage();
+        // The session ends just after its master.
+        eventually(SOON, || {
+            std::thread::sleep(Duration::from_millis(100));
+            std::mem::replace(&mut last, self.server.usage()) == last
+        });
+        last
+    }
+
+    /// Fails the test unless it is as it was at rest within so long, and serves the next master.
+    #[track_caller]
+    pub(crate) fn is_itself_again(&self, rest: Usage, patience: Duration, after: &str) {
+        self.server.is_back_at(rest, patience, after);
+        assert!(!self.server.panicked(), "{}", self.server.stderr());
+        let host = &self.hosts.slaves[self.number];
+        let (listening, gates) = host.enter(|| (listeners(), usize::from(is_listening(GATE))));
+        assert_eq!(listening, 1 + gates, "after {after}: listeners are left");
+        assert_eq!(
+            host.processes(),
+            [self.server.pid() as i32],
+            "after {after}"
+        );
+        self.serves();
+    }
+
+    /// Fails the test unless a short run with it succeeds.
+    #[track_caller]
+    pub(crate) fn serves(&self) {
+        let profile = SHORT.replace("$h", &address(self.number));
+        let ended = self.hosts.run("", &profile).ends_within(A_RUN);
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+    }
+
+    /// Fails the test unless it has no more than at rest within so long.
+    #[track_caller]
+    pub(crate) fn is_at_rest_within(&self, patience: Duration, rest: Usage, after: &str) {
+        self.server.is_back_at(rest, patience, after);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.server.signal(signal);
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.server.stderr()
+    }
+}
+
+/// A master that runs.
+pub(crate) struct Master {
+    process: Process,
+    _profile: NamedTempFile,
+}
+
+impl Master {
+    /// Waits until what it has printed is what is waited for.
+    #[track_caller]
+    pub(crate) fn says(&self, is_it: impl Fn(&str) -> bool) {
+        let said = eventually(SOON, || is_it(&self.process.stdout()));
+        let (stdout, stderr) = (self.process.stdout(), self.process.stderr());
+        assert!(said, "it does not say so: {stdout:?}, {stderr:?}");
+    }
+
+    #[track_caller]
+    pub(crate) fn ends_within(self, patience: Duration) -> Finished {
+        self.process.finish(patience)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+}
+
+const SHORT: &str = r#"<profile name="short">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction iterations="20">
+      <flowop type="write" options="size=64"/>
+      <flowop type="read" options="size=64"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;

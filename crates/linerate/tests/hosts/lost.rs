@@ -1,0 +1,366 @@
+//! A slave, the master or the link is lost, in each stage of a run: what was lost is named with the stage, the
+//! rest ends, and nothing is left.
+
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use testkit::Finished;
+use testkit::Need::Namespaces;
+use testkit::unless;
+
+use crate::gate::{GATE, Gate};
+use crate::ground::{Hosts, address};
+
+/// The end of a connection needs no deadline, but for the second in which last words may be said.
+const AT_ONCE: Duration = Duration::from_secs(6);
+
+/// A link that is gone is noticed after half a minute.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// What is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    SlaveKilled,
+    SlaveInterrupted,
+    MasterKilled,
+    MasterInterrupted,
+    Link,
+}
+
+/// When.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Phase1,
+    Phase2,
+    Phase3,
+    Connect,
+    Read,
+    Write,
+    Think,
+    Barrier,
+    Statistics,
+}
+
+use Stage::{Barrier, Connect, Phase1, Phase2, Phase3, Read, Statistics, Think, Write};
+
+const STAGES: [Stage; 9] = [
+    Phase1, Phase2, Phase3, Connect, Read, Write, Think, Barrier, Statistics,
+];
+
+const LOSSES: [Loss; 5] = [
+    Loss::Link,
+    Loss::SlaveKilled,
+    Loss::SlaveInterrupted,
+    Loss::MasterKilled,
+    Loss::MasterInterrupted,
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for loss in LOSSES {
+        for stage in STAGES {
+            let name = format!("lost::{loss:?}::{stage:?}");
+            let test = move || {
+                lose(loss, stage);
+                Ok(())
+            };
+            trials.push(unless(Namespaces.missing(), name, test));
+        }
+    }
+    for loss in [Loss::Link, Loss::SlaveKilled] {
+        let name = format!("lost::{loss:?}::one_of_two");
+        let test = move || {
+            one_of_two(loss);
+            Ok(())
+        };
+        trials.push(unless(Namespaces.missing(), name, test));
+    }
+    trials
+}
+
+fn lose(loss: Loss, stage: Stage) {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "");
+    let rest = slave.at_rest();
+    let gate = stage
+        .passing()
+        .map(|bytes| Gate::new(&hosts.slaves[0], bytes));
+    let port = gate
+        .as_ref()
+        .map_or(String::new(), |_| format!("-P {GATE}"));
+    let master = hosts.run(&port, &stage.profile());
+    match &gate {
+        Some(gate) => gate.closes(),
+        // A progress line ends when its transaction does.
+        None if stage == Statistics => {
+            master.says(|said| said.contains("Txn2") && said.ends_with('\n'));
+        }
+        None => master.says(is_within_txn2),
+    }
+    let what = format!("{loss:?} in {stage:?}");
+    match loss {
+        Loss::SlaveKilled | Loss::SlaveInterrupted => {
+            slave.signal(loss.signal());
+            stage.is_named(loss, &master.ends_within(AT_ONCE));
+            assert!(hosts.slaves[0].processes().is_empty(), "{what}");
+            drop(slave);
+            hosts.slave(0, "").serves();
+        }
+        Loss::MasterKilled => {
+            master.signal(loss.signal());
+            let ended = master.ends_within(AT_ONCE);
+            assert_eq!(ended.signal, Some(loss.signal().as_raw()), "{ended:#?}");
+            slave.is_itself_again(rest, AT_ONCE, &what);
+            stage.is_said_by_the_slave(&slave.stderr());
+        }
+        Loss::MasterInterrupted => {
+            master.signal(loss.signal());
+            let ended = master.ends_within(AT_ONCE);
+            assert_eq!(ended.code, Some(2), "{ended:#?}");
+            assert_eq!(ended.stderr, "\nGot SIGINT Aborting ...: Interrupt\n");
+            assert!(!ended.stdout.contains("lost"), "{what}: {ended:#?}");
+            slave.is_itself_again(rest, AT_ONCE, &what);
+        }
+        Loss::Link => {
+            hosts.cut(0);
+            stage.is_named(loss, &master.ends_within(SILENCE));
+            if gate.is_none() {
+                slave.is_at_rest_within(SILENCE, rest, &what);
+                // These two it gives up by itself: an accept without its connect, and the last strands.
+                if stage != Connect && stage != Statistics {
+                    stage.is_said_by_the_slave(&slave.stderr());
+                }
+            }
+            hosts.mend(0);
+            if gate.is_none() {
+                slave.is_itself_again(rest, AT_ONCE, &what);
+            }
+        }
+    }
+    assert!(hosts.master.processes().is_empty(), "{what}");
+}
+
+/// So long that the slave has heard of it as well.
+fn is_within_txn2(said: &str) -> bool {
+    said.matches("Txn2").count() > 1
+}
+
+/// The other one ends too, and nothing is said against it.
+fn one_of_two(loss: Loss) {
+    let hosts = Hosts::new(2);
+    let (stays, goes) = (hosts.slave(0, ""), hosts.slave(1, ""));
+    let rest = stays.at_rest();
+    let master = hosts.run("-i 100ms", TWO);
+    master.says(is_within_txn2);
+    match loss {
+        Loss::Link => hosts.cut(1),
+        _ => goes.signal(loss.signal()),
+    }
+    let ended = master.ends_within(SILENCE);
+    Read.is_named_at(&address(1), loss, &ended);
+    assert!(
+        !ended.stdout.contains(&format!("[{}]", address(0))),
+        "{ended:#?}"
+    );
+    assert!(
+        !ended.stdout.contains(&format!("with {}", address(0))),
+        "{ended:#?}"
+    );
+    stays.is_itself_again(rest, AT_ONCE, "the other one's end");
+    assert_eq!(stays.stderr(), "");
+}
+
+impl Loss {
+    fn signal(self) -> Signal {
+        match self {
+            Self::SlaveInterrupted => Signal::TERM,
+            Self::MasterInterrupted => Signal::INT,
+            _ => Signal::KILL,
+        }
+    }
+}
+
+impl Stage {
+    /// How many bytes of the slave's come before what this stage waits for; `None` if it waits for
+    /// nothing of the control connection.
+    fn passing(self) -> Option<usize> {
+        let (ack1, ack2) = (192, 196 + STRANDS * 288);
+        match self {
+            Phase1 => Some(0),
+            Phase2 => Some(ack1),
+            Phase3 => Some(ack1 + ack2),
+            _ => None,
+        }
+    }
+
+    /// What is run.
+    fn profile(self) -> String {
+        let of = |second: &str| {
+            PROFILE
+                .replace("SECOND", second)
+                .replace("DURATION", "duration=\"90s\" rate=\"200\"")
+        };
+        match self {
+            Connect => CHURN.to_owned(),
+            Read => of("<flowop type=\"read\" options=\"size=64k\"/>"),
+            Write => of("<flowop type=\"write\" options=\"size=64k\"/>"),
+            Think => of("<flowop type=\"think\" options=\"duration=90s\"/>"),
+            Barrier => TWO_GROUPS.to_owned(),
+            Statistics => HALF_A_DATAGRAM.to_owned(),
+            _ => of("<flowop type=\"write\" options=\"size=64\"/>").replace("90s", "100ms"),
+        }
+    }
+
+    /// Fails the test unless the master says so, and its exit code does.
+    #[track_caller]
+    fn is_named(self, loss: Loss, ended: &Finished) {
+        self.is_named_at(&address(0), loss, ended);
+    }
+
+    #[track_caller]
+    fn is_named_at(self, host: &str, loss: Loss, ended: &Finished) {
+        let handshake = |stage: &str| {
+            let printed = format!("error handshaking with {host}\n");
+            assert!(ended.stdout.contains(&printed), "{ended:#?}");
+            let said = format!("uperf: {host} was lost in {stage}: ");
+            assert!(ended.stderr.starts_with(&said), "{ended:#?}");
+            assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
+            assert_eq!(ended.code, Some(1), "{ended:#?}");
+        };
+        match self {
+            Phase1 => handshake("phase 1"),
+            Phase2 => handshake("phase 2"),
+            Phase3 => {
+                let said = format!("uperf: {host} was lost at the end of the handshake: ");
+                assert!(ended.stderr.starts_with(&said), "{ended:#?}");
+                assert_eq!(ended.code, Some(255), "{ended:#?}");
+            }
+            _ => {
+                let place = match self {
+                    Statistics => "at the end",
+                    _ => "in Txn2",
+                };
+                let words = match loss {
+                    Loss::SlaveInterrupted if self != Statistics => {
+                        format!("** [{host}]  interrupted {place}")
+                    }
+                    _ => format!("** [{host}] lost {place}: "),
+                };
+                assert!(ended.stdout.contains(&words), "{ended:#?}");
+                assert!(ended.stdout.contains("WARNING: "), "{ended:#?}");
+                assert_eq!(
+                    (ended.code, ended.stderr.as_str()),
+                    (Some(1), ""),
+                    "{ended:#?}"
+                );
+            }
+        }
+    }
+
+    /// Fails the test unless the slave has said that its master is lost, and in which stage. Before it has
+    /// strands there was nothing to lose.
+    #[track_caller]
+    fn is_said_by_the_slave(self, said: &str) {
+        let place = match self {
+            Phase1 => return assert_eq!(said, ""),
+            Phase2 => "lost at the end of the handshake: ",
+            Phase3 => "lost before Txn1: ",
+            Statistics => "lost at the statistics: ",
+            _ => "lost in Txn2: ",
+        };
+        assert_ne!(said, "", "{self:?}");
+        for line in said.lines() {
+            assert!(
+                line.starts_with("uperf: ") && line.contains(place),
+                "{self:?}: {said:?}"
+            );
+        }
+    }
+}
+
+/// Strands of [`PROFILE`].
+const STRANDS: usize = 2;
+
+const PROFILE: &str = r#"<profile name="held">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction DURATION>
+      SECOND
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+
+/// The slave reads more than comes, and of datagrams there is no end of the stream.
+const HALF_A_DATAGRAM: &str = r#"<profile name="half">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=udp"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="write" options="size=50 rsize=100"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+
+const CHURN: &str = r#"<profile name="churn">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="nop"/>
+    </transaction>
+    <transaction duration="90s" rate="200">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+
+/// The first group waits at a barrier for the other one.
+const TWO_GROUPS: &str = r#"<profile name="barrier">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="nop"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+  <group nthreads="1">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction duration="90s">
+      <flowop type="think" options="duration=90s"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+
+const TWO: &str = r#"<profile name="two">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h0 protocol=tcp conn=1"/>
+      <flowop type="connect" options="remotehost=$h1 protocol=tcp conn=2"/>
+    </transaction>
+    <transaction duration="90s" rate="100">
+      <flowop type="write" options="size=100 conn=1 remotehost=$h0"/>
+      <flowop type="read" options="size=100 conn=1 remotehost=$h0"/>
+      <flowop type="read" options="size=100 conn=2 remotehost=$h1"/>
+    </transaction>
+  </group>
+</profile>
+"#;
