@@ -5,12 +5,14 @@ use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use engine::Stop;
 use uperf::options::{self, Exit, Master, Role, Settings};
 use uperf::output::Width;
 use uperf::profile::{self, Source, Surroundings};
 use uperf::slave::{Slave, Terms};
+use uperf::tls::Security;
 use uperf::{WorkLimits, Workorder};
 
 /// Runs a master, a slave, or looks at a profile.
@@ -43,6 +45,13 @@ fn run(program: &str, settings: &Settings, master: &Master) -> ExitCode {
 }
 
 fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCode {
+    let tls = match Security::of_slave(&settings.tls, settings.verbose) {
+        Ok(tls) => Arc::new(tls),
+        Err(trouble) => {
+            eprintln!("{program}: {trouble}");
+            return ExitCode::FAILURE;
+        }
+    };
     let terms = Terms {
         limits: WorkLimits {
             strands: limits.strands,
@@ -54,6 +63,7 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         masters: limits.masters,
         peers: limits.peers.clone(),
         verbose: settings.verbose,
+        tls,
     };
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);

@@ -381,6 +381,23 @@ fn what_is_no_profile_is_said_with_its_place() {
     assert!(ended.stderr.contains("Unknown flowop wirte"), "{ended:?}");
 }
 
+fn encrypted(profile: &str) -> String {
+    profile.replace("protocol=tcp", "protocol=ssl")
+}
+
+#[test]
+fn tls_requests_and_responses() {
+    let slave = Slave::start();
+    agree(&slave.run("-a", &encrypted(REQUESTS)));
+    let accepting = REQUESTS.replace("\"connect\"", "\"accept\"");
+    agree(&slave.run("-a", &encrypted(&accepting)));
+    let larger = REQUESTS
+        .replace("size=64 count=4", "size=100000 count=3")
+        .replace("size=200", "size=40000")
+        .replace("\"500\"", "\"50\"");
+    agree(&slave.run("", &encrypted(&larger)));
+}
+
 /// Each of them, shortened, with a slave that is three hosts.
 #[test]
 fn the_workloads_run() {
@@ -395,17 +412,10 @@ fn the_workloads_run() {
         let profile = std::fs::read_to_string(&path).expect("a profile");
         let profile = profile
             .replace("\"30s\"", "\"500ms\"")
-            .replace("\"1000\"", "\"50\"");
+            .replace("\"1000\"", "\"50\"")
+            .replace("\"250\"", "\"50\"");
         let ended = slave.run("-a", &profile);
         let name = path.display();
-        if profile.contains("protocol=ssl") {
-            assert_eq!(ended.code, Some(1), "{name}: {ended:?}");
-            assert!(
-                ended.stderr.contains("protocol=ssl is still to come"),
-                "{ended:?}"
-            );
-            continue;
-        }
         assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
         assert!(
             !ended.stdout.contains("Errors detected"),
@@ -414,5 +424,5 @@ fn the_workloads_run() {
         assert_ne!(statistics(&ended, "127.0.0.1")[4], "0", "{name}: {ended:?}");
         ran += 1;
     }
-    assert_eq!(ran, 11);
+    assert_eq!(ran, 12);
 }

@@ -10,6 +10,7 @@ pub mod output;
 pub mod profile;
 pub mod slave;
 mod strand;
+pub mod tls;
 pub mod wire;
 mod work_limits;
 mod workorder;

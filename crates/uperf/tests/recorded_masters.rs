@@ -15,10 +15,11 @@ use uperf::Protocol;
 use uperf::slave::{Slave, Terms};
 
 /// Recordings that cannot be played against this slave, and why.
-const NOT_HERE: [(&str, &str); 5] = [
+const NOT_HERE: [(&str, &str); 6] = [
     ("refused-version", "this slave speaks that version"),
     ("refused-port", "the port is not taken here"),
-    ("ssl", "no TLS yet"),
+    ("refused-protocol", "this slave has TLS"),
+    ("ssl", "the scripted peer has none"),
     (
         "two-hosts-failing",
         "its strands fail with connections to two slaves",

@@ -1,6 +1,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use sys::call::{self, Error, Peer};
 
@@ -11,8 +12,8 @@ pub enum Line {
     Socket(OwnedFd),
     /// A datagram socket without a peer of its own, and whom it sends to; it takes what anybody sends.
     Addressed(OwnedFd, Peer),
-    /// Something over a socket.
-    Layered(RefCell<Box<dyn Layer>>, OwnedFd),
+    /// Something over a socket, which has it as well: its last word may be for the other end.
+    Layered(RefCell<Box<dyn Layer>>, Rc<OwnedFd>),
 }
 
 /// What lies between a script and a socket: encryption.
@@ -29,9 +30,8 @@ impl Line {
     /// The socket that it goes over.
     pub fn socket(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Socket(socket) | Self::Addressed(socket, _) | Self::Layered(_, socket) => {
-                socket.as_fd()
-            }
+            Self::Socket(socket) | Self::Addressed(socket, _) => socket.as_fd(),
+            Self::Layered(_, socket) => socket.as_fd(),
         }
     }
 

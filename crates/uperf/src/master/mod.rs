@@ -20,6 +20,7 @@ use crate::options::{Counter, Master, Settings};
 use crate::output::{self, Message, Step, Width};
 use crate::slave::is_supported;
 use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, not_yet};
+use crate::tls::{self, Contexts, Security};
 use crate::wire::Command;
 
 use connect::{GOODBYE, GOODBYE_AFTER_FAILURE, Slave};
@@ -139,6 +140,7 @@ impl Session<'_> {
         }
         let watching = self.watching(&counted)?;
         let responses = watching.responses.clone();
+        let contexts = self.contexts()?;
         let mut slaves = self.slaves()?;
         for slave in &mut slaves {
             slave.greet(&self.workorder.groups[slave.group])?;
@@ -146,7 +148,7 @@ impl Session<'_> {
         narrator.step(&Step::Phase1Done);
         probe_all(&mut slaves);
         narrator.step(&Step::Phase2);
-        let posts = self.posts(&mut slaves, narrator)?;
+        let posts = self.posts(&mut slaves, contexts, narrator)?;
         narrator.step(&Step::Phase2Done);
         narrator.print(&output::starting(self.workorder));
         let begun = Instant::now();
@@ -286,6 +288,16 @@ impl Session<'_> {
         })
     }
 
+    /// What each group's TLS connections are made with.
+    fn contexts(&self) -> Result<Vec<Contexts>, Trouble> {
+        let here = |trouble: tls::Trouble| Trouble::Here(trouble.to_string());
+        let Settings { tls, verbose, .. } = self.settings;
+        let security = Security::of_master(tls, *verbose).map_err(here)?;
+        let groups = self.workorder.groups.iter();
+        let contexts = groups.map(|group| security.prepare(group).map_err(here));
+        contexts.collect()
+    }
+
     /// A control connection for each group and host, in the order of the profile.
     fn slaves(&self) -> Result<Vec<Slave>, Trouble> {
         let (over, port) = (self.settings.control, self.settings.port.into());
@@ -302,10 +314,11 @@ impl Session<'_> {
     fn posts(
         &self,
         slaves: &mut [Slave],
+        contexts: Vec<Contexts>,
         narrator: &mut Narrator<'_>,
     ) -> Result<Vec<Post>, Trouble> {
         let mut posts = Vec::new();
-        for (number, group) in self.workorder.groups.iter().enumerate() {
+        for ((number, group), tls) in self.workorder.groups.iter().enumerate().zip(contexts) {
             let mut of_group = slaves.iter().filter(|slave| slave.group == number);
             // Several slaves may reach this end at several addresses.
             let here = of_group.next().and_then(|slave| slave.control.here());
@@ -329,6 +342,7 @@ impl Session<'_> {
                 peers,
                 listeners,
                 files: Arc::new(report::files(group).map_err(Trouble::Here)?),
+                tls,
             });
         }
         Ok(posts)

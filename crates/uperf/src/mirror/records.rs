@@ -181,7 +181,8 @@ fn said(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
         local_host: text(&endpoint.local_host, "localhost=")?,
         engine: text(&endpoint.engine, "engine=")?,
         cipher: text(&endpoint.cipher, "cipher=")?,
-        method: text(&endpoint.method, "method=")?,
+        // As much of it as uperf keeps; the TLS of this end has all of it.
+        method: Text::cut(&endpoint.method),
         kind: flowop.kind as u32,
         connection: flowop.connection,
     })

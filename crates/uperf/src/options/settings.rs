@@ -89,6 +89,12 @@ pub struct Tls {
     pub certificate: Option<PathBuf>,
     /// `--tls-key`: PEM with its key; by default it is in the certificate's file.
     pub key: Option<PathBuf>,
+    /// `--tls-pass-file`: a file whose first line is the key's pass phrase; by default it is stock's,
+    /// `password`.
+    pub pass_phrase: Option<PathBuf>,
+    /// `--tls-verify`: PEM with the authorities that the other end's certificate must come from; without
+    /// it any is taken.
+    pub authorities: Option<PathBuf>,
 }
 
 /// What a slave does for whoever connects, and no more.
@@ -163,6 +169,9 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
             return refuse("--check runs nothing: without -m and -s");
         }
         (None, true, None) => Role::Slave(typed.limits),
+        (None, false, Some(_)) if typed.tls != Tls::default() => {
+            return refuse("--check opens no connections: --tls-* has no use");
+        }
         (None, false, Some(profile)) => Role::Check(profile),
         (Some(profile), false, None) => {
             let master = Master {

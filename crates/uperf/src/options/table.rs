@@ -30,7 +30,7 @@ pub(super) struct Typed {
     pub(super) port: u16,
     /// `-v`.
     pub(super) verbose: bool,
-    /// `--tls-cert`, `--tls-key`.
+    /// `--tls-*`.
     pub(super) tls: Tls,
     /// What a master is asked for, but for the profile.
     pub(super) master: Master,
@@ -124,6 +124,10 @@ const FLAGS: &[Flag<Typed, Exit>] = &[
         |t, v| { t.tls.certificate = Some(v.into()); Ok(()) }),
     long("tls-key", Value, &["--tls-key <file>        PEM with its key (the certificate's file)"],
         |t, v| { t.tls.key = Some(v.into()); Ok(()) }),
+    long("tls-pass-file", Value, &["--tls-pass-file <file>  File with the key's pass phrase (password)"],
+        |t, v| { t.tls.pass_phrase = Some(v.into()); Ok(()) }),
+    long("tls-verify", Value, &["--tls-verify <file>     PEM with authorities that the other end's certificate must be of"],
+        |t, v| { t.tls.authorities = Some(v.into()); Ok(()) }),
     long("allow-dir", Value, &["--allow-dir <dir>       Let masters have files below <dir> sent (repeatable)"],
         |t, v| { t.slave("--allow-dir").directories.push(v.into()); Ok(()) }),
     long("allow-peers", Value, &["--allow-peers <cidr>    Serve masters from this network alone (repeatable)"], peers),

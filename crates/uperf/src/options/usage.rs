@@ -22,7 +22,11 @@ pub(super) fn text() -> String {
 
 /// `uperf -V`.
 pub(super) fn version() -> String {
-    let protocols = PROTOCOLS.map(|protocol| protocol.name().to_ascii_uppercase());
+    let protocols: Vec<_> = PROTOCOLS
+        .into_iter()
+        .filter(|protocol| *protocol != Protocol::Ssl || cfg!(feature = "tls"))
+        .map(|protocol| protocol.name().to_ascii_uppercase())
+        .collect();
     format!(
         "Uperf Version {VERSION}, linerate {}\n\
          Copyright (c) the linerate authors\n\

@@ -1,5 +1,6 @@
 //! The words of `options=`, and what they set.
 
+use crate::tls::Trouble;
 use crate::workorder::{Endpoint, Flags, Flowop, Kind, Protocol, Size};
 
 use super::number::{self, Doubt, NoTime, Number};
@@ -98,7 +99,7 @@ pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Result<Option<
         "dir" => text(&mut flowop.directory, key, value, 127)?,
         "engine" => cut(&mut endpoint.engine, key, value, 19),
         "cipher" => cut(&mut endpoint.cipher, key, value, 49),
-        "method" => cut(&mut endpoint.method, key, value, 4),
+        "method" => text(&mut endpoint.method, key, value, 31)?,
         _ => sctp(endpoint, key, value)?,
     };
     Ok(doubt)
@@ -227,6 +228,7 @@ fn protocol(value: &str) -> Result<Protocol, String> {
         "udapl" => Err(format!(
             "{not}: it is a name of uperf's past, and no uperf was ever built with it"
         )),
+        "ssl" if !cfg!(feature = "tls") => Err(format!("{not}: {}", Trouble::Absent)),
         _ => Protocol::named(value)
             .ok_or_else(|| format!("{not}: there are tcp, udp, ssl, sctp, vsock, unix, mptcp")),
     }
@@ -484,7 +486,6 @@ mod tests {
     #[test]
     fn what_uperf_cuts_or_ignores_is_doubtful() {
         for (key, value, assumed) in [
-            ("method", "tlsv1", "tlsv"),
             ("engine", "twenty-characters-xx", "twenty-characters-x"),
             ("sctp_pr_policy", "all", "no policy"),
             ("count", "2k", "2"),

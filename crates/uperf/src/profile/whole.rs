@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use crate::tls::{self, NO_ENGINES};
 use crate::workorder::{Kind, Protocol, Size};
 
 use super::build::{Draft, FlowopDraft, GroupDraft, TransactionDraft};
@@ -90,6 +91,7 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
             let text = format!("remotehost not specified. Check profile: {kind} needs one");
             notes.error(span, text);
         }
+        check_tls(flowop, notes);
         if settings.endpoint.protocol.is_none() && !is_refused("protocol") {
             let text = format!("Unsupported protocol:Unknown: {kind} has no protocol=");
             notes.error(span, text);
@@ -122,6 +124,33 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
     if settings.count == 0 {
         let text = format!("{kind} with count=0");
         notes.warn(span, text, "nothing is done");
+    }
+}
+
+/// What is said of SSL: uperf passes over all of it, but for an engine that it knows.
+fn check_tls(flowop: &FlowopDraft, notes: &mut Notes) {
+    let endpoint = &flowop.settings.endpoint;
+    let Some(protocol) = endpoint.protocol else {
+        return;
+    };
+    let said = flowop.words.iter().filter(|word| !word.is_refused);
+    let place = |option| said.clone().rfind(|word| word.key == option);
+    if protocol != Protocol::Ssl {
+        for word in ["engine", "cipher", "method"].into_iter().filter_map(place) {
+            let text = format!("{}= is for ssl, and this is {protocol}", word.key);
+            notes.warn(&word.place, text, "it is not there");
+        }
+        return;
+    }
+    if let Some(word) = place("engine") {
+        let text = format!("engine={}: {NO_ENGINES}", endpoint.engine);
+        let assumed = "none, as by uperf where it does not know the engine";
+        notes.warn(&word.place, text, assumed);
+    }
+    if let Some((option, why)) = tls::objection(&endpoint.method, &endpoint.cipher)
+        && let Some(word) = place(option)
+    {
+        notes.error(&word.place, why);
     }
 }
 

@@ -18,6 +18,7 @@ use sys::{Address, Socket};
 
 use crate::control::Control;
 use crate::options::Network;
+use crate::tls::Security;
 use crate::{Protocol, WorkLimits};
 
 use room::Room;
@@ -44,6 +45,8 @@ pub struct Terms {
     pub masters: usize,
     /// Says on stdout what happens.
     pub verbose: bool,
+    /// What its TLS connections are made with.
+    pub tls: Arc<Security>,
 }
 
 /// A slave that listens.

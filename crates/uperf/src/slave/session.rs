@@ -16,6 +16,7 @@ use crate::output::{self, Step};
 use crate::strand::{
     Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes, not_yet, obstacle,
 };
+use crate::tls::NO_ENGINES;
 use crate::wire::{
     Ack1, Ack2, Assembly, Command, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, SlaveInfo,
     Text, Version,
@@ -254,6 +255,12 @@ impl Session<'_> {
         if let Some(why) = protocols.find_map(|protocol| obstacle(protocol, self.control)) {
             return Err(Refusal::Workorder(why));
         }
+        let tls = self
+            .terms
+            .tls
+            .prepare(&group)
+            .map_err(|trouble| Refusal::Workorder(trouble.to_string()))?;
+        self.note_engines(&group);
         let share = self
             .room
             .take(&group, buffer_bytes(&group), &self.terms.limits)?;
@@ -265,6 +272,7 @@ impl Session<'_> {
             group,
             listeners,
             files: Arc::default(),
+            tls,
         };
         let crew = Crew::start(vec![post], &Watching::default(), self.stop)
             .map_err(|error| Refusal::Threads(error.to_string()))?;
@@ -392,6 +400,16 @@ impl Session<'_> {
         })
     }
 
+    /// A stock slave takes an engine that it does not know for none.
+    fn note_engines(&self, group: &Group) {
+        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+        let opening = flowops.filter(|flowop| flowop.kind.opens());
+        for flowop in opening.filter(|flowop| !flowop.endpoint.engine.is_empty()) {
+            let engine = &flowop.endpoint.engine;
+            self.note(format_args!("engine={engine}: {NO_ENGINES}"));
+        }
+    }
+
     fn soon(&self) -> Instant {
         Instant::now() + self.terms.control_idle.unwrap_or(CONTROL_IDLE)
     }
@@ -439,7 +457,11 @@ fn place_of(opened: Option<usize>, running: usize) -> String {
 
 /// What this end can open.
 pub(crate) fn is_supported(protocol: Protocol) -> bool {
-    !matches!(protocol, Protocol::Rds | Protocol::Ssl)
+    match protocol {
+        Protocol::Ssl => cfg!(feature = "tls"),
+        Protocol::Rds => false,
+        _ => true,
+    }
 }
 
 /// The last word's kind and text, by uperf's rule.

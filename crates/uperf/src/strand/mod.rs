@@ -37,10 +37,14 @@ use journal::Journal;
 use performer::{Desk, Worker};
 use stages::Stages;
 
+use crate::tls::Contexts;
 use crate::workorder::{Group, Transaction};
 
 /// What a strand's thread has for its own calls; its buffer is not among it.
 const STACK: usize = 96 * 1024;
+
+/// The same with TLS, of which a handshake needs the most.
+const STACK_WITH_TLS: usize = 512 * 1024;
 
 /// Bytes that every strand has for what it sends and receives, at least; uperf's.
 const LEAST_BUFFER: usize = 8192;
@@ -55,6 +59,8 @@ pub(crate) struct Post {
     pub(crate) listeners: Vec<Listeners>,
     /// What its sendfiles send, by directory.
     pub(crate) files: Arc<Files>,
+    /// What its TLS connections are made with.
+    pub(crate) tls: Contexts,
 }
 
 /// Files to send, by the directory that they were found below.
@@ -95,6 +101,7 @@ pub(crate) struct Crew {
 struct Shared {
     group: Group,
     peers: Peers,
+    tls: Contexts,
     /// What ends each transaction.
     stops: Vec<Stop>,
     watching: Watching,
@@ -173,14 +180,21 @@ impl Crew {
             peers,
             listeners,
             files,
+            tls,
         } = post;
         let transactions = group.transactions.len();
         let shared = Arc::new(Shared {
             stops: (0..transactions).map(|_| cancel.follower()).collect(),
             group,
             peers,
+            tls,
             watching,
         });
+        let stack = if shared.tls.is_empty() {
+            STACK
+        } else {
+            STACK_WITH_TLS
+        };
         self.groups.push(Arc::clone(&shared));
         let mut listeners = listeners.into_iter();
         for index in 0..shared.group.strands.count as usize {
@@ -195,7 +209,7 @@ impl Crew {
                 files: Arc::clone(&files),
             };
             let thread = std::thread::Builder::new()
-                .stack_size(STACK)
+                .stack_size(stack)
                 .spawn(move || member.run())?;
             self.strands.push(Strand {
                 group: number,
@@ -306,6 +320,7 @@ impl Member {
             index: self.index,
             connections: Connections::new(),
             peers: &shared.peers,
+            tls: &shared.tls,
             listeners: self.listeners,
             files: self.files,
             next_file: self.index,

@@ -1,6 +1,8 @@
 //! What a strand does for the engine's script: finding, opening and closing connections, sending files.
 
+use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use super::Files;
 use super::connections::{Connections, Found};
 use super::ends::{self, Listeners, Peers};
 use super::log::Log;
+use crate::tls::Contexts;
 use crate::workorder::{Flowop, Kind, Protocol, Size, Transaction};
 
 /// As much of a file as one call sends.
@@ -24,6 +27,7 @@ pub(super) struct Desk<'a> {
     pub(super) index: usize,
     pub(super) connections: Connections<Line>,
     pub(super) peers: &'a Peers,
+    pub(super) tls: &'a Contexts,
     pub(super) listeners: Listeners,
     /// Those of sendfile, by directory.
     pub(super) files: Arc<Files>,
@@ -80,7 +84,7 @@ impl Desk<'_> {
             let what = format!("{protocol}: Cannot connect to {}", target.address);
             Failure::of_call(&what, error)
         })?;
-        Ok(self.opened(flowop, line))
+        self.opened(flowop, line, stop)
     }
 
     fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
@@ -88,19 +92,20 @@ impl Desk<'_> {
             .listeners
             .accept(flowop, stop)
             .map_err(|error| Failure::of_call("accept", error))?;
-        Ok(self.opened(flowop, Line::Socket(socket.into())))
+        self.opened(flowop, Line::Socket(socket.into()), stop)
     }
 
-    fn opened(&mut self, flowop: &Flowop, line: Line) -> Performed {
+    fn opened(&mut self, flowop: &Flowop, line: Line, stop: &Stop) -> Result<Performed, Failure> {
+        let line = self.tls.over(line, flowop, stop)?;
         if flowop.endpoint.window > 0 {
             self.log
                 .compare_buffers(&line.socket(), flowop.endpoint.window);
         }
         self.connections.add(flowop.connection, Rc::new(line));
-        Performed {
+        Ok(Performed {
             later_forget: true,
             ..Performed::default()
-        }
+        })
     }
 
     fn disconnect(&mut self, flowop: &Flowop) -> Performed {
@@ -164,7 +169,7 @@ impl Desk<'_> {
                 return Err(of_call(Error::INTR));
             }
             let count = chunk.min(length - offset) as usize;
-            match call::send_file(line.socket(), file.as_fd(), &mut offset, count) {
+            match send_part(line, file, &mut offset, count) {
                 // It has become shorter.
                 Ok(0) => break,
                 Ok(_) => {}
@@ -174,6 +179,23 @@ impl Desk<'_> {
         }
         Ok(offset)
     }
+}
+
+/// Some of a file. The kernel would send it past what encrypts: there it goes through a buffer.
+fn send_part(line: &Line, file: &File, offset: &mut u64, count: usize) -> Result<usize, Error> {
+    let Line::Layered(layer, _) = line else {
+        return call::send_file(line.socket(), file.as_fd(), offset, count);
+    };
+    let mut buffer = [0; 8192];
+    let room = buffer.len().min(count);
+    let read = file.read_at(&mut buffer[..room], *offset);
+    let read = read.map_err(|error| errno(&error))?;
+    if read == 0 {
+        return Ok(0);
+    }
+    let sent = layer.borrow_mut().send(&buffer[..read])?;
+    *offset += sent as u64;
+    Ok(sent)
 }
 
 fn errno(error: &std::io::Error) -> Error {

@@ -1,0 +1,63 @@
+//! What stands here in a build without TLS.
+
+use engine::Stop;
+use engine::script::{Failure, Line};
+
+use super::Trouble;
+use crate::options::Tls;
+use crate::workorder::{Flowop, Group};
+
+/// Nothing.
+#[derive(Debug, Default)]
+pub struct Security(());
+
+/// Nothing for any group.
+#[derive(Debug, Default)]
+pub(crate) struct Contexts(());
+
+/// There is nothing to object to: the protocol itself is refused.
+pub(crate) fn objection(_: &str, _: &str) -> Option<(&'static str, String)> {
+    None
+}
+
+impl Security {
+    /// Refuses files for what cannot be.
+    pub fn of_master(settings: &Tls, _: bool) -> Result<Self, Trouble> {
+        if *settings == Tls::default() {
+            Ok(Self(()))
+        } else {
+            Err(Trouble::Absent)
+        }
+    }
+
+    /// As a master's.
+    pub fn of_slave(settings: &Tls, verbose: bool) -> Result<Self, Trouble> {
+        Self::of_master(settings, verbose)
+    }
+
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "with TLS there is something that may fail"
+    )]
+    pub(crate) fn prepare(&self, _: &Group) -> Result<Contexts, Trouble> {
+        Ok(Contexts(()))
+    }
+}
+
+impl Contexts {
+    #[expect(clippy::unused_self, reason = "with TLS there may be some")]
+    pub(crate) fn is_empty(&self) -> bool {
+        true
+    }
+
+    /// No flowop has come here that asks for TLS.
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "with TLS there is something that may fail"
+    )]
+    pub(crate) fn over(&self, line: Line, _: &Flowop, _: &Stop) -> Result<Line, Failure> {
+        Ok(line)
+    }
+}

@@ -1,0 +1,278 @@
+//! What this end's TLS connections are made with, settled before the first is opened.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::Stop;
+use engine::script::{Failure, Line};
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::ServerName;
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+    SignatureAlgorithm,
+};
+
+use super::choice::{Choice, Key, Version};
+use super::encrypted::Encrypted;
+use super::{Trouble, credentials, made};
+use crate::options::Tls;
+use crate::workorder::{Endpoint, Flowop, Group, Kind, Protocol};
+
+/// What this end has for TLS, as its command line says.
+#[derive(Debug, Default)]
+pub struct Security {
+    /// The certificate and key that were named.
+    named: Option<Arc<CertifiedKey>>,
+    /// The file that is looked for where none was named.
+    stock: &'static str,
+    pass_phrase: Option<Vec<u8>>,
+    /// Whose word is taken for who the other end is; without them it is not asked.
+    authorities: Option<Arc<RootCertStore>>,
+    verbose: bool,
+}
+
+/// What the TLS connections of one group are made with.
+#[derive(Debug, Default)]
+pub(crate) struct Contexts(Vec<Context>);
+
+#[derive(Debug)]
+struct Context {
+    kind: Kind,
+    method: String,
+    cipher: String,
+    config: Config,
+}
+
+#[derive(Debug)]
+enum Config {
+    Connects {
+        config: Arc<ClientConfig>,
+        /// The other end must be whom its certificate names.
+        asks: bool,
+    },
+    Accepts(Arc<ServerConfig>),
+}
+
+impl Security {
+    /// A master's; `verbose` says on stderr when a certificate is made.
+    pub fn of_master(settings: &Tls, verbose: bool) -> Result<Self, Trouble> {
+        Self::new(settings, "server.pem", verbose)
+    }
+
+    /// A slave's.
+    pub fn of_slave(settings: &Tls, verbose: bool) -> Result<Self, Trouble> {
+        Self::new(settings, "client.pem", verbose)
+    }
+
+    fn new(settings: &Tls, stock: &'static str, verbose: bool) -> Result<Self, Trouble> {
+        let pass_phrase = settings.pass_phrase.as_deref();
+        let pass_phrase = pass_phrase.map(credentials::pass_phrase).transpose()?;
+        let authorities = settings.authorities.as_deref();
+        let authorities = authorities.map(credentials::authorities).transpose()?;
+        let mut security = Self {
+            named: None,
+            stock,
+            pass_phrase,
+            authorities: authorities.map(Arc::new),
+            verbose,
+        };
+        if let Some(certificate) = &settings.certificate {
+            let key = settings.key.as_ref().unwrap_or(certificate);
+            security.named = Some(Arc::new(security.read(certificate, key)?));
+        }
+        Ok(security)
+    }
+
+    fn read(&self, certificate: &Path, key: &Path) -> Result<CertifiedKey, Trouble> {
+        let pass_phrase = self.pass_phrase.as_deref();
+        let pass_phrase = pass_phrase.unwrap_or(credentials::STOCK_PASS_PHRASE);
+        credentials::read(
+            certificate,
+            key,
+            pass_phrase,
+            &aws_lc_rs::default_provider(),
+        )
+    }
+
+    /// What a group's TLS connections need; nothing where it has none.
+    pub(crate) fn prepare(&self, group: &Group) -> Result<Contexts, Trouble> {
+        let mut contexts = Contexts::default();
+        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+        for flowop in flowops.filter(|flowop| is_ssl(flowop)) {
+            if contexts.of(flowop).is_some() {
+                continue;
+            }
+            let Endpoint { method, cipher, .. } = &flowop.endpoint;
+            let choice = Choice::of(method, cipher).map_err(|wrong| Trouble::Asked(wrong.why))?;
+            let config = if flowop.kind == Kind::Accept {
+                self.accepting(&choice, cipher)?
+            } else {
+                self.connecting(&choice)?
+            };
+            contexts.0.push(Context {
+                kind: flowop.kind,
+                method: method.clone(),
+                cipher: cipher.clone(),
+                config,
+            });
+        }
+        Ok(contexts)
+    }
+
+    fn connecting(&self, choice: &Choice) -> Result<Config, Trouble> {
+        let provider = provider(choice);
+        let authorities = self.authorities.as_ref();
+        let verifier = super::trust::verifier(authorities, &provider)
+            .map_err(|error| Trouble::Asked(error.to_string()))?;
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&versions(choice))
+            .map_err(|error| Trouble::Asked(error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        Ok(Config::Connects {
+            config: Arc::new(config),
+            asks: authorities.is_some(),
+        })
+    }
+
+    fn accepting(&self, choice: &Choice, cipher: &str) -> Result<Config, Trouble> {
+        let certified = self.certificate(choice)?;
+        let key = key_of(&certified);
+        if !key.is_some_and(|key| choice.takes(key)) && !choice.has(Version::Tls13) {
+            let why = match key {
+                Some(key) => format!("cipher={cipher} is not for a certificate of an {key:?} key"),
+                None => "TLS 1.2 is not for a certificate of this key".to_owned(),
+            };
+            return Err(Trouble::Asked(why));
+        }
+        let resolver = SingleCertAndKey::from(certified);
+        let mut config = ServerConfig::builder_with_provider(provider(choice))
+            .with_protocol_versions(&versions(choice))
+            .map_err(|error| Trouble::Asked(error.to_string()))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(resolver));
+        // Nobody comes back with a ticket, and one that is not read makes of a close a reset.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Config::Accepts(Arc::new(config)))
+    }
+
+    /// The one that was named; else that of uperf's file; else one that is made.
+    fn certificate(&self, choice: &Choice) -> Result<Arc<CertifiedKey>, Trouble> {
+        if let Some(named) = &self.named {
+            return Ok(Arc::clone(named));
+        }
+        let places = ["", ".."].map(|place| PathBuf::from(place).join(self.stock));
+        if let Some(file) = places.iter().find(|file| file.is_file()) {
+            return Ok(Arc::new(self.read(file, file)?));
+        }
+        let key = if choice.takes(Key::Ecdsa) {
+            Key::Ecdsa
+        } else {
+            Key::Rsa
+        };
+        if self.verbose {
+            eprintln!(
+                "uperf: no {} here or above, and no --tls-cert: a certificate is made",
+                self.stock
+            );
+        }
+        let (certificate, key) =
+            made::make(key).map_err(|error| Trouble::Making(error.to_string()))?;
+        let key = aws_lc_rs::default_provider()
+            .key_provider
+            .load_private_key(key)
+            .map_err(|error| Trouble::Making(error.to_string()))?;
+        Ok(Arc::new(CertifiedKey::new(vec![certificate], key)))
+    }
+}
+
+impl Contexts {
+    /// Whether the group has no TLS connections.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The line of a connection that was opened for this flowop, with the handshake done where it
+    /// asks for TLS: the side that connects is the client.
+    pub(crate) fn over(&self, line: Line, flowop: &Flowop, stop: &Stop) -> Result<Line, Failure> {
+        if !is_ssl(flowop) {
+            return Ok(line);
+        }
+        let (Line::Socket(socket), Some(config)) = (line, self.of(flowop)) else {
+            return Err(Failure::of_sense("ssl: nothing to make a connection with"));
+        };
+        let connection = match config {
+            Config::Accepts(config) => ServerConnection::new(Arc::clone(config)).map(Into::into),
+            Config::Connects { config, asks } => {
+                let name = name(&flowop.endpoint.remote_host, *asks)?;
+                ClientConnection::new(Arc::clone(config), name).map(Into::into)
+            }
+        };
+        let connection = connection.map_err(|error| Failure::of_sense(format!("ssl: {error}")))?;
+        Encrypted::begin(connection, socket, stop)
+    }
+
+    fn of(&self, flowop: &Flowop) -> Option<&Config> {
+        let Endpoint { method, cipher, .. } = &flowop.endpoint;
+        let same = |context: &&Context| {
+            context.kind == flowop.kind && context.method == *method && context.cipher == *cipher
+        };
+        let context = self.0.iter().find(same)?;
+        Some(&context.config)
+    }
+}
+
+fn is_ssl(flowop: &Flowop) -> bool {
+    flowop.kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl)
+}
+
+/// The name that the other end's certificate has to have. An address is not told to it.
+fn name(host: &str, asks: bool) -> Result<ServerName<'static>, Failure> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(ServerName::from(address.to_canonical()));
+    }
+    match ServerName::try_from(host.to_owned()) {
+        Ok(name) => Ok(name),
+        // Nobody looks at it.
+        Err(_) if !asks => Ok(ServerName::from(IpAddr::from(Ipv4Addr::UNSPECIFIED))),
+        Err(_) => {
+            let what = format!("ssl: {host} is no name that a certificate could have");
+            Err(Failure::of_sense(what))
+        }
+    }
+}
+
+/// With the suites that were chosen, the most wanted first.
+fn provider(choice: &Choice) -> Arc<CryptoProvider> {
+    let mut provider = aws_lc_rs::default_provider();
+    let all = std::mem::take(&mut provider.cipher_suites);
+    let numbered = |number: u16| all.iter().find(|suite| u16::from(suite.suite()) == number);
+    let suites = choice.suites().iter();
+    provider.cipher_suites = suites
+        .filter_map(|suite| numbered(suite.number).copied())
+        .collect();
+    Arc::new(provider)
+}
+
+fn versions(choice: &Choice) -> Vec<&'static rustls::SupportedProtocolVersion> {
+    let all = [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)];
+    let chosen = all.into_iter().filter(|(version, _)| choice.has(*version));
+    chosen.map(|(_, version)| version).collect()
+}
+
+/// EdDSA is among ECDSA's suites: RFC 8422.
+fn key_of(certified: &CertifiedKey) -> Option<Key> {
+    match certified.key.algorithm() {
+        SignatureAlgorithm::RSA => Some(Key::Rsa),
+        SignatureAlgorithm::ECDSA | SignatureAlgorithm::ED25519 => Some(Key::Ecdsa),
+        _ => None,
+    }
+}

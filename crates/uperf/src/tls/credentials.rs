@@ -1,0 +1,138 @@
+//! Certificates and keys, from PEM files.
+
+use std::fs;
+use std::path::Path;
+
+use pem::Pem;
+use pkcs8::EncryptedPrivateKeyInfo;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, RootCertStore};
+
+use super::Trouble;
+
+/// The pass phrase of the files that uperf comes with.
+pub(super) const STOCK_PASS_PHRASE: &[u8] = b"password";
+
+/// The certificate of one file, and those that it was signed with, and the key of another, which may
+/// be the same.
+pub(super) fn read(
+    certificate: &Path,
+    key: &Path,
+    pass_phrase: &[u8],
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Trouble> {
+    let chain = certificates(certificate)?;
+    let content = |why: String| Trouble::Content {
+        path: key.to_owned(),
+        why,
+    };
+    let sections = sections(key)?;
+    let section = sections
+        .iter()
+        .find(|section| section.tag().ends_with("PRIVATE KEY"))
+        .ok_or_else(|| content("no private key in it".to_owned()))?;
+    let key = private_key(section, pass_phrase, key).map_err(&content)?;
+    let key = provider
+        .key_provider
+        .load_private_key(key)
+        .map_err(|error| content(format!("the key is of no use: {error}")))?;
+    let both = CertifiedKey::new(chain, key);
+    if both.keys_match() == Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) {
+        let why = format!("the key is not that of {}", certificate.display());
+        return Err(content(why));
+    }
+    Ok(both)
+}
+
+/// The authorities of a file.
+pub(super) fn authorities(path: &Path) -> Result<RootCertStore, Trouble> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| Trouble::Content {
+            path: path.to_owned(),
+            why: format!("a certificate of no use: {error}"),
+        })?;
+    }
+    Ok(roots)
+}
+
+/// The first line of a file.
+pub(super) fn pass_phrase(path: &Path) -> Result<Vec<u8>, Trouble> {
+    let mut bytes = contents(path)?;
+    let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+    bytes.truncate(end.unwrap_or(bytes.len()));
+    Ok(bytes)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+    let sections = sections(path)?.into_iter();
+    let chain: Vec<_> = sections
+        .filter(|section| section.tag() == "CERTIFICATE")
+        .map(|section| CertificateDer::from(section.into_contents()))
+        .collect();
+    if chain.is_empty() {
+        return Err(Trouble::Content {
+            path: path.to_owned(),
+            why: "no certificate in it".to_owned(),
+        });
+    }
+    Ok(chain)
+}
+
+fn sections(path: &Path) -> Result<Vec<Pem>, Trouble> {
+    pem::parse_many(contents(path)?).map_err(|error| Trouble::Content {
+        path: path.to_owned(),
+        why: format!("not PEM: {error}"),
+    })
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, Trouble> {
+    fs::read(path).map_err(|error| Trouble::File {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn private_key(
+    section: &Pem,
+    pass_phrase: &[u8],
+    path: &Path,
+) -> Result<PrivateKeyDer<'static>, String> {
+    let bytes = || section.contents().to_vec();
+    if section.headers().get("Proc-Type").is_some() {
+        return Err(format!(
+            "a key encrypted in OpenSSL's old way; openssl pkcs8 -topk8 -in {} writes it anew",
+            path.display()
+        ));
+    }
+    match section.tag() {
+        "PRIVATE KEY" => Ok(PrivatePkcs8KeyDer::from(bytes()).into()),
+        "RSA PRIVATE KEY" => Ok(PrivatePkcs1KeyDer::from(bytes()).into()),
+        "EC PRIVATE KEY" => Ok(PrivateSec1KeyDer::from(bytes()).into()),
+        "ENCRYPTED PRIVATE KEY" => {
+            let key = decrypted(section.contents(), pass_phrase)?;
+            Ok(PrivatePkcs8KeyDer::from(key).into())
+        }
+        other => Err(format!("a key of the unknown kind {other}")),
+    }
+}
+
+fn decrypted(bytes: &[u8], pass_phrase: &[u8]) -> Result<Vec<u8>, String> {
+    let key = EncryptedPrivateKeyInfo::try_from(bytes)
+        .map_err(|error| format!("an encrypted key that makes no sense: {error}"))?;
+    if key.encryption_algorithm.pbes1().is_some() {
+        let why =
+            "a key encrypted in PKCS #5's old way; openssl pkcs8 -topk8 -v2 aes256 writes it anew";
+        return Err(why.to_owned());
+    }
+    let plain = key
+        .encryption_algorithm
+        .decrypt(pass_phrase, key.encrypted_data);
+    plain.map_err(|error| {
+        format!("the key cannot be decrypted: is the pass phrase right? ({error})")
+    })
+}

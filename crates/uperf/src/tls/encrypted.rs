@@ -1,0 +1,237 @@
+//! A TLS connection as a script's line.
+
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use engine::Stop;
+use engine::script::{Failure, Layer, Line};
+use rustls::Connection;
+use sys::call::{self, Error};
+
+/// The most that a record carries, bytes (RFC 8446 §5.1). So much is encrypted at a time: of a record
+/// that has gone in part when the run ends, the other end can count nothing, and nor does this one.
+const RECORD: usize = 1 << 14;
+
+/// How long the other end may take for a handshake. No machine is that slow; who says nothing for so
+/// long does not mean to speak.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// How long the last word may wait for room in the socket's buffer.
+const LAST_WORD: Duration = Duration::from_millis(100);
+
+/// A TLS connection over a socket that blocks.
+#[derive(Debug)]
+pub(super) struct Encrypted {
+    socket: Rc<OwnedFd>,
+    connection: Connection,
+    /// Bytes that have come and are decrypted.
+    ready: usize,
+    /// Bytes that are encrypted and on their way, of which the caller was not told: it was interrupted.
+    untold: usize,
+    /// Nothing will come any more.
+    ended: bool,
+}
+
+/// Why a handshake came to nothing.
+enum Broken {
+    System(Error),
+    Tls(rustls::Error),
+    HungUp,
+}
+
+impl Encrypted {
+    /// Does the handshake; the stop ends it.
+    pub(super) fn begin(
+        connection: Connection,
+        socket: OwnedFd,
+        stop: &Stop,
+    ) -> Result<Line, Failure> {
+        let socket = Rc::new(socket);
+        let mut this = Self {
+            socket: Rc::clone(&socket),
+            connection,
+            ready: 0,
+            untold: 0,
+            ended: false,
+        };
+        this.shake_hands(stop).map_err(|why| match why {
+            Broken::System(error) => Failure::of_call("ssl: no handshake", error),
+            Broken::Tls(error) => Failure::of_sense(format!("ssl: no handshake: {error}")),
+            Broken::HungUp => Failure::of_sense("ssl: the other end hung up in the handshake"),
+        })?;
+        Ok(Line::Layered(RefCell::new(Box::new(this)), socket))
+    }
+
+    fn shake_hands(&mut self, stop: &Stop) -> Result<(), Broken> {
+        let until = Instant::now() + HANDSHAKE;
+        while self.connection.is_handshaking() || self.connection.wants_write() {
+            match self.step(until) {
+                Err(Broken::System(Error::INTR)) if !stop.is_set() => {}
+                Err(why) => return Err(why),
+                Ok(()) if self.ended && self.connection.is_handshaking() => {
+                    return Err(Broken::HungUp);
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, until: Instant) -> Result<(), Broken> {
+        if self.connection.wants_write() {
+            return self.flush().map_err(Broken::System);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match call::wait_readable(self.socket.as_fd(), left) {
+            Ok(true) => self.fill(),
+            Ok(false) => Err(Broken::System(Error::TIMEDOUT)),
+            Err(error) => Err(Broken::System(error)),
+        }
+    }
+
+    /// Sends what is encrypted.
+    fn flush(&mut self) -> Result<(), Error> {
+        let mut wire = Wire(self.socket.as_fd());
+        while self.connection.wants_write() {
+            self.connection
+                .write_tls(&mut wire)
+                .map_err(|error| errno(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Receives once, and decrypts what is complete.
+    fn fill(&mut self) -> Result<(), Broken> {
+        let mut wire = Wire(self.socket.as_fd());
+        match self.connection.read_tls(&mut wire) {
+            // With or without a word that this is the end: whoever was killed says none.
+            Ok(0) => self.ended = true,
+            Ok(_) => {}
+            Err(error) => return Err(Broken::System(errno(&error))),
+        }
+        match self.connection.process_new_packets() {
+            Ok(state) => {
+                self.ready = state.plaintext_bytes_to_read();
+                self.ended |= state.peer_has_closed();
+                Ok(())
+            }
+            Err(error) => {
+                self.ended = true;
+                // The other end is told why, if it listens.
+                let _ = self.flush_without_waiting();
+                Err(Broken::Tls(error))
+            }
+        }
+    }
+
+    /// Sends what is encrypted as far as there is room for it.
+    fn flush_without_waiting(&mut self) -> Result<(), Error> {
+        let mut wire = Eager(self.socket.as_fd());
+        while self.connection.wants_write() {
+            self.connection
+                .write_tls(&mut wire)
+                .map_err(|error| errno(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the other end that no more will come.
+    fn take_leave(&mut self) {
+        self.connection.send_close_notify();
+        let until = Instant::now() + LAST_WORD;
+        while let Err(error) = self.flush_without_waiting() {
+            let left = until.saturating_duration_since(Instant::now());
+            let may_go = matches!(error, Error::AGAIN | Error::INTR) && !left.is_zero();
+            if !may_go || call::wait_writable(self.socket.as_fd(), left) == Ok(false) {
+                return;
+            }
+        }
+        // What is left unread would make of the close a reset, which takes back what was sent:
+        // OpenSSL's servers send tickets that nobody asked for.
+        let mut unread = [0; 4096];
+        let _ = call::receive_without_waiting(self.socket.as_fd(), &mut unread);
+    }
+}
+
+impl Layer for Encrypted {
+    fn send(&mut self, data: &[u8]) -> Result<usize, Error> {
+        if self.untold == 0 {
+            let part = &data[..data.len().min(RECORD)];
+            let taken = self.connection.writer().write(part);
+            self.untold = taken.map_err(|error| errno(&error))?;
+        }
+        self.flush()?;
+        let told = self.untold.min(data.len());
+        self.untold -= told;
+        Ok(told)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        // What a stop has interrupted; the other end may wait for it.
+        if self.connection.wants_write() {
+            self.flush()?;
+        }
+        while self.ready == 0 {
+            if self.ended {
+                return Ok(0);
+            }
+            self.fill().map_err(|why| match why {
+                Broken::System(error) => error,
+                Broken::Tls(_) | Broken::HungUp => Error::PROTO,
+            })?;
+        }
+        let taken = self.connection.reader().read(buffer);
+        let taken = taken.map_err(|error| errno(&error))?;
+        self.ready -= taken;
+        Ok(taken)
+    }
+
+    fn has_input(&self) -> bool {
+        self.ready > 0 || self.ended
+    }
+}
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        self.take_leave();
+    }
+}
+
+/// The socket as rustls takes it.
+struct Wire<'a>(BorrowedFd<'a>);
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(call::receive(self.0, buffer)?)
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        Ok(call::send(self.0, data)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The same, without waiting.
+struct Eager<'a>(BorrowedFd<'a>);
+
+impl Write for Eager<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        Ok(call::send_without_waiting(self.0, data)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn errno(error: &io::Error) -> Error {
+    Error::from_io_error(error).unwrap_or(Error::PROTO)
+}

@@ -1,0 +1,35 @@
+//! TLS over a connected socket: what `protocol=ssl` is.
+//!
+//! The end that accepts a connection has the certificate, and nobody asks whose it is unless a file of
+//! authorities was named. Each handshake is a whole one: no session is taken up again, as in uperf.
+
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
+mod choice;
+#[cfg(feature = "tls")]
+mod context;
+#[cfg(feature = "tls")]
+mod credentials;
+#[cfg(feature = "tls")]
+mod encrypted;
+#[cfg(feature = "tls")]
+mod made;
+mod trouble;
+#[cfg(feature = "tls")]
+mod trust;
+
+#[cfg(not(feature = "tls"))]
+pub use absent::Security;
+#[cfg(not(feature = "tls"))]
+pub(crate) use absent::{Contexts, objection};
+#[cfg(feature = "tls")]
+pub(crate) use choice::objection;
+#[cfg(feature = "tls")]
+pub(crate) use context::Contexts;
+#[cfg(feature = "tls")]
+pub use context::Security;
+pub use trouble::Trouble;
+
+/// What is said of `engine=`.
+pub(crate) const NO_ENGINES: &str = "engines are OpenSSL's, and linerate does without";

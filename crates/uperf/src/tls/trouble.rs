@@ -1,0 +1,31 @@
+use std::path::PathBuf;
+
+/// What keeps this end from making TLS connections.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// A file cannot be read.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A file has not what is needed.
+    #[error("{}: {why}", path.display())]
+    Content {
+        /// Which.
+        path: PathBuf,
+        /// What it lacks, or what is wrong with it.
+        why: String,
+    },
+    /// No certificate could be made.
+    #[error("no certificate could be made: {0}")]
+    Making(String),
+    /// What the profile asks for cannot be.
+    #[error("{0}")]
+    Asked(String),
+    /// A build without the library.
+    #[error("this linerate was built without TLS")]
+    Absent,
+}
