@@ -21,6 +21,10 @@ struct Inner {
     followers: Mutex<Vec<Weak<Inner>>>,
 }
 
+/// A stop's flag, where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag<'a>(&'a AtomicU8);
+
 /// Why a run is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -43,6 +47,13 @@ impl From<Reason> for Ended {
             Reason::Cancelled => Self::Cancelled,
             Reason::Silence => Self::Failed("the peer's data stopped".to_owned()),
         }
+    }
+}
+
+impl Flag<'_> {
+    #[inline]
+    pub(crate) fn is_set(self) -> bool {
+        self.0.load(Relaxed) != 0
     }
 }
 
@@ -70,7 +81,13 @@ impl Stop {
     /// Whether the run is to end.
     #[inline]
     pub fn is_set(&self) -> bool {
-        self.0.flag.load(Relaxed) != 0
+        self.flag().is_set()
+    }
+
+    /// The flag alone, for a loop that looks at it once a pass.
+    #[inline]
+    pub(crate) fn flag(&self) -> Flag<'_> {
+        Flag(&self.0.flag)
     }
 
     /// Why, if it is.

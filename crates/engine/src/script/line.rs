@@ -35,6 +35,15 @@ impl Line {
         }
     }
 
+    /// The socket of a line that is nothing but one.
+    #[inline]
+    pub(super) fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Socket(socket) => Some(socket.as_fd()),
+            _ => None,
+        }
+    }
+
     #[inline]
     pub(super) fn send(&self, data: &[u8]) -> Result<usize, Error> {
         match self {

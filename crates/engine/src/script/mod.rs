@@ -5,7 +5,10 @@
 //! connections by its own rules, say) are steps as well: [`Performer::perform`].
 
 mod counting;
+mod hand;
 mod line;
+mod plain;
+mod straight;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -16,18 +19,17 @@ pub use line::{Layer, Line};
 pub use tally::{Tallied, Tally};
 pub use watch::{Journal, Pass, StepTimes, Watch};
 
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use model::Pacing;
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use sys::call::{self, Error};
-use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
+use sys::call::Error;
 
 use crate::pace::Pace;
 use crate::stop::{Reason, Stop};
+use hand::{Hand, Left, Steps};
 
 /// One step of a script.
 #[derive(Clone, Debug)]
@@ -153,56 +155,22 @@ pub enum ScriptEnd {
 /// The steps, each with the line that it uses.
 #[derive(Debug)]
 pub struct Script {
-    steps: Vec<Bound>,
+    steps: Steps,
     random: SmallRng,
-}
-
-#[derive(Debug)]
-struct Bound {
-    plain: Plain,
-    line: Option<Rc<Line>>,
-    step: Step,
-}
-
-/// A transfer that one call does on most lines: so many bytes, once, without a wait before.
-#[derive(Clone, Copy, Debug)]
-enum Plain {
-    Send(u32),
-    Receive(u32),
-    No,
-}
-
-/// Why a step was left.
-enum Left {
-    Stopped,
-    EndOfStream,
-    Done,
-    Failed(Failure),
 }
 
 impl Script {
     /// A script; `seed` is for sizes that chance decides.
     pub fn new(steps: Vec<Step>, seed: u64) -> Self {
         Self {
-            steps: steps
-                .into_iter()
-                .map(|step| Bound {
-                    plain: Plain::of(&step.action),
-                    line: None,
-                    step,
-                })
-                .collect(),
+            steps: Steps::new(steps),
             random: SmallRng::seed_from_u64(seed),
         }
     }
 
     /// What the buffer of [`Self::run`] must hold, in bytes.
     pub fn largest(&self) -> usize {
-        let largest = self.steps.iter().map(|bound| match bound.step.action {
-            Action::Send(transfer) | Action::Receive(transfer) => transfer.amount.largest(),
-            _ => 0,
-        });
-        largest.max().unwrap_or(0)
+        self.steps.largest()
     }
 
     /// Runs it to its end. What is sent comes from `buffer`, and what is received goes there.
@@ -220,7 +188,7 @@ impl Script {
         let stop = orders.stop;
         let _attending = stop.attend();
         let mut pace = orders.pacing.map(|pacing| Pace::start(&pacing, None));
-        let mut left = match orders.rounds {
+        let mut rounds = match orders.rounds {
             Rounds::Times(times) => times,
             Rounds::UntilStopped => u64::MAX,
         };
@@ -232,298 +200,27 @@ impl Script {
             tally: orders.tally,
         };
         watch.start();
-        while left > 0 && !stop.is_set() {
-            let Some(pace) = &mut pace else {
-                match hand.rounds(&mut self.steps, left, watch) {
-                    Ok(rest) => left = rest,
-                    Err((at, why)) => return why.ended(at, stop),
-                }
-                continue;
+        let Some(pace) = &mut pace else {
+            return match hand.rounds(&mut self.steps, rounds, watch) {
+                Ok(()) => ScriptEnd::Done,
+                Err((at, why)) => why.ended(at, stop),
             };
+        };
+        while rounds > 0 {
+            if stop.is_set() {
+                return Left::Stopped.ended(0, stop);
+            }
             if pace.waited(stop) {
                 watch.start();
                 continue;
             }
             pace.took_turn();
-            match hand.rounds(&mut self.steps, 1, watch) {
-                Ok(rest) => left = left - 1 + rest,
-                Err((at, why)) => return why.ended(at, stop),
+            if let Err((at, why)) = hand.rounds(&mut self.steps, 1, watch) {
+                return why.ended(at, stop);
             }
-        }
-        if left > 0 {
-            return ScriptEnd::Stopped(stop.reason().unwrap_or(Reason::Deadline));
+            rounds -= 1;
         }
         ScriptEnd::Done
-    }
-}
-
-/// What executes the steps.
-struct Hand<'a, P> {
-    performer: &'a mut P,
-    buffer: &'a mut [u8],
-    random: &'a mut SmallRng,
-    stop: &'a Stop,
-    tally: &'a Tally,
-}
-
-impl<P: Performer> Hand<'_, P> {
-    /// Rounds as fast as they go; how many are left when the stop is pulled. A function of its own, so
-    /// that the registers are the loop's.
-    #[inline(never)]
-    fn rounds(
-        &mut self,
-        steps: &mut [Bound],
-        mut left: u64,
-        watch: &mut impl Watch,
-    ) -> Result<u64, (usize, Left)> {
-        let stop = self.stop;
-        while left > 0 {
-            for at in 0..steps.len() {
-                self.pass(steps, at, watch).map_err(|why| (at, why))?;
-            }
-            watch.round();
-            left -= 1;
-            if stop.is_set() {
-                break;
-            }
-        }
-        Ok(left)
-    }
-
-    /// All executions of one step.
-    #[inline]
-    fn pass(&mut self, steps: &mut [Bound], at: usize, watch: &mut impl Watch) -> Result<(), Left> {
-        let count = steps[at].step.count;
-        let mut done = 0;
-        while done < count {
-            if self.stop.is_set() {
-                watch.step(at, done);
-                return Err(Left::Stopped);
-            }
-            let first = self.call(&steps[at]);
-            if !first.is_all
-                && let Err(left) = self.execute(steps, at, first.came)
-            {
-                watch.step(at, done);
-                return Err(left);
-            }
-            self.tally.executed();
-            done += 1;
-        }
-        watch.step(at, done);
-        Ok(())
-    }
-
-    /// The one call of a plain transfer, if it is one.
-    #[inline]
-    fn call(&mut self, bound: &Bound) -> First {
-        let Some(Line::Socket(socket)) = bound.line.as_deref() else {
-            return First::default();
-        };
-        let socket = socket.as_fd();
-        match bound.plain {
-            Plain::Send(bytes) => {
-                let came = call::send(socket, &self.buffer[..bytes as usize]);
-                let is_all = came == Ok(bytes as usize);
-                if is_all {
-                    self.tally.sent(bytes as usize);
-                }
-                First {
-                    is_all,
-                    came: Some(came),
-                }
-            }
-            Plain::Receive(bytes) => {
-                let came = call::receive(socket, &mut self.buffer[..bytes as usize]);
-                let is_all = came == Ok(bytes as usize);
-                if is_all {
-                    self.tally.received(bytes as usize);
-                }
-                First {
-                    is_all,
-                    came: Some(came),
-                }
-            }
-            Plain::No => First::default(),
-        }
-    }
-
-    /// An execution that was no plain call, or is not done with it: `came` is what that gave.
-    #[cold]
-    #[inline(never)]
-    fn execute(
-        &mut self,
-        steps: &mut [Bound],
-        at: usize,
-        came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        match self.try_execute(steps, at, came) {
-            Err(Left::Failed(_)) if steps[at].step.can_fail && !self.stop.is_set() => {
-                self.tally.failed();
-                Ok(())
-            }
-            Err(Left::Failed(failure)) if failure.is_interruption() && self.stop.is_set() => {
-                Err(Left::Stopped)
-            }
-            other => other,
-        }
-    }
-
-    fn try_execute(
-        &mut self,
-        steps: &mut [Bound],
-        at: usize,
-        mut came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        let bound = &mut steps[at];
-        match bound.step.action {
-            Action::Send(transfer) => {
-                let line = line_of(bound, at, self.performer)?;
-                for _ in 0..transfer.repeat {
-                    self.send(line, transfer, came.take())?;
-                }
-                Ok(())
-            }
-            Action::Receive(transfer) => {
-                let line = line_of(bound, at, self.performer)?;
-                for _ in 0..transfer.repeat {
-                    self.receive(line, transfer, came.take())?;
-                }
-                Ok(())
-            }
-            Action::Think { duration, spins } => think(duration, spins, self.stop),
-            Action::Own => self.perform(steps, at),
-            Action::Nothing => Ok(()),
-        }
-    }
-
-    fn send(
-        &mut self,
-        line: &Line,
-        transfer: Transfer,
-        mut came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        let (wanted, whole) = match transfer.amount {
-            Amount::Exactly(bytes) => (bytes as usize, true),
-            Amount::Between { min, max } => {
-                (self.random.random_range(min..=max.max(min)) as usize, false)
-            }
-        };
-        let mut sent = 0;
-        loop {
-            if let Some(patience) = transfer.patience {
-                wait_to_send(line, patience)?;
-            }
-            let taken = came
-                .take()
-                .unwrap_or_else(|| line.send(&self.buffer[sent..wanted]));
-            match taken {
-                Ok(0) => return Err(Left::EndOfStream),
-                Ok(bytes) => {
-                    self.tally.sent(bytes);
-                    sent += bytes;
-                    if sent >= wanted || !whole {
-                        return Ok(());
-                    }
-                }
-                Err(error) => {
-                    interrupted(error, self.stop).map_err(|error| failed("send", error))?;
-                }
-            }
-            if self.stop.is_set() {
-                return Err(Left::Stopped);
-            }
-        }
-    }
-
-    fn receive(
-        &mut self,
-        line: &Line,
-        transfer: Transfer,
-        mut came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        let (wanted, whole) = match transfer.amount {
-            Amount::Exactly(bytes) => (bytes as usize, true),
-            Amount::Between { max, .. } => (max as usize, false),
-        };
-        let mut received = 0;
-        loop {
-            if let Some(patience) = transfer.patience {
-                wait_to_receive(line, patience)?;
-            }
-            let given = came
-                .take()
-                .unwrap_or_else(|| line.receive(&mut self.buffer[received..wanted]));
-            match given {
-                Ok(0) => return Err(Left::EndOfStream),
-                Ok(bytes) => {
-                    self.tally.received(bytes);
-                    received += bytes;
-                    if received >= wanted || !whole {
-                        return Ok(());
-                    }
-                }
-                Err(error) => {
-                    interrupted(error, self.stop).map_err(|error| failed("receive", error))?;
-                }
-            }
-            if self.stop.is_set() {
-                return Err(Left::Stopped);
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn perform(&mut self, steps: &mut [Bound], at: usize) -> Result<(), Left> {
-        let performed = self
-            .performer
-            .perform(at, self.stop)
-            .map_err(Left::Failed)?;
-        if performed.sent > 0 {
-            self.tally.sent(performed.sent as usize);
-        }
-        if performed.later_forget {
-            for bound in &mut steps[at..] {
-                bound.line = None;
-            }
-        }
-        for closed in performed.closed.iter().flatten() {
-            for bound in &mut *steps {
-                bound.line.take_if(|line| Rc::ptr_eq(line, closed));
-            }
-        }
-        if performed.ends {
-            return Err(Left::Done);
-        }
-        Ok(())
-    }
-}
-
-/// What a plain transfer's call came to.
-#[derive(Default)]
-struct First {
-    /// It was the whole transfer, and is counted.
-    is_all: bool,
-    /// What the call gave, if there was one.
-    came: Option<Result<usize, Error>>,
-}
-
-impl Plain {
-    fn of(action: &Action) -> Self {
-        match action {
-            Action::Send(transfer) => transfer.plain_bytes().map_or(Self::No, Self::Send),
-            Action::Receive(transfer) => transfer.plain_bytes().map_or(Self::No, Self::Receive),
-            _ => Self::No,
-        }
-    }
-}
-
-impl Transfer {
-    fn plain_bytes(&self) -> Option<u32> {
-        match (self.amount, self.repeat, self.patience) {
-            (Amount::Exactly(bytes), 1, None) => Some(bytes),
-            _ => None,
-        }
     }
 }
 
@@ -567,72 +264,4 @@ impl Left {
             Self::Failed(failure) => ScriptEnd::Failed(at, failure),
         }
     }
-}
-
-#[inline]
-fn line_of<'b>(
-    bound: &'b mut Bound,
-    at: usize,
-    performer: &mut impl Performer,
-) -> Result<&'b Line, Left> {
-    if bound.line.is_none() {
-        bound.line = Some(performer.line(at).map_err(Left::Failed)?);
-    }
-    bound.line.as_deref().ok_or(Left::Done)
-}
-
-/// An interruption is none as long as nobody wants an end.
-#[cold]
-fn interrupted(error: Error, stop: &Stop) -> Result<(), Error> {
-    if error == Error::INTR && !stop.is_set() {
-        return Ok(());
-    }
-    Err(error)
-}
-
-#[cold]
-fn failed(what: &str, error: Error) -> Left {
-    if error == Error::INTR {
-        return Left::Stopped;
-    }
-    Left::Failed(Failure::of_call(what, error))
-}
-
-fn wait_to_send(line: &Line, patience: Duration) -> Result<(), Left> {
-    let ready = call::wait_writable(line.socket(), patience);
-    in_time(ready, "send")
-}
-
-fn wait_to_receive(line: &Line, patience: Duration) -> Result<(), Left> {
-    if line.has_input() {
-        return Ok(());
-    }
-    let ready = call::wait_readable(line.socket(), patience);
-    in_time(ready, "receive")
-}
-
-fn in_time(ready: Result<bool, Error>, what: &str) -> Result<(), Left> {
-    match ready {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(failed(what, Error::TIMEDOUT)),
-        Err(error) => Err(failed(what, error)),
-    }
-}
-
-fn think(duration: Duration, spins: bool, stop: &Stop) -> Result<(), Left> {
-    let until =
-        monotonic_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-    let _exact = (!spins).then(ExactSleep::begin);
-    while monotonic_ns() < until {
-        if stop.is_set() {
-            return Err(Left::Stopped);
-        }
-        if spins {
-            std::hint::spin_loop();
-        } else {
-            // Interrupted or not, the clock says whether it was long enough.
-            let _ = sleep_until(until);
-        }
-    }
-    Ok(())
 }

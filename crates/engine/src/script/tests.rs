@@ -311,3 +311,83 @@ fn counters_are_read_from_step_to_step() {
     assert!(counts[0][0] > 5 * counts[1][0], "{counts:?}");
     assert!(counts[0][0] <= times.steps()[0].total_ns, "{counts:?}");
 }
+
+/// What is sent and received as bytes each, and how often a pass; whether it is sent.
+type Shape = [(bool, u32, u64)];
+
+#[test]
+fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
+    const ROUNDS: u64 = 300;
+    let shapes: [&Shape; 10] = [
+        &[(true, 700, 1)],
+        &[(false, 700, 1)],
+        &[(true, 70, 9)],
+        &[(false, 70, 9)],
+        &[(true, 33, 1), (false, 500, 1)],
+        &[(false, 33, 1), (true, 500, 1)],
+        &[(true, 5, 0), (false, 500, 2)],
+        &[(true, 5, 1), (true, 50, 1)],
+        &[(true, 8, 1), (false, 90, 3), (true, 700, 2)],
+        &[(false, 1, 1), (false, 90, 1), (true, 7, 1), (false, 400, 1)],
+    ];
+    for shape in shapes {
+        let (mut host, far) = pair();
+        let sum = |sent: bool, amount: fn(&(bool, u32, u64)) -> u64| -> u64 {
+            let steps = shape.iter().filter(|(sends, ..)| *sends == sent);
+            steps.map(amount).sum::<u64>() * ROUNDS
+        };
+        let bytes = |sent| sum(sent, |(_, bytes, count)| u64::from(*bytes) * count);
+        let (to_peer, from_peer) = (bytes(true), bytes(false));
+        let mut reader = far.try_clone().unwrap();
+        let reads = thread::spawn(move || {
+            std::io::copy(&mut (&mut reader).take(to_peer), &mut std::io::sink()).unwrap()
+        });
+        let writes = thread::spawn(move || {
+            let mut left = from_peer as usize;
+            let mut piece = 1;
+            while left > 0 {
+                piece = (piece * 7 % 701).min(left).max(1);
+                (&far).write_all(&vec![0; piece]).unwrap();
+                left -= piece;
+            }
+        });
+        let steps: Vec<Step> = shape
+            .iter()
+            .map(|&(sends, bytes, count)| Step {
+                action: if sends {
+                    Action::Send(exactly(bytes))
+                } else {
+                    Action::Receive(exactly(bytes))
+                },
+                count,
+                can_fail: false,
+            })
+            .collect();
+        let mut script = Script::new(steps, 0);
+        let (tally, stop) = (Tally::default(), Stop::new());
+        let orders = Orders {
+            rounds: Rounds::Times(ROUNDS),
+            pacing: None,
+            stop: &stop,
+            tally: &tally,
+        };
+        let mut times = StepTimes::new(shape.len(), true, false);
+        let mut buffer = [0; 700];
+        let end = script.run(&mut host, &orders, &mut buffer, &mut times);
+        assert_eq!(end, ScriptEnd::Done, "{shape:?}");
+        writes.join().unwrap();
+        assert_eq!(reads.join().unwrap(), to_peer, "{shape:?}");
+        let executions = |sent| sum(sent, |(.., count)| *count);
+        let expected = Tallied {
+            executions: executions(true) + executions(false),
+            sent: to_peer,
+            received: from_peer,
+            failures: 0,
+        };
+        assert_eq!(tally.read(), expected, "{shape:?}");
+        assert_eq!(times.rounds().executions, ROUNDS, "{shape:?}");
+        for (step, (.., count)) in times.steps().iter().zip(shape) {
+            assert_eq!(step.executions, count * ROUNDS, "{shape:?}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What executes the steps: all that is not one plain call.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use sys::call::{self, Error};
+use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
+
+use super::plain::{self, Call, Hands, Next, Place};
+use super::{Action, Amount, Failure, Line, Performer, Step, Tally, Transfer, Watch};
+use crate::stop::Stop;
+
+/// What executes the steps.
+pub(super) struct Hand<'a, P> {
+    pub(super) performer: &'a mut P,
+    pub(super) buffer: &'a mut [u8],
+    pub(super) random: &'a mut SmallRng,
+    pub(super) stop: &'a Stop,
+    pub(super) tally: &'a Tally,
+}
+
+/// Why a step was left.
+pub(super) enum Left {
+    Stopped,
+    EndOfStream,
+    Done,
+    Failed(Failure),
+}
+
+/// Which way a transfer goes.
+#[derive(Clone, Copy)]
+enum Way {
+    Out,
+    In,
+}
+
+/// A script's steps, each with the line that it uses.
+#[derive(Debug)]
+pub(super) struct Steps {
+    list: Vec<Step>,
+    lines: Vec<Option<Rc<Line>>>,
+    /// The same once more, as the plain loop sees it.
+    calls: Vec<Call>,
+}
+
+impl Steps {
+    /// Steps whose lines are not known yet.
+    pub(super) fn new(steps: Vec<Step>) -> Self {
+        Self {
+            lines: vec![None; steps.len()],
+            calls: steps.iter().map(Call::new).collect(),
+            list: steps,
+        }
+    }
+
+    /// The most bytes that one of them moves at once.
+    pub(super) fn largest(&self) -> usize {
+        let largest = self.list.iter().map(|step| match step.action {
+            Action::Send(transfer) | Action::Receive(transfer) => transfer.amount.largest(),
+            _ => 0,
+        });
+        largest.max().unwrap_or(0)
+    }
+
+    fn bind(&mut self, at: usize, line: Option<Rc<Line>>) {
+        self.calls[at].bind(&self.list[at], line.as_ref());
+        self.lines[at] = line;
+    }
+
+    fn forget_from(&mut self, at: usize) {
+        for later in at..self.list.len() {
+            self.bind(later, None);
+        }
+    }
+
+    fn forget(&mut self, closed: &Rc<Line>) {
+        for at in 0..self.list.len() {
+            if self.lines[at]
+                .as_ref()
+                .is_some_and(|line| Rc::ptr_eq(line, closed))
+            {
+                self.bind(at, None);
+            }
+        }
+    }
+}
+
+impl<P: Performer> Hand<'_, P> {
+    /// So many rounds as fast as they go; else the step that was left, and why.
+    pub(super) fn rounds(
+        &mut self,
+        steps: &mut Steps,
+        rounds: u64,
+        watch: &mut impl Watch,
+    ) -> Result<(), (usize, Left)> {
+        if rounds == 0 {
+            return Ok(());
+        }
+        if steps.list.is_empty() {
+            // A list without steps still lasts as long as it is to.
+            return match rounds {
+                u64::MAX => think(Duration::MAX, false, self.stop).map_err(|left| (0, left)),
+                _ => Ok(()),
+            };
+        }
+        let mut place = Place::first(&steps.calls, rounds);
+        loop {
+            let calls = &steps.calls;
+            let mut hands = Hands {
+                buffer: self.buffer,
+                stop: self.stop.flag(),
+                tally: self.tally,
+            };
+            let next = plain::run(calls, &mut place, &mut hands, watch);
+            let count = steps.list[place.at].count;
+            let left = match next {
+                Next::Done => return Ok(()),
+                Next::Stopped => Err(Left::Stopped),
+                Next::Execute(_) if count == 0 => Ok(()),
+                Next::Execute(came) => self.execute(steps, place.at, came),
+            };
+            if let Err(left) = left {
+                watch.step(place.at, count - place.left);
+                return Err((place.at, left));
+            }
+            if count > 0 {
+                self.tally.executed();
+            }
+            if !place.executed(&steps.calls, watch) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn execute(
+        &mut self,
+        steps: &mut Steps,
+        at: usize,
+        came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
+        match self.try_execute(steps, at, came) {
+            Err(Left::Failed(_)) if steps.list[at].can_fail && !self.stop.is_set() => {
+                self.tally.failed();
+                Ok(())
+            }
+            Err(Left::Failed(failure)) if failure.is_interruption() && self.stop.is_set() => {
+                Err(Left::Stopped)
+            }
+            other => other,
+        }
+    }
+
+    fn try_execute(
+        &mut self,
+        steps: &mut Steps,
+        at: usize,
+        came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
+        match steps.list[at].action {
+            Action::Send(transfer) => self.transfers(steps, at, Way::Out, transfer, came),
+            Action::Receive(transfer) => self.transfers(steps, at, Way::In, transfer, came),
+            Action::Think { duration, spins } => think(duration, spins, self.stop),
+            Action::Own => self.perform(steps, at),
+            Action::Nothing => Ok(()),
+        }
+    }
+
+    fn transfers(
+        &mut self,
+        steps: &mut Steps,
+        at: usize,
+        way: Way,
+        transfer: Transfer,
+        mut came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
+        if steps.lines[at].is_none() {
+            let line = self.performer.line(at).map_err(Left::Failed)?;
+            steps.bind(at, Some(line));
+        }
+        let Some(line) = &steps.lines[at] else {
+            return Ok(());
+        };
+        for _ in 0..transfer.repeat {
+            self.transfer(line, way, transfer, came.take())?;
+        }
+        Ok(())
+    }
+
+    fn transfer(
+        &mut self,
+        line: &Line,
+        way: Way,
+        transfer: Transfer,
+        mut came: Option<Result<usize, Error>>,
+    ) -> Result<(), Left> {
+        let (wanted, whole) = match (transfer.amount, way) {
+            (Amount::Exactly(bytes), _) => (bytes as usize, true),
+            (Amount::Between { min, max }, Way::Out) => {
+                (self.random.random_range(min..=max.max(min)) as usize, false)
+            }
+            (Amount::Between { max, .. }, Way::In) => (max as usize, false),
+        };
+        let mut moved = 0;
+        loop {
+            if came.is_none()
+                && let Some(patience) = transfer.patience
+            {
+                way.wait(line, patience)?;
+            }
+            let piece = &mut self.buffer[moved..wanted];
+            let call = came.take().unwrap_or_else(|| match way {
+                Way::Out => line.send(piece),
+                Way::In => line.receive(piece),
+            });
+            match call {
+                Ok(0) => return Err(Left::EndOfStream),
+                Ok(bytes) => {
+                    match way {
+                        Way::Out => self.tally.sent(bytes),
+                        Way::In => self.tally.received(bytes),
+                    }
+                    moved += bytes;
+                    if moved >= wanted || !whole {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    interrupted(error, self.stop).map_err(|error| failed(way.name(), error))?;
+                }
+            }
+            if self.stop.is_set() {
+                return Err(Left::Stopped);
+            }
+        }
+    }
+
+    fn perform(&mut self, steps: &mut Steps, at: usize) -> Result<(), Left> {
+        let performed = self
+            .performer
+            .perform(at, self.stop)
+            .map_err(Left::Failed)?;
+        if performed.sent > 0 {
+            self.tally.sent(performed.sent as usize);
+        }
+        if performed.later_forget {
+            steps.forget_from(at);
+        }
+        for closed in performed.closed.iter().flatten() {
+            steps.forget(closed);
+        }
+        if performed.ends {
+            return Err(Left::Done);
+        }
+        Ok(())
+    }
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Out => "send",
+            Self::In => "receive",
+        }
+    }
+
+    /// Waits until the line takes or has something.
+    fn wait(self, line: &Line, patience: Duration) -> Result<(), Left> {
+        let ready = match self {
+            Self::Out => call::wait_writable(line.socket(), patience),
+            Self::In if line.has_input() => return Ok(()),
+            Self::In => call::wait_readable(line.socket(), patience),
+        };
+        match ready {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(failed(self.name(), Error::TIMEDOUT)),
+            Err(error) => Err(failed(self.name(), error)),
+        }
+    }
+}
+
+/// An interruption is none as long as nobody wants an end.
+#[cold]
+fn interrupted(error: Error, stop: &Stop) -> Result<(), Error> {
+    if error == Error::INTR && !stop.is_set() {
+        return Ok(());
+    }
+    Err(error)
+}
+
+#[cold]
+fn failed(what: &str, error: Error) -> Left {
+    if error == Error::INTR {
+        return Left::Stopped;
+    }
+    Left::Failed(Failure::of_call(what, error))
+}
+
+fn think(duration: Duration, spins: bool, stop: &Stop) -> Result<(), Left> {
+    let until =
+        monotonic_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    let _exact = (!spins).then(ExactSleep::begin);
+    while monotonic_ns() < until {
+        if stop.is_set() {
+            return Err(Left::Stopped);
+        }
+        if spins {
+            std::hint::spin_loop();
+        } else {
+            // Interrupted or not, the clock says whether it was long enough.
+            let _ = sleep_until(until);
+        }
+    }
+    Ok(())
+}
