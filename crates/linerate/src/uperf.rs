@@ -2,22 +2,28 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use engine::Stop;
+use uperf::master;
 use uperf::options::{self, Exit, Master, Role, Settings};
 use uperf::output::Width;
+use uperf::output::html::{self, Page};
 use uperf::profile::{self, Source, Surroundings};
 use uperf::slave::{Slave, Terms};
 use uperf::tls::Security;
 use uperf::{WorkLimits, Workorder};
 
+use crate::whole_file::WholeFile;
+
 /// Runs a master, a slave, or looks at a profile.
 pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let settings = match options::uperf(program, args) {
+    let words: Vec<OsString> = args.into_iter().collect();
+    let typed = typed(program, &words);
+    let settings = match options::uperf(program, words) {
         Ok(settings) => settings,
         Err(exit) => return leave(&exit),
     };
@@ -26,21 +32,49 @@ pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
     }
     sys::process::raise_descriptor_limit();
     match &settings.role {
-        Role::Master(master) => run(program, &settings, master),
+        Role::Master(master) => run(program, &typed, &settings, master),
         Role::Slave(limits) => serve(program, &settings, limits),
         Role::Check(profile) => check(program, profile),
     }
 }
 
-fn run(program: &str, settings: &Settings, master: &Master) -> ExitCode {
-    let Some(workorder) = read(program, &master.profile) else {
+fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> ExitCode {
+    let Some((workorder, profile)) = read(program, &master.profile) else {
         return ExitCode::FAILURE;
+    };
+    let unwritten = |path: &Path, error: &io::Error| {
+        eprintln!("{program}: cannot write {}: {error}", path.display());
+    };
+    let page = match master
+        .html
+        .as_deref()
+        .map(|path| (path, WholeFile::begin(path)))
+    {
+        None => None,
+        Some((path, Ok(file))) => Some((path, file)),
+        Some((path, Err(error))) => {
+            unwritten(path, &error);
+            return ExitCode::FAILURE;
+        }
     };
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     let width = Width::of(columns());
     let mut stdout = std::io::stdout();
-    let code = uperf::master::run(settings, master, &workorder, width, &stop, &mut stdout);
+    let finished = master::run(settings, master, &workorder, width, &stop, &mut stdout);
+    let mut code = finished.code;
+    if let (Some((path, file)), Some(measured)) = (page, finished.measured) {
+        let page = Page {
+            command_line: typed.to_owned(),
+            name: workorder.name,
+            profile,
+            measured,
+        };
+        if let Err(error) = file.write(&html::page(&page)) {
+            unwritten(path, &error);
+            code = code.max(1);
+        }
+    }
     ExitCode::from(code)
 }
 
@@ -104,7 +138,7 @@ fn check(program: &str, path: &Path) -> ExitCode {
 }
 
 /// The profile, if it makes sense; what it lacks is said.
-fn read(program: &str, path: &Path) -> Option<Workorder> {
+fn read(program: &str, path: &Path) -> Option<(Workorder, String)> {
     let bytes = contents(program, path)?;
     let name = path.to_string_lossy();
     let source = Source {
@@ -117,7 +151,8 @@ fn read(program: &str, path: &Path) -> Option<Workorder> {
     if parsed.workorder.is_none() {
         print(&format!("Error parsing {name}\n"));
     }
-    parsed.workorder
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Some((parsed.workorder?, text))
 }
 
 fn contents(program: &str, path: &Path) -> Option<Vec<u8>> {
@@ -141,8 +176,34 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
+/// What was typed, as a shell would take it again.
+fn typed(program: &str, words: &[OsString]) -> String {
+    let words = words.iter().map(|word| {
+        let word = word.to_string_lossy();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            return word.into_owned();
+        }
+        format!("'{}'", word.replace('\'', "'\\''"))
+    });
+    let words = std::iter::once(program.to_owned()).chain(words);
+    words.collect::<Vec<_>>().join(" ")
+}
+
 fn leave(exit: &Exit) -> ExitCode {
     print(&exit.stdout);
     eprint!("{}", exit.stderr);
     ExitCode::from(exit.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_can_be_typed_again() {
+        let words = ["-m", "a b.xml", "--html=x.html", "it's", ""].map(OsString::from);
+        let expected = r"uperf -m 'a b.xml' --html=x.html 'it'\''s' ''";
+        assert_eq!(typed("uperf", &words), expected);
+    }
 }

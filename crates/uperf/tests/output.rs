@@ -60,6 +60,8 @@ fn our_own_lines_are_below_the_differences() {
         "\n\nOver active time\n{rule}\n\
          All        2.86MB /   3.00(s) =     8.00Mb/s         501op/s \n\
          Group0     2.86MB /   3.00(s) =     8.00Mb/s         501op/s \n\n\
+         Beginnings of strands\n{rule}\n\
+         transaction 1           2 strands within    12.35us \n\n\
          ** Warning: Send buffer: 128.00KB (Requested:64.00KB)  \n\n"
     );
     assert!(text.ends_with(&active), "{text}");
@@ -71,6 +73,27 @@ fn our_own_lines_are_below_the_differences() {
          write           task-clock                         3500                 7.00 \n"
     );
     assert!(text.contains(&counters), "{text}");
+}
+
+/// A host has a line for each group, and then one of its own.
+#[test]
+fn hosts_with_several_groups_have_a_sum() {
+    let mut figures = figures();
+    let first = figures.slaves[0].clone();
+    let mut second = first.clone();
+    second.group = 1;
+    let mut other = first;
+    "10.0.0.2".clone_into(&mut other.host);
+    figures.slaves.extend([second, other]);
+    let text = report(&master("").print, Width::of(None), &figures);
+    let rule = "-".repeat(79);
+    let section = format!(
+        "501op/s \n\nEach host, all its groups\n{rule}\n\
+         127.0.0.1          5.00s     5.72MB     9.60Mb/s         3006        0.00\n\
+         10.0.0.2           5.00s     2.86MB     4.80Mb/s         1503        0.00\n\n\
+         Beginnings of strands\n"
+    );
+    assert!(text.contains(&section), "{text}");
 }
 
 #[test]
@@ -98,6 +121,7 @@ fn a_slave_that_was_lost_has_no_figures() {
     assert!(text.contains(difference), "{text}");
     figures.slaves.push(Slave {
         host: "10.0.0.2".to_owned(),
+        group: 0,
         said: Some("Success".to_owned()),
         totals: Some(figures.master),
     });
@@ -193,6 +217,7 @@ impl Run {
                 "interface" => report.interfaces.each.push(traffic(&words)),
                 "slave" => report.slaves.push(Slave {
                     host: words[0].to_owned(),
+                    group: 0,
                     said: None,
                     totals: Some(totals(&words[1..])),
                 }),
@@ -226,6 +251,7 @@ fn empty() -> Report {
         slaves: Vec::new(),
         master: Totals::default(),
         active: Active::default(),
+        starts: Vec::new(),
         latencies: None,
         log: Vec::new(),
         failures: 0,
@@ -298,11 +324,18 @@ fn nanoseconds(text: &str) -> Duration {
 
 /// Stock's lines alone.
 fn without_own_lines(text: &str) -> String {
-    let Some((before, own)) = text.split_once("Over active time\n") else {
-        return text.to_owned();
-    };
-    let (_, after) = own.split_once("\n\n").unwrap();
-    before.to_owned() + after
+    let mut stocks = text.to_owned();
+    for title in [
+        "Over active time\n",
+        "Each host, all its groups\n",
+        "Beginnings of strands\n",
+    ] {
+        if let Some((before, own)) = stocks.split_once(title) {
+            let (_, after) = own.split_once("\n\n").unwrap();
+            stocks = before.to_owned() + after;
+        }
+    }
+    stocks
 }
 
 /// What is left of a line that was written over.

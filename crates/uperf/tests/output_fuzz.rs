@@ -57,13 +57,13 @@ fn no_page_panics() {
     for seed in seeds().step_by(10) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut page = page();
-        page.report = disturbed(&mut rng);
-        let percentiles = &mut page.distributions[0].percentiles;
+        page.measured.report = disturbed(&mut rng);
+        let percentiles = &mut page.measured.distributions[0].percentiles;
         percentiles.truncate(rng.random_range(0..5));
         for (percent, time) in percentiles {
             (*percent, *time) = (rng.random(), duration(&mut rng));
         }
-        for course in &mut page.courses {
+        for course in &mut page.measured.courses {
             course.name = text(&mut rng);
             course.begun = duration(&mut rng);
             course.moments.truncate(rng.random_range(0..3));
@@ -148,6 +148,7 @@ fn traffic(rng: &mut SmallRng) -> Traffic {
 fn slave(rng: &mut SmallRng) -> Slave {
     Slave {
         host: text(rng),
+        group: 0,
         said: rng.random_bool(0.3).then(|| text(rng)),
         totals: rng.random_bool(0.9).then(|| totals(rng)),
     }

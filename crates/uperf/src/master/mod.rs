@@ -2,6 +2,8 @@
 
 mod connect;
 mod counted;
+mod course;
+mod hosts;
 mod interfaces;
 mod probe;
 mod report;
@@ -10,13 +12,14 @@ mod voice;
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use engine::Stop;
 
 use crate::Workorder;
 use crate::mirror;
 use crate::options::{Counter, Master, Settings};
+use crate::output::html::{Host, Measured};
 use crate::output::{self, Message, Step, Width};
 use crate::slave::is_supported;
 use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, not_yet};
@@ -89,7 +92,16 @@ const TICK: Duration = Duration::from_millis(100);
 /// The exit code after a signal.
 const INTERRUPTED: u8 = 2;
 
-/// Runs a profile; what is printed goes to `out`. The exit code.
+/// How a run ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit code.
+    pub code: u8,
+    /// What was measured; `None` where it did not come to that.
+    pub measured: Option<Measured>,
+}
+
+/// Runs a profile; what is printed goes to `out`.
 pub fn run(
     settings: &Settings,
     master: &Master,
@@ -97,7 +109,7 @@ pub fn run(
     width: Width,
     stop: &Stop,
     out: &mut dyn Write,
-) -> u8 {
+) -> Finished {
     // Before the first strand: threads inherit what they are bound to.
     let _ = engine::keeper();
     let session = Session {
@@ -110,15 +122,24 @@ pub fn run(
     let voice = Voice::new(out, master.json, settings.verbose);
     let mut narrator = Narrator::new(master, width, voice);
     match session.run(&mut narrator) {
-        Ok(code) => code,
+        Ok((code, measured)) => Finished {
+            code,
+            measured: Some(measured),
+        },
         Err(_) if stop.is_set() => {
             eprint!("{}", Message::Interrupted);
-            INTERRUPTED
+            Finished {
+                code: INTERRUPTED,
+                measured: None,
+            }
         }
         Err(trouble) => {
             let code = told(&trouble, &mut narrator);
             eprintln!("uperf: {trouble}");
-            code
+            Finished {
+                code,
+                measured: None,
+            }
         }
     }
 }
@@ -132,10 +153,10 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(&self, narrator: &mut Narrator<'_>) -> Result<u8, Trouble> {
+    fn run(&self, narrator: &mut Narrator<'_>) -> Result<(u8, Measured), Trouble> {
         self.refuse_what_cannot_be()?;
         let (counted, doubt) = counted::counted(&self.master.counters);
-        if let Some(doubt) = doubt {
+        if let Some(doubt) = &doubt {
             eprintln!("uperf: warning: {doubt}");
         }
         let watching = self.watching(&counted)?;
@@ -163,7 +184,7 @@ impl Session<'_> {
             }
         }
         let counters = Counters::now();
-        let agreed = Instant::now();
+        let (agreed, wall) = (Instant::now(), SystemTime::now());
         let mut log = Log::default();
         let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);
         let place = narrator.place();
@@ -223,20 +244,40 @@ impl Session<'_> {
             log: &log,
             failures: failures.max(u64::from(failed.is_some())),
         };
-        let text = output::report(&self.master.print, self.width, &figures.report());
-        narrator.print(&text);
+        let distributions = figures.distributions();
+        let report = figures.report();
+        narrator.print(&output::report(&self.master.print, self.width, &report));
+        let measured = Measured {
+            begun: wall,
+            report,
+            courses: narrator.courses(agreed),
+            distributions,
+            hosts: self.hosts(&slaves),
+            doubts: doubts(doubt, &slaves),
+        };
+        let mut code = failed.unwrap_or(0);
         if self.stop.is_set() {
             eprint!("{}", Message::Interrupted);
-            return Ok(INTERRUPTED);
+            code = INTERRUPTED;
         }
-        Ok(failed.unwrap_or(0))
+        Ok((code, measured))
+    }
+
+    /// Facts for those who ask for more than text.
+    fn hosts(&self, slaves: &[Slave]) -> Vec<Host> {
+        if !self.master.wants_all() {
+            return Vec::new();
+        }
+        let first = slaves.first().and_then(|slave| slave.control.here());
+        let here = engine::facts(first.and_then(|here| here.ip()));
+        hosts::hosts(&here, slaves)
     }
 
     fn refuse_what_cannot_be(&self) -> Result<(), Trouble> {
         let lacks = |what: &str| Err(Trouble::Here(format!("{what} is still to come")));
         let master = self.master;
-        if master.html.is_some() || master.json {
-            return lacks("--html, --json");
+        if master.json {
+            return lacks("--json");
         }
         for protocol in self.workorder.groups.iter().flat_map(mirror::protocols) {
             if !is_supported(protocol) {
@@ -277,12 +318,12 @@ impl Session<'_> {
                 Some(Arc::new(file))
             }
         };
-        let print = &self.master.print;
+        let (print, all) = (&self.master.print, self.master.html.is_some());
         Ok(Watching {
-            transactions: print.transactions,
-            flowops: print.flowops,
+            transactions: print.transactions || all,
+            flowops: print.flowops || all,
             cpu: self.master.flowop_cpu,
-            histogram: self.master.latencies,
+            histogram: self.master.latencies || all,
             responses,
             counters: counted.iter().map(|counter| counter.event()).collect(),
         })
@@ -370,6 +411,7 @@ impl Session<'_> {
                 }
                 return output::Slave {
                     host: host.clone(),
+                    group: slave.group,
                     said: None,
                     totals: None,
                 };
@@ -379,6 +421,7 @@ impl Session<'_> {
         let words = goodbye.message.to_string_lossy().into_owned();
         output::Slave {
             host: host.clone(),
+            group: slave.group,
             said: self.settings.verbose.then_some(words),
             totals: Some(output::Totals {
                 bytes: goodbye.bytes,
@@ -388,6 +431,12 @@ impl Session<'_> {
             }),
         }
     }
+}
+
+/// What nobody sees in the figures.
+fn doubts(about_counters: Option<String>, slaves: &[Slave]) -> Vec<String> {
+    let about_hosts = hosts::doubts(slaves).map(|doubt| doubt.to_string());
+    about_counters.into_iter().chain(about_hosts).collect()
 }
 
 /// Finds out what stock slaves understand, a host once.

@@ -9,11 +9,16 @@ use stats::Histogram;
 
 use super::run::totals;
 use crate::options::{Counter, Master};
+use crate::output::html::Distribution;
 use crate::output::{
-    Active, Executions, Interfaces, Latencies, Report, Sample, Slave, strand_name, transaction_name,
+    Active, Executions, Interfaces, Latencies, Report, Sample, Slave, Start, strand_name,
+    transaction_name,
 };
 use crate::strand::{Files, Log, StrandOutcome, TransactionOutcome};
 use crate::{Group, Workorder};
+
+/// What is told of times.
+const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
 /// How deep directories are searched.
 const DEPTH: usize = 32;
@@ -61,6 +66,7 @@ impl Figures<'_> {
             transactions: self.transactions(),
             flowops: self.flowops(),
             active: self.active(&all),
+            starts: self.starts(),
             latencies: self.latencies(),
             master: total.totals,
             total,
@@ -149,12 +155,7 @@ impl Figures<'_> {
     /// The time in which transactions ran: of each from its first strand's beginning to its last one's
     /// end.
     fn active(&self, all: &Tallied) -> Active {
-        let stages = self
-            .workorder
-            .groups
-            .iter()
-            .map(|group| group.transactions.len());
-        let stages = stages.max().unwrap_or(0);
+        let stages = self.stages();
         let of = |strands: &[&StrandOutcome]| -> Duration {
             (0..stages).map(|number| span(parts(strands, number))).sum()
         };
@@ -169,11 +170,76 @@ impl Figures<'_> {
         }
     }
 
+    /// How many transactions the longest group has.
+    fn stages(&self) -> usize {
+        let groups = self.workorder.groups.iter();
+        let lengths = groups.map(|group| group.transactions.len());
+        lengths.max().unwrap_or(0)
+    }
+
+    /// How far apart the strands began what the barriers let them begin together.
+    fn starts(&self) -> Vec<Start> {
+        let strands: Vec<&StrandOutcome> = self.strands.iter().collect();
+        let of_stage = |transaction| {
+            let began: Vec<Instant> = parts(&strands, transaction)
+                .map(|part| part.began)
+                .collect();
+            let (first, last) = (began.iter().min()?, began.iter().max()?);
+            (began.len() > 1).then(|| Start {
+                transaction,
+                strands: began.len(),
+                spread: *last - *first,
+            })
+        };
+        (0..self.stages()).filter_map(of_stage).collect()
+    }
+
+    /// The times of each transaction that was executed again and again, if they were kept.
+    pub(super) fn distributions(&self) -> Vec<Distribution> {
+        let mut all = Vec::new();
+        for (group, number, times) in self.times() {
+            let mut name = transaction_name(number);
+            if self.workorder.groups.len() > 1 {
+                name = format!("{name} of {}", group.name);
+            }
+            let percentile = |percent| Some((percent, times.percentile(percent)?));
+            all.push(Distribution {
+                name,
+                count: times.len(),
+                percentiles: PERCENTS.into_iter().filter_map(percentile).collect(),
+            });
+        }
+        all
+    }
+
+    /// Each group's transactions by number, with their times.
+    fn times(&self) -> Vec<(&Group, usize, Histogram)> {
+        let mut all = Vec::new();
+        for (group, strands) in self.groups() {
+            for number in 0..group.transactions.len() {
+                let mut times = Histogram::default();
+                let kept = parts(&strands, number);
+                for histogram in kept.filter_map(|part| part.histogram.as_ref()) {
+                    times.merge(histogram);
+                }
+                if !times.is_empty() {
+                    all.push((group, number, times));
+                }
+            }
+        }
+        all
+    }
+
+    /// Of the transactions with a duration: those that prepare and clean up are no part of what is asked.
     fn latencies(&self) -> Option<Latencies> {
+        if !self.master.latencies {
+            return None;
+        }
         let mut times = Histogram::default();
-        let parts = self.strands.iter().flat_map(|strand| &strand.transactions);
-        for histogram in parts.filter_map(|part| part.histogram.as_ref()) {
-            times.merge(histogram);
+        for (group, number, histogram) in self.times() {
+            if group.transactions[number].duration.is_some() {
+                times.merge(&histogram);
+            }
         }
         Some(Latencies {
             mean: Duration::from_nanos(times.mean_ns()? as u64),

@@ -8,10 +8,12 @@ use engine::script::Tallied;
 
 use super::TICK;
 use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
+use super::course::Courses;
 use super::voice::Voice;
 use crate::Group;
 use crate::control::why;
 use crate::options::Master;
+use crate::output::html::Course;
 use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
 use crate::strand::{Crew, Log};
 use crate::wire::{Command, Goodbye};
@@ -115,6 +117,7 @@ pub(super) struct Narrator<'a> {
     running: Option<(usize, Instant, Tallied)>,
     next: Instant,
     has_begun: bool,
+    courses: Courses,
 }
 
 impl<'a> Narrator<'a> {
@@ -128,6 +131,7 @@ impl<'a> Narrator<'a> {
             running: None,
             next: Instant::now() + master.interval,
             has_begun: false,
+            courses: Courses::default(),
         }
     }
 
@@ -183,9 +187,15 @@ impl<'a> Narrator<'a> {
         }
     }
 
+    /// How the transactions went, since then.
+    pub(super) fn courses(&mut self, since: Instant) -> Vec<Course> {
+        self.courses.since(since)
+    }
+
     fn begun(&mut self, stage: usize, now: Instant, tallied: Tallied) {
         self.running = Some((stage, now, tallied));
         self.has_begun = true;
+        self.courses.begun(stage, now);
         self.next = now + self.interval;
         self.line(tallied, now);
     }
@@ -216,10 +226,11 @@ impl<'a> Narrator<'a> {
         let Some((stage, begun, before)) = self.running else {
             return;
         };
+        let since = tallied.since(&before);
+        self.courses.moment(now, &since);
         if self.is_silent {
             return;
         }
-        let since = tallied.since(&before);
         let sample = Sample {
             name: running_name(stage),
             totals: totals(&since, now.saturating_duration_since(begun)),

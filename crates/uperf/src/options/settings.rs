@@ -116,6 +116,13 @@ pub struct Limits {
     pub control_idle: Duration,
 }
 
+impl Master {
+    /// Whether there is somebody who reads more than the text.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.html.is_some() || self.json
+    }
+}
+
 impl Default for Print {
     fn default() -> Self {
         Self {

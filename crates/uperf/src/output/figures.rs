@@ -25,6 +25,8 @@ pub struct Report {
     pub master: Totals,
     /// What the averages over all of the time hide.
     pub active: Active,
+    /// How far apart the strands of each transaction began, where there are several.
+    pub starts: Vec<Start>,
     /// `-H`: the times of transactions.
     pub latencies: Option<Latencies>,
     /// What went wrong, or may have.
@@ -107,6 +109,8 @@ pub struct Traffic {
 pub struct Slave {
     /// As the profile names it.
     pub host: String,
+    /// Whose strands it ran, by the group's number from 0.
+    pub group: usize,
     /// What it said beside its figures, where that is to be printed (`-v`).
     pub said: Option<String>,
     /// `None` where it was lost.
@@ -121,6 +125,17 @@ pub struct Active {
     pub all: Totals,
     /// Each group by its name, over the time in which a transaction of its own ran.
     pub groups: Vec<(String, Totals)>,
+}
+
+/// How the strands of all groups began a transaction, which a barrier lets them do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The transaction's number, from 0.
+    pub transaction: usize,
+    /// How many strands began it.
+    pub strands: usize,
+    /// From the first one's beginning to the last one's.
+    pub spread: Duration,
 }
 
 /// Of the times that were kept.

@@ -18,8 +18,8 @@ mod statistics;
 mod step;
 
 pub use figures::{
-    Active, Entry, Executions, Interfaces, Latencies, Report, Sample, Slave, Totals, Traffic,
-    strand_name,
+    Active, Entry, Executions, Interfaces, Latencies, Report, Sample, Slave, Start, Totals,
+    Traffic, strand_name,
 };
 pub use line::Width;
 pub use log::{goodbye, log};
@@ -56,6 +56,8 @@ pub fn report(print: &Print, width: Width, report: &Report) -> String {
     if print.run {
         text += &statistics::run_statistics(width, &report.slaves, &report.master);
         text += &statistics::active(width, &report.active);
+        text += &statistics::hosts(width, &report.slaves);
+        text += &statistics::starts(width, &report.starts);
     }
     if let Some(latencies) = &report.latencies {
         text += &latency::latencies(latencies);

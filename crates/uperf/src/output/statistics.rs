@@ -3,7 +3,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::figures::{Active, Sample, Slave, Totals};
+use super::figures::{Active, Sample, Slave, Start, Totals};
 use super::line::{Width, printable, summary};
 use super::number::{bytes, rate, time};
 
@@ -44,6 +44,43 @@ pub(super) fn active(width: Width, active: &Active) -> String {
         width.rule(),
         line("All", &active.all)
     )
+}
+
+/// Each host with the figures of all its groups, where one has several: stock has a line a group alone.
+pub(super) fn hosts(width: Width, slaves: &[Slave]) -> String {
+    let mut hosts: Vec<(&str, Vec<Totals>)> = Vec::new();
+    for slave in slaves {
+        let totals = slave.totals.into_iter();
+        match hosts.iter_mut().find(|(host, _)| *host == slave.host) {
+            Some((_, all)) => all.extend(totals),
+            None => hosts.push((&slave.host, totals.collect())),
+        }
+    }
+    let are_few = hosts.len() == slaves.len();
+    hosts.retain(|(_, all)| !all.is_empty());
+    if are_few || hosts.is_empty() {
+        return String::new();
+    }
+    let line = |(host, all): (&str, Vec<Totals>)| host_line(&printable(host), &Totals::sum(all));
+    let lines: String = hosts.into_iter().map(line).collect();
+    format!("Each host, all its groups\n{}{lines}\n", width.rule())
+}
+
+/// What a barrier comes to: nothing where strands are alone.
+pub(super) fn starts(width: Width, starts: &[Start]) -> String {
+    let line = |start: &Start| {
+        format!(
+            "transaction {:<4} {:8} strands within {}\n",
+            start.transaction,
+            start.strands,
+            time(start.spread, 10)
+        )
+    };
+    let lines: String = starts.iter().map(line).collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("Beginnings of strands\n{}{lines}\n", width.rule())
 }
 
 /// What else it said stands in the same line, in front.

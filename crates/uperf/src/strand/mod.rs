@@ -416,8 +416,9 @@ impl Part<'_> {
         if let Some(counters) = self.counters {
             times = times.with_counters(Rc::clone(counters));
         }
-        // Those that prepare and clean up are no part of what is asked about.
-        if watching.histogram && transaction.duration.is_some() {
+        // What is executed once has no distribution.
+        let is_repeated = transaction.duration.is_some() || transaction.iterations > 1;
+        if watching.histogram && is_repeated {
             times = times.with_histogram();
         }
         let end = script.run(&mut worker, &orders, buffer, &mut times);

@@ -62,25 +62,25 @@ fn nothing_comes_over_the_network() {
 fn names_are_no_tags() {
     let mut page = page();
     let tag = "</pre><script>&\"'";
-    let [first, second] = &mut page.hosts[..] else {
+    let [first, second] = &mut page.measured.hosts[..] else {
         panic!("two hosts");
     };
     for text in [
         &mut page.command_line,
         &mut page.name,
         &mut page.profile,
-        &mut page.courses[1].name,
-        &mut page.distributions[0].name,
+        &mut page.measured.courses[1].name,
+        &mut page.measured.distributions[0].name,
         &mut first.name,
         &mut second.facts[0].1,
-        &mut page.doubts[0],
-        &mut page.report.groups[0].name,
-        &mut page.report.strands[0].name,
-        &mut page.report.active.groups[0].0,
-        &mut page.report.flowops[0].name,
-        &mut page.report.slaves[0].host,
-        &mut page.report.interfaces.each[0].name,
-        &mut page.report.log[0].text,
+        &mut page.measured.doubts[0],
+        &mut page.measured.report.groups[0].name,
+        &mut page.measured.report.strands[0].name,
+        &mut page.measured.report.active.groups[0].0,
+        &mut page.measured.report.flowops[0].name,
+        &mut page.measured.report.slaves[0].host,
+        &mut page.measured.report.interfaces.each[0].name,
+        &mut page.measured.report.log[0].text,
     ] {
         tag.clone_into(text);
     }
@@ -92,15 +92,18 @@ fn names_are_no_tags() {
 #[test]
 fn a_run_without_anything_has_a_page() {
     let mut page = page();
-    page.courses.clear();
-    page.distributions[0].percentiles.clear();
-    page.distributions.truncate(1);
-    page.hosts.clear();
-    page.doubts.clear();
+    page.measured.courses.clear();
+    page.measured.distributions[0].percentiles.clear();
+    page.measured.distributions.truncate(1);
+    page.measured.hosts.clear();
+    page.measured.doubts.clear();
     page.profile.clear();
-    page.report = figures();
-    page.report.active.all.elapsed = Duration::ZERO;
-    for executions in [&mut page.report.transactions, &mut page.report.flowops] {
+    page.measured.report = figures();
+    page.measured.report.active.all.elapsed = Duration::ZERO;
+    for executions in [
+        &mut page.measured.report.transactions,
+        &mut page.measured.report.flowops,
+    ] {
         executions.clear();
     }
     let text = html::page(&page);

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use uperf::options::{Counter, Master, Role, uperf};
-use uperf::output::html::{Course, Distribution, Host, Moment, Page, date_and_time};
+use uperf::output::html::{Course, Distribution, Host, Measured, Moment, Page};
 use uperf::output::{
-    Active, Entry, Executions, Interfaces, Latencies, PROGRESS_END, Report, Sample, Slave, Totals,
-    Traffic, Width, progress, report, running_name, started, starting, strand_name,
+    Active, Entry, Executions, Interfaces, Latencies, PROGRESS_END, Report, Sample, Slave, Start,
+    Totals, Traffic, Width, progress, report, running_name, started, starting, strand_name,
     transaction_name,
 };
 use uperf::{Group, Strands, Workorder};
@@ -92,6 +92,7 @@ pub(crate) fn figures() -> Report {
         },
         slaves: vec![Slave {
             host: "127.0.0.1".to_owned(),
+            group: 0,
             said: None,
             totals: Some(Totals {
                 elapsed: Duration::from_millis(5001),
@@ -103,6 +104,11 @@ pub(crate) fn figures() -> Report {
             all: totals(3_000_000, 1503, 3001),
             groups: vec![("Group0".to_owned(), totals(3_000_000, 1503, 3001))],
         },
+        starts: vec![Start {
+            transaction: 1,
+            strands: 2,
+            spread: Duration::from_nanos(12_345),
+        }],
         latencies: Some(Latencies {
             mean: Duration::from_nanos(12_345),
             median: Duration::from_micros(11),
@@ -157,26 +163,28 @@ pub(crate) fn page() -> Page {
     };
     Page {
         command_line: "uperf -a -m p".to_owned(),
-        begun: date_and_time(wall(0)),
         name: profile().name,
         profile: "<profile name=\"stream\">\n  <group/>\n</profile>\n".to_owned(),
-        report: figures(),
-        courses: vec![
-            course("Txn0", 0, vec![second(1, 0, 0)]),
-            course(
-                "Txn1",
-                1,
-                vec![
-                    second(2, 1, 1_000_000),
-                    second(3, 2, 1_600_000),
-                    second(4, 3, 3_000_000),
-                ],
-            ),
-            course("Txn2", 4, vec![second(5, 0, 0)]),
-        ],
-        distributions: vec![distribution("Txn1", 1), distribution("Txn1 of Group1", 3)],
-        hosts: vec![host("127.0.0.1"), host("master")],
-        doubts: vec!["both ends were on one host & shared its CPUs".to_owned()],
+        measured: Measured {
+            begun: wall(0),
+            report: figures(),
+            courses: vec![
+                course("Txn0", 0, vec![second(1, 0, 0)]),
+                course(
+                    "Txn1",
+                    1,
+                    vec![
+                        second(2, 1, 1_000_000),
+                        second(3, 2, 1_600_000),
+                        second(4, 3, 3_000_000),
+                    ],
+                ),
+                course("Txn2", 4, vec![second(5, 0, 0)]),
+            ],
+            distributions: vec![distribution("Txn1", 1), distribution("Txn1 of Group1", 3)],
+            hosts: vec![host("127.0.0.1"), host("master")],
+            doubts: vec!["both ends were on one host & shared its CPUs".to_owned()],
+        },
     }
 }
 

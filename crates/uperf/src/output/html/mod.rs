@@ -17,12 +17,19 @@ use text::{amount, duration, escaped};
 pub struct Page {
     /// What was typed.
     pub command_line: String,
-    /// When the run began, as it is to be shown: date, time and zone.
-    pub begun: String,
     /// The profile's name.
     pub name: String,
     /// The profile, as it was read.
     pub profile: String,
+    /// What came of it.
+    pub measured: Measured,
+}
+
+/// What was measured, whole.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// When the run began: the handshake had ended.
+    pub begun: SystemTime,
     /// What is printed, too.
     pub report: Report,
     /// The transactions one after the other, as far as their progress was sampled.
@@ -103,7 +110,7 @@ pub fn page(page: &Page) -> String {
          <h1>{name}</h1>\n<p class=\"soft\">{}<br><code>{}</code></p>\n{sections}</main>\n</body>\n\
          </html>\n",
         style::SHEET,
-        escaped(&page.begun),
+        text::utc(page.measured.begun),
         escaped(&page.command_line),
     )
 }
@@ -115,7 +122,7 @@ fn headline(page: &Page) -> String {
         active,
         failures,
         ..
-    } = &page.report;
+    } = &page.measured.report;
     let tile = |label: &str, value: &str, note: &str| {
         format!("<div class=\"tile\"><b>{value}</b><span>{label}</span><small>{note}</small></div>")
     };
@@ -146,21 +153,33 @@ fn headline(page: &Page) -> String {
 
 fn doubts(page: &Page) -> String {
     let item = |doubt: &String| format!("<li>{}</li>", escaped(doubt));
-    let items: String = page.doubts.iter().map(item).collect();
+    let items: String = page.measured.doubts.iter().map(item).collect();
     section_if(!items.is_empty(), "Doubts", || format!("<ul>{items}</ul>"))
 }
 
 fn courses(page: &Page) -> String {
     let is_moved = page
+        .measured
         .courses
         .iter()
         .flat_map(|course| &course.moments)
         .any(|moment| moment.bytes > 0);
-    let throughput = || plot::course("bit/s", &page.courses, |moment| moment.bytes as f64 * 8.0);
-    let operations = || plot::course("op/s", &page.courses, |moment| moment.operations as f64);
+    let throughput = || {
+        plot::course("bit/s", &page.measured.courses, |moment| {
+            moment.bytes as f64 * 8.0
+        })
+    };
+    let operations = || {
+        plot::course("op/s", &page.measured.courses, |moment| {
+            moment.operations as f64
+        })
+    };
     section_if(is_moved, "Throughput over time", throughput)
         + &section_if(
-            page.courses.iter().any(|course| !course.moments.is_empty()),
+            page.measured
+                .courses
+                .iter()
+                .any(|course| !course.moments.is_empty()),
             "Operations over time",
             operations,
         )
@@ -168,6 +187,7 @@ fn courses(page: &Page) -> String {
 
 fn latencies(page: &Page) -> String {
     let shown: Vec<_> = page
+        .measured
         .distributions
         .iter()
         .filter(|distribution| !distribution.percentiles.is_empty())
@@ -193,8 +213,8 @@ fn latencies(page: &Page) -> String {
 /// Each group over its own active time, then each strand.
 fn groups(page: &Page) -> String {
     let header = ["", "active", "data", "throughput", "", "operations"];
-    let groups = &page.report.active.groups;
-    let strands = page.report.strands.iter();
+    let groups = &page.measured.report.active.groups;
+    let strands = page.measured.report.strands.iter();
     let strands: Vec<_> = strands
         .map(|strand| (strand.name.clone(), strand.totals))
         .collect();
@@ -231,8 +251,8 @@ fn by_rate(rows: &[(String, Totals)]) -> Vec<Vec<Cell>> {
 fn executions(page: &Page) -> String {
     let header = ["", "count", "mean", "", "CPU", "longest", "shortest"];
     let tables = [
-        ("Transactions", &page.report.transactions),
-        ("Flowops", &page.report.flowops),
+        ("Transactions", &page.measured.report.transactions),
+        ("Flowops", &page.measured.report.flowops),
     ]
     .map(|(title, all)| {
         let mean = |time: Duration, count: u64| time.as_nanos() as f64 / count as f64;
@@ -265,7 +285,7 @@ fn executions(page: &Page) -> String {
 
 /// Both ends of each control connection.
 fn ends(page: &Page) -> String {
-    let report = &page.report;
+    let report = &page.measured.report;
     let told = report
         .slaves
         .iter()
@@ -288,7 +308,7 @@ fn ends(page: &Page) -> String {
 }
 
 fn interfaces(page: &Page) -> String {
-    let interfaces = &page.report.interfaces;
+    let interfaces = &page.measured.report.interfaces;
     let rate = |amount: u64| super::figures::per_second(amount as f64, interfaces.elapsed);
     let rows: Vec<Vec<Cell>> = interfaces
         .each
@@ -319,12 +339,12 @@ fn hosts(page: &Page) -> String {
             table(&[], facts.collect())
         )
     };
-    let hosts: String = page.hosts.iter().map(host).collect();
+    let hosts: String = page.measured.hosts.iter().map(host).collect();
     section_if(!hosts.is_empty(), "Hosts", || hosts)
 }
 
 fn log(page: &Page) -> String {
-    let log = super::log(&page.report.log);
+    let log = super::log(&page.measured.report.log);
     section_if(!log.is_empty(), "Log", || {
         format!("<pre>{}</pre>", escaped(&log))
     })
@@ -341,9 +361,4 @@ fn section_if(is_shown: bool, title: &str, body: impl FnOnce() -> String) -> Str
         return String::new();
     }
     format!("<section><h2>{title}</h2>\n{}</section>\n", body())
-}
-
-/// When a run began, in UTC, for [`Page::begun`].
-pub fn date_and_time(time: SystemTime) -> String {
-    text::utc(time)
 }
