@@ -240,6 +240,62 @@ fn files_are_sent_whole() {
     assert_eq!(statistics(&ended, "master")[2], "640.00KB", "{ended:?}");
 }
 
+/// The page of a real run: whole, and without a request for anything else.
+#[test]
+fn a_page_stands_alone() {
+    let slave = Slave::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("page.html");
+    let profile = REQUESTS.replace("<group ", "<!-- <script src=\"http://x/\"> --> <group ");
+    let ended = slave.run(&format!("-e --html {}", path.display()), &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("Run Statistics"), "{ended:?}");
+    let page = std::fs::read_to_string(&path).expect("it was written");
+    for part in [
+        "<h2>Operations over time</h2>",
+        "<h2>Latency</h2>",
+        "<h2>Counters</h2>",
+        "<h3>master</h3>",
+        "this host is the master&#39;s, too",
+        "both ends are on this host",
+        "&lt;script src=&quot;http://x/&quot;&gt;",
+        "</html>\n",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    // The profile is text, in which quotes are none.
+    for way in [
+        "src=\"", "url(", "@import", "<script", "<iframe", "<form", "<base", "<object",
+    ] {
+        assert!(!page.contains(way), "{way}");
+    }
+    let links: Vec<_> = page.match_indices("href=").collect();
+    assert!(
+        links.len() == 1 && page.contains("href=\"data:,\""),
+        "{links:?}"
+    );
+    let files = std::fs::read_dir(directory.path())
+        .expect("it is ours")
+        .count();
+    assert_eq!(files, 1);
+}
+
+/// Before anything runs: nobody listens at the port, and nothing is said of that.
+#[test]
+fn a_page_that_cannot_be_written_is_no_surprise() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), REQUESTS).expect("it is ours");
+    let (port, path) = (free_port(), file.path().display());
+    for page in ["/dev/null", "/missing/page.html"] {
+        let mut command = linerate(&format!("uperf -P {port} -m {path} --html {page}"));
+        command.env("h", "127.0.0.1");
+        let ended = Process::start(&mut command).finish(LIMIT);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert_eq!(ended.stdout, "", "{ended:?}");
+        assert!(ended.stderr.contains(page), "{ended:?}");
+    }
+}
+
 /// In the order of what is done, as stock has it.
 #[test]
 fn steps_are_told() {

@@ -293,6 +293,8 @@ fn totals(words: &[&str]) -> Totals {
 fn executions(words: &[&str]) -> Executions {
     Executions {
         name: words[0].to_owned(),
+        group: 0,
+        transaction: 0,
         count: number(words[1]),
         time: nanoseconds(words[2]),
         cpu: Some(nanoseconds(words[3])),

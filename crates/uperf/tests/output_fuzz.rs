@@ -125,6 +125,8 @@ fn sample(rng: &mut SmallRng) -> Sample {
 fn executions(rng: &mut SmallRng) -> Executions {
     Executions {
         name: text(rng),
+        group: 0,
+        transaction: 0,
         count: number(rng),
         time: duration(rng),
         cpu: rng.random_bool(0.5).then(|| duration(rng)),

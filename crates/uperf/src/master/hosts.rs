@@ -1,6 +1,6 @@
 //! What is known of this host, and of those of the slaves.
 
-use model::{HostFacts, Warning};
+use model::HostFacts;
 use sys::facts::is_own;
 
 use super::connect::Slave;
@@ -23,9 +23,10 @@ pub(super) fn hosts(here: &HostFacts, slaves: &[Slave]) -> Vec<Host> {
     hosts
 }
 
-/// What makes one doubt a run between these hosts.
-pub(super) fn doubts(slaves: &[Slave]) -> Option<Warning> {
-    slaves.iter().any(is_here).then_some(Warning::SameHost)
+/// What makes one doubt a run with these slaves.
+pub(super) fn doubt(slaves: &[Slave]) -> Option<String> {
+    let words = "both ends are on this host: no network was crossed, and they shared its CPUs";
+    slaves.iter().any(is_here).then(|| words.to_owned())
 }
 
 fn facts(host: &HostFacts) -> Vec<(String, String)> {

@@ -435,8 +435,10 @@ impl Session<'_> {
 
 /// What nobody sees in the figures.
 fn doubts(about_counters: Option<String>, slaves: &[Slave]) -> Vec<String> {
-    let about_hosts = hosts::doubts(slaves).map(|doubt| doubt.to_string());
-    about_counters.into_iter().chain(about_hosts).collect()
+    about_counters
+        .into_iter()
+        .chain(hosts::doubt(slaves))
+        .collect()
 }
 
 /// Finds out what stock slaves understand, a host once.

@@ -88,13 +88,13 @@ impl Figures<'_> {
 
     fn transactions(&self) -> Vec<Executions> {
         let mut all = Vec::new();
-        for (group, strands) in self.groups() {
+        for (at, (group, strands)) in self.groups().enumerate() {
             for number in 0..group.transactions.len() {
                 let mut pass = Pass::default();
                 for part in parts(&strands, number) {
                     pass.merge(&part.rounds);
                 }
-                all.push(self.executions(transaction_name(number), &pass));
+                all.push(self.executions(transaction_name(number), (at, number), &pass));
             }
         }
         all
@@ -102,7 +102,7 @@ impl Figures<'_> {
 
     fn flowops(&self) -> Vec<Executions> {
         let mut all = Vec::new();
-        for (group, strands) in self.groups() {
+        for (of, (group, strands)) in self.groups().enumerate() {
             for (number, transaction) in group.transactions.iter().enumerate() {
                 for (at, flowop) in transaction.flowops.iter().enumerate() {
                     let mut pass = Pass::default();
@@ -111,7 +111,8 @@ impl Figures<'_> {
                             pass.merge(other);
                         }
                     }
-                    let mut executions = self.executions(flowop.kind.name().to_owned(), &pass);
+                    let mut executions =
+                        self.executions(flowop.kind.name().to_owned(), (of, number), &pass);
                     executions.counters = self.counters(parts(&strands, number), at);
                     all.push(executions);
                 }
@@ -120,9 +121,12 @@ impl Figures<'_> {
         all
     }
 
-    fn executions(&self, name: String, pass: &Pass) -> Executions {
+    fn executions(&self, name: String, place: (usize, usize), pass: &Pass) -> Executions {
+        let (group, transaction) = place;
         Executions {
             name,
+            group,
+            transaction,
             count: pass.executions,
             time: Duration::from_nanos(pass.total_ns),
             cpu: self

@@ -64,6 +64,10 @@ pub struct Sample {
 pub struct Executions {
     /// What it was.
     pub name: String,
+    /// Whose it is: the number of the group …
+    pub group: usize,
+    /// … and of its transaction, from 0.
+    pub transaction: usize,
     /// How often; of a flowop with `count=` each counts.
     pub count: u64,
     /// All of them together.

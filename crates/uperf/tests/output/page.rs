@@ -27,6 +27,8 @@ fn every_section_is_there() {
         "Strands",
         "Transactions",
         "Flowops",
+        "Counters",
+        "Beginnings",
         "Both ends",
         "Interfaces",
         "Hosts",

@@ -202,6 +202,8 @@ fn running(number: usize, sample: u64) -> Sample {
 fn executions(name: &str, count: u64) -> Executions {
     Executions {
         name: name.to_owned(),
+        group: 0,
+        transaction: 0,
         count,
         time: Duration::from_micros(20 * count),
         cpu: Some(Duration::from_micros(5 * count)),

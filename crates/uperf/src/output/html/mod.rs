@@ -7,8 +7,9 @@ mod text;
 
 use std::time::{Duration, SystemTime};
 
-use super::figures::{Report, Totals};
+use super::figures::{Executions, Report, Totals};
 use super::line::printable;
+use super::transaction_name;
 use table::{Cell, table};
 use text::{amount, duration, escaped};
 
@@ -94,6 +95,8 @@ pub fn page(page: &Page) -> String {
         latencies(page),
         groups(page),
         executions(page),
+        counters(page),
+        beginnings(page),
         ends(page),
         interfaces(page),
         hosts(page),
@@ -249,62 +252,136 @@ fn by_rate(rows: &[(String, Totals)]) -> Vec<Vec<Cell>> {
 }
 
 fn executions(page: &Page) -> String {
-    let header = ["", "count", "mean", "", "CPU", "longest", "shortest"];
-    let tables = [
-        ("Transactions", &page.measured.report.transactions),
-        ("Flowops", &page.measured.report.flowops),
+    let report = &page.measured.report;
+    [
+        ("Transactions", &report.transactions),
+        ("Flowops", &report.flowops),
     ]
     .map(|(title, all)| {
-        let mean = |time: Duration, count: u64| time.as_nanos() as f64 / count as f64;
         let done: Vec<_> = all.iter().filter(|executed| executed.count > 0).collect();
-        let means = done
-            .iter()
-            .map(|executed| mean(executed.time, executed.count));
-        let most = means.fold(0.0, f64::max);
-        let row = |executed: &&super::Executions| {
-            let cpu = executed
-                .cpu
-                .map(|cpu| text::nanoseconds(mean(cpu, executed.count)));
-            let time = mean(executed.time, executed.count);
+        section_if(!done.is_empty(), title, || executed(page, &done))
+    })
+    .concat()
+}
+
+fn executed(page: &Page, done: &[&Executions]) -> String {
+    let mean = |time: Duration, count: u64| time.as_nanos() as f64 / count as f64;
+    let means = done.iter().map(|each| mean(each.time, each.count));
+    let most = means.fold(0.0, f64::max);
+    let row = |each: &&Executions| {
+        let cpu = each.cpu.map(|cpu| text::nanoseconds(mean(cpu, each.count)));
+        let time = mean(each.time, each.count);
+        vec![
+            Cell::Text(each.name.clone()),
+            Cell::Text(place(page, each)),
+            Cell::Number(each.count.to_string()),
+            Cell::Number(text::nanoseconds(time)),
+            Cell::bar(time, most),
+            Cell::Number(cpu.unwrap_or_else(|| "–".to_owned())),
+            Cell::Number(duration(each.longest)),
+            Cell::Number(duration(each.shortest)),
+        ]
+    };
+    let header = [
+        "",
+        "of",
+        "count",
+        "mean",
+        "",
+        "CPU",
+        "longest pass",
+        "shortest pass",
+    ];
+    table(&header, done.iter().map(row).collect())
+}
+
+/// What was counted in each flowop.
+fn counters(page: &Page) -> String {
+    let flowops = page.measured.report.flowops.iter();
+    let done = flowops.filter(|flowop| flowop.count > 0);
+    let rows = done.flat_map(|flowop| {
+        flowop.counters.iter().map(|(counter, value)| {
+            let each = value.map(|value| format!("{:.2}", value as f64 / flowop.count as f64));
+            let value = value.map(|value| value.to_string());
+            let known = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
             vec![
-                Cell::Text(executed.name.clone()),
-                Cell::Number(executed.count.to_string()),
-                Cell::Number(text::nanoseconds(time)),
-                Cell::bar(time, most),
-                Cell::Number(cpu.unwrap_or_else(|| "–".to_owned())),
-                Cell::Number(duration(executed.longest)),
-                Cell::Number(duration(executed.shortest)),
+                Cell::Text(flowop.name.clone()),
+                Cell::Text(place(page, flowop)),
+                Cell::Text(counter.name().to_owned()),
+                Cell::Number(known(value)),
+                Cell::Number(known(each)),
             ]
-        };
-        section_if(!done.is_empty(), title, || {
-            table(&header, done.iter().map(row).collect())
         })
     });
-    tables.concat()
+    let rows: Vec<_> = rows.collect();
+    let header = ["", "of", "counter", "in all", "each"];
+    section_if(!rows.is_empty(), "Counters", || table(&header, rows))
+}
+
+/// The group and transaction that something is of.
+fn place(page: &Page, executed: &Executions) -> String {
+    let group = group_name(page, executed.group);
+    let transaction = transaction_name(executed.transaction);
+    if transaction == executed.name {
+        return group;
+    }
+    format!("{transaction} of {group}")
+}
+
+fn group_name(page: &Page, number: usize) -> String {
+    let group = page.measured.report.groups.get(number);
+    group.map_or_else(String::new, |group| group.name.clone())
+}
+
+/// How far the strands were apart that a barrier lets begin together.
+fn beginnings(page: &Page) -> String {
+    let starts = page.measured.report.starts.iter();
+    let rows: Vec<_> = starts
+        .map(|start| {
+            vec![
+                Cell::Text(transaction_name(start.transaction)),
+                Cell::Number(start.strands.to_string()),
+                Cell::Number(duration(start.spread)),
+            ]
+        })
+        .collect();
+    let header = ["", "strands", "first to last"];
+    section_if(!rows.is_empty(), "Beginnings", || table(&header, rows))
 }
 
 /// Both ends of each control connection.
 fn ends(page: &Page) -> String {
     let report = &page.measured.report;
-    let told = report
-        .slaves
-        .iter()
-        .filter_map(|slave| Some((&slave.host, slave.totals?)));
-    let told = told.map(|(host, totals)| (host.clone(), totals));
-    let all = told.chain([("master".to_owned(), report.master)]);
-    let row = |(name, totals): (String, Totals)| {
+    let told = report.slaves.iter().map(|slave| {
+        let group = group_name(page, slave.group);
+        (slave.host.clone(), group, slave.totals)
+    });
+    let here = ("master".to_owned(), String::new(), Some(report.master));
+    let row = |(name, group, totals): (String, String, Option<Totals>)| {
+        let figure = |shown: &dyn Fn(Totals) -> String| {
+            Cell::Number(totals.map_or_else(|| "–".to_owned(), shown))
+        };
         vec![
             Cell::Text(name),
-            Cell::Number(duration(totals.elapsed)),
-            Cell::Number(amount(totals.bytes as f64, "B")),
-            Cell::Number(amount(totals.bit_rate(), "bit/s")),
-            Cell::Number(totals.operations.to_string()),
-            Cell::Number(totals.errors.to_string()),
+            Cell::Text(group),
+            figure(&|totals| duration(totals.elapsed)),
+            figure(&|totals| amount(totals.bytes as f64, "B")),
+            figure(&|totals| amount(totals.bit_rate(), "bit/s")),
+            figure(&|totals| totals.operations.to_string()),
+            figure(&|totals| totals.errors.to_string()),
         ]
     };
-    let header = ["", "time", "data", "throughput", "operations", "errors"];
-    let table = table(&header, all.map(row).collect());
-    section_if(true, "Both ends", || table)
+    let rows = told.chain([here]).map(row).collect();
+    let header = [
+        "",
+        "of",
+        "time",
+        "data",
+        "throughput",
+        "operations",
+        "errors",
+    ];
+    section_if(true, "Both ends", || table(&header, rows))
 }
 
 fn interfaces(page: &Page) -> String {

@@ -23,11 +23,16 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
         .flat_map(|course| &course.moments)
         .map(|moment| moment.at.as_secs_f64())
         .fold(0.0, f64::max);
-    let levels: Vec<Vec<Level>> = courses.iter().map(|course| levels(course, total)).collect();
+    // What is narrower than its line would show nothing but a scale that hides all else.
+    let is_seen = |level: &Level| level.to - level.from >= 2.0 * end / (RIGHT - LEFT);
+    let levels: Vec<Vec<Level>> = courses
+        .iter()
+        .map(|course| levels(course, total).into_iter().filter(is_seen).collect())
+        .collect();
     let most = levels
         .iter()
         .flatten()
-        .map(|level| level.rate)
+        .map(|level| level.rate())
         .fold(0.0, f64::max);
     let (x_step, y_step) = (step(end, 10.0), step(most, 5.0));
     let top = y_step * (most / y_step).ceil().max(1.0);
@@ -43,7 +48,7 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
     let lines = courses.iter().zip(&levels).map(|(course, levels)| {
         let begun = x(course.begun.as_secs_f64());
         let corners = |(number, level): (usize, &Level)| {
-            let (from, to, y) = (x(level.from), x(level.to), y(level.rate));
+            let (from, to, y) = (x(level.from), x(level.to), y(level.rate()));
             let to_begin = if number == 0 { 'M' } else { 'L' };
             format!("{to_begin}{from:.1} {y:.1}L{to:.1} {y:.1}")
         };
@@ -55,7 +60,7 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
                 course.name,
                 short(level.from),
                 short(level.to),
-                amount(level.rate, unit)
+                amount(level.rate(), unit)
             );
             format!(
                 "<rect class=\"hint\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" \
@@ -78,29 +83,43 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
     )
 }
 
-/// The names of the transactions above where they begin, as far as there is room.
+/// Each transaction's name where it begins. Where there is no room for all, those that took longer have it.
 fn names(courses: &[Course], x: impl Fn(f64) -> f64) -> String {
-    let mut free_from = f64::MIN;
+    let took = |course: &Course| {
+        let last = course.moments.last();
+        last.map_or(Duration::ZERO, |last| last.at.saturating_sub(course.begun))
+    };
+    let mut by_length: Vec<&Course> = courses.iter().collect();
+    by_length.sort_by_key(|course| std::cmp::Reverse(took(course)));
+    let mut taken: Vec<(f64, f64)> = Vec::new();
     let name = |course: &Course| {
         let begun = x(course.begun.as_secs_f64()).min(RIGHT - 40.0);
-        if begun < free_from {
+        let end = begun + 8.0 * (course.name.chars().count() + 1) as f64;
+        let is_free = |(from, to): &(f64, f64)| end <= *from || begun >= *to;
+        if !taken.iter().all(is_free) {
             return String::new();
         }
-        free_from = begun + 8.0 * (course.name.chars().count() + 1) as f64;
+        taken.push((begun, end));
         let name = escaped(&course.name);
         format!(
             "<text x=\"{begun:.1}\" y=\"{:.1}\">{name}</text>",
             TOP - 10.0
         )
     };
-    courses.iter().map(name).collect()
+    by_length.into_iter().map(name).collect()
 }
 
-/// The mean rate in an interval, in seconds.
+/// So much in an interval, in seconds.
 struct Level {
     from: f64,
     to: f64,
-    rate: f64,
+    amount: f64,
+}
+
+impl Level {
+    fn rate(&self) -> f64 {
+        self.amount / (self.to - self.from)
+    }
 }
 
 fn levels(course: &Course, total: fn(&Moment) -> f64) -> Vec<Level> {
@@ -114,12 +133,29 @@ fn levels(course: &Course, total: fn(&Moment) -> f64) -> Vec<Level> {
         let (from, to) = (last.at.as_secs_f64(), moment.at.as_secs_f64());
         // Two looks at one time are one.
         if to > from {
-            let rate = (total(moment) - total(&last)).max(0.0) / (to - from);
-            levels.push(Level { from, to, rate });
+            let amount = (total(moment) - total(&last)).max(0.0);
+            levels.push(Level { from, to, amount });
             last = *moment;
         }
     }
+    join_rest(&mut levels);
     levels
+}
+
+/// The last look comes when the transaction ends; what little time is left then is no interval of its own.
+fn join_rest(levels: &mut Vec<Level>) {
+    let [.., before, rest] = &levels[..] else {
+        return;
+    };
+    if rest.to - rest.from < (before.to - before.from) / 4.0 {
+        let joined = Level {
+            from: before.from,
+            to: rest.to,
+            amount: before.amount + rest.amount,
+        };
+        levels.truncate(levels.len() - 2);
+        levels.push(joined);
+    }
 }
 
 /// Percentiles side by side, the times by their logarithm.
@@ -286,13 +322,15 @@ mod tests {
                 moment(1500, 100),
                 moment(1500, 120),
                 moment(2500, 400),
+                moment(2600, 455),
             ],
         };
         let levels = levels(&course, |moment| moment.bytes as f64);
         let rates: Vec<_> = levels
             .iter()
-            .map(|level| (level.from, level.to, level.rate))
+            .map(|level| (level.from, level.to, level.rate()))
             .collect();
-        assert_eq!(rates, [(1.0, 1.5, 200.0), (1.5, 2.5, 300.0)]);
+        // The last look joins the one before it.
+        assert_eq!(rates, [(1.0, 1.5, 200.0), (1.5, 2.6, 355.0 / 1.1)]);
     }
 }

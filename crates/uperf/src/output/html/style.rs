@@ -21,7 +21,7 @@ section{padding:16px;margin-top:16px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:4px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
 th{color:var(--muted);font-weight:500;font-size:13px}
-td.text,th:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere}
+td.text,th.text{text-align:left;white-space:normal;overflow-wrap:anywhere}
 td.bar{width:120px}td.bar svg{width:100px;height:8px;display:block;fill:var(--c0)}
 tr:last-child td{border-bottom:0}
 pre{margin:0;overflow-x:auto;font-size:13px;white-space:pre-wrap;overflow-wrap:anywhere}

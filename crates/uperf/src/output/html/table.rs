@@ -24,8 +24,16 @@ impl Cell {
 
 /// A table with these headings, if there are any.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<Cell>>) -> String {
-    let heading = |text: &&str| format!("<th>{}</th>", escaped(text));
-    let headings: String = header.iter().map(heading).collect();
+    // A heading stands where what is below it does.
+    let first = rows.first().map_or(&[][..], |row| row);
+    let heading = |(number, text): (usize, &&str)| {
+        let class = match first.get(number) {
+            Some(Cell::Text(_)) => " class=\"text\"",
+            _ => "",
+        };
+        format!("<th{class}>{}</th>", escaped(text))
+    };
+    let headings: String = header.iter().enumerate().map(heading).collect();
     let head = match &*headings {
         "" => String::new(),
         headings => format!("<thead><tr>{headings}</tr></thead>"),
