@@ -34,10 +34,7 @@ fn facts(host: &HostFacts) -> Vec<(String, String)> {
         Some(model) => format!("{cpus} × {model}"),
         None => cpus.to_string(),
     });
-    let guest = host.virtual_guest.map(|is_guest| match is_guest {
-        true => "virtual",
-        false => "not virtual",
-    });
+    let guest = |is_guest: bool| if is_guest { "virtual" } else { "not virtual" };
     let all = [
         ("kernel", host.kernel.clone()),
         ("its build", host.kernel_version.clone()),
@@ -45,7 +42,10 @@ fn facts(host: &HostFacts) -> Vec<(String, String)> {
         ("model", host.system_model.clone()),
         ("CPUs", cpus),
         ("CPU's clock", host.cpu_mhz.map(|mhz| format!("{mhz} MHz"))),
-        ("machine is", guest.map(str::to_owned)),
+        (
+            "machine is",
+            host.virtual_guest.map(|is| guest(is).to_owned()),
+        ),
         (
             "MTU to the first slave",
             host.mtu_bytes.map(|bytes| format!("{bytes} bytes")),

@@ -189,13 +189,7 @@ impl Session<'_> {
         let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);
         let place = narrator.place();
         if failed.is_some() {
-            for slave in &mut slaves {
-                // A signal ends the run, and not the talk about its end.
-                slave.control.outlive_stop();
-                if slave.last_word.is_none() {
-                    narrator.command(slave, Command::Abort);
-                }
-            }
+            tell_of_failure(&mut slaves, narrator);
             crew.abort();
         }
         let elapsed = agreed.elapsed();
@@ -211,17 +205,15 @@ impl Session<'_> {
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
             log.say(format!("-X: {error}"), 0);
         }
-        let mut told = Vec::new();
-        if was_told {
+        let told = if was_told {
             let patience = match failed {
                 Some(_) => GOODBYE_AFTER_FAILURE,
                 None => GOODBYE,
             };
-            let until = Instant::now() + patience;
-            for slave in &mut slaves {
-                told.push(self.goodbye(slave, until, narrator, &place, &mut log));
-            }
-        }
+            self.goodbyes(&mut slaves, patience, narrator, &place, &mut log)
+        } else {
+            Vec::new()
+        };
         if told.iter().any(|slave| slave.totals.is_none()) {
             failed.get_or_insert(1);
         }
@@ -389,6 +381,22 @@ impl Session<'_> {
         Ok(posts)
     }
 
+    /// What each slave says at the end, all within so long.
+    fn goodbyes(
+        &self,
+        slaves: &mut [Slave],
+        patience: Duration,
+        narrator: &mut Narrator<'_>,
+        place: &str,
+        log: &mut Log,
+    ) -> Vec<output::Slave> {
+        let until = Instant::now() + patience;
+        let told = slaves
+            .iter_mut()
+            .map(|slave| self.goodbye(slave, until, narrator, place, log));
+        told.collect()
+    }
+
     /// What a slave says at the end; without totals if it is lost.
     fn goodbye(
         &self,
@@ -429,6 +437,17 @@ impl Session<'_> {
                 errors: goodbye.errors,
                 elapsed: Duration::from_nanos(goodbye.elapsed_ns),
             }),
+        }
+    }
+}
+
+/// Nothing more is to be done by those who have not said their last word.
+fn tell_of_failure(slaves: &mut [Slave], narrator: &mut Narrator<'_>) {
+    for slave in slaves {
+        // A signal ends the run, and not the talk about its end.
+        slave.control.outlive_stop();
+        if slave.last_word.is_none() {
+            narrator.command(slave, Command::Abort);
         }
     }
 }

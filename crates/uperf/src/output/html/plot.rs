@@ -29,11 +29,7 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
         .iter()
         .map(|course| levels(course, total).into_iter().filter(is_seen).collect())
         .collect();
-    let most = levels
-        .iter()
-        .flatten()
-        .map(|level| level.rate())
-        .fold(0.0, f64::max);
+    let most = levels.iter().flatten().map(Level::rate).fold(0.0, f64::max);
     let (x_step, y_step) = (step(end, 10.0), step(most, 5.0));
     let top = y_step * (most / y_step).ceil().max(1.0);
     let x = |seconds: f64| LEFT + (RIGHT - LEFT) * if end > 0.0 { seconds / end } else { 0.0 };
