@@ -50,6 +50,15 @@ pub struct Transaction {
     pub flowops: Vec<Flowop>,
 }
 
+impl Transaction {
+    /// Whether it takes what comes for as long as it lasts, and does nothing else.
+    pub fn only_receives(&self) -> bool {
+        let receives = self.flowops.iter().any(|flowop| flowop.kind.receives());
+        let mut all = self.flowops.iter().map(|flowop| flowop.kind);
+        self.duration.is_some() && receives && all.all(|kind| kind.receives() || kind == Kind::Nop)
+    }
+}
+
 /// One operation, and how it is done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flowop {
@@ -394,5 +403,24 @@ impl fmt::Display for Kind {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_receives_has_an_end_that_it_does_not_know() {
+        let of = |kinds: &[Kind], duration| Transaction {
+            duration,
+            flowops: kinds.iter().map(|kind| Flowop::new(*kind)).collect(),
+            ..Transaction::default()
+        };
+        let second = Some(Duration::from_secs(1));
+        assert!(of(&[Kind::Read, Kind::Nop, Kind::Recv], second).only_receives());
+        assert!(!of(&[Kind::Read], None).only_receives());
+        assert!(!of(&[Kind::Read, Kind::Write], second).only_receives());
+        assert!(!of(&[Kind::Nop], second).only_receives());
     }
 }

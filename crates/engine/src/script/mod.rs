@@ -250,6 +250,13 @@ impl Failure {
         }
     }
 
+    /// Whether the peer has closed the connection with something unread.
+    pub fn is_reset(&self) -> bool {
+        [Error::CONNRESET, Error::PIPE]
+            .map(Error::raw_os_error)
+            .contains(&self.errno)
+    }
+
     fn is_interruption(&self) -> bool {
         self.errno == Error::INTR.raw_os_error()
     }

@@ -39,7 +39,7 @@ impl Hosts {
                     (
                         &master,
                         &format!("to{number}"),
-                        &format!("198.18.{number}.1/24"),
+                        &format!("{}/24", master_address(number)),
                     ),
                     (&slave, "eth0", &format!("{}/24", address(number))),
                 );
@@ -61,21 +61,9 @@ impl Hosts {
         }
     }
 
-    /// Starts a master.
+    /// Starts a master on its host.
     pub(crate) fn run(&self, options: &str, profile: &str) -> Master {
-        let mut file = NamedTempFile::new().expect("a temporary file");
-        file.write_all(profile.as_bytes()).expect("it is ours");
-        let path = file.path().display().to_string();
-        let mut command = linerate(&format!("uperf -P {PORT} {options} -m {path}"));
-        for number in 0..self.slaves.len() {
-            command.env(format!("h{number}"), address(number));
-        }
-        command.env("h", address(0));
-        let process = self.master.enter(|| Process::start(&mut command));
-        Master {
-            process,
-            _profile: file,
-        }
+        run_on(&self.master, options, profile)
     }
 
     /// Takes the link to a slave away: not a word comes through, and nobody is told.
@@ -96,9 +84,28 @@ impl Hosts {
     }
 }
 
+/// Starts a master on any host: `$h` and `$h1` is the first slave, `$h2` the second.
+pub(crate) fn run_on(host: &Namespace, options: &str, profile: &str) -> Master {
+    let mut file = NamedTempFile::new().expect("a temporary file");
+    file.write_all(profile.as_bytes()).expect("it is ours");
+    let path = file.path().display().to_string();
+    let mut command = linerate(&format!("uperf -P {PORT} {options} -m {path}"));
+    command.envs([("h", address(0)), ("h1", address(0)), ("h2", address(1))]);
+    let process = host.enter(|| Process::start(&mut command));
+    Master {
+        process,
+        _profile: file,
+    }
+}
+
 /// A slave's host, as profiles name it.
 pub(crate) fn address(number: usize) -> String {
     format!("198.18.{number}.2")
+}
+
+/// The master's host, as this slave's sees it.
+pub(crate) fn master_address(number: usize) -> String {
+    format!("198.18.{number}.1")
 }
 
 /// A slave that runs.
@@ -143,6 +150,13 @@ impl Slave<'_> {
         let profile = SHORT.replace("$h", &address(self.number));
         let ended = self.hosts.run("", &profile).ends_within(A_RUN);
         assert_eq!(ended.code, Some(0), "{ended:#?}");
+    }
+
+    /// Waits until somebody is served.
+    #[track_caller]
+    pub(crate) fn serves_somebody(&self, rest: Usage) {
+        let begun = eventually(SOON, || self.server.usage() != rest);
+        assert!(begun, "nobody is served");
     }
 
     /// Fails the test unless it has no more than at rest within so long.

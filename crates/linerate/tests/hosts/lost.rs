@@ -353,13 +353,13 @@ const TWO_GROUPS: &str = r#"<profile name="barrier">
 const TWO: &str = r#"<profile name="two">
   <group nthreads="2">
     <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h0 protocol=tcp conn=1"/>
-      <flowop type="connect" options="remotehost=$h1 protocol=tcp conn=2"/>
+      <flowop type="connect" options="remotehost=$h1 protocol=tcp conn=1"/>
+      <flowop type="connect" options="remotehost=$h2 protocol=tcp conn=2"/>
     </transaction>
     <transaction duration="90s" rate="100">
-      <flowop type="write" options="size=100 conn=1 remotehost=$h0"/>
-      <flowop type="read" options="size=100 conn=1 remotehost=$h0"/>
-      <flowop type="read" options="size=100 conn=2 remotehost=$h1"/>
+      <flowop type="write" options="size=100 conn=1 remotehost=$h1"/>
+      <flowop type="read" options="size=100 conn=1 remotehost=$h1"/>
+      <flowop type="read" options="size=100 conn=2 remotehost=$h2"/>
     </transaction>
   </group>
 </profile>

@@ -5,14 +5,25 @@
 
 mod gate;
 mod ground;
+mod limits;
 mod lost;
+mod nonsense;
+mod workloads;
 
 use libtest_mimic::Arguments;
 
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(SIDE_BY_SIDE);
-    let trials = [lost::trials()].into_iter().flatten().collect();
+    let trials = [
+        lost::trials(),
+        limits::trials(),
+        nonsense::trials(),
+        workloads::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 

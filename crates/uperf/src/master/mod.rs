@@ -372,6 +372,7 @@ impl Session<'_> {
             }
             posts.push(Post {
                 group: group.clone(),
+                follows: false,
                 peers,
                 listeners,
                 files: Arc::new(report::files(group).map_err(Trouble::Here)?),

@@ -14,7 +14,8 @@ use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
 use crate::strand::{
-    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Watching, buffer_bytes, not_yet, obstacle,
+    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, Watching, buffer_bytes, not_yet,
+    obstacle,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
@@ -29,6 +30,10 @@ const CONTROL_IDLE: Duration = Duration::from_secs(120);
 /// How long strands may finish by themselves what the master's have finished already: its word may come
 /// before the last data.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long nothing may come of what the master has sent before its word: the shortest time in which TCP
+/// sends again.
+const QUIET: Duration = Duration::from_millis(200);
 
 /// How long strands may then take to come to a barrier; a stock slave's patience.
 const BARRIER: Duration = Duration::from_secs(6);
@@ -112,7 +117,10 @@ impl Session<'_> {
         }
         let begun = Instant::now();
         let outcome = self.obey(&mut crew, order);
-        let elapsed = begun.elapsed();
+        let ended = match &outcome {
+            Obeyed::Done(ended) => *ended,
+            _ => Instant::now(),
+        };
         // Whatever still runs has nobody to run for.
         crew.abort();
         let tallied = crew.tallied();
@@ -130,7 +138,7 @@ impl Session<'_> {
             _ => {}
         }
         let goodbye = Goodbye {
-            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            elapsed_ns: u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX),
             errors: tallied.failures,
             bytes: tallied.bytes(),
             operations: tallied.executions,
@@ -270,6 +278,7 @@ impl Session<'_> {
         let post = Post {
             peers: self.peers(&group, masters),
             group,
+            follows: true,
             listeners,
             files: Arc::default(),
             tls,
@@ -310,11 +319,7 @@ impl Session<'_> {
                     if stage >= crew.stages() || opened.is_some_and(|opened| stage <= opened) {
                         continue;
                     }
-                    let mut standing = crew.wait(Some(stage), Instant::now() + GRACE);
-                    if let Some(opened) = opened.filter(|_| !standing.complete) {
-                        crew.interrupt(opened);
-                        standing = crew.wait(Some(stage), Instant::now() + BARRIER);
-                    }
+                    let standing = await_barrier(crew, opened, stage);
                     if standing.failed {
                         return Obeyed::Failed;
                     }
@@ -325,16 +330,25 @@ impl Session<'_> {
                     self.step(&Step::Unlocked(number));
                     opened = Some(stage);
                 }
-                Command::SendStatistics => return self.await_last_strands(crew),
-                Command::Abort | Command::Error | Command::Other(..) => return Obeyed::Done,
+                Command::SendStatistics => return self.await_last_strands(crew, opened),
+                Command::Abort | Command::Error | Command::Other(..) => {
+                    return Obeyed::Done(Instant::now());
+                }
             }
         }
     }
 
     /// The master has all that it wanted but the figures.
-    fn await_last_strands(&self, crew: &Crew) -> Obeyed {
+    fn await_last_strands(&self, crew: &Crew, opened: Option<usize>) -> Obeyed {
         let place = || "at the statistics".to_owned();
         let until = Instant::now() + LAST_STRANDS;
+        if let Some(last) = opened.filter(|last| crew.awaits_end(*last)) {
+            let (standing, last_news) = await_quiet(crew, None, until);
+            if standing.running > 0 {
+                crew.interrupt(last);
+                return Obeyed::Done(last_news);
+            }
+        }
         loop {
             let now = Instant::now();
             let standing = crew.wait(None, until.min(now + LOOK));
@@ -342,7 +356,7 @@ impl Session<'_> {
                 return Obeyed::Broken(place());
             }
             if standing.running == 0 {
-                return Obeyed::Done;
+                return Obeyed::Done(Instant::now());
             }
             if now >= until {
                 return Obeyed::Unended(standing.running);
@@ -355,7 +369,7 @@ impl Session<'_> {
             });
             match gone {
                 Ok(false) => {}
-                Ok(true) => return Obeyed::Done,
+                Ok(true) => return Obeyed::Done(Instant::now()),
                 Err(error) => return Obeyed::Lost(place(), error),
             }
         }
@@ -428,10 +442,44 @@ impl Session<'_> {
     }
 }
 
+/// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
+fn await_barrier(crew: &Crew, opened: Option<usize>, stage: usize) -> Standing {
+    let standing = match opened {
+        Some(opened) if crew.awaits_end(opened) => {
+            await_quiet(crew, Some(stage), Instant::now() + BARRIER).0
+        }
+        _ => crew.wait(Some(stage), Instant::now() + GRACE),
+    };
+    match opened {
+        Some(opened) if !standing.complete => {
+            crew.interrupt(opened);
+            crew.wait(Some(stage), Instant::now() + BARRIER)
+        }
+        _ => standing,
+    }
+}
+
+/// Waits as long as data comes, which the master sent before it said its word; and when the last came.
+fn await_quiet(crew: &Crew, stage: Option<usize>, until: Instant) -> (Standing, Instant) {
+    let mut last_news = Instant::now();
+    let mut bytes = crew.tallied().bytes();
+    loop {
+        let standing = crew.wait(stage, until.min(Instant::now() + QUIET / 20));
+        let now = Instant::now();
+        if crew.tallied().bytes() != bytes {
+            (bytes, last_news) = (crew.tallied().bytes(), now);
+        }
+        let is_over = standing.complete || standing.failed || standing.running == 0;
+        if is_over || now - last_news >= QUIET || now >= until {
+            return (standing, last_news);
+        }
+    }
+}
+
 /// Why nothing more is done for the master.
 enum Obeyed {
-    /// It has what it wanted.
-    Done,
+    /// It has what it wanted, since then.
+    Done(Instant),
     /// A strand has failed.
     Failed,
     /// Strands did not come to this barrier.

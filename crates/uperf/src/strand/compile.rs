@@ -75,6 +75,12 @@ fn repeats(group: &Group, connection: u32) -> bool {
     goes_over(group, connection, &[Protocol::Udp, Protocol::Sctp])
 }
 
+/// Whether a group has connections that may lose something.
+pub(super) fn has_datagrams(group: &Group) -> bool {
+    let mut flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    flowops.any(|flowop| flowop.endpoint.protocol == Some(Protocol::Udp))
+}
+
 /// Whether connections of this number go over these protocols alone.
 fn goes_over(group: &Group, connection: u32, protocols: &[Protocol]) -> bool {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);

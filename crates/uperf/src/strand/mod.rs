@@ -46,6 +46,9 @@ const STACK: usize = 96 * 1024;
 /// The same with TLS, of which a handshake needs the most.
 const STACK_WITH_TLS: usize = 512 * 1024;
 
+/// How much earlier a transaction's time may be up at the end that leads.
+const LEEWAY: Duration = Duration::from_secs(1);
+
 /// Bytes that every strand has for what it sends and receives, at least; uperf's.
 const LEAST_BUFFER: usize = 8192;
 
@@ -53,6 +56,8 @@ const LEAST_BUFFER: usize = 8192;
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) group: Group,
+    /// The other end leads: its word ends what is only received here, when it has all come.
+    pub(crate) follows: bool,
     /// Where its connects go.
     pub(crate) peers: Peers,
     /// What its accepts listen with, a strand each.
@@ -100,6 +105,8 @@ pub(crate) struct Crew {
 #[derive(Debug)]
 struct Shared {
     group: Group,
+    /// The other end leads.
+    follows: bool,
     peers: Peers,
     tls: Contexts,
     /// What ends each transaction.
@@ -177,6 +184,7 @@ impl Crew {
     ) -> io::Result<()> {
         let Post {
             group,
+            follows,
             peers,
             listeners,
             files,
@@ -186,6 +194,7 @@ impl Crew {
         let shared = Arc::new(Shared {
             stops: (0..transactions).map(|_| cancel.follower()).collect(),
             group,
+            follows,
             peers,
             tls,
             watching,
@@ -232,6 +241,9 @@ impl Crew {
             let Some(transaction) = shared.group.transactions.get(stage) else {
                 continue;
             };
+            if shared.awaits_end_of(transaction) {
+                continue;
+            }
             if let Some(duration) = transaction.duration {
                 let deadline = keeper().at(now + duration, &shared.stops[stage]);
                 self.deadlines.push(deadline);
@@ -239,6 +251,14 @@ impl Crew {
         }
         self.stages.open(stage);
         now
+    }
+
+    /// Whether a transaction goes on after its time until it is interrupted: there may be data on its way.
+    pub(crate) fn awaits_end(&self, stage: usize) -> bool {
+        self.groups.iter().any(|shared| {
+            let transaction = shared.group.transactions.get(stage);
+            transaction.is_some_and(|transaction| shared.awaits_end_of(transaction))
+        })
     }
 
     /// Ends a transaction wherever it still runs: its peer has gone on.
@@ -293,6 +313,20 @@ impl Crew {
             })
         });
         joined.collect()
+    }
+}
+
+impl Shared {
+    fn awaits_end_of(&self, transaction: &Transaction) -> bool {
+        // Datagrams that come after the time are late.
+        self.follows && transaction.only_receives() && !compile::has_datagrams(&self.group)
+    }
+
+    /// Whether a failure is only that the other end's time was up first: what it had not read by then, and
+    /// closes, is a reset here.
+    fn is_end(&self, transaction: &Transaction, elapsed: Duration, failure: &Failure) -> bool {
+        let is_nearly_over = |duration| elapsed + LEEWAY >= duration;
+        self.follows && failure.is_reset() && transaction.duration.is_some_and(is_nearly_over)
     }
 }
 
@@ -362,6 +396,8 @@ impl Member {
                 histogram: times.and_then(|times| times.histogram().cloned()),
             });
             match end {
+                ScriptEnd::Failed(_, failure)
+                    if shared.is_end(transaction, began.elapsed(), &failure) => {}
                 ScriptEnd::Failed(at, failure) => {
                     say(&mut desk.log, transaction, at, &failure);
                     outcome.failed = true;

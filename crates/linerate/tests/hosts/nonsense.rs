@@ -1,0 +1,168 @@
+//! Masters that are none: whatever they say, and wherever they stop, the slave has nothing left of them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use testkit::Need::Namespaces;
+use testkit::trial;
+use uperf::mirror;
+use uperf::profile::{Source, Surroundings, parse};
+use uperf::wire::{Command, END, Header, Layout, Order, Version};
+
+use crate::ground::{Hosts, PORT, SOON, address};
+
+/// How long the slave here waits for a master's word, in seconds.
+const IDLE: u64 = 2;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("nonsense::in_each_stage", &[Namespaces], in_each_stage),
+        trial(
+            "nonsense::silence_in_each_stage",
+            &[Namespaces],
+            silence_in_each_stage,
+        ),
+        trial("nonsense::byte_by_byte", &[Namespaces], byte_by_byte),
+        trial("nonsense::by_chance", &[Namespaces], by_chance),
+    ]
+}
+
+/// What a master says in a whole session, message by message.
+fn session() -> Vec<Vec<u8>> {
+    let source = Source {
+        name: "profile",
+        bytes: PROFILE.as_bytes(),
+    };
+    let parsed = parse(&source, &Surroundings::real());
+    let workorder = parsed.workorder.expect("a profile");
+    let work = mirror::work(&workorder.groups[0], "198.18.0.2").expect("it can be sent");
+    let order = Order::NATIVE;
+    let version = Version::V0_3_1;
+    let mut phase2 = Header::of_phase_2(version, 0).encode(order);
+    phase2.extend(work.encode(Layout::BatchSize, order));
+    vec![
+        Header::of_phase_1(version, mirror::protocols(&workorder.groups[0])).encode(order),
+        phase2,
+        END.to_vec(),
+        Command::NextTransaction(0).encode(order).to_vec(),
+        Command::NextTransaction(1).encode(order).to_vec(),
+        Command::SendStatistics.encode(order).to_vec(),
+    ]
+}
+
+/// So much of a session, as if it were the whole one.
+fn begin(stages: usize) -> TcpStream {
+    let mut control = TcpStream::connect((address(0).as_str(), PORT)).expect("it listens");
+    control
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .expect("not zero");
+    for message in session().iter().take(stages) {
+        control.write_all(message).expect("the slave reads");
+        // Whatever it answers; the session is in order.
+        let _ = control.read(&mut [0; 4096]);
+    }
+    control
+}
+
+fn in_each_stage() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "");
+    let rest = slave.at_rest();
+    hosts.master.enter(|| {
+        for stages in 0..session().len() {
+            for nonsense in [
+                &[0; 4096][..],
+                &[0xff; 4096],
+                &b"GET / HTTP/1.1\r\n\r\n".repeat(64),
+            ] {
+                let mut control = begin(stages);
+                // The slave may have enough of it before it has all.
+                let _ = control.write_all(nonsense);
+                let what = format!("nonsense after {stages} messages");
+                slave.is_at_rest_within(SOON, rest, &what);
+            }
+            // The first half of what belongs there, and then nothing.
+            let mut control = begin(stages);
+            let message = &session()[stages];
+            control
+                .write_all(&message[..message.len() / 2])
+                .expect("the slave reads");
+            drop(control);
+            slave.is_at_rest_within(SOON, rest, &format!("half of message {stages}"));
+        }
+    });
+    slave.is_itself_again(rest, SOON, "nonsense");
+}
+
+/// In a run it may be silent for as long as transactions may last, and before it not.
+fn silence_in_each_stage() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, &format!("--control-idle {IDLE} --max-length {IDLE}"));
+    let rest = slave.at_rest();
+    hosts.master.enter(|| {
+        for stages in 0..5 {
+            let begun = Instant::now();
+            let control = begin(stages);
+            slave.serves_somebody(rest);
+            slave.is_at_rest_within(SOON, rest, &format!("silence after {stages} messages"));
+            assert!(begun.elapsed() > Duration::from_secs(IDLE), "{stages}");
+            drop(control);
+        }
+    });
+    slave.is_itself_again(rest, SOON, "silence");
+}
+
+fn byte_by_byte() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, &format!("--control-idle {IDLE}"));
+    let rest = slave.at_rest();
+    hosts.master.enter(|| {
+        let mut control = begin(1);
+        let begun = Instant::now();
+        while control.write_all(b"0").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(begun.elapsed() < SOON, "a byte now and then keeps it");
+        }
+    });
+    slave.is_itself_again(rest, SOON, "a header byte by byte");
+}
+
+/// Sessions with some bytes that are others.
+fn by_chance() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "--control-idle 2 --max-strands 32 --max-memory 16m");
+    let rest = slave.at_rest();
+    let mut random = SmallRng::seed_from_u64(5);
+    hosts.master.enter(|| {
+        for _ in 0..300 {
+            let mut bytes = session().concat();
+            for _ in 0..random.random_range(1..20) {
+                let at = random.random_range(0..bytes.len());
+                bytes[at] = random.random();
+            }
+            bytes.truncate(random.random_range(0..=bytes.len()));
+            let mut control = TcpStream::connect((address(0).as_str(), PORT)).expect("it listens");
+            let _ = control.write_all(&bytes);
+        }
+    });
+    // The last of them may have got as far as an accept, which waits for ten seconds.
+    slave.is_at_rest_within(SOON * 3, rest, "sessions by chance");
+    slave.is_itself_again(rest, SOON, "sessions by chance");
+}
+
+const PROFILE: &str = r#"<profile name="nonsense">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="think" options="duration=10ms"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=198.18.0.2 protocol=tcp"/>
+      <flowop type="write" options="size=64"/>
+    </transaction>
+  </group>
+</profile>
+"#;
