@@ -36,6 +36,11 @@ impl Peer {
     pub fn address(&self) -> Option<Address> {
         Address::try_from(&own(&self.0)).ok()
     }
+
+    /// As a message's header has it, for as long as this lives.
+    pub(crate) fn for_kernel(&self) -> (*mut libc::c_void, libc::socklen_t) {
+        (self.0.as_ptr().cast_mut().cast(), self.0.addr_len())
+    }
 }
 
 /// Sends some or all of `data`: send(2). A closed peer is EPIPE, never a signal.

@@ -9,6 +9,10 @@ use engine::Stop;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
+/// As much as one call sends: SCTP sends a message whole or not at all, and a workorder of thousands of
+/// flowops has no room in its buffer.
+const PIECE: usize = 16 * 1024;
+
 /// A control connection. Whatever waits on it ends with its stop.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -22,10 +26,10 @@ impl Control {
     pub(crate) fn new(socket: Socket, stop: Stop) -> io::Result<Self> {
         let peer = Address::of_peer(&socket)?;
         if matches!(peer, Address::Inet(_)) {
-            // Refused only where they have no sense (SCTP, whose messages are whole anyway, and which
-            // has heartbeats of its own).
+            // Each is refused by the other's sockets; SCTP has heartbeats of its own.
             let _ = socket.set_tcp_nodelay(true);
             let _ = sys::option::set_vanishing_peer_notice(socket.as_fd());
+            let _ = sys::option::set_sctp_no_delay(socket.as_fd());
         }
         Ok(Self { socket, peer, stop })
     }
@@ -100,7 +104,8 @@ impl Control {
         let _attending = self.stop.attend();
         let until = Instant::now() + patience;
         while !bytes.is_empty() {
-            match call::send_without_waiting(self.socket.as_fd(), bytes) {
+            let piece = &bytes[..bytes.len().min(PIECE)];
+            match call::send_without_waiting(self.socket.as_fd(), piece) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(Error::INTR) if !self.stop.is_set() => {}
                 Err(Error::AGAIN) => self.wait_for_room(until)?,
@@ -113,6 +118,8 @@ impl Control {
     fn wait_for_room(&self, until: Instant) -> io::Result<()> {
         let left = until.saturating_duration_since(Instant::now());
         match call::wait_writable(self.socket.as_fd(), left) {
+            // There may be room, and not enough for a message.
+            Ok(true) if left.is_zero() => Err(io::ErrorKind::TimedOut.into()),
             Ok(true) => Ok(()),
             Err(Error::INTR) if !self.stop.is_set() => Ok(()),
             Ok(false) => Err(io::ErrorKind::TimedOut.into()),

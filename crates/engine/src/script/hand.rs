@@ -7,9 +7,10 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
+use sys::message::Messages;
 
 use super::plain::{self, Call, Hands, Next, Place};
-use super::{Action, Amount, Failure, Line, Performer, Step, Tally, Transfer, Watch};
+use super::{Action, Amount, Failure, Line, Parcel, Performer, Step, Tally, Transfer, Watch};
 use crate::stop::Stop;
 
 /// What executes the steps.
@@ -31,7 +32,7 @@ pub(super) enum Left {
 
 /// Which way a transfer goes.
 #[derive(Clone, Copy)]
-enum Way {
+pub(super) enum Way {
     Out,
     In,
 }
@@ -41,6 +42,8 @@ enum Way {
 pub(super) struct Steps {
     list: Vec<Step>,
     lines: Vec<Option<Rc<Line>>>,
+    /// What the calls of those are made with that are of messages.
+    messages: Vec<Option<Messages>>,
     /// The same once more, as the plain loop sees it.
     calls: Vec<Call>,
 }
@@ -50,6 +53,7 @@ impl Steps {
     pub(super) fn new(steps: Vec<Step>) -> Self {
         Self {
             lines: vec![None; steps.len()],
+            messages: steps.iter().map(messages).collect(),
             calls: steps.iter().map(Call::new).collect(),
             list: steps,
         }
@@ -183,7 +187,10 @@ impl<P: Performer> Hand<'_, P> {
             return Ok(());
         };
         for _ in 0..transfer.repeat {
-            self.transfer(line, way, transfer, came.take())?;
+            match &mut steps.messages[at] {
+                Some(messages) => self.parcel(line, way, transfer, messages)?,
+                None => self.transfer(line, way, transfer, came.take())?,
+            }
         }
         Ok(())
     }
@@ -195,44 +202,68 @@ impl<P: Performer> Hand<'_, P> {
         transfer: Transfer,
         mut came: Option<Result<usize, Error>>,
     ) -> Result<(), Left> {
-        let (wanted, whole) = match (transfer.amount, way) {
-            (Amount::Exactly(bytes), _) => (bytes as usize, true),
-            (Amount::Between { min, max }, Way::Out) => {
-                (self.random.random_range(min..=max.max(min)) as usize, false)
-            }
-            (Amount::Between { max, .. }, Way::In) => (max as usize, false),
-        };
+        let (wanted, whole) = self.wanted(transfer.amount, way);
+        let waits = transfer.waits;
         let mut moved = 0;
         loop {
             if came.is_none()
-                && let Some(patience) = transfer.patience
+                && let Some(patience) = transfer.patience.filter(|_| waits)
             {
                 way.wait(line, patience)?;
             }
             let piece = &mut self.buffer[moved..wanted];
             let call = came.take().unwrap_or_else(|| match way {
-                Way::Out => line.send(piece),
-                Way::In => line.receive(piece),
+                Way::Out => line.send(piece, waits),
+                Way::In => line.receive(piece, waits),
             });
             match call {
                 Ok(0) => return Err(Left::EndOfStream),
                 Ok(bytes) => {
-                    match way {
-                        Way::Out => self.tally.sent(bytes),
-                        Way::In => self.tally.received(bytes),
-                    }
+                    self.moved(way, bytes);
                     moved += bytes;
                     if moved >= wanted || !whole {
                         return Ok(());
                     }
                 }
-                Err(error) => {
-                    interrupted(error, self.stop).map_err(|error| failed(way.name(), error))?;
-                }
+                Err(error) => self.recover(error, line, way, transfer)?,
             }
             if self.stop.is_set() {
                 return Err(Left::Stopped);
             }
+        }
+    }
+
+    /// Bytes of a transfer, and whether one call less than that is not enough.
+    pub(super) fn wanted(&mut self, amount: Amount, way: Way) -> (usize, bool) {
+        match (amount, way) {
+            (Amount::Exactly(bytes), _) => (bytes as usize, true),
+            (Amount::Between { min, max }, Way::Out) => {
+                (self.random.random_range(min..=max.max(min)) as usize, false)
+            }
+            (Amount::Between { max, .. }, Way::In) => (max as usize, false),
+        }
+    }
+
+    /// A call has failed: goes on where it was interrupted for nothing, or did not wait and may.
+    #[cold]
+    pub(super) fn recover(
+        &self,
+        error: Error,
+        line: &Line,
+        way: Way,
+        transfer: Transfer,
+    ) -> Result<(), Left> {
+        match transfer.patience {
+            Some(patience) if error == Error::AGAIN && !transfer.waits => way.wait(line, patience),
+            _ => interrupted(error, self.stop).map_err(|error| failed(way.name(), error)),
+        }
+    }
+
+    /// Counts what a call has moved.
+    pub(super) fn moved(&self, way: Way, bytes: usize) {
+        match way {
+            Way::Out => self.tally.sent(bytes),
+            Way::In => self.tally.received(bytes),
         }
     }
 
@@ -266,7 +297,7 @@ impl Way {
     }
 
     /// Waits until the line takes or has something.
-    fn wait(self, line: &Line, patience: Duration) -> Result<(), Left> {
+    pub(super) fn wait(self, line: &Line, patience: Duration) -> Result<(), Left> {
         let ready = match self {
             Self::Out => call::wait_writable(line.socket(), patience),
             Self::In if line.has_input() => return Ok(()),
@@ -277,6 +308,13 @@ impl Way {
             Ok(false) => Err(failed(self.name(), Error::TIMEDOUT)),
             Err(error) => Err(failed(self.name(), error)),
         }
+    }
+}
+
+fn messages(step: &Step) -> Option<Messages> {
+    match &step.action {
+        Action::Send(transfer) | Action::Receive(transfer) => transfer.parcel.map(Parcel::messages),
+        _ => None,
     }
 }
 

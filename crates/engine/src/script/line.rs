@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use sys::call::{self, Error, Peer};
+use sys::message::{Messages, Moved};
 
 /// A connection as a script uses it; closed when nobody has it any more.
 #[derive(Debug)]
@@ -44,22 +45,59 @@ impl Line {
         }
     }
 
-    #[inline]
-    pub(super) fn send(&self, data: &[u8]) -> Result<usize, Error> {
+    /// Without `waits` EAGAIN where it would have to; a layer waits in any case.
+    pub(super) fn send(&self, data: &[u8], waits: bool) -> Result<usize, Error> {
         match self {
-            Self::Socket(socket) => call::send(socket.as_fd(), data),
-            Self::Addressed(socket, to) => call::send_to(socket.as_fd(), data, to),
+            Self::Socket(socket) if waits => call::send(socket.as_fd(), data),
+            Self::Socket(socket) => call::send_without_waiting(socket.as_fd(), data),
+            Self::Addressed(socket, to) if waits => call::send_to(socket.as_fd(), data, to),
+            Self::Addressed(socket, to) => call::send_to_without_waiting(socket.as_fd(), data, to),
             Self::Layered(layer, _) => layer.borrow_mut().send(data),
         }
     }
 
-    #[inline]
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+    /// As [`Self::send`].
+    pub(super) fn receive(&self, buffer: &mut [u8], waits: bool) -> Result<usize, Error> {
         match self {
-            Self::Socket(socket) | Self::Addressed(socket, _) => {
+            Self::Socket(socket) | Self::Addressed(socket, _) if waits => {
                 call::receive(socket.as_fd(), buffer)
             }
+            Self::Socket(socket) | Self::Addressed(socket, _) => {
+                call::receive_without_waiting(socket.as_fd(), buffer)
+            }
             Self::Layered(layer, _) => layer.borrow_mut().receive(buffer),
+        }
+    }
+
+    /// As [`Self::send`], so often; what lies over a socket has no messages.
+    pub(super) fn send_messages(
+        &self,
+        messages: &mut Messages,
+        data: &[u8],
+        times: u64,
+        waits: bool,
+    ) -> Result<Moved, Error> {
+        let to = match self {
+            Self::Addressed(_, to) => Some(to),
+            Self::Socket(_) => None,
+            Self::Layered(..) => return Err(Error::OPNOTSUPP),
+        };
+        messages.send(self.socket(), data, to, times, waits)
+    }
+
+    /// As [`Self::send_messages`].
+    pub(super) fn receive_messages(
+        &self,
+        messages: &mut Messages,
+        buffer: &mut [u8],
+        times: u64,
+        waits: bool,
+    ) -> Result<Moved, Error> {
+        match self {
+            Self::Socket(_) | Self::Addressed(..) => {
+                messages.receive(self.socket(), buffer, times, waits)
+            }
+            Self::Layered(..) => Err(Error::OPNOTSUPP),
         }
     }
 

@@ -7,6 +7,7 @@
 mod counting;
 mod hand;
 mod line;
+mod messages;
 mod plain;
 mod straight;
 mod tally;
@@ -16,6 +17,7 @@ mod watch;
 
 pub use counting::Counts;
 pub use line::{Layer, Line};
+pub use messages::Parcel;
 pub use tally::{Tallied, Tally};
 pub use watch::{Journal, Pass, StepTimes, Watch};
 
@@ -71,6 +73,11 @@ pub struct Transfer {
     pub repeat: u64,
     /// Before each, how long it is waited that the line takes or has something.
     pub patience: Option<Duration>,
+    /// Calls wait for what they need. If not, they fail where they would have to, and the patience is
+    /// for what comes after that.
+    pub waits: bool,
+    /// It is several messages, or more is said of each than its bytes.
+    pub parcel: Option<Parcel>,
 }
 
 /// Bytes of one transfer.

@@ -75,11 +75,16 @@ impl Call {
 impl Way {
     /// So many bytes, once, without a wait before, are one call on most lines.
     fn of(action: &Action, line: &Rc<Line>) -> Self {
-        let plain =
-            |transfer: &Transfer| match (transfer.amount, transfer.repeat, transfer.patience) {
-                (Amount::Exactly(bytes), 1, None) => Some(bytes),
-                _ => None,
-            };
+        let plain = |transfer: &Transfer| match *transfer {
+            Transfer {
+                amount: Amount::Exactly(bytes),
+                repeat: 1,
+                patience: None,
+                waits: true,
+                parcel: None,
+            } => Some(bytes),
+            _ => None,
+        };
         let send = |bytes| Self::Send(Rc::clone(line), bytes);
         let receive = |bytes| Self::Receive(Rc::clone(line), bytes);
         match action {

@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,6 +56,8 @@ fn exactly(bytes: u32) -> Transfer {
         amount: Amount::Exactly(bytes),
         repeat: 1,
         patience: None,
+        waits: true,
+        parcel: None,
     }
 }
 
@@ -389,5 +391,80 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
         for (step, (.., count)) in times.steps().iter().zip(shape) {
             assert_eq!(step.executions, count * ROUNDS, "{shape:?}");
         }
+    }
+}
+
+fn datagrams() -> (Host, UdpSocket) {
+    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    far.connect(near.local_addr().unwrap()).unwrap();
+    let host = Host {
+        line: Some(Rc::new(Line::Socket(OwnedFd::from(near)))),
+        ..Host::default()
+    };
+    (host, far)
+}
+
+/// Five messages of so many bytes, twice.
+fn parcels(bytes: u32) -> Transfer {
+    Transfer {
+        repeat: 2,
+        parcel: Some(Parcel {
+            count: 5,
+            envelope: None,
+        }),
+        ..exactly(bytes)
+    }
+}
+
+#[test]
+fn a_parcel_is_several_messages() {
+    let (mut host, far) = datagrams();
+    let mut script = Script::new(vec![once(Action::Send(parcels(100)))], 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!((tallied.executions, tallied.sent), (3, 3 * 2 * 5 * 100));
+    let mut buffer = [0; 1000];
+    for _ in 0..30 {
+        assert_eq!(far.recv(&mut buffer).unwrap(), 100);
+    }
+}
+
+#[test]
+fn a_parcel_is_received_to_its_last_byte() {
+    let (mut host, far) = datagrams();
+    // Five of fifty, and then as many bytes in other sizes: what is longer than a message is cut.
+    for length in [50, 50, 50, 50, 50, 100, 10, 40, 50, 20, 10, 20, 50] {
+        far.send(&vec![1; length]).unwrap();
+    }
+    let mut script = Script::new(vec![once(Action::Receive(parcels(50)))], 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(tallied.received, 500);
+}
+
+#[test]
+fn who_does_not_wait_fails_or_has_patience() {
+    let (mut host, _far) = datagrams();
+    let hasty = Transfer {
+        waits: false,
+        ..exactly(1)
+    };
+    let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
+    let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let again = Failure::of_call("receive", Error::AGAIN);
+    assert_eq!(end, ScriptEnd::Failed(0, again));
+    for parcel in [None, parcels(1).parcel] {
+        let hasty = Transfer {
+            patience: Some(Duration::from_millis(20)),
+            parcel,
+            ..hasty
+        };
+        let begun = Instant::now();
+        let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
+        let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+        let late = Failure::of_call("receive", Error::TIMEDOUT);
+        assert_eq!(end, ScriptEnd::Failed(0, late));
+        assert!(begun.elapsed() >= Duration::from_millis(20));
     }
 }

@@ -19,15 +19,91 @@ fn unix_sockets() {
 
 #[test]
 fn multipath_tcp() {
-    let opened = || counter("MPTcpExt", "MPCapableSYNACKRX");
+    let opened = || counter("MPTcpExt:", "MPCapableSYNACKRX");
     let before = opened();
     agree(&Slave::start().run("", &over("mptcp")));
     assert!(opened() >= before + 2, "two strands: {before}");
 }
 
+/// Sixteen datagrams an execution, eight or four a call, and all of them are counted.
+#[test]
+fn datagrams_in_batches() {
+    let profile = r#"<profile name="batches">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=udp wndsz=200k"/>
+    </transaction>
+    <transaction iterations="100">
+      <flowop type="write" options="size=100 batch_size=8 repeat=2"/>
+      <flowop type="read" options="size=100 batch_size=4 repeat=4"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect" />
+    </transaction>
+  </group>
+</profile>
+"#;
+    let before = counter("Udp:", "OutDatagrams");
+    let ended = Slave::start().run("", profile);
+    let master = statistics(&ended, "master");
+    // A hundred times sixteen there and sixteen back, each of two strands.
+    assert_eq!((&*master[2], &*master[4]), ("625.00KB", "404"), "{ended:?}");
+    assert!(counter("Udp:", "OutDatagrams") >= before + 6400);
+    let slave = statistics(&ended, "127.0.0.1");
+    assert_eq!((&slave[2], &slave[4]), (&master[2], &master[4]));
+}
+
+/// Nobody writes: each read fails at once, or when its time is up.
+#[test]
+fn who_does_not_block_goes_on() {
+    let profile = |options: &str| {
+        format!(
+            r#"<profile name="hasty">
+  <group nthreads="1">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=udp"/>
+    </transaction>
+    <transaction iterations="10">
+      <flowop type="read" options="size=100 non_blocking {options}"/>
+      <flowop type="think" options="duration=20ms"/>
+    </transaction>
+  </group>
+</profile>
+"#
+        )
+    };
+    let slave = Slave::start();
+    let ended = slave.run("-v", &profile("canfail"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let failed = slave.run("", &profile(""));
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    let why = "Resource temporarily unavailable";
+    assert!(failed.stdout.contains(why), "{failed:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let slave = Slave::start();
+    for (options, expected) in [
+        (
+            "tcp encaps=9899",
+            "tcp: Enabling UDP encapsulation to port 9899 not supported: Linux has it for SCTP",
+        ),
+        ("tcp cc=no-such-one", "protocol=tcp: cc=no-such-one: "),
+    ] {
+        let ended = slave.run("", &over(options));
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let words = format!("uperf: {expected}");
+        assert!(ended.stderr.starts_with(&words), "{ended:?}");
+    }
+}
+
 /// A counter of this network namespace.
 fn counter(group: &str, name: &str) -> u64 {
-    let table = std::fs::read_to_string("/proc/net/netstat").expect("the kernel's counters");
+    let tables = ["/proc/net/netstat", "/proc/net/snmp"].map(std::fs::read_to_string);
+    let table = tables
+        .map(|table| table.expect("the kernel's counters"))
+        .concat();
     let mut lines = table.lines().filter(|line| line.starts_with(group));
     let (names, values) = (lines.next().expect(group), lines.next().expect(group));
     let mut counters = names.split(' ').zip(values.split(' '));

@@ -21,8 +21,7 @@ use crate::mirror;
 use crate::options::{Counter, Master, Settings};
 use crate::output::html::{Host, Measured};
 use crate::output::{self, Message, Step, Width};
-use crate::slave::is_supported;
-use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, not_yet};
+use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, refusal};
 use crate::tls::{self, Contexts, Security};
 use crate::wire::Command;
 
@@ -271,13 +270,8 @@ impl Session<'_> {
         if master.json {
             return lacks("--json");
         }
-        for protocol in self.workorder.groups.iter().flat_map(mirror::protocols) {
-            if !is_supported(protocol) {
-                return lacks(&format!("protocol={protocol}"));
-            }
-        }
-        if let Some(option) = self.workorder.groups.iter().find_map(not_yet) {
-            return lacks(option);
+        if let Some(why) = self.workorder.groups.iter().find_map(refusal) {
+            return Err(Trouble::Here(why));
         }
         let groups = self.workorder.groups.iter();
         let mut flowops = groups

@@ -3,8 +3,6 @@
 mod room;
 mod session;
 
-pub(crate) use session::is_supported;
-
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -18,6 +16,7 @@ use sys::{Address, Socket};
 
 use crate::control::Control;
 use crate::options::Network;
+use crate::strand::bind_to_any_port;
 use crate::tls::Security;
 use crate::{Protocol, WorkLimits};
 
@@ -77,6 +76,9 @@ impl Slave {
             Protocol::Sctp => anywhere(Transport::Sctp, port)?,
             _ => return Err(Error::PROTONOSUPPORT.into()),
         };
+        if control == Protocol::Vsock && port == 0 {
+            bind_to_any_port(&listener)?;
+        }
         listener.listen(BACKLOG)?;
         Ok(Self {
             listener,

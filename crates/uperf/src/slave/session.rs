@@ -14,8 +14,8 @@ use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
 use crate::strand::{
-    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, Watching, buffer_bytes, not_yet,
-    obstacle,
+    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, Watching, buffer_bytes, has,
+    obstacle, refusal,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
@@ -256,8 +256,8 @@ impl Session<'_> {
     }
 
     fn engage(&self, group: Group, masters: &[SlaveInfo]) -> Result<Mustered, Refusal> {
-        if let Some(option) = not_yet(&group) {
-            return Err(Refusal::Workorder(format!("{option} is still to come")));
+        if let Some(why) = refusal(&group) {
+            return Err(Refusal::Workorder(why));
         }
         let mut protocols = mirror::protocols(&group).into_iter();
         if let Some(why) = protocols.find_map(|protocol| obstacle(protocol, self.control)) {
@@ -504,11 +504,10 @@ fn place_of(opened: Option<usize>, running: usize) -> String {
 }
 
 /// What this end can open.
-pub(crate) fn is_supported(protocol: Protocol) -> bool {
+fn is_supported(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Ssl => cfg!(feature = "tls"),
-        Protocol::Rds => false,
-        _ => true,
+        other => has(other),
     }
 }
 

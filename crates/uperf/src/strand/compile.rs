@@ -1,10 +1,11 @@
 //! From a transaction to the steps that the engine runs.
 
-use engine::script::{Action, Amount, Rounds, Step, Transfer};
+use engine::script::{Action, Amount, Parcel, Rounds, Step, Transfer};
 use model::{Pacing, Wait};
 use std::time::Duration;
 
-use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Transaction};
+use super::sctp;
+use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction};
 
 /// The steps of a transaction of this group, one a flowop.
 pub(super) fn steps(group: &Group, transaction: &Transaction) -> Vec<Step> {
@@ -58,66 +59,72 @@ fn transfer(group: &Group, flowop: &Flowop) -> Transfer {
         Size::Fixed(bytes) => Amount::Exactly(bytes),
         Size::Random { min, max } => Amount::Between { min, max },
     };
+    let openings = Openings {
+        group,
+        connection: flowop.connection,
+    };
     Transfer {
         amount,
-        repeat: if repeats(group, flowop.connection) {
+        repeat: if openings.are_of(HAS_MESSAGES) {
             flowop.repeat.max(1)
         } else {
             1
         },
         patience: flowop.timeout,
+        waits: !openings.hurry(flowop),
+        parcel: openings.parcel(flowop),
     }
 }
 
-/// Whether `repeat=` has a meaning for connections of this number: it has for UDP and SCTP. uperf passes over
-/// it for the others, and so the other end does.
-fn repeats(group: &Group, connection: u32) -> bool {
-    goes_over(group, connection, &[Protocol::Udp, Protocol::Sctp])
+/// Where `repeat=` and `batch_size=` have a meaning. uperf passes over them for the others, and so the
+/// other end does.
+const HAS_MESSAGES: &[Protocol] = &[Protocol::Udp, Protocol::Sctp];
+
+/// What begins connections of one number.
+struct Openings<'a> {
+    group: &'a Group,
+    connection: u32,
+}
+
+impl Openings<'_> {
+    fn all(&self) -> impl Iterator<Item = &Flowop> {
+        let flowops = self.group.transactions.iter().flat_map(|txn| &txn.flowops);
+        flowops.filter(|flowop| flowop.kind.opens() && flowop.connection == self.connection)
+    }
+
+    /// Whether they are of these protocols alone.
+    fn are_of(&self, protocols: &[Protocol]) -> bool {
+        self.all().all(|flowop| {
+            let protocol = flowop.endpoint.protocol;
+            protocol.is_some_and(|protocol| protocols.contains(&protocol))
+        })
+    }
+
+    /// `non_blocking`, of the transfer or its connection.
+    fn hurry(&self, transfer: &Flowop) -> bool {
+        let hurries = |flowop: &Flowop| flowop.flags.has(Flags::NON_BLOCKING);
+        self.are_of(&[Protocol::Udp, Protocol::Vsock])
+            && (hurries(transfer) || self.all().any(hurries))
+    }
+
+    fn parcel(&self, transfer: &Flowop) -> Option<Parcel> {
+        let count = if self.are_of(HAS_MESSAGES) {
+            transfer.batch_size.max(1)
+        } else {
+            1
+        };
+        let says = transfer.kind.sends() && self.are_of(&[Protocol::Sctp]);
+        let envelope = says
+            .then(|| sctp::envelope(transfer, self.all().next()))
+            .flatten();
+        (count > 1 || envelope.is_some()).then_some(Parcel { count, envelope })
+    }
 }
 
 /// Whether a group has connections that may lose something.
 pub(super) fn has_datagrams(group: &Group) -> bool {
     let mut flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     flowops.any(|flowop| flowop.endpoint.protocol == Some(Protocol::Udp))
-}
-
-/// Whether connections of this number go over these protocols alone.
-fn goes_over(group: &Group, connection: u32, protocols: &[Protocol]) -> bool {
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let mut opening =
-        flowops.filter(|flowop| flowop.kind.opens() && flowop.connection == connection);
-    opening.all(|flowop| {
-        let protocol = flowop.endpoint.protocol;
-        protocol.is_some_and(|protocol| protocols.contains(&protocol))
-    })
-}
-
-/// An option that has a meaning for its flowop's connection and is not carried out here.
-pub(crate) fn not_yet(group: &Group) -> Option<&'static str> {
-    let mut flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    flowops.find_map(|flowop| {
-        let over = |protocols: &[Protocol]| goes_over(group, flowop.connection, protocols);
-        let Endpoint {
-            sctp,
-            encapsulation_port,
-            ..
-        } = &flowop.endpoint;
-        if flowop.kind == Kind::Connect && *encapsulation_port != 0 {
-            return Some("encaps=");
-        }
-        let datagrams = [Protocol::Udp, Protocol::Vsock];
-        if flowop.flags.has(Flags::NON_BLOCKING) && over(&datagrams) {
-            return Some("non_blocking");
-        }
-        if !over(&[Protocol::Sctp]) {
-            return None;
-        }
-        if flowop.batch_size > 1 {
-            return Some("batch_size=");
-        }
-        let is_plain = *sctp == Sctp::default() && !flowop.flags.has(Flags::SCTP_UNORDERED);
-        (!is_plain).then_some("sctp_* but sctp_nodelay")
-    })
 }
 
 /// What the engine calls it; TLS goes over TCP.
@@ -137,68 +144,81 @@ pub(super) fn transport(protocol: Protocol) -> Option<model::Transport> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_repeat_is_for_udp_and_sctp() {
-        for (protocol, times) in [(Protocol::Tcp, 1), (Protocol::Udp, 5), (Protocol::Sctp, 5)] {
-            let mut connect = Flowop::new(Kind::Connect);
-            connect.endpoint.protocol = Some(protocol);
-            connect.connection = 9;
-            let mut write = Flowop::new(Kind::Write);
-            write.connection = 9;
-            write.repeat = 5;
-            let transaction = Transaction {
-                flowops: vec![connect, write],
-                ..Transaction::default()
-            };
-            let group = Group {
-                transactions: vec![transaction.clone()],
-                ..Group::default()
-            };
-            let steps = steps(&group, &transaction);
-            let Action::Send(transfer) = steps[1].action else {
-                panic!("{steps:?}");
-            };
-            assert_eq!(transfer.repeat, times, "{protocol}");
+    fn connect(protocol: Protocol) -> Flowop {
+        let mut connect = Flowop::new(Kind::Connect);
+        connect.endpoint.protocol = Some(protocol);
+        connect.connection = 9;
+        connect
+    }
+
+    /// What becomes of a transfer over the connection that `connect` opens.
+    fn compiled(connect: Flowop, mut flowop: Flowop) -> Transfer {
+        flowop.connection = 9;
+        let transaction = Transaction {
+            flowops: vec![connect, flowop],
+            ..Transaction::default()
+        };
+        let group = Group {
+            transactions: vec![transaction.clone()],
+            ..Group::default()
+        };
+        match steps(&group, &transaction)[1].action {
+            Action::Send(transfer) | Action::Receive(transfer) => transfer,
+            ref other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_is_not_carried_out_is_named_where_it_has_a_meaning() {
-        let with = |protocol, change: fn(&mut Flowop)| {
-            let mut connect = Flowop::new(Kind::Connect);
-            connect.endpoint.protocol = Some(protocol);
-            change(&mut connect);
-            let transaction = Transaction {
-                flowops: vec![connect],
-                ..Transaction::default()
-            };
-            not_yet(&Group {
-                transactions: vec![transaction],
-                ..Group::default()
-            })
+    fn a_repeat_and_a_batch_are_for_udp_and_sctp() {
+        for (protocol, times, count) in [
+            (Protocol::Tcp, 1, None),
+            (Protocol::Udp, 5, Some(6)),
+            (Protocol::Sctp, 5, Some(6)),
+            (Protocol::Vsock, 1, None),
+        ] {
+            let mut write = Flowop::new(Kind::Write);
+            write.repeat = 5;
+            write.batch_size = 6;
+            let transfer = compiled(connect(protocol), write);
+            let found = transfer.parcel.map(|parcel| parcel.count);
+            assert_eq!((transfer.repeat, found), (times, count), "{protocol}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_block_is_of_udp_or_vsock() {
+        let hasty = |mut flowop: Flowop| {
+            flowop.flags = Flags::NON_BLOCKING;
+            flowop
         };
-        let streams: fn(&mut Flowop) = |flowop| flowop.endpoint.sctp.out_streams = 4;
-        assert_eq!(
-            with(Protocol::Sctp, streams),
-            Some("sctp_* but sctp_nodelay")
-        );
-        assert_eq!(with(Protocol::Tcp, streams), None);
-        let non_blocking: fn(&mut Flowop) = |flowop| flowop.flags = Flags::NON_BLOCKING;
-        assert_eq!(with(Protocol::Udp, non_blocking), Some("non_blocking"));
-        assert_eq!(with(Protocol::Tcp, non_blocking), None);
-        assert_eq!(
-            with(Protocol::Sctp, |flowop| flowop.batch_size = 2),
-            Some("batch_size=")
-        );
-        assert_eq!(
-            with(Protocol::Tcp, |flowop| flowop.endpoint.encapsulation_port =
-                9),
-            Some("encaps=")
-        );
-        assert_eq!(
-            with(Protocol::Sctp, |flowop| flowop.flags = Flags::SCTP_NO_DELAY),
-            None
-        );
+        let read = || Flowop::new(Kind::Read);
+        for (protocol, waits) in [
+            (Protocol::Udp, false),
+            (Protocol::Vsock, false),
+            (Protocol::Tcp, true),
+            (Protocol::Sctp, true),
+        ] {
+            assert!(compiled(connect(protocol), read()).waits);
+            let by_connection = compiled(hasty(connect(protocol)), read());
+            let by_itself = compiled(connect(protocol), hasty(read()));
+            assert_eq!((by_connection.waits, by_itself.waits), (waits, waits));
+        }
+    }
+
+    #[test]
+    fn an_envelope_is_for_what_is_sent_over_sctp() {
+        let saying = |kind| {
+            let mut flowop = Flowop::new(kind);
+            flowop.endpoint.sctp.stream = 3;
+            flowop
+        };
+        let stream = |protocol, kind| {
+            let parcel = compiled(connect(protocol), saying(kind)).parcel?;
+            parcel.envelope.map(|envelope| envelope.stream)
+        };
+        assert_eq!(stream(Protocol::Sctp, Kind::Write), Some(3));
+        assert_eq!(stream(Protocol::Sctp, Kind::Read), None);
+        assert_eq!(stream(Protocol::Udp, Kind::Write), None);
     }
 
     #[test]

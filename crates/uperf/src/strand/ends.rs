@@ -15,7 +15,7 @@ use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::compile::transport;
-use super::reach;
+use super::{reach, sctp};
 use crate::wire::SlaveInfo;
 use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
 
@@ -253,9 +253,7 @@ impl Listener {
             port,
             error,
         };
-        let transport = transport(protocol).ok_or_else(|| refused(Error::PROTONOSUPPORT.into()))?;
-        let options = options(accept);
-        let open = |bind: &Address| data_socket(transport, bind, &options, Role::Initiator);
+        let open = |bind: &Address| unconnected(accept, bind);
         let anywhere = |ip: IpAddr| Address::Inet(SocketAddr::new(ip, port as u16));
         let here = here.filter(|_| protocol == Protocol::Udp);
         let socket = match protocol {
@@ -272,9 +270,11 @@ impl Listener {
             _ => open(&anywhere(Ipv6Addr::UNSPECIFIED.into()))
                 .or_else(|_| open(&anywhere(Ipv4Addr::UNSPECIFIED.into()))),
         };
-        let socket = socket.map_err(|error| refused(of_system(&error).into()))?;
-        choose_congestion_control(&socket, accept).map_err(refused)?;
-        if transport.has_connections() {
+        let socket = socket.map_err(refused)?;
+        if protocol == Protocol::Vsock && port == 0 {
+            reach::bind_to_any_port(&socket).map_err(refused)?;
+        }
+        if protocol != Protocol::Udp {
             socket.listen(BACKLOG).map_err(refused)?;
         }
         // What is bound to any port has one only now.
@@ -293,15 +293,12 @@ impl Listener {
 /// Opens the connection that a connect asks for.
 pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Line, Error> {
     let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
-    let transport = transport(protocol).ok_or(Error::PROTONOSUPPORT)?;
     let address = &target.address;
     let anywhere = match protocol {
         Protocol::Unix => Address::Unix(PathBuf::new()),
         _ => address.anywhere().with_any_port(),
     };
-    let socket = data_socket(transport, &anywhere, &options(flowop), Role::Initiator)
-        .map_err(|error| of_system(&error))?;
-    choose_congestion_control(&socket, flowop).map_err(|error| errno(&error))?;
+    let socket = unconnected(flowop, &anywhere).map_err(|error| errno(&error))?;
     if protocol != Protocol::Udp {
         connect(&socket, address, stop)?;
         return Ok(Line::Socket(socket.into()));
@@ -324,6 +321,25 @@ pub(super) fn let_go(socket: &impl AsFd) {
     }
 }
 
+/// A socket as a flowop asks for it. Of an option that is refused the error says which.
+pub(super) fn unconnected(flowop: &Flowop, bind: &Address) -> io::Result<Socket> {
+    let protocol = flowop.endpoint.protocol;
+    let transport = protocol.and_then(transport).ok_or(Error::PROTONOSUPPORT)?;
+    let socket = data_socket(transport, bind, &options(flowop), Role::Initiator).map_err(
+        |error| match error {
+            SocketError::Missing { .. } => {
+                io::Error::new(io::ErrorKind::Unsupported, error.to_string())
+            }
+            SocketError::Refused { .. } => io::Error::from_raw_os_error(error.errno()),
+        },
+    )?;
+    if protocol == Some(Protocol::Sctp) {
+        sctp::prepare(socket.as_fd(), flowop)?;
+    }
+    choose_congestion_control(&socket, flowop)?;
+    Ok(socket)
+}
+
 /// SO_SNDBUF, SO_RCVBUF and the rest, as a flowop asks.
 fn options(flowop: &Flowop) -> SocketOptions {
     let window = u32::try_from(flowop.endpoint.window)
@@ -332,7 +348,10 @@ fn options(flowop: &Flowop) -> SocketOptions {
     SocketOptions {
         send_buffer_bytes: window,
         receive_buffer_bytes: window,
-        no_delay: flowop.flags.has(Flags::NO_DELAY) || flowop.flags.has(Flags::SCTP_NO_DELAY),
+        no_delay: flowop.flags.has(match flowop.endpoint.protocol {
+            Some(Protocol::Sctp) => Flags::SCTP_NO_DELAY,
+            _ => Flags::NO_DELAY,
+        }),
         ..SocketOptions::default()
     }
 }
@@ -350,7 +369,8 @@ fn choose_congestion_control(socket: &Socket, flowop: &Flowop) -> io::Result<()>
     if name.is_empty() || !is_tcp {
         return Ok(());
     }
-    socket.set_tcp_congestion(name.as_bytes())
+    let set = socket.set_tcp_congestion(name.as_bytes());
+    set.map_err(|error| io::Error::new(error.kind(), format!("cc={name}: {error}")))
 }
 
 fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> {
@@ -375,10 +395,6 @@ fn readable(socket: &Socket, patience: Duration, stop: &Stop) -> Result<(), Erro
             Err(error) => return Err(error),
         }
     }
-}
-
-fn of_system(error: &SocketError) -> Error {
-    Error::from_raw_os_error(error.errno())
 }
 
 fn errno(error: &io::Error) -> Error {

@@ -10,14 +10,16 @@ mod journal;
 mod log;
 mod performer;
 mod reach;
+mod sctp;
 mod stages;
+mod trial;
 
-pub(crate) use compile::not_yet;
 pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;
-pub(crate) use reach::obstacle;
+pub(crate) use reach::{bind_to_any_port, obstacle};
 pub(crate) use stages::Standing;
+pub(crate) use trial::{has, refusal};
 
 use std::fs::File;
 use std::io;

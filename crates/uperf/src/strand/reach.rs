@@ -1,9 +1,10 @@
 //! What leads from one end to the other: that is known only when the control connection is there.
 
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
-use sys::Address;
+use sys::{Address, Socket};
 
 use crate::Protocol;
 use crate::control::Control;
@@ -39,6 +40,15 @@ pub(super) fn place(protocol: Protocol, machine: &Address, port: u32) -> Option<
 /// (unix(7), "abstract").
 pub(super) fn unix_place(port: u32) -> Address {
     Address::Unix(PathBuf::from(format!("\0uperf-{port}")))
+}
+
+/// Binds a VSOCK socket, which has no port by itself when it listens, as those of the Internet have.
+pub(crate) fn bind_to_any_port(socket: &Socket) -> io::Result<()> {
+    let anywhere = Address::Vsock {
+        context: Address::ANY_CONTEXT,
+        port: 0,
+    };
+    socket.bind(&anywhere.to_kernel()?)
 }
 
 /// Whether it is this machine, and this network namespace, to which such names belong as well: only

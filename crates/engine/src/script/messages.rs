@@ -1,0 +1,69 @@
+//! Transfers of several messages a call, and of messages of which something is said.
+
+use sys::message::{Messages, Moved};
+use sys::sctp::Envelope;
+
+use super::hand::{Hand, Left, Way};
+use super::{Line, Performer, Transfer};
+
+/// How the messages of a transfer go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// How many they are; a call takes as many of them as it can.
+    pub count: u64,
+    /// What is said of each that is sent over SCTP.
+    pub envelope: Option<Envelope>,
+}
+
+impl Parcel {
+    /// What its calls are made with.
+    pub(super) fn messages(self) -> Messages {
+        Messages::new(self.count, self.envelope)
+    }
+}
+
+impl<P: Performer> Hand<'_, P> {
+    /// Sends all messages of a parcel, which are of one size, or receives as many bytes in whatever
+    /// messages they come; where their size is not known, what one call gives.
+    pub(super) fn parcel(
+        &mut self,
+        line: &Line,
+        way: Way,
+        transfer: Transfer,
+        messages: &mut Messages,
+    ) -> Result<(), Left> {
+        let (each, whole) = self.wanted(transfer.amount, way);
+        let count = transfer.parcel.map_or(1, |parcel| parcel.count);
+        let mut left = count.saturating_mul(each as u64);
+        while left > 0 {
+            if let Some(patience) = transfer.patience.filter(|_| transfer.waits) {
+                way.wait(line, patience)?;
+            }
+            // The last piece may be less than a message.
+            let (times, piece) = match left / each as u64 {
+                0 => (1, left as usize),
+                times => (times, each),
+            };
+            let piece = &mut self.buffer[..piece];
+            let moved = match way {
+                Way::Out => line.send_messages(messages, piece, times, transfer.waits),
+                Way::In => line.receive_messages(messages, piece, times, transfer.waits),
+            };
+            match moved {
+                Ok(Moved { bytes: 0, .. }) => return Err(Left::EndOfStream),
+                Ok(Moved { bytes, .. }) => {
+                    self.moved(way, bytes);
+                    left -= bytes as u64;
+                    if left == 0 || matches!(way, Way::In) && !whole {
+                        return Ok(());
+                    }
+                }
+                Err(error) => self.recover(error, line, way, transfer)?,
+            }
+            if self.stop.is_set() {
+                return Err(Left::Stopped);
+            }
+        }
+        Ok(())
+    }
+}

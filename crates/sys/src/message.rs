@@ -1,0 +1,284 @@
+//! Several messages a call, and what SCTP is told with each that is sent: sendmmsg(2), recvmmsg(2).
+
+use std::fmt;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use crate::call::Peer;
+use crate::sctp::Envelope;
+
+/// As many messages as a call takes: UIO_MAXIOV of linux/uio.h.
+pub const MOST: usize = 1024;
+
+/// The headers of as many messages as go in one call, made once for many calls.
+pub struct Messages {
+    headers: Vec<libc::mmsghdr>,
+    control: Option<Box<Control>>,
+}
+
+/// What one call has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Messages.
+    pub messages: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// What is sent beside a message, as cmsg(3) has it: the envelope, and its patience.
+#[repr(C, align(8))]
+struct Control {
+    bytes: [u8; 64],
+    length: usize,
+}
+
+impl Messages {
+    /// For up to so many a call, or [`MOST`]; what is sent has this envelope, if it has one.
+    pub fn new(count: u64, envelope: Option<Envelope>) -> Self {
+        let count = usize::try_from(count).map_or(MOST, |count| count.clamp(1, MOST));
+        // SAFETY: a header of zeroes is one without a name, data and control data.
+        let empty: libc::mmsghdr = unsafe { mem::zeroed() };
+        Self {
+            headers: vec![empty; count],
+            control: envelope.map(|envelope| Box::new(Control::of(envelope))),
+        }
+    }
+
+    /// Sends `data` so often, each time as one message, as far as there are headers: one call. Without
+    /// `waits` EAGAIN when there is no room for the first.
+    pub fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        data: &[u8],
+        to: Option<&Peer>,
+        times: u64,
+        waits: bool,
+    ) -> Result<Moved, Errno> {
+        let mut piece = libc::iovec {
+            iov_base: data.as_ptr().cast_mut().cast(),
+            iov_len: data.len(),
+        };
+        let (name, name_length) = to.map_or((std::ptr::null_mut(), 0), Peer::for_kernel);
+        let (control, control_length) = match &mut self.control {
+            Some(control) => (control.bytes.as_mut_ptr(), control.length),
+            None => (std::ptr::null_mut(), 0),
+        };
+        let count = self.count(times);
+        for header in &mut self.headers[..count] {
+            let header = &mut header.msg_hdr;
+            header.msg_name = name;
+            header.msg_namelen = name_length;
+            header.msg_iov = &raw mut piece;
+            header.msg_iovlen = 1;
+            header.msg_control = control.cast();
+            header.msg_controllen = control_length as _;
+        }
+        let flags = libc::MSG_NOSIGNAL | dont_wait(waits);
+        self.call(libc::SYS_sendmmsg, socket, count, flags)
+    }
+
+    /// Receives up to so many messages, as far as there are headers: one call, which waits for the first
+    /// alone. Each is cut to the buffer's length and lies there until the next.
+    pub fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        times: u64,
+        waits: bool,
+    ) -> Result<Moved, Errno> {
+        let mut piece = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        let count = self.count(times);
+        for header in &mut self.headers[..count] {
+            let header = &mut header.msg_hdr;
+            header.msg_name = std::ptr::null_mut();
+            header.msg_iov = &raw mut piece;
+            header.msg_iovlen = 1;
+            header.msg_control = std::ptr::null_mut();
+            header.msg_controllen = 0;
+        }
+        let flags = libc::MSG_WAITFORONE | dont_wait(waits);
+        self.call(libc::SYS_recvmmsg, socket, count, flags)
+    }
+
+    fn count(&self, times: u64) -> usize {
+        usize::try_from(times).map_or(self.headers.len(), |times| times.min(self.headers.len()))
+    }
+
+    /// The system call itself: a C library may make several of it.
+    fn call(
+        &mut self,
+        number: libc::c_long,
+        socket: BorrowedFd<'_>,
+        count: usize,
+        flags: i32,
+    ) -> Result<Moved, Errno> {
+        let no_timeout = std::ptr::null_mut::<libc::timespec>();
+        // SAFETY: there are as many headers as are told of. What each points to (data, control data, a
+        // name) lives in the caller or in `self`, and is as long as the header says. To send, the
+        // kernel only reads it, and there is no fifth argument.
+        let moved = unsafe {
+            libc::syscall(
+                number,
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                count as libc::c_uint,
+                flags,
+                no_timeout,
+            )
+        };
+        let Ok(messages) = usize::try_from(moved) else {
+            let error = std::io::Error::last_os_error();
+            return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
+        };
+        let moved = &self.headers[..messages];
+        Ok(Moved {
+            messages,
+            bytes: moved.iter().map(|header| header.msg_len as usize).sum(),
+        })
+    }
+}
+
+impl fmt::Debug for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messages")
+            .field("most", &self.headers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    fn of(envelope: Envelope) -> Self {
+        /// Kinds of linux/sctp.h.
+        const SCTP_SNDINFO: i32 = 2;
+        const SCTP_PRINFO: i32 = 5;
+        let mut control = Self {
+            bytes: [0; 64],
+            length: 0,
+        };
+        // `struct sctp_sndinfo`: stream, flags, and what stays 0.
+        let mut info = [0; 16];
+        info[..2].copy_from_slice(&envelope.stream.to_ne_bytes());
+        info[2..4].copy_from_slice(&envelope.flags().to_ne_bytes());
+        control.push(SCTP_SNDINFO, &info);
+        if let Some(patience) = envelope.patience {
+            // `struct sctp_prinfo`.
+            let mut info = [0; 8];
+            info[..2].copy_from_slice(&patience.policy.number().to_ne_bytes());
+            info[4..].copy_from_slice(&patience.value.to_ne_bytes());
+            control.push(SCTP_PRINFO, &info);
+        }
+        control
+    }
+
+    /// Adds a piece of control data; there is room for both.
+    fn push(&mut self, kind: i32, data: &[u8]) {
+        // SAFETY: these only compute with numbers.
+        let (length, space, header) = unsafe {
+            let length = data.len() as libc::c_uint;
+            (
+                libc::CMSG_LEN(length),
+                libc::CMSG_SPACE(length) as usize,
+                libc::CMSG_LEN(0) as usize,
+            )
+        };
+        // SAFETY: a header of zeroes is one.
+        let mut head: libc::cmsghdr = unsafe { mem::zeroed() };
+        head.cmsg_len = length as _;
+        head.cmsg_level = libc::IPPROTO_SCTP;
+        head.cmsg_type = kind;
+        let place = &mut self.bytes[self.length..self.length + space];
+        place[header..header + data.len()].copy_from_slice(data);
+        // SAFETY: the place is longer than a header, and may be unaligned.
+        unsafe {
+            place
+                .as_mut_ptr()
+                .cast::<libc::cmsghdr>()
+                .write_unaligned(head);
+        };
+        self.length += space;
+    }
+}
+
+fn dont_wait(waits: bool) -> i32 {
+    if waits { 0 } else { libc::MSG_DONTWAIT }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::Address;
+    use crate::sctp::{Patience, Policy};
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [near, far] = sockets;
+        near.connect(far.local_addr().unwrap()).unwrap();
+        (near, far)
+    }
+
+    #[test]
+    fn datagrams_go_several_at_a_time() {
+        let (near, far) = pair();
+        let mut messages = Messages::new(8, None);
+        let sent = messages.send(near.as_fd(), b"abc", None, 5, true);
+        let five = Moved {
+            messages: 5,
+            bytes: 15,
+        };
+        assert_eq!(sent, Ok(five));
+        let mut buffer = [0; 10];
+        // It does not wait for the eight that it has room for.
+        let received = messages.receive(far.as_fd(), &mut buffer, 100, true);
+        assert_eq!(received, Ok(five));
+        assert_eq!(&buffer[..3], b"abc");
+        let nothing = messages.receive(far.as_fd(), &mut buffer, 1, false);
+        assert_eq!(nothing, Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn datagrams_go_to_whom_they_are_for() {
+        let (_, far) = pair();
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = Peer::try_from(&Address::Inet(far.local_addr().unwrap())).unwrap();
+        let mut messages = Messages::new(2000, None);
+        assert_eq!(messages.headers.len(), MOST);
+        let sent = messages.send(stranger.as_fd(), b"x", Some(&to), 2, true);
+        assert_eq!(sent.map(|sent| sent.messages), Ok(2));
+        let mut buffer = [0; 1];
+        assert_eq!(
+            far.recv_from(&mut buffer).unwrap().1,
+            stranger.local_addr().unwrap()
+        );
+    }
+
+    #[test]
+    fn an_envelope_is_as_the_kernel_reads_it() {
+        let mut envelope = Envelope {
+            stream: 127,
+            is_unordered: true,
+            patience: None,
+        };
+        let control = Control::of(envelope);
+        let length = size_of::<libc::cmsghdr>();
+        assert_eq!(control.length, length + 16);
+        let told = [127_u16, 1].map(u16::to_ne_bytes).concat();
+        assert_eq!(control.bytes[length..length + 4], told);
+        envelope.patience = Some(Patience {
+            policy: Policy::Retransmissions,
+            value: 3,
+        });
+        let control = Control::of(envelope);
+        assert_eq!(control.length, 2 * length + 24);
+        let patience = &control.bytes[2 * length + 16..];
+        assert_eq!(patience[..2], 0x20_u16.to_ne_bytes());
+        assert_eq!(patience[4..8], 3_u32.to_ne_bytes());
+    }
+}

@@ -1,0 +1,179 @@
+//! What a flowop says of SCTP, and its sockets and messages with it.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use sys::sctp::{self, Envelope, Patience, Policy};
+
+use crate::workorder::{Flags, Flowop, Kind, Sctp};
+
+/// Sets on a socket, before it connects or listens, what the flowop says of its associations. An error
+/// says of which option it is.
+pub(super) fn prepare(socket: BorrowedFd<'_>, flowop: &Flowop) -> io::Result<()> {
+    let Sctp {
+        rto_min_ms,
+        rto_max_ms,
+        rto_initial_ms,
+        sack_delay_ms,
+        sack_frequency,
+        max_burst,
+        max_fragment_bytes,
+        heartbeat_ms,
+        path_mtu_bytes,
+        out_streams,
+        in_streams,
+        ..
+    } = flowop.endpoint.sctp;
+    if out_streams > 0 || in_streams > 0 {
+        let set = sctp::set_streams(socket, out_streams, in_streams);
+        named(set, || {
+            format!("sctp_out_streams={out_streams}, sctp_in_streams={in_streams}")
+        })?;
+    }
+    if rto_initial_ms > 0 || rto_max_ms > 0 || rto_min_ms > 0 {
+        let set = sctp::set_retransmission_times(socket, rto_initial_ms, rto_max_ms, rto_min_ms);
+        named(set, || {
+            format!(
+                "sctp_rto_initial={rto_initial_ms}, sctp_rto_max={rto_max_ms}, \
+                 sctp_rto_min={rto_min_ms}"
+            )
+        })?;
+    }
+    if sack_delay_ms > 0 || sack_frequency > 0 {
+        let set = sctp::set_acknowledgements(socket, sack_delay_ms, sack_frequency);
+        named(set, || {
+            format!("sctp_sack_delay={sack_delay_ms}, sctp_sack_frequency={sack_frequency}")
+        })?;
+    }
+    if max_burst > 0 {
+        let set = sctp::set_max_burst(socket, max_burst);
+        named(set, || format!("sctp_max_burst_size={max_burst}"))?;
+    }
+    if max_fragment_bytes > 0 {
+        let set = sctp::set_max_fragment(socket, max_fragment_bytes);
+        named(set, || {
+            format!("sctp_max_fragment_size={max_fragment_bytes}")
+        })?;
+    }
+    if heartbeat_ms > 0 || path_mtu_bytes > 0 {
+        let set = sctp::set_paths(socket, heartbeat_ms, path_mtu_bytes);
+        named(set, || {
+            format!("sctp_hb_interval={heartbeat_ms}, sctp_path_mtu={path_mtu_bytes}")
+        })?;
+    }
+    if let Some(envelope) = own_envelope(flowop) {
+        let set = sctp::set_default_envelope(socket, envelope);
+        named(set, || "sctp_stream_id=, sctp_pr_policy=".to_owned())?;
+    }
+    encapsulate(socket, flowop)
+}
+
+/// What goes with each message of a transfer. What its flowop leaves out is what was said when the
+/// connection was opened; `None` if it leaves out everything: then the socket sees to it.
+pub(super) fn envelope(flowop: &Flowop, opening: Option<&Flowop>) -> Option<Envelope> {
+    let own = own_envelope(flowop)?;
+    let default = opening.and_then(own_envelope).unwrap_or_default();
+    Some(Envelope {
+        stream: match own.stream {
+            0 => default.stream,
+            stream => stream,
+        },
+        patience: own.patience.or(default.patience),
+        ..own
+    })
+}
+
+fn own_envelope(flowop: &Flowop) -> Option<Envelope> {
+    let sctp = &flowop.endpoint.sctp;
+    let policy = match sctp.partial_reliability.as_str() {
+        "ttl" => Some(Policy::Lifetime),
+        "rtx" => Some(Policy::Retransmissions),
+        // As FreeBSD calls it: when the buffer is full.
+        "buf" => Some(Policy::Priority),
+        _ => None,
+    };
+    let envelope = Envelope {
+        stream: sctp.stream,
+        is_unordered: flowop.flags.has(Flags::SCTP_UNORDERED),
+        patience: policy.map(|policy| Patience {
+            policy,
+            value: sctp.partial_reliability_value,
+        }),
+    };
+    (envelope != Envelope::default()).then_some(envelope)
+}
+
+/// `encaps=`: SCTP within UDP. The port is that of whoever accepts, and this host's own is the kernel's
+/// to know, for all sockets.
+fn encapsulate(socket: BorrowedFd<'_>, flowop: &Flowop) -> io::Result<()> {
+    let port = flowop.endpoint.encapsulation_port;
+    if port == 0 {
+        return Ok(());
+    }
+    let option = || format!("encaps={port}");
+    let here = named(sctp::encapsulation_port(), option)?;
+    let refused = |what: String| {
+        let words = format!("encaps={port}: {what} (sysctl net.sctp.udp_port)");
+        Err(io::Error::new(io::ErrorKind::Unsupported, words))
+    };
+    if flowop.kind == Kind::Accept {
+        return match here {
+            0 => refused("this host takes no SCTP within UDP".to_owned()),
+            here if u32::from(here) != port => {
+                refused(format!("this host takes SCTP within UDP at port {here}"))
+            }
+            _ => Ok(()),
+        };
+    }
+    if here == 0 {
+        return refused("this host sends no SCTP within UDP".to_owned());
+    }
+    named(sctp::set_encapsulation_port(socket, port as u16), option)
+}
+
+fn named<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> io::Result<T> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", what())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saying(stream: u16, policy: &str) -> Flowop {
+        let mut flowop = Flowop::new(Kind::Write);
+        flowop.endpoint.sctp.stream = stream;
+        policy.clone_into(&mut flowop.endpoint.sctp.partial_reliability);
+        flowop.endpoint.sctp.partial_reliability_value = 9;
+        flowop
+    }
+
+    #[test]
+    fn what_a_transfer_leaves_out_its_connection_has() {
+        let opening = saying(5, "rtx");
+        assert_eq!(envelope(&saying(0, ""), Some(&opening)), None);
+        let both = envelope(&saying(7, ""), Some(&opening)).unwrap();
+        let policy = both.patience.map(|patience| patience.policy);
+        assert_eq!((both.stream, policy), (7, Some(Policy::Retransmissions)));
+        let both = envelope(&saying(0, "ttl"), Some(&opening)).unwrap();
+        let patience = Patience {
+            policy: Policy::Lifetime,
+            value: 9,
+        };
+        assert_eq!((both.stream, both.patience), (5, Some(patience)));
+        let mut unordered = saying(0, "");
+        unordered.flags = Flags::SCTP_UNORDERED;
+        let alone = envelope(&unordered, None).unwrap();
+        assert_eq!((alone.stream, alone.is_unordered), (0, true));
+    }
+
+    #[test]
+    fn a_policy_that_is_none_says_nothing() {
+        assert_eq!(own_envelope(&saying(0, "all")), None);
+        let policies = ["ttl", "rtx", "buf"].map(|name| {
+            let envelope = own_envelope(&saying(0, name)).unwrap();
+            envelope.patience.unwrap().policy
+        });
+        let all = [Policy::Lifetime, Policy::Retransmissions, Policy::Priority];
+        assert_eq!(policies, all);
+    }
+}
