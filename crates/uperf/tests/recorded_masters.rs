@@ -12,14 +12,15 @@ use data::{Recording, Sender, recordings};
 use engine::{Reason, Stop};
 use peer::{Script, play, play_whole};
 use uperf::Protocol;
+use uperf::options::Tls;
 use uperf::slave::{Slave, Terms};
+use uperf::tls::Security;
 
 /// Recordings that cannot be played against this slave, and why.
-const NOT_HERE: [(&str, &str); 6] = [
+const NOT_HERE: [(&str, &str); 5] = [
     ("refused-version", "this slave speaks that version"),
     ("refused-port", "the port is not taken here"),
     ("refused-protocol", "this slave has TLS"),
-    ("ssl", "the scripted peer has none"),
     (
         "two-hosts-failing",
         "its strands fail with connections to two slaves",
@@ -30,7 +31,14 @@ const NOT_HERE: [(&str, &str); 6] = [
 #[test]
 fn the_slave_says_what_the_recorded_one_said() {
     let stop = Stop::new();
-    let terms = Terms::default();
+    let tls = Tls {
+        certificate: Some(peer::tls::file("server.pem")),
+        ..Tls::default()
+    };
+    let terms = Terms {
+        tls: Arc::new(Security::of_slave(&tls, false).expect("a certificate")),
+        ..Terms::default()
+    };
     let slave = Slave::listen(Protocol::Tcp, 0, terms, stop.clone()).expect("a port");
     let port = u16::try_from(slave.port().expect("it is bound")).expect("a port");
     let slave = Arc::new(slave);

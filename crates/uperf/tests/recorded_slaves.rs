@@ -19,10 +19,9 @@ use uperf::profile::{Source, Surroundings, parse};
 use uperf::wire::{Ack1, Ack2, Order};
 
 /// Recordings that cannot be played against this master, and why.
-const NOT_HERE: [(&str, &str); 7] = [
+const NOT_HERE: [(&str, &str); 6] = [
     ("all-options", "the recorded master was killed on its way"),
     ("refused-version", "this master says another version"),
-    ("ssl", "the scripted peer has none"),
     ("two-hosts-failing", "this master does not fail"),
     ("abort-by-master", "the recorded master fails by itself"),
     ("big-endian-master", "this master is none"),

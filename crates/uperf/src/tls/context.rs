@@ -220,6 +220,16 @@ impl Contexts {
         Encrypted::begin(connection, socket, stop)
     }
 
+    /// The client's side by itself.
+    #[cfg(test)]
+    pub(super) fn client(&self, flowop: &Flowop) -> ClientConnection {
+        let Some(Config::Connects { config, .. }) = self.of(flowop) else {
+            panic!("{flowop:?} is no client's");
+        };
+        let name = ServerName::try_from("localhost").expect("a name");
+        ClientConnection::new(Arc::clone(config), name).expect("a client")
+    }
+
     fn of(&self, flowop: &Flowop) -> Option<&Config> {
         let Endpoint { method, cipher, .. } = &flowop.endpoint;
         let same = |context: &&Context| {
@@ -274,5 +284,121 @@ fn key_of(certified: &CertifiedKey) -> Option<Key> {
         SignatureAlgorithm::RSA => Some(Key::Rsa),
         SignatureAlgorithm::ECDSA | SignatureAlgorithm::ED25519 => Some(Key::Ecdsa),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::thread;
+
+    use super::*;
+    use crate::tls::tests::{connected, contexts, file, flowop, over};
+
+    /// The suite that a connection came to between these flowops' ends, by its number.
+    fn spoken(connect: &Flowop, accept: &Flowop) -> u16 {
+        let security = Security::default();
+        let here = contexts(&security, connect).expect("contexts");
+        let there = contexts(&security, accept).expect("contexts");
+        let Some(Config::Accepts(config)) = there.of(accept) else {
+            panic!("{there:?}");
+        };
+        let (one, mut other) = connected();
+        let mut server = ServerConnection::new(Arc::clone(config)).expect("a server");
+        thread::scope(|scope| {
+            scope.spawn(|| over(one, &here, connect, &Stop::new()).map(drop));
+            while server.is_handshaking() {
+                server.complete_io(&mut other).expect("a handshake");
+            }
+        });
+        let suite = server.negotiated_cipher_suite().expect("a suite");
+        suite.suite().into()
+    }
+
+    #[test]
+    fn what_either_end_asks_for_is_what_is_spoken() {
+        let any = |kind| flowop(kind, "", "");
+        assert_eq!(spoken(&any(Kind::Connect), &any(Kind::Accept)), 0x1302);
+        for (method, cipher, number) in [
+            ("TLSv1_3", "", 0x1302),
+            ("TLSv1_2", "", 0xC02C),
+            ("", "TLS_CHACHA20_POLY1305_SHA256", 0x1303),
+            ("", "ECDHE-ECDSA-AES128-GCM-SHA256", 0xC02B),
+        ] {
+            let connect = flowop(Kind::Connect, method, cipher);
+            assert_eq!(
+                spoken(&connect, &any(Kind::Accept)),
+                number,
+                "{method} {cipher}"
+            );
+            let accept = flowop(Kind::Accept, method, cipher);
+            assert_eq!(
+                spoken(&any(Kind::Connect), &accept),
+                number,
+                "{method} {cipher}"
+            );
+        }
+        // The certificate is made for the cipher.
+        let accept = flowop(Kind::Accept, "", "ECDHE-RSA-AES256-GCM-SHA384");
+        assert_eq!(spoken(&any(Kind::Connect), &accept), 0xC030);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let tls = Tls {
+            certificate: Some(file("server.pem")),
+            ..Tls::default()
+        };
+        let security = Security::of_slave(&tls, false).expect("a certificate");
+        let why = |kind, method, cipher| {
+            let refused = contexts(&security, &flowop(kind, method, cipher));
+            refused.expect_err("a refusal").to_string()
+        };
+        let ecdsa = "ECDHE-ECDSA-AES128-GCM-SHA256";
+        assert_eq!(
+            why(Kind::Accept, "", ecdsa),
+            format!("cipher={ecdsa} is not for a certificate of an Rsa key")
+        );
+        assert!(contexts(&security, &flowop(Kind::Connect, "", ecdsa)).is_ok());
+        assert!(why(Kind::Connect, "TLSv1", "").starts_with("method=TLSv1 is given up"));
+        assert!(why(Kind::Accept, "", "RC4").starts_with("cipher=RC4: "));
+    }
+
+    #[test]
+    fn who_asks_is_told() {
+        let accept = flowop(Kind::Accept, "", "");
+        let asking = Security::of_master(
+            &Tls {
+                authorities: Some(file("authority.pem")),
+                ..Tls::default()
+            },
+            false,
+        );
+        let asking = asking.expect("an authority");
+        let signed = Tls {
+            certificate: Some(file("server.pem")),
+            ..Tls::default()
+        };
+        let signed = Security::of_slave(&signed, false).expect("a certificate");
+        let met = |security: &Security, host: &str| {
+            let mut connect = flowop(Kind::Connect, "", "");
+            host.clone_into(&mut connect.endpoint.remote_host);
+            let here = contexts(&asking, &connect).expect("contexts");
+            let there = contexts(security, &accept).expect("contexts");
+            let (one, other): (TcpStream, TcpStream) = connected();
+            thread::scope(|scope| {
+                scope.spawn(|| over(other, &there, &accept, &Stop::new()).map(drop));
+                over(one, &here, &connect, &Stop::new()).map(drop)
+            })
+        };
+        assert_eq!(met(&signed, "127.0.0.1"), Ok(()));
+        assert_eq!(met(&signed, "::ffff:127.0.0.1"), Ok(()));
+        assert_eq!(met(&signed, "localhost"), Ok(()));
+        let failure = met(&signed, "192.0.2.1").expect_err("another's");
+        assert!(failure.what.contains("certificate"), "{failure:?}");
+        let failure = met(&Security::default(), "127.0.0.1").expect_err("a stranger's");
+        assert!(failure.what.contains("UnknownIssuer"), "{failure:?}");
+        let failure = met(&signed, "no name").expect_err("a name");
+        assert!(failure.what.contains("no name that"), "{failure:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Certificates and keys, from PEM files.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
@@ -114,20 +115,24 @@ fn private_key(
         "RSA PRIVATE KEY" => Ok(PrivatePkcs1KeyDer::from(bytes()).into()),
         "EC PRIVATE KEY" => Ok(PrivateSec1KeyDer::from(bytes()).into()),
         "ENCRYPTED PRIVATE KEY" => {
-            let key = decrypted(section.contents(), pass_phrase)?;
+            let key = decrypted(section.contents(), pass_phrase, path)?;
             Ok(PrivatePkcs8KeyDer::from(key).into())
         }
         other => Err(format!("a key of the unknown kind {other}")),
     }
 }
 
-fn decrypted(bytes: &[u8], pass_phrase: &[u8]) -> Result<Vec<u8>, String> {
-    let key = EncryptedPrivateKeyInfo::try_from(bytes)
-        .map_err(|error| format!("an encrypted key that makes no sense: {error}"))?;
+fn decrypted(bytes: &[u8], pass_phrase: &[u8], path: &Path) -> Result<Vec<u8>, String> {
+    let unknown = |why: &dyn fmt::Display| {
+        let path = path.display();
+        format!(
+            "a key encrypted in a way of the past ({why}); openssl pkcs8 -topk8 -v2 aes256 -in {path} \
+             writes it anew"
+        )
+    };
+    let key = EncryptedPrivateKeyInfo::try_from(bytes).map_err(|error| unknown(&error))?;
     if key.encryption_algorithm.pbes1().is_some() {
-        let why =
-            "a key encrypted in PKCS #5's old way; openssl pkcs8 -topk8 -v2 aes256 writes it anew";
-        return Err(why.to_owned());
+        return Err(unknown(&"PBES1"));
     }
     let plain = key
         .encryption_algorithm
@@ -135,4 +140,95 @@ fn decrypted(bytes: &[u8], pass_phrase: &[u8]) -> Result<Vec<u8>, String> {
     plain.map_err(|error| {
         format!("the key cannot be decrypted: is the pass phrase right? ({error})")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::aws_lc_rs::default_provider;
+
+    use super::*;
+    use crate::tls::tests::file;
+
+    fn tried(certificate: &str, key: &str, pass_phrase: &[u8]) -> Result<(), String> {
+        let (certificate, key) = (file(certificate), file(key));
+        let both = read(&certificate, &key, pass_phrase, &default_provider());
+        both.map(drop).map_err(|trouble| trouble.to_string())
+    }
+
+    #[test]
+    fn keys_come_in_many_forms() {
+        for (certificate, key) in [
+            // A key in PKCS #8, encrypted with AES or, as it once was, with 3DES.
+            ("server.pem", "server.pem"),
+            ("server.pem", "des3.pem"),
+            // X.509 version 1, and a key in SEC 1.
+            ("version-1.pem", "version-1.pem"),
+        ] {
+            let tried = tried(certificate, key, STOCK_PASS_PHRASE);
+            assert_eq!(tried, Ok(()), "{certificate} {key}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        for (certificate, key, pass_phrase, expected) in [
+            (
+                "server.pem",
+                "server.pem",
+                "pass",
+                "server.pem: the key cannot be decrypted: is",
+            ),
+            (
+                "server.pem",
+                "version-1.pem",
+                "",
+                "version-1.pem: the key is not that of ",
+            ),
+            (
+                "server.pem",
+                "authority.pem",
+                "",
+                "authority.pem: no private key in it",
+            ),
+            ("des3.pem", "des3.pem", "", "des3.pem: no certificate in it"),
+            (
+                "README.md",
+                "server.pem",
+                "",
+                "README.md: no certificate in it",
+            ),
+            (
+                "none.pem",
+                "server.pem",
+                "",
+                "none.pem: No such file or directory",
+            ),
+            (
+                "server.pem",
+                "traditional.pem",
+                "password",
+                "openssl pkcs8 -topk8 -in ",
+            ),
+            (
+                "server.pem",
+                "pkcs12.pem",
+                "password",
+                "openssl pkcs8 -topk8 -v2 aes256 -in ",
+            ),
+        ] {
+            let why = tried(certificate, key, pass_phrase.as_bytes()).expect_err(key);
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_pass_phrase_is_a_line() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("phrase");
+        for (text, phrase) in [("a b\nc", "a b"), ("a\r\n", "a"), ("a", "a"), ("", "")] {
+            fs::write(&path, text).expect("it is ours");
+            let read = pass_phrase(&path).expect("a file");
+            assert_eq!(read, phrase.as_bytes(), "{text:?}");
+        }
+    }
 }

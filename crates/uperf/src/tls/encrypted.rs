@@ -235,3 +235,157 @@ impl Write for Eager<'_> {
 fn errno(error: &io::Error) -> Error {
     Error::from_io_error(error).unwrap_or(Error::PROTO)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpStream};
+    use std::thread;
+
+    use engine::Reason;
+    use rustls::{ClientConnection, StreamOwned};
+
+    use super::*;
+    use crate::tls::Security;
+    use crate::tls::tests::{connected, contexts, flowop, layer, over};
+    use crate::workorder::Kind;
+
+    /// An end that accepts with `begin`, and the socket of what is at the other.
+    fn accepted(stream: TcpStream, stop: &Stop) -> Result<Line, Failure> {
+        let flowop = flowop(Kind::Accept, "", "");
+        let contexts = contexts(&Security::default(), &flowop).expect("contexts");
+        let _attending = stop.attend();
+        over(stream, &contexts, &flowop, stop)
+    }
+
+    /// rustls by itself.
+    fn client(stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
+        let flowop = flowop(Kind::Connect, "", "");
+        let contexts = contexts(&Security::default(), &flowop).expect("contexts");
+        let mut client = contexts.client(&flowop);
+        let mut stream = stream;
+        while client.is_handshaking() {
+            client.complete_io(&mut stream).expect("a handshake");
+        }
+        StreamOwned::new(client, stream)
+    }
+
+    /// Both ends of a connection; only the socket of ours does not wait.
+    fn both() -> (Line, StreamOwned<ClientConnection, TcpStream>) {
+        let (one, other) = connected();
+        let one = thread::spawn(|| client(one));
+        let line = accepted(other, &Stop::new()).expect("a handshake");
+        (line, one.join().expect("no panic"))
+    }
+
+    #[test]
+    fn what_has_come_is_known() {
+        let (line, mut client) = both();
+        assert!(!layer(&line).has_input());
+        for _ in 0..3 {
+            client.write_all(&[7; 100]).expect("room");
+        }
+        let mut buffer = [0; 1000];
+        let mut left = 300;
+        while left > 0 {
+            let taken = layer(&line).receive(&mut buffer[..30]).expect("bytes");
+            assert!(buffer[..taken].iter().all(|byte| *byte == 7));
+            left -= taken;
+            if left % 100 != 0 {
+                assert!(layer(&line).has_input(), "{left} left");
+            }
+        }
+        assert!(!layer(&line).has_input());
+        client.conn.send_close_notify();
+        client.flush().expect("room");
+        assert_eq!(layer(&line).receive(&mut buffer), Ok(0));
+        assert!(layer(&line).has_input(), "the end is something to receive");
+    }
+
+    #[test]
+    fn an_end_without_a_word_is_one() {
+        let (line, client) = both();
+        client.sock.shutdown(Shutdown::Both).expect("it is open");
+        assert_eq!(layer(&line).receive(&mut [0; 10]), Ok(0));
+    }
+
+    #[test]
+    fn the_last_word_is_said() {
+        let (line, mut client) = both();
+        drop(line);
+        // Without it this would be an error.
+        assert_eq!(client.read(&mut [0; 10]).expect("an end"), 0);
+    }
+
+    #[test]
+    fn what_was_interrupted_is_sent_and_told_once() {
+        let (line, mut client) = both();
+        socket2::SockRef::from(&line.socket())
+            .set_nonblocking(true)
+            .expect("a flag");
+        let data = vec![7; 50_000];
+        let mut told = 0;
+        while let Ok(bytes) = layer(&line).send(&data) {
+            assert!((1..=RECORD).contains(&bytes));
+            told += bytes;
+        }
+        assert_eq!(layer(&line).send(&data), Err(Error::AGAIN));
+        let reader = thread::spawn(move || {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).expect("bytes and an end");
+            all.len()
+        });
+        for _ in 0..10 {
+            told += loop {
+                match layer(&line).send(&data) {
+                    Ok(bytes) => break bytes,
+                    Err(Error::AGAIN) => thread::yield_now(),
+                    Err(error) => panic!("{error}"),
+                }
+            };
+        }
+        drop(line);
+        assert_eq!(reader.join().expect("no panic"), told);
+    }
+
+    #[test]
+    fn who_speaks_no_tls_is_refused() {
+        for (words, expected) in [
+            (
+                &b"GET / HTTP/1.0\r\n\r\n"[..],
+                "ssl: no handshake: received corrupt message",
+            ),
+            (&[0; 100], "ssl: no handshake: "),
+            (&[0x16, 3, 1, 0xFF, 0xFF, 1, 0, 0xFF], "ssl: no handshake: "),
+            (&[0x16, 3, 1, 0, 4, 1, 0, 0, 0], "ssl: no handshake: "),
+            (
+                &[0x16, 3, 1, 0, 100, 1, 0, 0, 96],
+                "ssl: the other end hung up in the handshake",
+            ),
+            (b"", "ssl: the other end hung up in the handshake"),
+        ] {
+            let (mut one, other) = connected();
+            one.write_all(words).expect("room");
+            one.shutdown(Shutdown::Write).expect("it is open");
+            let failure = accepted(other, &Stop::new()).expect_err("no handshake");
+            assert!(failure.what.starts_with(expected), "{words:?}: {failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_silent_one_is_left_with_the_run() {
+        let (_one, other) = connected();
+        let stop = Stop::new();
+        let from = Instant::now();
+        let ended = thread::scope(|scope| {
+            let accepting = scope.spawn(|| accepted(other, &stop).map(drop));
+            thread::sleep(Duration::from_millis(50));
+            stop.pull(Reason::Deadline);
+            accepting.join().expect("no panic")
+        });
+        assert_eq!(
+            ended.expect_err("no handshake").errno,
+            Error::INTR.raw_os_error()
+        );
+        assert!(from.elapsed() < Duration::from_secs(5));
+    }
+}

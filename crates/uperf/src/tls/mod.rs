@@ -15,6 +15,8 @@ mod credentials;
 mod encrypted;
 #[cfg(feature = "tls")]
 mod made;
+#[cfg(all(test, feature = "tls"))]
+mod tests;
 mod trouble;
 #[cfg(feature = "tls")]
 mod trust;

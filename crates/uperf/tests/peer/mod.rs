@@ -5,6 +5,7 @@
 //! not: ports (but for which protocols there are any), counts, times, and the texts of warnings.
 
 mod strands;
+pub(crate) mod tls;
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};

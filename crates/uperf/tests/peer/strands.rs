@@ -1,5 +1,5 @@
 //! The data connections of a scripted peer: strands that do what the records of a recorded workorder
-//! say, or as its master the opposite, with plain blocking calls over TCP and UDP.
+//! say, or as its master the opposite, with plain blocking calls over TCP, TLS and UDP.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use uperf::wire::{FlowopRecord, SlaveInfo, TransactionWork, Work, protocol_numbered};
 use uperf::{Flags, Kind, Protocol};
 
+use super::tls::Tls;
 use crate::data::Sender;
 
 /// Strands of one side that stand before the first transaction.
@@ -23,6 +24,7 @@ pub(crate) struct Listeners(Vec<Vec<Listener>>);
 
 enum Listener {
     Tcp(TcpListener),
+    Tls(TcpListener),
     Udp(UdpSocket),
 }
 
@@ -35,12 +37,14 @@ impl Listeners {
         protocols.sort_unstable();
         protocols.dedup();
         let any = SocketAddr::new(address, 0);
+        let tcp = || {
+            let listener = TcpListener::bind(any).expect("a port");
+            listener.set_nonblocking(true).expect("a flag");
+            listener
+        };
         let one = |number: &u32| match protocol_numbered(*number) {
-            Some(Protocol::Tcp) => {
-                let listener = TcpListener::bind(any).expect("a port");
-                listener.set_nonblocking(true).expect("a flag");
-                Listener::Tcp(listener)
-            }
+            Some(Protocol::Tcp) => Listener::Tcp(tcp()),
+            Some(Protocol::Ssl) => Listener::Tls(tcp()),
             Some(Protocol::Udp) => Listener::Udp(UdpSocket::bind(any).expect("a port")),
             other => panic!("data over {other:?} cannot be played"),
         };
@@ -59,6 +63,7 @@ impl Listeners {
             for listener in strand {
                 let (protocol, address) = match listener {
                     Listener::Tcp(socket) => (Protocol::Tcp, socket.local_addr()),
+                    Listener::Tls(socket) => (Protocol::Ssl, socket.local_addr()),
                     Listener::Udp(socket) => (Protocol::Udp, socket.local_addr()),
                 };
                 info.set_port(protocol, address.expect("it is bound").port().into());
@@ -169,6 +174,7 @@ struct Strand {
 
 enum Connection {
     Tcp(TcpStream),
+    Tls(Box<Tls>),
     Udp(UdpSocket),
 }
 
@@ -226,7 +232,7 @@ impl Strand {
         if kind.opens() {
             let connection = match kind {
                 Kind::Accept => self.accept(flowop.protocol, over)?,
-                _ => self.connect(flowop.protocol)?,
+                _ => self.connect(flowop.protocol, over)?,
             };
             self.connections.insert(0, (flowop.connection, connection));
             return Ok(());
@@ -257,10 +263,11 @@ impl Strand {
         for listener in &self.listeners {
             match (listener, protocol_numbered(number)) {
                 (Listener::Tcp(listener), Some(Protocol::Tcp)) => {
-                    let accept = || listener.accept().map(|(stream, _)| stream);
-                    let stream = repeated(accept, over)?;
-                    stream.set_nonblocking(false).map_err(|_| Ended)?;
-                    return Connection::tcp(stream);
+                    return Ok(Connection::Tcp(accepted(listener, over)?));
+                }
+                (Listener::Tls(listener), Some(Protocol::Ssl)) => {
+                    let tls = Tls::server(accepted(listener, &over)?);
+                    return Connection::tls(tls, over);
                 }
                 (Listener::Udp(socket), Some(Protocol::Udp)) => {
                     let socket = socket.try_clone().map_err(|_| Ended)?;
@@ -277,12 +284,14 @@ impl Strand {
         Err(Ended)
     }
 
-    fn connect(&self, number: u32) -> Result<Connection, Ended> {
+    fn connect(&self, number: u32, over: impl Fn() -> bool) -> Result<Connection, Ended> {
         let protocol = protocol_numbered(number).ok_or(Ended)?;
         let port = self.ports.port(protocol).ok_or(Ended)?;
         let address = SocketAddr::new(self.peer, port.try_into().map_err(|_| Ended)?);
+        let tcp = || ticking(TcpStream::connect(address).map_err(|_| Ended)?);
         let connection = match protocol {
-            Protocol::Tcp => Connection::tcp(TcpStream::connect(address).map_err(|_| Ended)?)?,
+            Protocol::Tcp => Connection::Tcp(tcp()?),
+            Protocol::Ssl => Connection::tls(Tls::client(tcp()?), over)?,
             Protocol::Udp => {
                 let any = SocketAddr::new(self.peer, 0);
                 let socket = UdpSocket::bind(any).map_err(|_| Ended)?;
@@ -298,10 +307,9 @@ impl Strand {
 }
 
 impl Connection {
-    fn tcp(stream: TcpStream) -> Result<Self, Ended> {
-        stream.set_read_timeout(Some(TICK)).map_err(|_| Ended)?;
-        stream.set_write_timeout(Some(TICK)).map_err(|_| Ended)?;
-        Ok(Self::Tcp(stream))
+    fn tls(mut tls: Tls, over: impl Fn() -> bool) -> Result<Self, Ended> {
+        repeated(|| tls.shake_hands(), over)?;
+        Ok(Self::Tls(Box::new(tls)))
     }
 
     /// All bytes of one execution over TCP, or one datagram.
@@ -319,6 +327,8 @@ impl Connection {
             let once = || match self {
                 Self::Tcp(stream) if sends => stream.write(rest),
                 Self::Tcp(stream) => stream.read(rest),
+                Self::Tls(stream) if sends => stream.write(rest),
+                Self::Tls(stream) => stream.read(rest),
                 Self::Udp(socket) if sends => socket.send(rest),
                 Self::Udp(socket) => socket.recv(rest),
             };
@@ -332,6 +342,20 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+fn accepted(listener: &TcpListener, over: impl Fn() -> bool) -> Result<TcpStream, Ended> {
+    let accept = || listener.accept().map(|(stream, _)| stream);
+    let stream = repeated(accept, over)?;
+    stream.set_nonblocking(false).map_err(|_| Ended)?;
+    ticking(stream)
+}
+
+/// That waits for no longer than a tick at a time.
+fn ticking(stream: TcpStream) -> Result<TcpStream, Ended> {
+    stream.set_read_timeout(Some(TICK)).map_err(|_| Ended)?;
+    stream.set_write_timeout(Some(TICK)).map_err(|_| Ended)?;
+    Ok(stream)
 }
 
 /// What the record's flowop is on this side.
