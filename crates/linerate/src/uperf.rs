@@ -1,5 +1,7 @@
 //! `uperf`: from argv to the exit code.
 
+mod document;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -18,6 +20,7 @@ use uperf::tls::Security;
 use uperf::{WorkLimits, Workorder};
 
 use crate::whole_file::WholeFile;
+use document::document;
 
 /// Runs a master, a slave, or looks at a profile.
 pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -62,18 +65,24 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
     let width = Width::of(columns());
     let mut stdout = std::io::stdout();
     let finished = master::run(settings, master, &workorder, width, &stop, &mut stdout);
+    let Some(measured) = finished.measured else {
+        return ExitCode::from(finished.code);
+    };
+    let whole = Page {
+        command_line: typed.to_owned(),
+        name: workorder.name.clone(),
+        profile,
+        measured,
+    };
     let mut code = finished.code;
-    if let (Some((path, file)), Some(measured)) = (page, finished.measured) {
-        let page = Page {
-            command_line: typed.to_owned(),
-            name: workorder.name,
-            profile,
-            measured,
-        };
-        if let Err(error) = file.write(&html::page(&page)) {
-            unwritten(path, &error);
-            code = code.max(1);
-        }
+    if master.json {
+        print(&document(&whole, &workorder, settings.port, code));
+    }
+    if let Some((path, file)) = page
+        && let Err(error) = file.write(&html::page(&whole))
+    {
+        unwritten(path, &error);
+        code = code.max(1);
     }
     ExitCode::from(code)
 }

@@ -5,6 +5,7 @@ mod transports;
 
 use std::time::Duration;
 
+use serde_json::Value;
 use testkit::{Finished, Process, eventually, free_port, is_listening, linerate};
 
 /// Longer than any of these runs, on a busy machine.
@@ -294,6 +295,71 @@ fn a_page_that_cannot_be_written_is_no_surprise() {
         assert_eq!(ended.stdout, "", "{ended:?}");
         assert!(ended.stderr.contains(page), "{ended:?}");
     }
+}
+
+/// The document is all that is on stdout, and its figures are those of the run.
+#[test]
+fn a_document_of_a_run() {
+    let slave = Slave::start();
+    let streams = r#"  <group nthreads="3" name="streams">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction iterations="100">
+      <flowop type="write" options="size=8k count=2"/>
+    </transaction>
+  </group>
+</profile>"#;
+    let profile = REQUESTS.replace("</profile>", streams);
+    let ended = slave.run("--json -v -t -f -p -E page-faults -H stdout", &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.stderr.contains("Completed handshake phase 2\n"),
+        "{ended:?}"
+    );
+    let document: Value = serde_json::from_str(&ended.stdout).expect("a document");
+    let at = |place: &str| {
+        let value = document.pointer(place);
+        value.unwrap_or_else(|| panic!("no {place}: {}", ended.stdout))
+    };
+    assert_eq!(at("/schema"), "linerate-run/1");
+    assert_eq!(at("/profile/schema"), "linerate-profile/1");
+    assert_eq!(at("/peer/kind"), "linerate");
+    assert!(at("/hosts/here/kernel").is_string() && at("/hosts/there").is_null());
+    assert_eq!(at("/tests/1/name"), "Group0/Txn1");
+    assert!(at("/tests/1/figures/transactions_per_s").as_f64() > Some(0.0));
+    assert!(at("/tests/1/figures/throughput_bps").is_null());
+    assert_eq!(at("/tests/1/warnings/0/kind"), "same_host");
+    assert_eq!(at("/tests/4/name"), "streams/Txn1");
+    // All of it arrived, as the slave told.
+    let exchange = "/profile/groups/0/transactions/1";
+    let stream = "/profile/groups/1/transactions/1";
+    assert_eq!(at(&format!("{exchange}/executions")), 1000);
+    assert_eq!(at(&format!("{exchange}/sent_bytes")), 2 * 500 * 4 * 64);
+    assert_eq!(at(&format!("{exchange}/received_bytes")), 2 * 500 * 200);
+    assert_eq!(at(&format!("{stream}/sent_bytes")), 3 * 100 * 2 * 8192);
+    let seconds = at(&format!("{stream}/elapsed_ns"))
+        .as_f64()
+        .expect("a time")
+        / 1e9;
+    let rate = at("/tests/4/figures/throughput_bps")
+        .as_f64()
+        .expect("a rate");
+    let moved = rate * seconds / 8.0;
+    assert!((moved - 4_915_200.0).abs() < 1.0, "{moved}");
+    assert_eq!(at(&format!("{exchange}/flowops/0/name")), "write");
+    assert_eq!(at(&format!("{exchange}/flowops/0/times/executions")), 4000);
+    assert!(at(&format!("{exchange}/flowops/0/times/cpu_ns")).as_u64() > Some(0));
+    let kept = at("/tests/1/figures/latency/count");
+    assert_eq!(kept, 1000);
+    let strands = at("/profile/groups/1/strands").as_array().expect("strands");
+    assert_eq!(strands.len(), 3);
+    assert_eq!(at("/profile/slaves/1/group"), "streams");
+    assert_eq!(at("/profile/slaves/1/totals/bytes"), 4_915_200);
+    assert_eq!(
+        at("/profile/text").as_str().expect("a text").trim(),
+        profile.trim()
+    );
 }
 
 /// In the order of what is done, as stock has it.

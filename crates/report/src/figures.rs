@@ -127,6 +127,21 @@ impl Figures {
 }
 
 impl Demand {
+    /// Of work whose CPU time nobody has measured.
+    pub(crate) fn unknown(is_of_transactions: bool) -> Self {
+        if is_of_transactions {
+            Self::Transactions {
+                here_us_per_transaction: None,
+                there_us_per_transaction: None,
+            }
+        } else {
+            Self::Bytes {
+                here_us_per_kb: None,
+                there_us_per_kb: None,
+            }
+        }
+    }
+
     /// This end's and the peer's, in the unit of [`Demand::unit`].
     pub fn both(self) -> (Option<f64>, Option<f64>) {
         match self {

@@ -2,7 +2,8 @@
 //!
 //! A key says its figure's unit, but for counts of calls, datagrams and transactions. What was not
 //! measured, or not told, is `null`. Members may be added under the same [`SCHEMA`]; one that goes or
-//! changes its meaning takes another.
+//! changes its meaning takes another. `uperf --json` has the same document, with a `profile` beside
+//! (`profile.rs`).
 
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +22,13 @@ pub const SCHEMA: &str = "linerate-run/1";
 
 /// The document, indented, with its last newline.
 pub fn json(report: &Report) -> String {
+    text(&Document::of(report))
+}
+
+/// Indented, with its last newline.
+pub(crate) fn text(document: &impl Serialize) -> String {
     // A tree of plain values with text keys always has a text.
-    serde_json::to_string_pretty(&Document::of(report)).unwrap_or_default() + "\n"
+    serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
 }
 
 #[derive(Serialize)]
@@ -45,21 +51,21 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct PeerDocument<'a> {
-    host: &'a str,
-    control_port: u16,
+pub(crate) struct PeerDocument<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) control_port: u16,
     /// It was a server in this process.
-    embedded: bool,
-    /// `linerate` or `netserver`; `null` when no test was answered.
-    kind: Option<&'static str>,
+    pub(crate) embedded: bool,
+    /// `linerate`, `netserver` or `uperf`; `null` when no test was answered.
+    pub(crate) kind: Option<&'static str>,
     /// With its version, of a linerate.
-    program: Option<&'a str>,
+    pub(crate) program: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Hosts<'a> {
-    here: Option<&'a HostFacts>,
-    there: Option<&'a HostFacts>,
+pub(crate) struct Hosts<'a> {
+    pub(crate) here: Option<&'a HostFacts>,
+    pub(crate) there: Option<&'a HostFacts>,
 }
 
 #[derive(Serialize)]
@@ -267,7 +273,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// To the millisecond; `None` of a time outside the years that RFC 3339 can write.
-fn rfc3339(time: SystemTime) -> Option<String> {
+pub(crate) fn rfc3339(time: SystemTime) -> Option<String> {
     jiff::Timestamp::try_from(time)
         .ok()
         .map(|timestamp| format!("{timestamp:.3}"))

@@ -1,4 +1,4 @@
-//! Outcomes → the text and the JSON of `linerate run`. Pure functions: nothing here is read from or
+//! Outcomes → the text and the JSON of `linerate run`, and the JSON of a profile's run. Pure functions: nothing here is read from or
 //! written to anything.
 
 #![forbid(unsafe_code)]
@@ -6,6 +6,7 @@
 mod figures;
 mod json;
 mod number;
+pub mod profile;
 mod table;
 mod text;
 mod warnings;
@@ -17,6 +18,7 @@ use stats::confidence::{Goal, Level, Moments};
 
 pub use figures::{Datagrams, Demand, Figures, Spread};
 pub use json::{SCHEMA, json};
+pub use profile::profile_json;
 pub use text::text;
 
 /// One run of several tests over one path: what was asked, and what came of it.

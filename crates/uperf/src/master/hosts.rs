@@ -23,11 +23,14 @@ pub(super) fn hosts(here: &HostFacts, slaves: &[Slave]) -> Vec<Host> {
     hosts
 }
 
-/// What makes one doubt a run with these slaves.
-pub(super) fn doubt(slaves: &[Slave]) -> Option<String> {
-    let words = "both ends are on this host: no network was crossed, and they shared its CPUs";
-    slaves.iter().any(is_here).then(|| words.to_owned())
+/// Whether a slave is on this host.
+pub(super) fn are_shared(slaves: &[Slave]) -> bool {
+    slaves.iter().any(is_here)
 }
+
+/// What it makes of a result that a slave is on this host.
+pub const SHARED_HOST: &str =
+    "both ends are on this host: no network was crossed, and they shared its CPUs";
 
 fn facts(host: &HostFacts) -> Vec<(String, String)> {
     let cpus = host.cpus.map(|cpus| match &host.cpu_model {

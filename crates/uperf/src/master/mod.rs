@@ -5,6 +5,7 @@ mod counted;
 mod course;
 mod hosts;
 mod interfaces;
+mod parts;
 mod probe;
 mod report;
 mod run;
@@ -15,15 +16,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Stop;
+use model::HostFacts;
 
 use crate::Workorder;
 use crate::mirror;
 use crate::options::{Counter, Master, Settings};
-use crate::output::html::{Host, Measured};
+use crate::output::html::Measured;
 use crate::output::{self, Message, Step, Width};
 use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, refusal};
 use crate::tls::{self, Contexts, Security};
 use crate::wire::Command;
+
+pub use hosts::SHARED_HOST;
 
 use connect::{GOODBYE, GOODBYE_AFTER_FAILURE, Slave};
 use interfaces::Counters;
@@ -89,7 +93,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
 
 /// The exit code after a signal.
-const INTERRUPTED: u8 = 2;
+pub const INTERRUPTED: u8 = 2;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -235,17 +239,11 @@ impl Session<'_> {
             log: &log,
             failures: failures.max(u64::from(failed.is_some())),
         };
-        let distributions = figures.distributions();
-        let report = figures.report();
-        narrator.print(&output::report(&self.master.print, self.width, &report));
-        let measured = Measured {
-            begun: wall,
-            report,
-            courses: narrator.courses(agreed),
-            distributions,
-            hosts: self.hosts(&slaves),
-            doubts: doubts(doubt, &slaves),
-        };
+        let mut measured = self.measured(figures, doubt, &slaves);
+        measured.begun = wall;
+        measured.courses = narrator.courses(agreed);
+        let text = output::report(&self.master.print, self.width, &measured.report);
+        narrator.print(&text);
         let mut code = failed.unwrap_or(0);
         if self.stop.is_set() {
             eprint!("{}", Message::Interrupted);
@@ -254,22 +252,40 @@ impl Session<'_> {
         Ok((code, measured))
     }
 
-    /// Facts for those who ask for more than text.
-    fn hosts(&self, slaves: &[Slave]) -> Vec<Host> {
-        if !self.master.wants_all() {
-            return Vec::new();
+    /// All that was measured, with facts of the hosts for those who ask for more than text.
+    fn measured(
+        &self,
+        figures: report::Figures<'_>,
+        about_counters: Option<String>,
+        slaves: &[Slave],
+    ) -> Measured {
+        let shares_host = hosts::are_shared(slaves);
+        let about_hosts = shares_host.then(|| SHARED_HOST.to_owned());
+        let mut here = HostFacts::default();
+        if self.master.wants_all() {
+            let first = slaves.first().and_then(|slave| slave.control.here());
+            here = engine::facts(first.and_then(|here| here.ip()));
         }
-        let first = slaves.first().and_then(|slave| slave.control.here());
-        let here = engine::facts(first.and_then(|here| here.ip()));
-        hosts::hosts(&here, slaves)
+        let is_ours = |group| {
+            let mut of_group = slaves.iter().filter(|slave| slave.group == group);
+            of_group.all(|slave| slave.is_ours)
+        };
+        let program = |slave: &Slave| if slave.is_ours { "linerate" } else { "uperf" };
+        Measured {
+            begun: SystemTime::now(),
+            courses: Vec::new(),
+            distributions: figures.distributions(),
+            parts: figures.parts(is_ours),
+            report: figures.report(),
+            hosts: hosts::hosts(&here, slaves),
+            here,
+            peer: slaves.first().map(program),
+            shares_host,
+            doubts: about_counters.into_iter().chain(about_hosts).collect(),
+        }
     }
 
     fn refuse_what_cannot_be(&self) -> Result<(), Trouble> {
-        let lacks = |what: &str| Err(Trouble::Here(format!("{what} is still to come")));
-        let master = self.master;
-        if master.json {
-            return lacks("--json");
-        }
         if let Some(why) = self.workorder.groups.iter().find_map(refusal) {
             return Err(Trouble::Here(why));
         }
@@ -426,12 +442,12 @@ impl Session<'_> {
             host: host.clone(),
             group: slave.group,
             said: self.settings.verbose.then_some(words),
-            totals: Some(output::Totals {
-                bytes: goodbye.bytes,
-                operations: goodbye.operations,
-                errors: goodbye.errors,
-                elapsed: Duration::from_nanos(goodbye.elapsed_ns),
-            }),
+            totals: Some(output::Totals::told(
+                goodbye.bytes,
+                goodbye.operations,
+                goodbye.errors,
+                Duration::from_nanos(goodbye.elapsed_ns),
+            )),
         }
     }
 }
@@ -445,14 +461,6 @@ fn tell_of_failure(slaves: &mut [Slave], narrator: &mut Narrator<'_>) {
             narrator.command(slave, Command::Abort);
         }
     }
-}
-
-/// What nobody sees in the figures.
-fn doubts(about_counters: Option<String>, slaves: &[Slave]) -> Vec<String> {
-    about_counters
-        .into_iter()
-        .chain(hosts::doubt(slaves))
-        .collect()
 }
 
 /// Finds out what stock slaves understand, a host once.

@@ -264,7 +264,7 @@ fn parts<'s>(
     parts.collect::<Vec<_>>().into_iter()
 }
 
-fn sum<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Tallied {
+pub(super) fn sum<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Tallied {
     let mut sum = Tallied::default();
     for part in parts {
         sum += part.tallied;
@@ -273,7 +273,7 @@ fn sum<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Tallied {
 }
 
 /// From the first beginning to the last end.
-fn span<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Duration {
+pub(super) fn span<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Duration {
     let mut span: Option<(Instant, Instant)> = None;
     for part in parts {
         let (began, ended) = (part.began, part.began + part.elapsed);

@@ -39,7 +39,7 @@ const OPTIONS: &[Paragraph] = &[
     (Letter('H'), "-H stdout", "Keep the time of each execution of the transactions with a duration, and print their mean, median and 99th percentile, in microseconds, as a fork of uperf does."),
     (Long("check"), "--check profile", "Say what this profile would run: groups, strands, transactions, flowops, hosts and memory; and what is odd about it, with line and column. Nothing is run."),
     (Long("html"), "--html file", "Write the result as one page, with plots, that needs nothing from the network. For it the times of transactions and flowops are kept, as by -t, -f and -H: a clock is read after each flowop. The file is there whole or as it was before."),
-    (Long("json"), "--json", "Print the result as a JSON document in the place of all text."),
+    (Long("json"), "--json", "Print the result as a JSON document in the place of all text: that of linerate run, with a member profile for groups, strands and flowops. It has the times that -t, -f, -p, -e and -H ask for; what went wrong, and -v, go to stderr. A run that does not begin has no document."),
     (Long("tls-cert"), "--tls-cert file", "PEM with the certificate of this end's SSL connections. Without it server.pem (master) or client.pem (slave) is looked for in the working directory and its parent, as stock does, and then a certificate is made, which -v says. Only an end that accepts connections needs one."),
     (Long("tls-key"), "--tls-key file", "PEM with its key; without this it is in the certificate's file."),
     (Long("tls-pass-file"), "--tls-pass-file file", "A file whose first line is the pass phrase of an encrypted key. Without it the pass phrase is that of stock's files, password."),

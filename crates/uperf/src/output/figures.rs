@@ -142,6 +142,35 @@ pub struct Start {
     pub spread: Duration,
 }
 
+/// One transaction of one group, all its strands together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// The group's number, from 0.
+    pub group: usize,
+    /// The transaction's.
+    pub transaction: usize,
+    /// From the first strand's beginning to the last one's end.
+    pub elapsed: Duration,
+    /// From the first strand's beginning to the last one's.
+    pub start_spread: Duration,
+    /// Bytes that this end's calls took.
+    pub sent: u64,
+    /// Bytes that they gave.
+    pub received: u64,
+    /// Of a transaction of one direction, bytes that arrived at either end, if that is known.
+    pub arrived: Option<u64>,
+    /// How often it was executed from beginning to end.
+    pub executions: u64,
+    /// Executions of its flowops.
+    pub operations: u64,
+    /// Those that failed and were allowed to.
+    pub failures: u64,
+    /// An execution opens a connection, or moves data in both directions.
+    pub is_exchange: bool,
+    /// What an execution took, if that was kept.
+    pub latency: Option<stats::Summary>,
+}
+
 /// Of the times that were kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latencies {

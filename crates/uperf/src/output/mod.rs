@@ -18,7 +18,7 @@ mod statistics;
 mod step;
 
 pub use figures::{
-    Active, Entry, Executions, Interfaces, Latencies, Report, Sample, Slave, Start, Totals,
+    Active, Entry, Executions, Interfaces, Latencies, Part, Report, Sample, Slave, Start, Totals,
     Traffic, strand_name,
 };
 pub use line::Width;

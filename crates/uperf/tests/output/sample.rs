@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use model::HostFacts;
 use uperf::options::{Counter, Master, Role, uperf};
 use uperf::output::html::{Course, Distribution, Host, Measured, Moment, Page};
 use uperf::output::{
@@ -184,6 +185,10 @@ pub(crate) fn page() -> Page {
             distributions: vec![distribution("Txn1", 1), distribution("Txn1 of Group1", 3)],
             hosts: vec![host("127.0.0.1"), host("master")],
             doubts: vec!["both ends were on one host & shared its CPUs".to_owned()],
+            parts: Vec::new(),
+            here: HostFacts::default(),
+            peer: Some("linerate"),
+            shares_host: true,
         },
     }
 }

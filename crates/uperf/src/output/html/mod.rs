@@ -7,7 +7,9 @@ mod text;
 
 use std::time::{Duration, SystemTime};
 
-use super::figures::{Executions, Report, Totals};
+use model::HostFacts;
+
+use super::figures::{Executions, Part, Report, Totals};
 use super::line::printable;
 use super::transaction_name;
 use table::{Cell, table};
@@ -41,6 +43,14 @@ pub struct Measured {
     pub hosts: Vec<Host>,
     /// What makes the result doubtful.
     pub doubts: Vec<String>,
+    /// Each transaction of each group.
+    pub parts: Vec<Part>,
+    /// This host, where somebody asked for more than text.
+    pub here: HostFacts,
+    /// What the first slave is: `linerate` or `uperf`.
+    pub peer: Option<&'static str>,
+    /// One of the doubts: a slave is on this host.
+    pub shares_host: bool,
 }
 
 /// How one transaction went.
