@@ -278,36 +278,6 @@ fn profile_report(here: &HostFacts) -> ProfileReport<'_> {
         rate_bps: 1e9,
         operations_per_s: 500.0,
     };
-    let times = Times {
-        executions: 1000,
-        total_ns: 1_999_000_000,
-        cpu_ns: None,
-        longest_pass_ns: 5_000_000,
-        shortest_pass_ns: 1_000_000,
-    };
-    let counters = [
-        ("task-clock", 7.into()),
-        ("cycles", serde_json::Value::Null),
-    ];
-    let transaction = Transaction {
-        name: "Txn0".to_owned(),
-        elapsed_ns: 2_000_000_000,
-        sent_bytes: 250_000_000,
-        received_bytes: 0,
-        executions: 1000,
-        operations: 1000,
-        failed_operations: 1,
-        start_spread_ns: 12_000,
-        times: Some(times),
-        flowops: vec![Flowop {
-            name: "write".to_owned(),
-            times: None,
-            counters: counters
-                .map(|(name, count)| (name.to_owned(), count))
-                .into_iter()
-                .collect(),
-        }],
-    };
     ProfileReport {
         version: "0.1.0",
         started: started(),
@@ -338,7 +308,7 @@ fn profile_report(here: &HostFacts) -> ProfileReport<'_> {
             groups: vec![report::profile::Group {
                 name: "Group0".to_owned(),
                 active: totals,
-                transactions: vec![transaction],
+                transactions: vec![profile_transaction()],
                 strands: vec![totals],
             }],
             slaves: vec![Slave {
@@ -373,6 +343,39 @@ fn profile_report(here: &HostFacts) -> ProfileReport<'_> {
         },
         interrupted: false,
         error: None,
+    }
+}
+
+fn profile_transaction() -> Transaction {
+    let times = Times {
+        executions: 1000,
+        total_ns: 1_999_000_000,
+        cpu_ns: None,
+        longest_pass_ns: 5_000_000,
+        shortest_pass_ns: 1_000_000,
+    };
+    let counters = [
+        ("task-clock", 7.into()),
+        ("cycles", serde_json::Value::Null),
+    ];
+    Transaction {
+        name: "Txn0".to_owned(),
+        elapsed_ns: 2_000_000_000,
+        sent_bytes: 250_000_000,
+        received_bytes: 0,
+        executions: 1000,
+        operations: 1000,
+        failed_operations: 1,
+        start_spread_ns: 12_000,
+        times: Some(times),
+        flowops: vec![Flowop {
+            name: "write".to_owned(),
+            times: None,
+            counters: counters
+                .map(|(name, count)| (name.to_owned(), count))
+                .into_iter()
+                .collect(),
+        }],
     }
 }
 
