@@ -1,5 +1,7 @@
 //! uperf's masters and slaves, ours with ours, over loopback.
 
+#[path = "uperf/tls.rs"]
+mod tls;
 #[path = "uperf/transports.rs"]
 mod transports;
 
@@ -501,23 +503,6 @@ fn what_is_no_profile_is_said_with_its_place() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains(":8:"), "{ended:?}");
     assert!(ended.stderr.contains("Unknown flowop wirte"), "{ended:?}");
-}
-
-fn encrypted(profile: &str) -> String {
-    profile.replace("protocol=tcp", "protocol=ssl")
-}
-
-#[test]
-fn tls_requests_and_responses() {
-    let slave = Slave::start();
-    agree(&slave.run("-a", &encrypted(REQUESTS)));
-    let accepting = REQUESTS.replace("\"connect\"", "\"accept\"");
-    agree(&slave.run("-a", &encrypted(&accepting)));
-    let larger = REQUESTS
-        .replace("size=64 count=4", "size=100000 count=3")
-        .replace("size=200", "size=40000")
-        .replace("\"500\"", "\"50\"");
-    agree(&slave.run("", &encrypted(&larger)));
 }
 
 /// Each of them, shortened, with a slave that is three hosts.

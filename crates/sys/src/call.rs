@@ -1,11 +1,12 @@
 //! The calls of the hot loops. None allocates; EINTR is the caller's to see, because that is how a
 //! loop is woken ([`crate::wake`]).
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny};
 use rustix::pipe::SpliceFlags;
 use socket2::{SockAddr, SockAddrStorage};
 
@@ -47,6 +48,16 @@ impl Peer {
 #[inline]
 pub fn send(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL)
+}
+
+/// As [`send`], of bytes that lie in several places: sendmsg(2).
+pub fn send_parts(socket: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    rustix::net::sendmsg(
+        socket,
+        parts,
+        &mut SendAncillaryBuffer::default(),
+        SendFlags::NOSIGNAL,
+    )
 }
 
 /// As [`send`], by write(2); SIGPIPE must be ignored, as Rust's start-up does.

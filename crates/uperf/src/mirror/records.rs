@@ -180,12 +180,21 @@ fn said(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
         remote_host: text(&endpoint.remote_host, "remotehost=")?,
         local_host: text(&endpoint.local_host, "localhost=")?,
         engine: text(&endpoint.engine, "engine=")?,
-        cipher: text(&endpoint.cipher, "cipher=")?,
-        // As much of it as uperf keeps; the TLS of this end has all of it.
+        // As much of both as uperf keeps: the TLS of this end has all of it, and the two settle it.
+        cipher: Text::cut(whole_names(&endpoint.cipher, 49)),
         method: Text::cut(&endpoint.method),
         kind: flowop.kind as u32,
         connection: flowop.connection,
     })
+}
+
+/// Those of the names with colons between them that have room in so many bytes; at least the first.
+fn whole_names(list: &str, room: usize) -> &str {
+    let ends = list.match_indices(':').map(|(at, _)| at);
+    let ends = ends.chain([list.len()]);
+    let fitting = ends.clone().take_while(|end| *end <= room).last();
+    let end = fitting.or_else(|| ends.clone().next());
+    &list[..end.unwrap_or_default()]
 }
 
 fn nanoseconds(duration: Duration, option: &'static str) -> Result<u64, &'static str> {
@@ -262,6 +271,20 @@ mod tests {
         let sizes = (record.random_min, record.random_max, record.size);
         assert_eq!(sizes, (10, 9000, 9000));
         assert_eq!((record.flags, record.count), (64, 3));
+    }
+
+    #[test]
+    fn ciphers_are_whole() {
+        for (list, room, expected) in [
+            ("", 5, ""),
+            ("ab", 5, "ab"),
+            ("ab:cd", 5, "ab:cd"),
+            ("ab:cd:ef", 5, "ab:cd"),
+            ("ab:cd:ef", 4, "ab"),
+            ("abcdef:g", 5, "abcdef"),
+        ] {
+            assert_eq!(whole_names(list, room), expected, "{list} {room}");
+        }
     }
 
     #[test]

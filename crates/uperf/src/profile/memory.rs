@@ -1,11 +1,13 @@
 //! What a workorder is expected to take of memory.
 
-use crate::workorder::{Group, Kind, Workorder};
+use crate::workorder::{Flowop, Group, Kind, Protocol, Workorder};
 
 /// The least that a buffer has, as in uperf.
 pub(super) const LEAST_BUFFER: u32 = 8192;
 /// A thread's stack.
 const STACK: u64 = 64 << 10;
+/// What a TLS connection keeps, 8 KiB as measured, and a record or two in each direction as they pass.
+const TLS: u64 = 48 << 10;
 /// The counters of a flowop or a transaction in a strand, on cache lines of their own.
 const STATISTICS: u64 = 256;
 
@@ -14,7 +16,8 @@ const STATISTICS: u64 = 256;
 /// - two buffers, one for each direction, of 8192 bytes or the largest size in its group, whichever is
 ///   more (what is sent from files goes through none),
 /// - a stack of 64 KiB,
-/// - 256 bytes of statistics for each of its transactions and flowops.
+/// - 256 bytes of statistics for each of its transactions and flowops,
+/// - 48 KiB for each flowop that opens an SSL connection.
 ///
 /// Socket buffers, and what the kernel keeps of a thread or process, are not in it.
 pub fn expected_memory(workorder: &Workorder) -> u64 {
@@ -26,8 +29,15 @@ pub fn expected_memory(workorder: &Workorder) -> u64 {
 pub(super) fn of_group(group: &Group) -> u64 {
     let flowops = group.transactions.iter();
     let flowops = flowops.flat_map(|transaction| &transaction.flowops);
-    let count = flowops.clone().count();
-    let strand = of_strand(largest(group), group.transactions.len(), count);
+    let encrypted = flowops
+        .clone()
+        .filter(|flowop| is_encrypted(flowop.kind, flowop));
+    let strand = of_strand(
+        largest(group),
+        group.transactions.len(),
+        flowops.clone().count(),
+        encrypted.count(),
+    );
     strand.saturating_mul(group.strands.count.into())
 }
 
@@ -42,11 +52,22 @@ pub(super) fn largest(group: &Group) -> u32 {
         .unwrap_or(0)
 }
 
-/// The same of one strand, whose largest transfer has so many bytes.
-pub(super) fn of_strand(largest: u32, transactions: usize, flowops: usize) -> u64 {
+/// The same of one strand, whose largest transfer has so many bytes; so many of its flowops open SSL
+/// connections.
+pub(super) fn of_strand(
+    largest: u32,
+    transactions: usize,
+    flowops: usize,
+    encrypted: usize,
+) -> u64 {
     let buffers = 2 * u64::from(largest.max(LEAST_BUFFER));
     let statistics = STATISTICS * (transactions + flowops) as u64;
-    buffers + STACK + statistics
+    buffers + STACK + statistics + TLS * encrypted as u64
+}
+
+/// Whether a flowop, of this kind, opens an SSL connection.
+pub(super) fn is_encrypted(kind: Kind, flowop: &Flowop) -> bool {
+    kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl)
 }
 
 /// Whether its bytes go through a buffer of the strand.
@@ -57,7 +78,7 @@ pub(super) fn goes_through_a_buffer(kind: Kind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workorder::{Flowop, Size, Strands, Transaction};
+    use crate::workorder::{Size, Strands, Transaction};
 
     #[test]
     fn buffers_stacks_and_statistics_are_counted() {
@@ -83,6 +104,13 @@ mod tests {
         );
         assert_eq!(of_group(&small), 3 * (2 * 8192 + 65_536 + 2 * 256));
         assert_eq!(of_group(&large), 2 * 65_536 + 65_536 + 3 * 256);
+        let mut connect = Flowop::new(Kind::Connect);
+        connect.endpoint.protocol = Some(Protocol::Ssl);
+        let encrypted = group(2, vec![connect]);
+        assert_eq!(
+            of_group(&encrypted),
+            2 * (2 * 8192 + 65_536 + 2 * 256 + 49_152)
+        );
         let workorder = Workorder {
             groups: vec![small, large],
             ..Workorder::default()

@@ -98,7 +98,7 @@ pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Result<Option<
         "stack" => text(&mut endpoint.stack, key, value, 31)?,
         "dir" => text(&mut flowop.directory, key, value, 127)?,
         "engine" => cut(&mut endpoint.engine, key, value, 19),
-        "cipher" => cut(&mut endpoint.cipher, key, value, 49),
+        "cipher" => text(&mut endpoint.cipher, key, value, 255)?,
         "method" => text(&mut endpoint.method, key, value, 31)?,
         _ => sctp(endpoint, key, value)?,
     };

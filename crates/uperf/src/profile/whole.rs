@@ -216,10 +216,15 @@ fn check_limits(draft: &Draft, notes: &mut Notes) {
             .clone()
             .filter(|flowop| flowop.kind.is_some_and(memory::goes_through_a_buffer));
         let sizes = passing.map(|flowop| flowop.settings.size.largest());
+        let encrypted = flowops.clone().filter(|flowop| {
+            let kind = flowop.kind;
+            kind.is_some_and(|kind| memory::is_encrypted(kind, &flowop.settings))
+        });
         let strand = memory::of_strand(
             sizes.max().unwrap_or(0),
             group.transactions.len(),
-            flowops.count(),
+            flowops.clone().count(),
+            encrypted.count(),
         );
         bytes = bytes.saturating_add(strand.saturating_mul(count));
         if bytes > MOST_MEMORY {

@@ -1,7 +1,7 @@
 //! A TLS connection as a script's line.
 
 use std::cell::RefCell;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -214,6 +214,12 @@ impl Write for Wire<'_> {
         Ok(call::send(self.0, data)?)
     }
 
+    /// The messages of a handshake are many and small: each by itself would wait for the one before to
+    /// be acknowledged.
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(call::send_parts(self.0, parts)?)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -243,18 +249,19 @@ mod tests {
 
     use engine::Reason;
     use rustls::{ClientConnection, StreamOwned};
+    use socket2::{Domain, Socket, Type};
 
     use super::*;
     use crate::tls::Security;
     use crate::tls::tests::{connected, contexts, flowop, layer, over};
     use crate::workorder::Kind;
 
-    /// An end that accepts with `begin`, and the socket of what is at the other.
-    fn accepted(stream: TcpStream, stop: &Stop) -> Result<Line, Failure> {
+    /// The end that accepts.
+    fn accepted(socket: impl Into<OwnedFd>, stop: &Stop) -> Result<Line, Failure> {
         let flowop = flowop(Kind::Accept, "", "");
         let contexts = contexts(&Security::default(), &flowop).expect("contexts");
         let _attending = stop.attend();
-        over(stream, &contexts, &flowop, stop)
+        over(socket, &contexts, &flowop, stop)
     }
 
     /// rustls by itself.
@@ -269,7 +276,7 @@ mod tests {
         StreamOwned::new(client, stream)
     }
 
-    /// Both ends of a connection; only the socket of ours does not wait.
+    /// Both ends of a connection.
     fn both() -> (Line, StreamOwned<ClientConnection, TcpStream>) {
         let (one, other) = connected();
         let one = thread::spawn(|| client(one));
@@ -345,6 +352,30 @@ mod tests {
         }
         drop(line);
         assert_eq!(reader.join().expect("no panic"), told);
+    }
+
+    /// Over a socket that keeps what is sent at once apart.
+    #[test]
+    fn a_handshakes_messages_are_sent_at_once() {
+        let pair = Socket::pair(Domain::UNIX, Type::SEQPACKET, None);
+        let (one, other) = pair.expect("two sockets");
+        let accepting = thread::spawn(|| accepted(other, &Stop::new()).map(drop));
+        let flowop = flowop(Kind::Connect, "", "");
+        let contexts = contexts(&Security::default(), &flowop).expect("contexts");
+        let mut client = contexts.client(&flowop);
+        let say = |client: &mut ClientConnection| {
+            let mut words = Vec::new();
+            client.write_tls(&mut words).expect("room");
+            one.send(&words).expect("it listens");
+        };
+        say(&mut client);
+        let mut answer = [0; 4096];
+        let length = (&one).read(&mut answer).expect("an answer");
+        client.read_tls(&mut &answer[..length]).expect("room");
+        client.process_new_packets().expect("TLS");
+        assert!(!client.is_handshaking(), "only {length} bytes");
+        say(&mut client);
+        assert_eq!(accepting.join().expect("no panic"), Ok(()));
     }
 
     #[test]

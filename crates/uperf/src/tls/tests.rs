@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -51,12 +52,12 @@ pub(super) fn connected() -> (TcpStream, TcpStream) {
 
 /// The handshake over a connected socket.
 pub(super) fn over(
-    stream: TcpStream,
+    socket: impl Into<OwnedFd>,
     contexts: &Contexts,
     flowop: &Flowop,
     stop: &Stop,
 ) -> Result<Line, engine::script::Failure> {
-    contexts.over(Line::Socket(stream.into()), flowop, stop)
+    contexts.over(Line::Socket(socket.into()), flowop, stop)
 }
 
 /// What a line has over its socket.
