@@ -2,6 +2,8 @@
 //! block, in order. What a command prints must be what the book says, figures aside. `BLESS=1`
 //! writes what was printed into the chapters.
 //!
+//! A block that begins "```xml NAME" is that file, for all of the chapter's examples.
+//!
 //! A block's first line may say more: `sketch` for output that depends on the machine, so that only the
 //! exit code counts; `exit=N` when the last command's is not 0.
 
@@ -20,12 +22,13 @@ use testkit::{Finished, Namespace, run, same_text};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The names that the examples use.
-const NAMES: [&str; 5] = [
+const NAMES: [&str; 6] = [
     "linerate",
     "netperf",
     "netserver",
     "super_netperf",
     "super-netperf",
+    "uperf",
 ];
 
 fn main() -> ExitCode {
@@ -87,6 +90,7 @@ fn summary() -> Result<(), String> {
 fn chapter(path: &Path) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let ground = Ground::new()?;
+    ground.add_files(&text)?;
     let mut wrong = Vec::new();
     let mut blessed = String::new();
     let mut rest = text.as_str();
@@ -131,6 +135,17 @@ impl Ground {
             namespace,
             directory,
         })
+    }
+
+    /// Makes the files that the chapter shows.
+    fn add_files(&self, text: &str) -> Result<(), String> {
+        for block in text.split("```xml ").skip(1) {
+            let (name, rest) = block.split_once('\n').ok_or("a file without lines")?;
+            let end = rest.find("```").ok_or("a file does not end")?;
+            fs::write(self.directory.path().join(name), &rest[..end])
+                .map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Runs a block's commands; returns the block with what they printed.

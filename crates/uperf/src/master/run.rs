@@ -46,8 +46,10 @@ pub(super) fn stages(
         for slave in slaves.iter() {
             narrator.command(slave, Command::NextTransaction(stage as u32));
         }
+        // What is done before anybody looks is of the transaction as well.
+        let before = crew.tallied();
         begun = crew.release(stage);
-        narrator.begun(stage, begun, crew.tallied());
+        narrator.begun(stage, begun, before);
     }
     let code = until(crew, None, slaves, narrator, stop, log);
     if code.is_none() {
