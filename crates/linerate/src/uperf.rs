@@ -15,7 +15,7 @@ use uperf::options::{self, Exit, Master, Role, Settings};
 use uperf::output::Width;
 use uperf::output::html::{self, Page};
 use uperf::profile::{self, Source, Surroundings};
-use uperf::slave::{Slave, Terms};
+use uperf::slave::{Shelf, Slave, Terms};
 use uperf::tls::Security;
 use uperf::{WorkLimits, Workorder};
 
@@ -95,6 +95,13 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
             return ExitCode::FAILURE;
         }
     };
+    let shelf = match Shelf::open(&limits.directories) {
+        Ok(shelf) => Arc::new(shelf),
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let terms = Terms {
         limits: WorkLimits {
             strands: limits.strands,
@@ -105,12 +112,13 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         control_idle: Some(limits.control_idle),
         masters: limits.masters,
         peers: limits.peers.clone(),
+        shelf,
         verbose: settings.verbose,
         tls,
     };
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
-    let port = settings.port.into();
+    let port = settings.port;
     let served = Slave::listen(settings.control, port, terms, stop).and_then(|slave| {
         if port == 0 {
             print(&format!("Listening at port {}\n", slave.port()?));

@@ -49,6 +49,10 @@ fn every_option_of_a_master_has_its_field() {
         ("-S sctp -m p", with(|s, _| s.control = Protocol::Sctp)),
         ("-S VSOCK -m p", with(|s, _| s.control = Protocol::Vsock)),
         ("-P 20k -m p", with(|s, _| s.port = 20_480)),
+        (
+            "-P 100000 -S vsock -m p",
+            with(|s, _| (s.port, s.control) = (100_000, Protocol::Vsock)),
+        ),
         ("-vm p", with(|s, _| s.verbose = true)),
         ("-g -m p", with(|_, m| m.print.groups = true)),
         ("-T -m p", with(|_, m| m.print.strands = true)),
@@ -192,7 +196,13 @@ fn what_has_no_effect_on_a_slave_is_said() {
         ]
     );
     let settings = run("-v -a --check p");
-    assert_eq!(settings.notices, ["uperf: -a has no effect on --check"]);
+    assert_eq!(
+        settings.notices,
+        [
+            "uperf: -v has no effect on --check",
+            "uperf: -a has no effect on --check",
+        ]
+    );
 }
 
 #[test]
@@ -239,6 +249,10 @@ fn wrong_values_are_one_line_that_names_them() {
         ),
         ("-s --json", "uperf: --json is not for a slave\n"),
         ("--check p --json", "uperf: --json is not for --check\n"),
+        (
+            "--check p --tls-cert c",
+            "uperf: --tls-cert is not for --check\n",
+        ),
         (
             "-m p --check p",
             "uperf: --check runs nothing: without -m and -s\n",

@@ -343,7 +343,7 @@ impl Session<'_> {
 
     /// A control connection for each group and host, in the order of the profile.
     fn slaves(&self) -> Result<Vec<Slave>, Trouble> {
-        let (over, port) = (self.settings.control, self.settings.port.into());
+        let (over, port) = (self.settings.control, self.settings.port);
         let mut slaves = Vec::new();
         for (number, group) in self.workorder.groups.iter().enumerate() {
             for host in mirror::hosts(group) {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::table::Typed;
+use super::table::{NO_PORT, Typed};
 use super::{Counter, Exit, Network, refusal, usage_after};
 use crate::Protocol;
 
@@ -14,8 +14,8 @@ pub struct Settings {
     pub role: Role,
     /// `-S`: what the control connection goes over: TCP, SCTP or VSOCK.
     pub control: Protocol,
-    /// `-P`: the control port; of a slave 0 is any.
-    pub port: u16,
+    /// `-P`: the control port; of a slave 0 is any. VSOCK has ports of 32 bits.
+    pub port: u32,
     /// `-v`.
     pub verbose: bool,
     /// What SSL connections are made with.
@@ -167,6 +167,9 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
     if typed.tls.key.is_some() && typed.tls.certificate.is_none() {
         return refuse("--tls-key without --tls-cert");
     }
+    if typed.control != Protocol::Vsock && typed.port > u16::MAX.into() {
+        return refuse(&format!("-P {}: {NO_PORT}", typed.port));
+    }
     let role = match (typed.profile, typed.slave, typed.check) {
         (None, false, None) => return Err(usage_after("Please specify server or client.\n")),
         (Some(_), true, _) => {
@@ -213,7 +216,10 @@ fn strangers(program: &str, typed: &Typed) -> Result<Vec<String>, Exit> {
     let (strangers, role) = match (typed.slave, &typed.check) {
         (true, _) => (typed.of_master.clone(), "a slave"),
         (false, None) => (typed.of_slave.clone(), "a master"),
-        (false, Some(_)) => ([&typed.of_master[..], &typed.of_slave].concat(), "--check"),
+        (false, Some(_)) => (
+            [&typed.of_both[..], &typed.of_master, &typed.of_slave].concat(),
+            "--check",
+        ),
     };
     let mut notices = Vec::new();
     for option in strangers {

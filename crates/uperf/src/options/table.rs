@@ -27,7 +27,7 @@ pub(super) struct Typed {
     /// `-S`.
     pub(super) control: Protocol,
     /// `-P`.
-    pub(super) port: u16,
+    pub(super) port: u32,
     /// `-v`.
     pub(super) verbose: bool,
     /// `--tls-*`.
@@ -36,7 +36,9 @@ pub(super) struct Typed {
     pub(super) master: Master,
     /// What a slave is held to.
     pub(super) limits: Limits,
-    /// Options that are for a master alone, as they were typed.
+    /// Options that are for whoever runs something, as they were typed.
+    pub(super) of_both: Vec<&'static str>,
+    /// Options that are for a master alone.
     pub(super) of_master: Vec<&'static str>,
     /// Options that are for a slave alone.
     pub(super) of_slave: Vec<&'static str>,
@@ -64,13 +66,14 @@ impl Default for Typed {
                 json: false,
             },
             limits: Limits::default(),
+            of_both: Vec::new(),
             of_master: Vec::new(),
             of_slave: Vec::new(),
         }
     }
 }
 
-pub(super) const DEFAULT_PORT: u16 = 20_000;
+pub(super) const DEFAULT_PORT: u32 = 20_000;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A progress line more often is no measurement of the network any more.
@@ -109,7 +112,7 @@ const FLAGS: &[Flag<Typed, Exit>] = &[
     flag('P', Value, &["-P <port>        Set the master port (defaults to 20000)"], port),
     flag('R', Nothing, &["-R               Emit raw (not transformed), time-stamped (ms) statistics"],
         |t, _| { t.master("-R").print.raw = true; Ok(()) }),
-    flag('v', Nothing, &["-v               Verbose"], |t, _| { t.verbose = true; Ok(()) }),
+    flag('v', Nothing, &["-v               Verbose"], |t, _| { t.both("-v").verbose = true; Ok(()) }),
     flag('V', Nothing, &["-V               Version"], |_, _| Err(Stop::Version)),
     flag('h', Nothing, &["-h               Print usage"], |_, _| Err(Stop::Help)),
     flag('x', Nothing, &[], |_, _| refuse("there is no output for Fenxi; --html FILE writes a page with plots")),
@@ -121,9 +124,9 @@ const FLAGS: &[Flag<Typed, Exit>] = &[
     long("json", Nothing, &["--json                  Print the result as a JSON document, and nothing else"],
         |t, _| { t.master("--json").json = true; Ok(()) }),
     long("tls-cert", Value, &["--tls-cert <file>       PEM with the certificate of SSL connections"],
-        |t, v| { t.tls.certificate = Some(v.into()); Ok(()) }),
+        |t, v| { t.both("--tls-cert").tls.certificate = Some(v.into()); Ok(()) }),
     long("tls-key", Value, &["--tls-key <file>        PEM with its key (the certificate's file)"],
-        |t, v| { t.tls.key = Some(v.into()); Ok(()) }),
+        |t, v| { t.both("--tls-key").tls.key = Some(v.into()); Ok(()) }),
     long("tls-pass-file", Value, &["--tls-pass-file <file>  File with the key's pass phrase (password)"],
         |t, v| { t.tls.pass_phrase = Some(v.into()); Ok(()) }),
     long("tls-verify", Value, &["--tls-verify <file>     PEM with authorities that the other end's certificate must be of"],
@@ -144,6 +147,12 @@ const FLAGS: &[Flag<Typed, Exit>] = &[
 ];
 
 impl Typed {
+    /// For an option that a master and a slave have a use for.
+    fn both(&mut self, option: &'static str) -> &mut Self {
+        self.of_both.push(option);
+        self
+    }
+
     /// For an option that a master alone has a use for.
     fn master(&mut self, option: &'static str) -> &mut Master {
         self.of_master.push(option);
@@ -161,13 +170,15 @@ impl Typed {
 fn control(typed: &mut Typed, text: &str) -> Result<(), Stop> {
     match Protocol::named(&text.to_ascii_lowercase()) {
         Some(protocol @ (Protocol::Tcp | Protocol::Sctp | Protocol::Vsock)) => {
-            typed.control = protocol;
+            typed.both("-S").control = protocol;
             Ok(())
         }
         Some(_) => refuse("the control connection goes over tcp, sctp or vsock"),
         None => exit(format!("Protocol {text} not supported")),
     }
 }
+
+pub(super) const NO_PORT: &str = "not a port from 0 to 65535";
 
 /// It forgets what was asked for before it; what comes after it counts.
 fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), Stop> {
@@ -236,10 +247,12 @@ fn interval(typed: &mut Typed, text: &str) -> Result<(), Stop> {
 }
 
 fn port(typed: &mut Typed, text: &str) -> Result<(), Stop> {
-    let Some(port) = integer(text).and_then(|port| u16::try_from(port).ok()) else {
-        return refuse("not a port from 0 to 65535");
+    // Which of them are ports depends on what the control connection goes over.
+    let port = integer(text).and_then(|port| u32::try_from(port).ok());
+    let Some(port) = port.filter(|port| *port < u32::MAX) else {
+        return refuse(NO_PORT);
     };
-    typed.port = port;
+    typed.both("-P").port = port;
     Ok(())
 }
 

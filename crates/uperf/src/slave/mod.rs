@@ -1,7 +1,10 @@
 //! The slave: does the other half of what its masters' profiles say.
 
+mod files;
 mod room;
 mod session;
+
+pub use files::Shelf;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -40,6 +43,8 @@ pub struct Terms {
     pub control_idle: Option<Duration>,
     /// Where masters may come from; empty is everywhere.
     pub peers: Vec<Network>,
+    /// What a master may have sent to it; nothing by default.
+    pub shelf: Arc<Shelf>,
     /// Control connections at a time; 0 for as many as come.
     pub masters: usize,
     /// Says on stdout what happens.

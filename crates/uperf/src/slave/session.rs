@@ -272,6 +272,7 @@ impl Session<'_> {
         let share = self
             .room
             .take(&group, buffer_bytes(&group), &self.terms.limits)?;
+        let files = self.terms.shelf.files(&group)?;
         let listeners = Listeners::open(&group, self.control.here().as_ref())
             .map_err(|error| Refusal::Ports(error.error.to_string()))?;
         let infos = slave_infos(&listeners);
@@ -280,7 +281,7 @@ impl Session<'_> {
             group,
             follows: true,
             listeners,
-            files: Arc::default(),
+            files,
             tls,
         };
         let crew = Crew::start(vec![post], &Watching::default(), self.stop)
