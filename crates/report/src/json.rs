@@ -53,7 +53,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 pub(crate) struct PeerDocument<'a> {
     pub(crate) host: &'a str,
-    pub(crate) control_port: u16,
+    pub(crate) control_port: u32,
     /// It was a server in this process.
     pub(crate) embedded: bool,
     /// `linerate`, `netserver` or `uperf`; `null` when no test was answered.

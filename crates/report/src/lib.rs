@@ -46,7 +46,7 @@ pub struct Peer {
     /// Its name or address, as it was given.
     pub host: String,
     /// The port of its control connection.
-    pub port: u16,
+    pub port: u32,
     /// Whether it was a server within this process.
     pub embedded: bool,
 }

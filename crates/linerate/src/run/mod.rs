@@ -88,7 +88,7 @@ fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
                 .host
                 .clone()
                 .unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string()),
-            port: args.port,
+            port: args.port.into(),
             embedded: args.host.is_none(),
         },
         tests: Vec::new(),
@@ -117,7 +117,7 @@ fn measure_tests(
     let server = server
         .map_err(|error| format!("could not start a server on the loopback interface: {error}"))?;
     if let Some(server) = &server {
-        report.peer.port = server.port();
+        report.peer.port = server.port().into();
     }
     for &test in tests {
         if stop.is_set() {

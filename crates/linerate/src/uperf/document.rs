@@ -14,7 +14,7 @@ use uperf::output::{Executions, Part, transaction_name};
 use uperf::{Protocol, Workorder, output};
 
 /// The document, of a run with this control port that ended with this code.
-pub(super) fn document(page: &Page, workorder: &Workorder, port: u16, code: u8) -> String {
+pub(super) fn document(page: &Page, workorder: &Workorder, port: u32, code: u8) -> String {
     let measured = &page.measured;
     let report = &measured.report;
     let host = report.slaves.first().map(|slave| slave.host.clone());

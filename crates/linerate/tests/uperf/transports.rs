@@ -25,6 +25,16 @@ fn multipath_tcp() {
     assert!(opened() >= before + 2, "two strands: {before}");
 }
 
+/// The master waits for connections, and the slave opens them.
+#[test]
+fn the_master_listens_over_whatever_it_is() {
+    let slave = Slave::start();
+    for protocol in ["tcp", "udp", "unix", "mptcp"] {
+        let profile = over(protocol).replace("\"connect\"", "\"accept\"");
+        agree(&slave.run("", &profile));
+    }
+}
+
 /// Sixteen datagrams an execution, eight or four a call, and all of them are counted.
 #[test]
 fn datagrams_in_batches() {

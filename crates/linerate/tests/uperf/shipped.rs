@@ -1,0 +1,77 @@
+//! The likes of the profiles that uperf is shipped with, each run, shortened, where its transport exists.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Slave, statistics};
+
+/// Those that cannot run anywhere, with the words of their refusal.
+const REFUSED: [(&str, &str); 3] = [
+    (
+        "oraclerac",
+        "Protocol udapl not supported: it is a name of uperf's past",
+    ),
+    (
+        "rdstest",
+        "Protocol rds not supported: linerate has no reliable datagram sockets",
+    ),
+    (
+        "tcp-freebsd-change-stack",
+        "stack= and bblog= are for FreeBSD's TCP",
+    ),
+];
+
+/// Those that `lab/suite/uperf.sh` runs, where there is a kernel with SCTP and VSOCK.
+const ELSEWHERE: [&str; 4] = ["sctp", "sctp-over-udp", "sctp_flowop_test", "vsock"];
+
+#[test]
+fn each_of_the_shipped_ones_runs() {
+    let slave = Slave::start();
+    let mut ran = 0;
+    for (name, profile) in shipped() {
+        if ELSEWHERE.contains(&&*name) {
+            continue;
+        }
+        let ended = slave.run("", &shortened(&profile));
+        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            assert_eq!(ended.code, Some(1), "{name}: {ended:?}");
+            assert!(ended.stderr.contains(why), "{name}: {ended:?}");
+            continue;
+        }
+        assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
+        let failed = ended.stdout.contains("Errors detected");
+        assert!(!failed, "{name}: {ended:?}");
+        assert_ne!(statistics(&ended, "master")[4], "0", "{name}: {ended:?}");
+        ran += 1;
+    }
+    assert_eq!(ran, 17);
+}
+
+/// Their names and texts.
+fn shipped() -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../uperf/tests/data/profiles");
+    let entries = fs::read_dir(directory).expect("the profiles");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let profiles =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "xml"));
+    let read = profiles.map(|path| {
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let text = fs::read_to_string(&path).expect("a profile");
+        (name.into_owned(), text)
+    });
+    read.collect()
+}
+
+/// Fewer strands, for less long; and what `Slave::run` has no variable for.
+fn shortened(profile: &str) -> String {
+    let mut text = profile.to_owned();
+    for long in ["10s", "30s", "60s", "100s", "120s"] {
+        text = text.replace(&format!("\"{long}\""), "\"200ms\"");
+    }
+    for many in ["75", "100", "200", "750", "1000"] {
+        text = text.replace(&format!("nthreads=\"{many}\""), "nthreads=\"3\"");
+    }
+    text.replace("\"1000\"", "\"20\"")
+        .replace("\"$conn\"", "\"2\"")
+        .replace("$h4", "127.0.0.4")
+}
