@@ -3,7 +3,8 @@
 use super::{REQUESTS, Slave, agree, statistics};
 
 fn over(protocol: &str) -> String {
-    REQUESTS.replace("protocol=tcp", &format!("protocol={protocol}"))
+    let opening = format!("protocol={protocol}");
+    REQUESTS.replace("protocol=tcp tcp_nodelay", &opening)
 }
 
 #[test]

@@ -305,6 +305,25 @@ pub(super) fn is_used(key: &str, kind: Kind) -> bool {
     }
 }
 
+/// The protocols that the word is for, where it is not for all; what TLS has is looked at elsewhere.
+pub(super) fn only_for(key: &str) -> Option<&'static [Protocol]> {
+    const TCP: &[Protocol] = &[Protocol::Tcp, Protocol::Ssl, Protocol::Mptcp];
+    match key {
+        "tcp_nodelay" | "cc" | "stack" | "bblog" => Some(TCP),
+        "repeat" | "batch_size" => Some(&[Protocol::Udp, Protocol::Sctp]),
+        "non_blocking" => Some(&[Protocol::Udp, Protocol::Vsock]),
+        // Over TCP it is refused.
+        "encaps" => Some(&[
+            Protocol::Sctp,
+            Protocol::Tcp,
+            Protocol::Ssl,
+            Protocol::Mptcp,
+        ]),
+        _ if key.starts_with("sctp_") => Some(&[Protocol::Sctp]),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -168,6 +168,36 @@ fn check_connections(group: &GroupDraft, notes: &mut Notes) {
         } else if kind.transfers() || kind == Kind::Disconnect {
             check_transfer(flowop, kind, opened.get(&name), notes);
         }
+        if let Some(Some(protocol)) = opened.get(&name) {
+            check_words(flowop, kind, *protocol, notes);
+        }
+    }
+}
+
+/// Words that mean something, but over another protocol: uperf passes over them.
+fn check_words(flowop: &FlowopDraft, kind: Kind, protocol: Protocol, notes: &mut Notes) {
+    for word in flowop.words.iter().filter(|word| !word.is_refused) {
+        let key = &word.key;
+        // What the flowop never has a use for has been said.
+        let fits = |protocols: &[Protocol]| protocols.contains(&protocol);
+        if !options::is_used(key, kind) || options::only_for(key).is_none_or(fits) {
+            continue;
+        }
+        let others = options::only_for(key).unwrap_or_default().iter();
+        let others: Vec<_> = others.map(|protocol| protocol.name()).collect();
+        let text = format!("{key} is for {}, and this is {protocol}", others.join(", "));
+        notes.warn(&word.place, text, "it is not there");
+    }
+    let sctp = &flowop.settings.endpoint.sctp;
+    if sctp.partial_reliability.is_empty()
+        && let Some(word) = flowop
+            .words
+            .iter()
+            .rfind(|word| word.key == "sctp_pr_value")
+        && !flowop.words.iter().any(|word| word.key == "sctp_pr_policy")
+    {
+        let text = "sctp_pr_value without sctp_pr_policy";
+        notes.warn(&word.place, text, "no policy");
     }
 }
 

@@ -142,6 +142,21 @@ const OPTIONS: &[(&str, &[&str])] = &[
         &["7:46: warning: rsize=8192 beside a random size (assumed the random size at both ends)"],
     ),
     (
+        r#"<flowop type="write" options="size=1 repeat=2 canfail"/>"#,
+        &["7:38: warning: repeat is for udp, sctp, and this is tcp (assumed it is not there)"],
+    ),
+    (
+        r#"<flowop type="connect" options="remotehost=h protocol=udp conn=4 tcp_nodelay sctp_nodelay"/>"#,
+        &[
+            "7:66: warning: tcp_nodelay is for tcp, ssl, mptcp, and this is udp (assumed it is not there)",
+            "7:78: warning: sctp_nodelay is for sctp, and this is udp (assumed it is not there)",
+        ],
+    ),
+    (
+        r#"<flowop type="connect" options="remotehost=h protocol=sctp conn=4 sctp_pr_value=3"/>"#,
+        &["7:67: warning: sctp_pr_value without sctp_pr_policy (assumed no policy)"],
+    ),
+    (
         r#"<flowop type="read" options="size=1 conn=3"/>"#,
         &[
             "7:1: warning: No such connection 3: nothing before this opens it (assumed it will be refused, or is not reached)",
