@@ -1,7 +1,7 @@
 //! What executes the steps: all that is not one plain call.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -300,8 +300,7 @@ impl Way {
     pub(super) fn wait(self, line: &Line, patience: Duration) -> Result<(), Left> {
         let ready = match self {
             Self::Out => call::wait_writable(line.socket(), patience),
-            Self::In if line.has_input() => return Ok(()),
-            Self::In => call::wait_readable(line.socket(), patience),
+            Self::In => wait_for_input(line, patience),
         };
         match ready {
             Ok(true) => Ok(()),
@@ -316,6 +315,23 @@ fn messages(step: &Step) -> Option<Messages> {
         Action::Send(transfer) | Action::Receive(transfer) => transfer.parcel.map(Parcel::messages),
         _ => None,
     }
+}
+
+fn wait_for_input(line: &Line, patience: Duration) -> Result<bool, Error> {
+    let Some(mut has_input) = line.has_input() else {
+        return call::wait_readable(line.socket(), patience);
+    };
+    let until = Instant::now().checked_add(patience);
+    while !has_input {
+        let left = until.map_or(Duration::MAX, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        if !call::wait_readable(line.socket(), left)? {
+            return Ok(false);
+        }
+        has_input = line.has_input() == Some(true);
+    }
+    Ok(true)
 }
 
 /// An interruption is none as long as nobody wants an end.

@@ -23,8 +23,8 @@ pub trait Layer: fmt::Debug {
     fn send(&mut self, data: &[u8]) -> Result<usize, Error>;
     /// Receives some; 0 is the end of the stream.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Error>;
-    /// Whether there is something to receive without the socket's help.
-    fn has_input(&self) -> bool;
+    /// Whether there is something to receive without waiting; not all that a socket has is for the script.
+    fn has_input(&mut self) -> bool;
 }
 
 impl Line {
@@ -101,10 +101,11 @@ impl Line {
         }
     }
 
-    pub(super) fn has_input(&self) -> bool {
+    /// Whether there is something to receive, whatever the socket says; `None` where the socket says it.
+    pub(super) fn has_input(&self) -> Option<bool> {
         match self {
-            Self::Socket(_) | Self::Addressed(..) => false,
-            Self::Layered(layer, _) => layer.borrow().has_input(),
+            Self::Socket(_) | Self::Addressed(..) => None,
+            Self::Layered(layer, _) => Some(layer.borrow_mut().has_input()),
         }
     }
 }

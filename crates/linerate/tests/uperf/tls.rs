@@ -166,6 +166,42 @@ fn tls_certificates_are_named_and_asked_for() {
     assert!(refused("--tls-key x").contains("--tls-key without --tls-cert"));
 }
 
+#[test]
+fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let below = directory.path().join("below");
+    std::fs::create_dir(&below).expect("it is ours");
+    let run = |made: bool| {
+        let port = free_port();
+        let mut command = linerate(&format!("uperf -v -s -P {port}"));
+        let mut process = Process::start(command.current_dir(&below));
+        assert!(eventually(Duration::from_secs(10), || is_listening(port)));
+        let asks = format!("--tls-verify {}", data("tls/authority.pem").display());
+        let slave = Slave { port, process };
+        let ended = slave.run(&asks, &over_tls(""));
+        assert_eq!(ended.code, Some(u8::from(made).into()), "{ended:?}");
+        process = slave.process;
+        let told = process.stderr().contains("a certificate is made");
+        assert_eq!(told, made, "{}", process.stderr());
+    };
+    run(true);
+    let pem = data("tls/server.pem");
+    std::fs::copy(pem, directory.path().join("client.pem")).expect("it is ours");
+    run(false);
+}
+
+/// A slave that cannot do what it is told says so before the run.
+#[test]
+fn tls_that_a_slave_cannot_have_is_refused() {
+    let server = data("tls/server.pem");
+    let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
+    let ended = slave.run("", &over_tls("cipher=ECDHE-ECDSA-AES128-GCM-SHA256"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let words = "127.0.0.1 says: cipher=ECDHE-ECDSA-AES128-GCM-SHA256 is not for a certificate of an RSA key";
+    let words = words.to_lowercase();
+    assert!(ended.stdout.to_lowercase().contains(&words), "{ended:?}");
+}
+
 /// A run whose slave waits for a TLS connection at a port that is known, to which somebody else comes before.
 fn disturbed(slave: &Slave, repeated: &str, disturb: impl FnOnce(TcpStream)) -> Finished {
     let port = free_port();

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Stop;
 use engine::script::{Failure, Line};
@@ -30,10 +30,19 @@ pub struct Security {
     named: Option<Arc<CertifiedKey>>,
     /// The file that is looked for where none was named.
     stock: &'static str,
+    /// What was read or made in its place; read or made once, however many groups ask for it.
+    found: Mutex<Vec<Found>>,
     pass_phrase: Option<Vec<u8>>,
     /// Whose word is taken for who the other end is; without them it is not asked.
     authorities: Option<Arc<RootCertStore>>,
     verbose: bool,
+}
+
+/// A certificate and key that nobody has named.
+#[derive(Debug)]
+enum Found {
+    InStocksFile(Arc<CertifiedKey>),
+    Made(Key, Arc<CertifiedKey>),
 }
 
 /// What the TLS connections of one group are made with.
@@ -45,10 +54,11 @@ struct Context {
     kind: Kind,
     method: String,
     cipher: String,
+    choice: Choice,
     config: Config,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Config {
     Connects {
         config: Arc<ClientConfig>,
@@ -77,6 +87,7 @@ impl Security {
         let mut security = Self {
             named: None,
             stock,
+            found: Mutex::default(),
             pass_phrase,
             authorities: authorities.map(Arc::new),
             verbose,
@@ -109,15 +120,21 @@ impl Security {
             }
             let Endpoint { method, cipher, .. } = &flowop.endpoint;
             let choice = Choice::of(method, cipher).map_err(|wrong| Trouble::Asked(wrong.why))?;
-            let config = if flowop.kind == Kind::Accept {
-                self.accepting(&choice, cipher)?
-            } else {
-                self.connecting(&choice)?
+            // The same may be said in many ways.
+            let known = contexts
+                .0
+                .iter()
+                .find(|context| context.kind == flowop.kind && context.choice == choice);
+            let config = match (known, flowop.kind) {
+                (Some(known), _) => known.config.clone(),
+                (None, Kind::Accept) => self.accepting(&choice, cipher)?,
+                (None, _) => self.connecting(&choice)?,
             };
             contexts.0.push(Context {
                 kind: flowop.kind,
                 method: method.clone(),
                 cipher: cipher.clone(),
+                choice,
                 config,
             });
         }
@@ -169,15 +186,31 @@ impl Security {
         if let Some(named) = &self.named {
             return Ok(Arc::clone(named));
         }
-        let places = ["", ".."].map(|place| PathBuf::from(place).join(self.stock));
-        if let Some(file) = places.iter().find(|file| file.is_file()) {
-            return Ok(Arc::new(self.read(file, file)?));
-        }
         let key = if choice.takes(Key::Ecdsa) {
             Key::Ecdsa
         } else {
             Key::Rsa
         };
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = found.iter().find_map(|found| match found {
+            Found::InStocksFile(certified) => Some(certified),
+            Found::Made(other, certified) => (*other == key).then_some(certified),
+        });
+        if let Some(known) = known {
+            return Ok(Arc::clone(known));
+        }
+        let places = ["", ".."].map(|place| PathBuf::from(place).join(self.stock));
+        if let Some(file) = places.iter().find(|file| file.is_file()) {
+            let certified = Arc::new(self.read(file, file)?);
+            *found = vec![Found::InStocksFile(Arc::clone(&certified))];
+            return Ok(certified);
+        }
+        let certified = Arc::new(self.make(key)?);
+        found.push(Found::Made(key, Arc::clone(&certified)));
+        Ok(certified)
+    }
+
+    fn make(&self, key: Key) -> Result<CertifiedKey, Trouble> {
         if self.verbose {
             eprintln!(
                 "uperf: no {} here or above, and no --tls-cert: a certificate is made",
@@ -190,7 +223,7 @@ impl Security {
             .key_provider
             .load_private_key(key)
             .map_err(|error| Trouble::Making(error.to_string()))?;
-        Ok(Arc::new(CertifiedKey::new(vec![certificate], key)))
+        Ok(CertifiedKey::new(vec![certificate], key))
     }
 }
 
@@ -341,6 +374,19 @@ mod tests {
         // The certificate is made for the cipher.
         let accept = flowop(Kind::Accept, "", "ECDHE-RSA-AES256-GCM-SHA384");
         assert_eq!(spoken(&any(Kind::Connect), &accept), 0xC030);
+    }
+
+    #[test]
+    fn a_certificate_is_made_once() {
+        let security = Security::default();
+        for cipher in ["", "TLS_AES_128_GCM_SHA256", "tls_aes_128_gcm_sha256"] {
+            let accept = flowop(Kind::Accept, "", cipher);
+            assert!(contexts(&security, &accept).is_ok(), "{cipher}");
+        }
+        assert_eq!(security.found.lock().expect("no panic").len(), 1);
+        let rsa = flowop(Kind::Accept, "", "ECDHE-RSA-AES256-GCM-SHA384");
+        assert!(contexts(&security, &rsa).is_ok());
+        assert_eq!(security.found.lock().expect("no panic").len(), 2);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(super) struct Encrypted {
     untold: usize,
     /// Nothing will come any more.
     ended: bool,
+    /// Why not, if it was no end.
+    broken: Option<Error>,
 }
 
 /// Why a handshake came to nothing.
@@ -56,6 +58,7 @@ impl Encrypted {
             ready: 0,
             untold: 0,
             ended: false,
+            broken: None,
         };
         this.shake_hands(stop).map_err(|why| match why {
             Broken::System(error) => Failure::of_call("ssl: no handshake", error),
@@ -86,7 +89,7 @@ impl Encrypted {
         }
         let left = until.saturating_duration_since(Instant::now());
         match call::wait_readable(self.socket.as_fd(), left) {
-            Ok(true) => self.fill(),
+            Ok(true) => self.fill(call::receive),
             Ok(false) => Err(Broken::System(Error::TIMEDOUT)),
             Err(error) => Err(Broken::System(error)),
         }
@@ -104,8 +107,8 @@ impl Encrypted {
     }
 
     /// Receives once, and decrypts what is complete.
-    fn fill(&mut self) -> Result<(), Broken> {
-        let mut wire = Wire(self.socket.as_fd());
+    fn fill(&mut self, receive: Receive) -> Result<(), Broken> {
+        let mut wire = Incoming(self.socket.as_fd(), receive);
         match self.connection.read_tls(&mut wire) {
             // With or without a word that this is the end: whoever was killed says none.
             Ok(0) => self.ended = true,
@@ -120,6 +123,7 @@ impl Encrypted {
             }
             Err(error) => {
                 self.ended = true;
+                self.broken = Some(Error::PROTO);
                 // The other end is told why, if it listens.
                 let _ = self.flush_without_waiting();
                 Err(Broken::Tls(error))
@@ -176,12 +180,11 @@ impl Layer for Encrypted {
         }
         while self.ready == 0 {
             if self.ended {
-                return Ok(0);
+                return self.broken.map_or(Ok(0), Err);
             }
-            self.fill().map_err(|why| match why {
-                Broken::System(error) => error,
-                Broken::Tls(_) | Broken::HungUp => Error::PROTO,
-            })?;
+            if let Err(Broken::System(error)) = self.fill(call::receive) {
+                return Err(error);
+            }
         }
         let taken = self.connection.reader().read(buffer);
         let taken = taken.map_err(|error| errno(&error))?;
@@ -189,8 +192,14 @@ impl Layer for Encrypted {
         Ok(taken)
     }
 
-    fn has_input(&self) -> bool {
-        self.ready > 0 || self.ended
+    fn has_input(&mut self) -> bool {
+        while self.ready == 0 && !self.ended {
+            if let Err(Broken::System(error)) = self.fill(call::receive_without_waiting) {
+                // What else is wrong shows when it is received.
+                return !matches!(error, Error::AGAIN | Error::INTR);
+            }
+        }
+        true
     }
 }
 
@@ -200,14 +209,20 @@ impl Drop for Encrypted {
     }
 }
 
-/// The socket as rustls takes it.
-struct Wire<'a>(BorrowedFd<'a>);
+/// A call that receives.
+type Receive = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Error>;
 
-impl Read for Wire<'_> {
+/// What comes from the socket, as rustls takes it.
+struct Incoming<'a>(BorrowedFd<'a>, Receive);
+
+impl Read for Incoming<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(call::receive(self.0, buffer)?)
+        Ok((self.1)(self.0, buffer)?)
     }
 }
+
+/// What goes there.
+struct Wire<'a>(BorrowedFd<'a>);
 
 impl Write for Wire<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
@@ -225,7 +240,7 @@ impl Write for Wire<'_> {
     }
 }
 
-/// The same, without waiting.
+/// What goes there without waiting.
 struct Eager<'a>(BorrowedFd<'a>);
 
 impl Write for Eager<'_> {
@@ -284,6 +299,13 @@ mod tests {
         (line, one.join().expect("no panic"))
     }
 
+    /// Whether there is input once the socket has something.
+    fn has_input_then(line: &Line) -> bool {
+        let patience = Duration::from_secs(10);
+        assert_eq!(call::wait_readable(line.socket(), patience), Ok(true));
+        layer(line).has_input()
+    }
+
     #[test]
     fn what_has_come_is_known() {
         let (line, mut client) = both();
@@ -297,6 +319,7 @@ mod tests {
             let taken = layer(&line).receive(&mut buffer[..30]).expect("bytes");
             assert!(buffer[..taken].iter().all(|byte| *byte == 7));
             left -= taken;
+            // Of one record.
             if left % 100 != 0 {
                 assert!(layer(&line).has_input(), "{left} left");
             }
@@ -306,6 +329,29 @@ mod tests {
         client.flush().expect("room");
         assert_eq!(layer(&line).receive(&mut buffer), Ok(0));
         assert!(layer(&line).has_input(), "the end is something to receive");
+    }
+
+    #[test]
+    fn a_part_of_a_record_is_nothing_yet() {
+        let (line, mut client) = both();
+        client.conn.writer().write_all(b"whole").expect("room");
+        let mut record = Vec::new();
+        client.conn.write_tls(&mut record).expect("room");
+        let (part, rest) = record.split_at(10);
+        client.sock.write_all(part).expect("room");
+        assert!(!has_input_then(&line));
+        client.sock.write_all(rest).expect("room");
+        assert!(has_input_then(&line));
+        assert_eq!(layer(&line).receive(&mut [0; 10]), Ok(5));
+    }
+
+    #[test]
+    fn what_is_no_record_is_no_end() {
+        let (line, mut client) = both();
+        client.sock.write_all(&[9; 100]).expect("room");
+        assert!(has_input_then(&line), "a failure");
+        let received = layer(&line).receive(&mut [0; 10]);
+        assert_eq!(received, Err(Error::PROTO));
     }
 
     #[test]
