@@ -7,6 +7,9 @@ mod tls;
 #[path = "uperf/transports.rs"]
 mod transports;
 
+#[path = "../../uperf/tests/output/rules.rs"]
+mod rules;
+
 use std::time::Duration;
 
 use serde_json::Value;
@@ -364,6 +367,215 @@ fn a_document_of_a_run() {
         at("/profile/text").as_str().expect("a text").trim(),
         profile.trim()
     );
+}
+
+/// As benchmark-operator writes it: no XML, with the environment's host and a missing end.
+const HARNESS: &str = r#"<?xml version=1.0?>
+<profile name="rr-tcp-64-64-2">
+<group nthreads="2">
+      <transaction iterations="1">
+        <flowop type=connect options="remotehost=$h protocol=tcp"/>
+      </transaction>
+      <transaction duration="600ms">
+        <flowop type=write options="size=64"/>
+        <flowop type=read  options="size=64"/>
+      <transaction iterations="1">
+        <flowop type=disconnect />
+      </transaction>
+  </group>
+</profile>
+"#;
+
+/// Real output, read by the rules of those who read stock's.
+#[test]
+fn harnesses_read_real_runs() {
+    let slave = Slave::start();
+    let responses = tempfile::NamedTempFile::new().expect("a temporary file");
+    let with_responses = format!("-v -a -R -i 100ms -X {}", responses.path().display());
+    for options in [
+        "-v -a -R -i 100ms",
+        &with_responses,
+        "-v -a -R -i 100ms -H stdout",
+        "-R -i 100ms",
+        "-R -tTfa -i 100ms -e -p",
+    ] {
+        let ended = slave.run(options, HARNESS);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let text = &ended.stdout;
+        let (_, name) = text.split_once("running profile:").expect("a first line");
+        let (name, _) = name.split_once(" ...").expect("its end");
+        assert_eq!(name, "rr-tcp-64-64-2");
+        let terminal = text.replace('\n', "\r\n");
+        let samples = rules::raw_samples(text, "Txn2", "");
+        assert_eq!(samples, rules::raw_samples(&terminal, "Txn2", "\r"));
+        assert!(samples.len() >= 6, "{ended:?}");
+        assert!(samples.is_sorted_by_key(|sample| sample.1), "{samples:?}");
+        let anchored = text
+            .lines()
+            .filter_map(|line| rules::anchored(line, "Txn2"));
+        let (_, bytes, operations) = anchored.last().expect("samples");
+        assert_eq!(
+            (samples[samples.len() - 1].1, samples[samples.len() - 1].2),
+            (bytes, operations)
+        );
+        assert_eq!(bytes, 64 * operations, "{ended:?}");
+        // All but a connect and a disconnect of each strand.
+        let total = statistics(&ended, "master")[4]
+            .parse::<u64>()
+            .expect("a count");
+        assert_eq!(operations, total - 4, "{ended:?}");
+        assert_eq!(rules::differences(text).len(), 5);
+        assert_eq!(rules::suspicious(text), [""; 0], "{ended:?}");
+        // With -v a slave's words are in the way, as in stock.
+        let rates = usize::from(!options.contains("-v"));
+        assert_eq!(
+            rules::rates_beside(text, "127.0.0.1").len(),
+            rates,
+            "{ended:?}"
+        );
+        let (interfaces, _) = text.split_once("Run Statistics\n").expect("both sections");
+        assert_eq!(rules::words_of(interfaces, "lo").len(), 5);
+        let mut latencies = ["Average", "50th", "99th"].map(|label| {
+            let mut values = text.lines().filter_map(|line| rules::behind(line, label));
+            values.next()
+        });
+        latencies.sort_by(|one, other| one.partial_cmp(other).expect("numbers"));
+        assert_eq!(latencies[0].is_some(), options.contains("-H"), "{ended:?}");
+    }
+    let text = std::fs::read_to_string(responses.path()).expect("it was written");
+    for line in text.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let are_numbers = words.iter().all(|word| word.parse::<u64>().is_ok());
+        assert!(words.len() == 5 && are_numbers, "{line}");
+    }
+}
+
+/// Text for people, with every section: each line is of the form that stock's has.
+#[test]
+fn every_section_of_a_real_run() {
+    let ended = Slave::start().run("-a -p -e -i 100ms", HARNESS);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let titles = [
+        "Total ",
+        "Group Details",
+        "Strand Details",
+        "Txn ",
+        "Flowop  ",
+        "Netstat statistics for this run",
+        "Run Statistics",
+        "Difference(%)",
+        "Over active time",
+        "Beginnings of strands",
+    ];
+    let mut rest = &*ended.stdout;
+    for title in titles {
+        let found = rest.split_once(&format!("\n{title}"));
+        (_, rest) = found.unwrap_or_else(|| panic!("{title}: {ended:?}"));
+    }
+    assert_eq!(
+        rules::rates_beside(&ended.stdout, "127.0.0.1").len(),
+        1,
+        "{ended:?}"
+    );
+    assert_eq!(rules::suspicious(&ended.stdout), [""; 0], "{ended:?}");
+    let flowop = rules::words_of(&ended.stdout, "read");
+    assert_eq!(flowop.len(), 6, "{ended:?}");
+    assert!(
+        flowop[3].ends_with("us") && flowop[3] != "0.00us",
+        "{ended:?}"
+    );
+}
+
+/// One group works at once, the other thinks first: what stock averages over all of the time is told over
+/// the time in which each ran, and a group's totals are those of its strands.
+#[test]
+fn figures_are_of_the_time_in_which_something_ran() {
+    let profile = r#"<profile name="uneven">
+  <group nthreads="2" name="at once">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp tcp_nodelay"/>
+    </transaction>
+    <transaction iterations="50">
+      <flowop type="write" options="size=1k count=4"/>
+      <flowop type="read" options="size=1k"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+  <group nthreads="3" name="thinks">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp tcp_nodelay"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="think" options="duration=1s"/>
+      <flowop type="write" options="size=2k count=50"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let slave = Slave::start();
+    let ended = slave.run("-a", profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let (_, own) = ended
+        .stdout
+        .split_once("Over active time\n")
+        .expect("our own lines");
+    let line = |name: &str| -> (f64, f64) {
+        let line = own.lines().find_map(|line| line.strip_prefix(name));
+        let (bytes, rest) = line.and_then(|line| line.split_once('/')).expect(name);
+        let kilobytes = bytes
+            .trim()
+            .trim_end_matches(['K', 'B'])
+            .parse()
+            .expect(bytes);
+        let seconds = rest
+            .trim()
+            .split_once("(s)")
+            .expect(rest)
+            .0
+            .parse()
+            .expect(rest);
+        (kilobytes, seconds)
+    };
+    let (at_once, thinks, all) = (line("at once "), line("thinks "), line("All "));
+    // 2 strands, 50 times 5 KB; 3 strands, once 50 times 2 KB.
+    assert!((at_once.0 - 500.0).abs() < 0.01, "{ended:?}");
+    assert!((thinks.0 - 300.0).abs() < 0.01, "{ended:?}");
+    assert!((all.0 - 800.0).abs() < 0.01, "{ended:?}");
+    assert!(
+        at_once.1 < 0.5 && (1.0..2.0).contains(&thinks.1),
+        "{ended:?}"
+    );
+    assert!(all.1 >= thinks.1, "{ended:?}");
+
+    let ended = slave.run("--json", profile);
+    let document: Value = serde_json::from_str(&ended.stdout).expect("a document");
+    let at = |place: &str| {
+        document
+            .pointer(place)
+            .and_then(Value::as_f64)
+            .expect(place)
+    };
+    assert!((at("/profile/groups/0/active/bytes") - 512_000.0).abs() < 0.1);
+    assert!((at("/profile/groups/0/active/operations") - 504.0).abs() < 0.1);
+    assert!((at("/profile/groups/1/active/bytes") - 307_200.0).abs() < 0.1);
+    assert!((at("/profile/groups/1/active/operations") - 159.0).abs() < 0.1);
+    for group in [0, 1] {
+        let of = |member| at(&format!("/profile/groups/{group}/active/{member}"));
+        let rate = of("bytes") * 8e9 / of("elapsed_ns");
+        assert!((of("rate_bps") / rate - 1.0).abs() < 1e-9);
+        // No longer than its transactions, one after the other.
+        let parts = (0..3).map(|number| {
+            at(&format!(
+                "/profile/groups/{group}/transactions/{number}/elapsed_ns"
+            ))
+        });
+        assert!((parts.sum::<f64>() - of("elapsed_ns")).abs() < 1.0);
+    }
 }
 
 /// In the order of what is done, as stock has it.

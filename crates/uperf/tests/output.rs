@@ -10,6 +10,8 @@
 mod harnesses;
 #[path = "output/page.rs"]
 mod page;
+#[path = "output/rules.rs"]
+mod rules;
 #[path = "output/sample.rs"]
 mod sample;
 

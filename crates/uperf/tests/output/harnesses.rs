@@ -1,10 +1,9 @@
-//! What harnesses pick out of uperf's text, in our own form: each rule below is one of k8s-netperf,
-//! snafu (benchmark-operator), pbench, crucible, LKP or avocado, as of 2025.
+//! What harnesses pick out of uperf's text.
 
+use crate::rules::{
+    anchored, behind, differences, rates_beside, raw_samples, suspicious, words_of,
+};
 use crate::sample::printed;
-
-/// A sample of a raw line: time in milliseconds as it is written, bytes, operations.
-type Raw<'t> = (&'t str, u64, u64);
 
 const K8S: &str = "-v -a -R -i 1";
 
@@ -69,38 +68,19 @@ fn pbench_and_crucible_want_whole_lines_with_a_fraction() {
     assert_eq!(named, 3);
 }
 
-/// Five percentages with two decimals each.
 #[test]
 fn crucible_finds_the_differences() {
     for options in ["-R", "-R -tTfa", ""] {
-        let text = printed(options);
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("Difference(%)"))
-            .unwrap();
-        let figures: Vec<f64> = line
-            .split_whitespace()
-            .map(|word| {
-                let (whole, decimals) = word.strip_suffix('%').unwrap().split_once('.').unwrap();
-                assert!(decimals.len() == 2, "{word}");
-                format!("{whole}.{decimals}").parse().unwrap()
-            })
-            .collect();
+        let figures = differences(&printed(options));
         assert_eq!(figures, [-0.02, 0.0, 0.02, 0.0, 0.0], "{options}");
     }
 }
 
-/// It takes a run for a failure whose text has this word, but for two lines that always have it.
 #[test]
 fn crucible_sees_no_failure() {
     for options in ["-R", "-R -v -tTfa", "-a -e -p", "-R -H stdout", "-n -a"] {
         let text = printed(options);
-        let suspicious: Vec<_> = text
-            .lines()
-            .filter(|line| line.to_lowercase().contains("error"))
-            .filter(|line| !line.starts_with("Hostname") && !line.contains("saying goodbye"))
-            .collect();
-        assert_eq!(suspicious, [""; 0], "{options}");
+        assert_eq!(suspicious(&text), [""; 0], "{options}");
     }
 }
 
@@ -121,16 +101,10 @@ fn lkp_finds_interfaces_and_hosts() {
     );
 }
 
-/// In lines that have the peer's address, the fourth word is a rate.
 #[test]
 fn avocado_finds_the_rate() {
     let text = printed("-a");
-    let rates: Vec<_> = text
-        .lines()
-        .filter(|line| line.contains("127.0.0.1"))
-        .map(|line| line.split_whitespace().nth(3).unwrap())
-        .collect();
-    assert_eq!(rates, ["4.80Mb/s"]);
+    assert_eq!(rates_beside(&text, "127.0.0.1"), ["4.80Mb/s"]);
 }
 
 /// Whatever begins with the stamp is a sample, and our own lines are none.
@@ -148,50 +122,4 @@ fn no_line_of_our_own_is_taken_for_another() {
     ] {
         assert!(!own.contains(mark), "{mark}: {own}");
     }
-}
-
-/// `timestamp_ms:(.*) name:Txn2 nr_bytes:(.*) nr_ops:(.*)`, with what has to follow.
-fn raw_samples<'t>(text: &'t str, name: &str, end: &str) -> Vec<Raw<'t>> {
-    let sample = |line: &'t str| {
-        let line = line.strip_suffix(end)?;
-        let (_, rest) = line.split_once("timestamp_ms:")?;
-        let (time, rest) = rest.split_once(&format!(" name:{name} nr_bytes:"))?;
-        let (bytes, operations) = rest.split_once(" nr_ops:")?;
-        Some((time, bytes.parse().ok()?, operations.parse().ok()?))
-    };
-    text.split('\n').filter_map(sample).collect()
-}
-
-/// `^timestamp_ms:(\d+)\.\d+\s+name:Txn2\s+nr_bytes:(\d+)\s+nr_ops:(\d+)`.
-fn anchored(line: &str, name: &str) -> Option<(u64, u64, u64)> {
-    let mut words = line.split_whitespace();
-    let (milliseconds, fraction) = words
-        .next()?
-        .strip_prefix("timestamp_ms:")?
-        .split_once('.')?;
-    fraction.parse::<u64>().ok()?;
-    if words.next()?.strip_prefix("name:")? != name {
-        return None;
-    }
-    let bytes = words.next()?.strip_prefix("nr_bytes:")?;
-    let operations = words.next()?.strip_prefix("nr_ops:")?;
-    Some((
-        milliseconds.parse().ok()?,
-        bytes.parse().ok()?,
-        operations.parse().ok()?,
-    ))
-}
-
-/// The number in `LABEL\s*:\s*NUMBER`.
-fn behind(line: &str, label: &str) -> Option<f64> {
-    let (_, rest) = line.split_once(label)?;
-    let rest = rest.trim_start().strip_prefix(':')?.trim_start();
-    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
-    rest[..end.unwrap_or(rest.len())].parse().ok()
-}
-
-fn words_of<'t>(text: &'t str, first: &str) -> Vec<&'t str> {
-    let lines = text.lines().map(|line| line.split_whitespace());
-    let mut lines = lines.filter(|words| words.clone().next() == Some(first));
-    lines.next().expect(first).collect()
 }
