@@ -410,10 +410,10 @@ fn harnesses_read_real_runs() {
         assert_eq!(samples, rules::raw_samples(&terminal, "Txn2", "\r"));
         assert!(samples.len() >= 6, "{ended:?}");
         assert!(samples.is_sorted_by_key(|sample| sample.1), "{samples:?}");
-        let anchored = text
+        let mut anchored = text
             .lines()
             .filter_map(|line| rules::anchored(line, "Txn2"));
-        let (_, bytes, operations) = anchored.last().expect("samples");
+        let (_, bytes, operations) = anchored.next_back().expect("samples");
         assert_eq!(
             (samples[samples.len() - 1].1, samples[samples.len() - 1].2),
             (bytes, operations)
