@@ -12,10 +12,12 @@ use crate::sctp::Envelope;
 /// As many messages as a call takes: UIO_MAXIOV of linux/uio.h.
 pub const MOST: usize = 1024;
 
+/// Bytes that [`Messages`] keeps for each.
+pub const HEADER_BYTES: usize = size_of::<libc::mmsghdr>();
+
 /// The headers of as many messages as go in one call, made once for many calls.
 pub struct Messages {
     headers: Vec<libc::mmsghdr>,
-    control: Option<Box<Control>>,
 }
 
 /// What one call has moved.
@@ -27,22 +29,22 @@ pub struct Moved {
     pub bytes: usize,
 }
 
-/// What is sent beside a message, as cmsg(3) has it: the envelope, and its patience.
+/// What is sent beside a message, as cmsg(3) has it: an envelope, and its patience.
+#[derive(Clone, Debug)]
 #[repr(C, align(8))]
-struct Control {
+pub struct Beside {
     bytes: [u8; 64],
     length: usize,
 }
 
 impl Messages {
-    /// For up to so many a call, or [`MOST`]; what is sent has this envelope, if it has one.
-    pub fn new(count: u64, envelope: Option<Envelope>) -> Self {
-        let count = usize::try_from(count).map_or(MOST, |count| count.clamp(1, MOST));
+    /// For up to so many a call, or [`MOST`].
+    pub fn new(count: u64) -> Self {
+        let count = usize::try_from(count).map_or(MOST, |count| count.min(MOST));
         // SAFETY: a header of zeroes is one without a name, data and control data.
         let empty: libc::mmsghdr = unsafe { mem::zeroed() };
         Self {
             headers: vec![empty; count],
-            control: envelope.map(|envelope| Box::new(Control::of(envelope))),
         }
     }
 
@@ -53,6 +55,7 @@ impl Messages {
         socket: BorrowedFd<'_>,
         data: &[u8],
         to: Option<&Peer>,
+        beside: Option<&Beside>,
         times: u64,
         waits: bool,
     ) -> Result<Moved, Errno> {
@@ -61,8 +64,8 @@ impl Messages {
             iov_len: data.len(),
         };
         let (name, name_length) = to.map_or((std::ptr::null_mut(), 0), Peer::for_kernel);
-        let (control, control_length) = match &mut self.control {
-            Some(control) => (control.bytes.as_mut_ptr(), control.length),
+        let (control, control_length) = match beside {
+            Some(beside) => (beside.bytes.as_ptr().cast_mut(), beside.length),
             None => (std::ptr::null_mut(), 0),
         };
         let count = self.count(times);
@@ -119,8 +122,8 @@ impl Messages {
     ) -> Result<Moved, Errno> {
         let no_timeout = std::ptr::null_mut::<libc::timespec>();
         // SAFETY: there are as many headers as are told of. What each points to (data, control data, a
-        // name) lives in the caller or in `self`, and is as long as the header says. To send, the
-        // kernel only reads it, and there is no fifth argument.
+        // name) lives in the caller, and is as long as the header says. To send, the kernel only reads
+        // it, and there is no fifth argument.
         let moved = unsafe {
             libc::syscall(
                 number,
@@ -151,12 +154,13 @@ impl fmt::Debug for Messages {
     }
 }
 
-impl Control {
-    fn of(envelope: Envelope) -> Self {
+impl Beside {
+    /// What SCTP is told with a message of this envelope.
+    pub fn of(envelope: Envelope) -> Self {
         /// Kinds of linux/sctp.h.
         const SCTP_SNDINFO: i32 = 2;
         const SCTP_PRINFO: i32 = 5;
-        let mut control = Self {
+        let mut beside = Self {
             bytes: [0; 64],
             length: 0,
         };
@@ -164,15 +168,15 @@ impl Control {
         let mut info = [0; 16];
         info[..2].copy_from_slice(&envelope.stream.to_ne_bytes());
         info[2..4].copy_from_slice(&envelope.flags().to_ne_bytes());
-        control.push(SCTP_SNDINFO, &info);
+        beside.push(SCTP_SNDINFO, &info);
         if let Some(patience) = envelope.patience {
             // `struct sctp_prinfo`.
             let mut info = [0; 8];
             info[..2].copy_from_slice(&patience.policy.number().to_ne_bytes());
             info[4..].copy_from_slice(&patience.value.to_ne_bytes());
-            control.push(SCTP_PRINFO, &info);
+            beside.push(SCTP_PRINFO, &info);
         }
-        control
+        beside
     }
 
     /// Adds a piece of control data; there is room for both.
@@ -227,8 +231,8 @@ mod tests {
     #[test]
     fn datagrams_go_several_at_a_time() {
         let (near, far) = pair();
-        let mut messages = Messages::new(8, None);
-        let sent = messages.send(near.as_fd(), b"abc", None, 5, true);
+        let mut messages = Messages::new(8);
+        let sent = messages.send(near.as_fd(), b"abc", None, None, 5, true);
         let five = Moved {
             messages: 5,
             bytes: 15,
@@ -248,9 +252,9 @@ mod tests {
         let (_, far) = pair();
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = Peer::try_from(&Address::Inet(far.local_addr().unwrap())).unwrap();
-        let mut messages = Messages::new(2000, None);
+        let mut messages = Messages::new(2000);
         assert_eq!(messages.headers.len(), MOST);
-        let sent = messages.send(stranger.as_fd(), b"x", Some(&to), 2, true);
+        let sent = messages.send(stranger.as_fd(), b"x", Some(&to), None, 2, true);
         assert_eq!(sent.map(|sent| sent.messages), Ok(2));
         let mut buffer = [0; 1];
         assert_eq!(
@@ -266,7 +270,7 @@ mod tests {
             is_unordered: true,
             patience: None,
         };
-        let control = Control::of(envelope);
+        let control = Beside::of(envelope);
         let length = size_of::<libc::cmsghdr>();
         assert_eq!(control.length, length + 16);
         let told = [127_u16, 1].map(u16::to_ne_bytes).concat();
@@ -275,7 +279,7 @@ mod tests {
             policy: Policy::Retransmissions,
             value: 3,
         });
-        let control = Control::of(envelope);
+        let control = Beside::of(envelope);
         assert_eq!(control.length, 2 * length + 24);
         let patience = &control.bytes[2 * length + 16..];
         assert_eq!(patience[..2], 0x20_u16.to_ne_bytes());

@@ -7,7 +7,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
-use sys::message::Messages;
+use sys::message::{Beside, Messages};
 
 use super::plain::{self, Call, Hands, Next, Place};
 use super::{Action, Amount, Failure, Line, Parcel, Performer, Step, Tally, Transfer, Watch};
@@ -42,8 +42,10 @@ pub(super) enum Way {
 pub(super) struct Steps {
     list: Vec<Step>,
     lines: Vec<Option<Rc<Line>>>,
-    /// What the calls of those are made with that are of messages.
-    messages: Vec<Option<Messages>>,
+    /// What goes beside each one's messages, if there is anything.
+    beside: Vec<Option<Box<Beside>>>,
+    /// What the calls of several messages are made with.
+    messages: Messages,
     /// The same once more, as the plain loop sees it.
     calls: Vec<Call>,
 }
@@ -53,7 +55,8 @@ impl Steps {
     pub(super) fn new(steps: Vec<Step>) -> Self {
         Self {
             lines: vec![None; steps.len()],
-            messages: steps.iter().map(messages).collect(),
+            beside: steps.iter().map(beside).collect(),
+            messages: Messages::new(steps.iter().map(count).max().unwrap_or(0)),
             calls: steps.iter().map(Call::new).collect(),
             list: steps,
         }
@@ -187,9 +190,11 @@ impl<P: Performer> Hand<'_, P> {
             return Ok(());
         };
         for _ in 0..transfer.repeat {
-            match &mut steps.messages[at] {
-                Some(messages) => self.parcel(line, way, transfer, messages)?,
-                None => self.transfer(line, way, transfer, came.take())?,
+            if transfer.parcel.is_none() {
+                self.transfer(line, way, transfer, came.take())?;
+            } else {
+                let beside = steps.beside[at].as_deref();
+                self.parcel(line, way, transfer, &mut steps.messages, beside)?;
             }
         }
         Ok(())
@@ -310,11 +315,21 @@ impl Way {
     }
 }
 
-fn messages(step: &Step) -> Option<Messages> {
+fn parcel(step: &Step) -> Option<Parcel> {
     match &step.action {
-        Action::Send(transfer) | Action::Receive(transfer) => transfer.parcel.map(Parcel::messages),
+        Action::Send(transfer) | Action::Receive(transfer) => transfer.parcel,
         _ => None,
     }
+}
+
+fn beside(step: &Step) -> Option<Box<Beside>> {
+    let envelope = parcel(step)?.envelope?;
+    Some(Box::new(Beside::of(envelope)))
+}
+
+/// Messages of a step; 0 if it is not of messages.
+fn count(step: &Step) -> u64 {
+    parcel(step).map_or(0, |parcel| parcel.count)
 }
 
 fn wait_for_input(line: &Line, patience: Duration) -> Result<bool, Error> {

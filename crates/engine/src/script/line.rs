@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use sys::call::{self, Error, Peer};
-use sys::message::{Messages, Moved};
+use sys::message::{Beside, Messages, Moved};
 
 /// A connection as a script uses it; closed when nobody has it any more.
 #[derive(Debug)]
@@ -73,6 +73,7 @@ impl Line {
     pub(super) fn send_messages(
         &self,
         messages: &mut Messages,
+        beside: Option<&Beside>,
         data: &[u8],
         times: u64,
         waits: bool,
@@ -82,7 +83,7 @@ impl Line {
             Self::Socket(_) => None,
             Self::Layered(..) => return Err(Error::OPNOTSUPP),
         };
-        messages.send(self.socket(), data, to, times, waits)
+        messages.send(self.socket(), data, to, beside, times, waits)
     }
 
     /// As [`Self::send_messages`].

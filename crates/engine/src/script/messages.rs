@@ -1,6 +1,6 @@
 //! Transfers of several messages a call, and of messages of which something is said.
 
-use sys::message::{Messages, Moved};
+use sys::message::{Beside, Messages, Moved};
 use sys::sctp::Envelope;
 
 use super::hand::{Hand, Left, Way};
@@ -15,13 +15,6 @@ pub struct Parcel {
     pub envelope: Option<Envelope>,
 }
 
-impl Parcel {
-    /// What its calls are made with.
-    pub(super) fn messages(self) -> Messages {
-        Messages::new(self.count, self.envelope)
-    }
-}
-
 impl<P: Performer> Hand<'_, P> {
     /// Sends all messages of a parcel, which are of one size, or receives as many bytes in whatever
     /// messages they come; where their size is not known, what one call gives.
@@ -31,6 +24,7 @@ impl<P: Performer> Hand<'_, P> {
         way: Way,
         transfer: Transfer,
         messages: &mut Messages,
+        beside: Option<&Beside>,
     ) -> Result<(), Left> {
         let (each, whole) = self.wanted(transfer.amount, way);
         let count = transfer.parcel.map_or(1, |parcel| parcel.count);
@@ -46,7 +40,7 @@ impl<P: Performer> Hand<'_, P> {
             };
             let piece = &mut self.buffer[..piece];
             let moved = match way {
-                Way::Out => line.send_messages(messages, piece, times, transfer.waits),
+                Way::Out => line.send_messages(messages, beside, piece, times, transfer.waits),
                 Way::In => line.receive_messages(messages, piece, times, transfer.waits),
             };
             match moved {

@@ -1,5 +1,7 @@
 //! What a workorder is expected to take of memory.
 
+use sys::message::{HEADER_BYTES, MOST};
+
 use crate::workorder::{Flowop, Group, Kind, Protocol, Workorder};
 
 /// The least that a buffer has, as in uperf.
@@ -17,6 +19,7 @@ const STATISTICS: u64 = 256;
 ///   more (what is sent from files goes through none),
 /// - a stack of 64 KiB,
 /// - 256 bytes of statistics for each of its transactions and flowops,
+/// - a header for each message of its largest batch, of which one call takes 1024,
 /// - 48 KiB for each flowop that opens an SSL connection.
 ///
 /// Socket buffers, and what the kernel keeps of a thread or process, are not in it.
@@ -34,6 +37,7 @@ pub(super) fn of_group(group: &Group) -> u64 {
         .filter(|flowop| is_encrypted(flowop.kind, flowop));
     let strand = of_strand(
         largest(group),
+        largest_batch(flowops.clone()),
         group.transactions.len(),
         flowops.clone().count(),
         encrypted.count(),
@@ -52,17 +56,25 @@ pub(super) fn largest(group: &Group) -> u32 {
         .unwrap_or(0)
 }
 
-/// The same of one strand, whose largest transfer has so many bytes; so many of its flowops open SSL
-/// connections.
+/// Messages of the largest batch of these flowops, 0 where there is none.
+pub(super) fn largest_batch<'a>(flowops: impl Iterator<Item = &'a Flowop>) -> u64 {
+    let batches = flowops.map(|flowop| flowop.batch_size);
+    batches.filter(|batch| *batch > 1).max().unwrap_or(0)
+}
+
+/// The same of one strand, whose largest transfer has so many bytes, and its largest batch so many
+/// messages; so many of its flowops open SSL connections.
 pub(super) fn of_strand(
     largest: u32,
+    batch: u64,
     transactions: usize,
     flowops: usize,
     encrypted: usize,
 ) -> u64 {
     let buffers = 2 * u64::from(largest.max(LEAST_BUFFER));
     let statistics = STATISTICS * (transactions + flowops) as u64;
-    buffers + STACK + statistics + TLS * encrypted as u64
+    let headers = batch.min(MOST as u64) * HEADER_BYTES as u64;
+    buffers + STACK + headers + statistics + TLS * encrypted as u64
 }
 
 /// Whether a flowop, of this kind, opens an SSL connection.
@@ -110,6 +122,14 @@ mod tests {
         assert_eq!(
             of_group(&encrypted),
             2 * (2 * 8192 + 65_536 + 2 * 256 + 49_152)
+        );
+        let mut batch = flowop(Kind::Write, 90);
+        batch.batch_size = 5000;
+        let batches = group(1, vec![batch]);
+        let header = HEADER_BYTES as u64;
+        assert_eq!(
+            of_group(&batches),
+            2 * 8192 + 65_536 + 1024 * header + 2 * 256
         );
         let workorder = Workorder {
             groups: vec![small, large],

@@ -252,6 +252,7 @@ fn check_limits(draft: &Draft, notes: &mut Notes) {
         });
         let strand = memory::of_strand(
             sizes.max().unwrap_or(0),
+            memory::largest_batch(flowops.clone().map(|flowop| &flowop.settings)),
             group.transactions.len(),
             flowops.clone().count(),
             encrypted.count(),

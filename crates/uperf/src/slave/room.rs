@@ -27,13 +27,13 @@ impl Room {
     pub(super) fn take(
         self: &Arc<Self>,
         group: &Group,
-        buffer_bytes: usize,
+        strand_bytes: usize,
         limits: &WorkLimits,
     ) -> Result<Share, Refusal> {
         let strands = u64::from(group.strands.count);
         let taken = Used {
             strands,
-            bytes: strands.saturating_mul(buffer_bytes as u64),
+            bytes: strands.saturating_mul(strand_bytes as u64),
         };
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = u64::from(limits.strands).saturating_sub(used.strands);

@@ -14,8 +14,8 @@ use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
 use crate::strand::{
-    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, Watching, buffer_bytes, has,
-    obstacle, refusal,
+    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, Watching, has, obstacle, refusal,
+    strand_bytes,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
@@ -271,7 +271,7 @@ impl Session<'_> {
         self.note_engines(&group);
         let share = self
             .room
-            .take(&group, buffer_bytes(&group), &self.terms.limits)?;
+            .take(&group, strand_bytes(&group), &self.terms.limits)?;
         let files = self.terms.shelf.files(&group)?;
         let listeners = Listeners::open(&group, self.control.here().as_ref())
             .map_err(|error| Refusal::Ports(error.error.to_string()))?;

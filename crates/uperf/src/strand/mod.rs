@@ -32,6 +32,7 @@ use engine::script::{Counts, Failure, Orders, Pass, Script, ScriptEnd, StepTimes
 use engine::{Promise, Reason, Stop, keeper};
 use stats::Histogram;
 use sys::counter::{Counters, Event};
+use sys::message::{HEADER_BYTES, MOST};
 use sys::process::thread_id;
 
 use connections::Connections;
@@ -505,8 +506,17 @@ impl Drop for Leaving<'_> {
     }
 }
 
+/// Bytes that a strand has for what it moves: its buffer, and a header for each message of a call.
+pub(crate) fn strand_bytes(group: &Group) -> usize {
+    let transfers = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let transfers = transfers.filter(|flowop| flowop.kind.transfers() && flowop.batch_size > 1);
+    let most = transfers.map(|flowop| flowop.batch_size).max();
+    let headers = usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST));
+    buffer_bytes(group) + headers * HEADER_BYTES
+}
+
 /// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
-pub(crate) fn buffer_bytes(group: &Group) -> usize {
+fn buffer_bytes(group: &Group) -> usize {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let transfers = flowops.filter(|flowop| flowop.kind.transfers());
     let largest = transfers.map(|flowop| flowop.size.largest() as usize).max();
@@ -518,4 +528,31 @@ fn say(log: &mut Log, transaction: &Transaction, at: usize, failure: &Failure) {
     log.say(failure.what.clone(), failure.errno);
     let flowop = transaction.flowops[at].kind;
     log.say(format!("Error for flowop {flowop} "), failure.errno);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Flowop, Kind, Size};
+
+    #[test]
+    fn a_strand_has_a_buffer_and_headers() {
+        let bytes = |batch_size| {
+            let write = Flowop {
+                size: Size::Fixed(10_000),
+                batch_size,
+                ..Flowop::new(Kind::Write)
+            };
+            strand_bytes(&Group {
+                transactions: vec![Transaction {
+                    flowops: vec![Flowop::new(Kind::Connect), write],
+                    ..Transaction::default()
+                }],
+                ..Group::default()
+            })
+        };
+        assert_eq!(bytes(1), 10_000);
+        assert_eq!(bytes(8), 10_000 + 8 * HEADER_BYTES);
+        assert_eq!(bytes(u64::MAX), 10_000 + 1024 * HEADER_BYTES);
+    }
 }
