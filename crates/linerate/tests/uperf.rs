@@ -418,12 +418,13 @@ fn harnesses_read_real_runs() {
             (samples[samples.len() - 1].1, samples[samples.len() - 1].2),
             (bytes, operations)
         );
-        assert_eq!(bytes, 64 * operations, "{ended:?}");
+        // Each strand may be between a call and its count.
+        assert!(bytes.abs_diff(64 * operations) <= 2 * 64, "{ended:?}");
         // All but a connect and a disconnect of each strand.
         let total = statistics(&ended, "master")[4]
             .parse::<u64>()
             .expect("a count");
-        assert_eq!(operations, total - 4, "{ended:?}");
+        assert!(operations.abs_diff(total - 4) <= 2, "{ended:?}");
         assert_eq!(rules::differences(text).len(), 5);
         assert_eq!(rules::suspicious(text), [""; 0], "{ended:?}");
         // With -v a slave's words are in the way, as in stock.

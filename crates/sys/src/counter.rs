@@ -149,7 +149,7 @@ fn join(event: Event, leader: &OwnedFd) -> (Option<OwnedFd>, Allowed) {
                 // A clock runs in the kernel, too, whatever one may see of it.
                 Ok(opened) if event == Event::TASK_CLOCK => (Some(opened), Allowed::Whole),
                 Ok(opened) => (Some(opened), Allowed::UserSpace),
-                Err(_) => (None, Allowed::No(error)),
+                Err(error) => (None, Allowed::No(error)),
             }
         }
         Err(error) => (None, Allowed::No(error)),

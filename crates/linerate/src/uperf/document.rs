@@ -18,6 +18,7 @@ pub(super) fn document(page: &Page, workorder: &Workorder, port: u32, code: u8) 
     let measured = &page.measured;
     let report = &measured.report;
     let host = report.slaves.first().map(|slave| slave.host.clone());
+    let interrupted = code == uperf::master::INTERRUPTED;
     let failed = format!("{} strands or slaves failed", report.failures);
     profile_json(&ProfileReport {
         version: env!("CARGO_PKG_VERSION"),
@@ -31,8 +32,8 @@ pub(super) fn document(page: &Page, workorder: &Workorder, port: u32, code: u8) 
         here: &measured.here,
         tests: tests(page, workorder),
         profile: profile(page, workorder),
-        interrupted: code == uperf::master::INTERRUPTED,
-        error: (report.failures > 0).then_some(failed),
+        interrupted,
+        error: (report.failures > 0 && !interrupted).then_some(failed),
     })
 }
 
