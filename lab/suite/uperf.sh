@@ -1,6 +1,7 @@
 # uperf's profiles over what only some kernels have: SCTP with its options, in batches and within UDP, and
 # VSOCK; the control connection over both. Both ends are ours; that nothing is lost is seen by both ends' counts.
 #
+# vm: --memory 384
 # with: ../crates/uperf/tests/data/profiles
 
 # slave [OPTION...]: one that listens at $PORT when this returns.

@@ -22,7 +22,7 @@ use crate::wire::{
     Ack1, Ack2, Assembly, Command, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, SlaveInfo,
     Text, Version,
 };
-use crate::{Group, Protocol};
+use crate::{Endpoint, Group, Protocol};
 
 /// How long a master may be silent before its run begins, unless the terms say.
 const CONTROL_IDLE: Duration = Duration::from_secs(120);
@@ -268,7 +268,7 @@ impl Session<'_> {
             .tls
             .prepare(&group)
             .map_err(|trouble| Refusal::Workorder(trouble.to_string()))?;
-        self.note_engines(&group);
+        self.note_what_is_passed_over(&group);
         let share = self
             .room
             .take(&group, strand_bytes(&group), &self.terms.limits)?;
@@ -415,13 +415,24 @@ impl Session<'_> {
         })
     }
 
-    /// A stock slave takes an engine that it does not know for none.
-    fn note_engines(&self, group: &Group) {
+    /// A stock slave takes an engine that it does not know for none, and on Linux has no other stack of TCP
+    /// either: what its master asks of itself by that is no reason to refuse.
+    fn note_what_is_passed_over(&self, group: &Group) {
         let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        let opening = flowops.filter(|flowop| flowop.kind.opens());
-        for flowop in opening.filter(|flowop| !flowop.endpoint.engine.is_empty()) {
-            let engine = &flowop.endpoint.engine;
-            self.note(format_args!("engine={engine}: {NO_ENGINES}"));
+        for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
+            let Endpoint {
+                engine,
+                stack,
+                black_box_log,
+                ..
+            } = &flowop.endpoint;
+            if !engine.is_empty() {
+                self.note(format_args!("engine={engine}: {NO_ENGINES}"));
+            }
+            if !stack.is_empty() || *black_box_log != 0 {
+                let words = "is for FreeBSD's TCP, and passed over";
+                self.note(format_args!("stack={stack} bblog={black_box_log} {words}"));
+            }
         }
     }
 
