@@ -202,7 +202,7 @@ impl Master {
 const SHORT: &str = r#"<profile name="short">
   <group nthreads="2">
     <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+      <flowop type="connect" options="remotehost=$h protocol=tcp port=7000"/>
     </transaction>
     <transaction iterations="20">
       <flowop type="write" options="size=64"/>

@@ -1,7 +1,9 @@
-//! Masters that are none: whatever they say, and wherever they stop, the slave has nothing left of them.
+//! Masters and slaves that are none: whatever they say, and wherever they stop, the other end has nothing left
+//! of them.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
@@ -11,7 +13,7 @@ use testkit::Need::Namespaces;
 use testkit::trial;
 use uperf::mirror;
 use uperf::profile::{Source, Surroundings, parse};
-use uperf::wire::{Command, END, Header, Layout, Order, Version};
+use uperf::wire::{Ack1, Ack2, Command, END, Header, Layout, Order, SlaveInfo, Version};
 
 use crate::ground::{Hosts, PORT, SOON, address};
 
@@ -28,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("nonsense::byte_by_byte", &[Namespaces], byte_by_byte),
         trial("nonsense::by_chance", &[Namespaces], by_chance),
+        trial("nonsense::of_slaves", &[Namespaces], of_slaves),
     ]
 }
 
@@ -124,7 +127,7 @@ fn byte_by_byte() {
         let mut control = begin(1);
         let begun = Instant::now();
         while control.write_all(b"0").is_ok() {
-            std::thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(50));
             assert!(begun.elapsed() < SOON, "a byte now and then keeps it");
         }
     });
@@ -152,6 +155,69 @@ fn by_chance() {
     // The last of them may have got as far as an accept, which waits for ten seconds.
     slave.is_at_rest_within(SOON * 3, rest, "sessions by chance");
     slave.is_itself_again(rest, SOON, "sessions by chance");
+}
+
+/// Slaves that are none, in each stage: the master says so in a line, and ends.
+fn of_slaves() {
+    let answers = [
+        Ack1::of_linerate().to_vec(),
+        Ack2::Ok { slave_infos: 2 }.encode(Order::NATIVE).to_vec(),
+        [SlaveInfo::default().encode(Order::NATIVE); 2].concat(),
+        END.to_vec(),
+    ];
+    thread::scope(|scope| {
+        for stage in 0..=answers.len() {
+            for nonsense in [
+                &[][..],
+                &[0; 4096],
+                &[0xff; 4096],
+                b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            ] {
+                let answers = &answers[..stage];
+                scope.spawn(move || of_a_slave(answers, nonsense));
+            }
+        }
+    });
+}
+
+fn of_a_slave(answers: &[Vec<u8>], nonsense: &[u8]) {
+    let hosts = Hosts::new(1);
+    let bind = || TcpListener::bind((address(0).as_str(), PORT)).expect("a port");
+    let listener = hosts.slaves[0].enter(bind);
+    let ended = thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut control, _) = listener.accept().expect("a master");
+            for answer in answers {
+                let _ = control.write_all(answer);
+            }
+            let _ = control.write_all(nonsense);
+            // It closes, but not with something unread, which would be another end.
+            let _ = control.shutdown(Shutdown::Write);
+            let _ = control.read_to_end(&mut Vec::new());
+        });
+        hosts.run("", PROFILE).ends_within(SOON * 3)
+    });
+    let stage = answers.len();
+    let code = ended.code.unwrap_or_default();
+    assert!(
+        code == 1 || code == 255,
+        "after {stage} answers: {ended:#?}"
+    );
+    assert!(
+        !ended.stderr.contains("panicked"),
+        "after {stage} answers: {ended:#?}"
+    );
+    assert!(
+        ended.stderr.lines().count() <= 1,
+        "after {stage} answers: {ended:#?}"
+    );
+    assert!(
+        (ended.stdout.clone() + &ended.stderr).contains(&address(0)),
+        "{ended:#?}"
+    );
+    let mut characters = ended.stdout.chars();
+    let is_text = |c: char| !c.is_control() || c == '\n' || c == '\r';
+    assert!(characters.all(is_text), "after {stage} answers: {ended:#?}");
 }
 
 const PROFILE: &str = r#"<profile name="nonsense">

@@ -56,6 +56,7 @@ fn runs(profile: &str) {
     let shortened = profile
         .replace("\"30s\"", "\"1s\"")
         .replace("\"1000\"", "\"50\"")
+        .replace("\"500\"", "\"100\"")
         .replace("$nthr", "4")
         .replace("$iter", "50")
         .replace("$h3", "198.18.1.3");

@@ -22,6 +22,9 @@ use crate::wire::{Command, Goodbye};
 /// late. Its own masters take as long as this, at most.
 const LONGEST_STAGE: Duration = Duration::from_secs(1);
 
+/// How long a host takes to end all connections of a process that has died.
+const LAST_OF_ITS_CONNECTIONS: Duration = Duration::from_millis(200);
+
 /// Runs all transactions; the exit code of a run that did not come to its end.
 pub(super) fn stages(
     crew: &mut Crew,
@@ -70,11 +73,15 @@ fn until(
     loop {
         let next = Instant::now() + TICK;
         let standing = crew.wait(stage, next.min(narrator.due()));
-        if stop.is_set() {
-            return Some(2);
+        if standing.cut && (standing.complete || standing.running == 0) {
+            await_word(slaves);
         }
         // Before the strands: what they see of a slave's end may look to them as the end of their work.
         let speaks = slaves.iter_mut().find(|slave| slave.speaks());
+        // Only now: a signal in between ends the asking too, as if somebody spoke.
+        if stop.is_set() {
+            return Some(2);
+        }
         if let Some(slave) = speaks {
             narrator.say(&Message::SlaveAborted);
             slave.hear(Instant::now() + GOODBYE_AFTER_FAILURE);
@@ -90,6 +97,15 @@ fn until(
             return None;
         }
         narrator.tick(crew.tallied());
+    }
+}
+
+/// A slave that dies ends its connections in any order, and to a strand an end is the end of its work: who has
+/// ended it is known a little later.
+fn await_word(slaves: &[Slave]) {
+    let until = Instant::now() + LAST_OF_ITS_CONNECTIONS;
+    while Instant::now() < until && !slaves.iter().any(Slave::speaks) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

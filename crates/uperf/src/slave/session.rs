@@ -27,15 +27,19 @@ use crate::{Endpoint, Group, Protocol};
 /// How long a master may be silent before its run begins, unless the terms say.
 const CONTROL_IDLE: Duration = Duration::from_secs(120);
 
-/// How long strands may finish by themselves what the master's have finished already: its word may come
-/// before the last data.
-const GRACE: Duration = Duration::from_secs(1);
+/// How often strands are looked at that finish by themselves what the master's have finished already: its
+/// word may come before the last data.
+const QUIET_LOOK: Duration = Duration::from_millis(10);
 
-/// How long nothing may come of what the master has sent before its word: the shortest time in which TCP
-/// sends again.
-const QUIET: Duration = Duration::from_millis(200);
+/// So many looks in turn must find that nothing is done: a second. By looks, as whoever gets no CPU for so
+/// long does nothing either, and is not at its end.
+const GRACE_LOOKS: u32 = 100;
 
-/// How long strands may then take to come to a barrier; a stock slave's patience.
+/// The same of what only receives: the shortest time in which TCP sends again.
+const QUIET_LOOKS: u32 = 20;
+
+/// How long strands may take that do something, and how long they may then take to come to a barrier; a stock
+/// slave's patience.
 const BARRIER: Duration = Duration::from_secs(6);
 
 /// How long strands may go on when the master wants its figures: less than the 15 s that a stock master
@@ -344,7 +348,7 @@ impl Session<'_> {
         let place = || "at the statistics".to_owned();
         let until = Instant::now() + LAST_STRANDS;
         if let Some(last) = opened.filter(|last| crew.awaits_end(*last)) {
-            let (standing, last_news) = await_quiet(crew, None, until);
+            let (standing, last_news) = await_quiet(crew, None, until, QUIET_LOOKS);
             if standing.running > 0 {
                 crew.interrupt(last);
                 return Obeyed::Done(last_news);
@@ -383,8 +387,7 @@ impl Session<'_> {
         opened: Option<usize>,
         order: Order,
     ) -> Result<Command, Obeyed> {
-        let place = || place_of(opened, crew.wait(None, Instant::now()).running);
-        let lost = |error| Obeyed::Lost(place(), error);
+        let lost = |error| Obeyed::Lost(place(opened), error);
         let until = match opened {
             None => self.soon(),
             // Strands that only wait meanwhile do so for as long as the longest transaction.
@@ -398,10 +401,7 @@ impl Session<'_> {
                     return Err(lost(io::ErrorKind::TimedOut.into()));
                 }
                 Ok(false) => {}
-                // The strands have ended by the same word, wherever they were.
-                Err(_) if self.stop.is_set() => {
-                    return Err(Obeyed::Interrupted(place_of(opened, 1)));
-                }
+                Err(_) if self.stop.is_set() => return Err(Obeyed::Interrupted(place(opened))),
                 Err(error) => return Err(lost(error)),
             }
         }
@@ -456,33 +456,45 @@ impl Session<'_> {
 
 /// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
 fn await_barrier(crew: &Crew, opened: Option<usize>, stage: usize) -> Standing {
-    let standing = match opened {
-        Some(opened) if crew.awaits_end(opened) => {
-            await_quiet(crew, Some(stage), Instant::now() + BARRIER).0
-        }
-        _ => crew.wait(Some(stage), Instant::now() + GRACE),
+    let until = Instant::now() + BARRIER;
+    let Some(opened) = opened else {
+        return crew.wait(Some(stage), until);
     };
-    match opened {
-        Some(opened) if !standing.complete => {
-            crew.interrupt(opened);
-            crew.wait(Some(stage), Instant::now() + BARRIER)
-        }
-        _ => standing,
+    let looks = if crew.awaits_end(opened) {
+        QUIET_LOOKS
+    } else {
+        GRACE_LOOKS
+    };
+    let (standing, _) = await_quiet(crew, Some(stage), until, looks);
+    if standing.complete {
+        return standing;
     }
+    crew.interrupt(opened);
+    crew.wait(Some(stage), Instant::now() + BARRIER)
 }
 
-/// Waits as long as data comes, which the master sent before it said its word; and when the last came.
-fn await_quiet(crew: &Crew, stage: Option<usize>, until: Instant) -> (Standing, Instant) {
-    let mut last_news = Instant::now();
-    let mut bytes = crew.tallied().bytes();
+/// Waits as long as something is done; and when the last was.
+fn await_quiet(
+    crew: &Crew,
+    stage: Option<usize>,
+    until: Instant,
+    looks: u32,
+) -> (Standing, Instant) {
+    let done = || {
+        let tallied = crew.tallied();
+        (tallied.bytes(), tallied.executions)
+    };
+    let (mut before, mut last_news, mut quiet_looks) = (done(), Instant::now(), 0);
     loop {
-        let standing = crew.wait(stage, until.min(Instant::now() + QUIET / 20));
-        let now = Instant::now();
-        if crew.tallied().bytes() != bytes {
-            (bytes, last_news) = (crew.tallied().bytes(), now);
+        let standing = crew.wait(stage, until.min(Instant::now() + QUIET_LOOK));
+        let (now, after) = (Instant::now(), done());
+        if after == before {
+            quiet_looks += 1;
+        } else {
+            (before, last_news, quiet_looks) = (after, now, 0);
         }
         let is_over = standing.complete || standing.failed || standing.running == 0;
-        if is_over || now - last_news >= QUIET || now >= until {
+        if is_over || quiet_looks >= looks || now >= until {
             return (standing, last_news);
         }
     }
@@ -507,10 +519,9 @@ enum Obeyed {
 }
 
 /// Where a run is, for whoever reads of its end.
-fn place_of(opened: Option<usize>, running: usize) -> String {
+fn place(opened: Option<usize>) -> String {
     match opened {
         None => "before Txn1".to_owned(),
-        Some(_) if running == 0 => "at the end".to_owned(),
         Some(stage) => format!("in {}", output::running_name(stage)),
     }
 }

@@ -407,7 +407,8 @@ impl Member {
                     break;
                 }
                 ScriptEnd::Stopped(Reason::Cancelled) => break,
-                ScriptEnd::Done | ScriptEnd::Stopped(_) | ScriptEnd::EndOfStream(_) => {}
+                ScriptEnd::EndOfStream(_) => self.stages.cut(),
+                ScriptEnd::Done | ScriptEnd::Stopped(_) => {}
             }
         }
         leaving.say(outcome.failed);

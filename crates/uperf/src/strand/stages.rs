@@ -13,6 +13,10 @@ pub(super) struct Stages {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that happens, in any order"
+)]
 struct State {
     /// How many strands come to each barrier.
     expected: Vec<usize>,
@@ -23,6 +27,8 @@ struct State {
     /// Strands that have not ended.
     running: usize,
     failed: bool,
+    /// Since the last barrier opened.
+    cut: bool,
     aborted: bool,
     dismissed: bool,
 }
@@ -34,6 +40,8 @@ pub(crate) struct Standing {
     pub(crate) running: usize,
     /// One of them has failed.
     pub(crate) failed: bool,
+    /// The other end has ended one of its connections, since the last barrier opened.
+    pub(crate) cut: bool,
     /// All strands that come to the barrier that was asked about are there.
     pub(crate) complete: bool,
 }
@@ -53,6 +61,7 @@ impl Stages {
                 open: 0,
                 running: groups.iter().map(|(strands, _)| strands).sum(),
                 failed: false,
+                cut: false,
                 aborted: false,
                 dismissed: false,
             }),
@@ -95,6 +104,11 @@ impl Stages {
         self.opened.notify_all();
     }
 
+    /// A strand's connection was ended by the other end.
+    pub(super) fn cut(&self) {
+        self.state().cut = true;
+    }
+
     /// A strand has ended.
     pub(super) fn leave(&self, failed: bool) {
         let mut state = self.state();
@@ -109,6 +123,7 @@ impl Stages {
     pub(super) fn open(&self, number: usize) {
         let mut state = self.state();
         state.open = state.open.max(number + 1);
+        state.cut = false;
         self.opened.notify_all();
     }
 
@@ -144,6 +159,7 @@ impl State {
         Standing {
             running: self.running,
             failed: self.failed,
+            cut: self.cut,
             complete: stage.is_some_and(|stage| {
                 let expected = self.expected.get(stage);
                 expected.is_some_and(|expected| self.arrived[stage] >= *expected)
@@ -179,7 +195,10 @@ mod tests {
             assert!(!none_yet.complete);
             stages.open(0);
             assert!(stages.wait(Some(1), soon()).complete);
+            stages.cut();
+            assert!(stages.wait(Some(1), soon()).cut);
             stages.open(1);
+            assert!(!stages.wait(Some(1), soon()).cut);
             assert_eq!(stages.wait(None, soon()).running, 0);
         });
     }
