@@ -82,6 +82,28 @@ fn tls_with_an_engine_that_nobody_knows() {
 }
 
 #[test]
+fn tls_under_the_manuals_workloads() {
+    let slave = Slave::start();
+    for name in ["connect", "iperf", "netperf"] {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads");
+        let path = PathBuf::from(directory).join(name).with_extension("xml");
+        let profile = std::fs::read_to_string(path).expect("a profile");
+        let profile = profile
+            .replace("$proto", "ssl")
+            .replace("protocol=tcp", "protocol=ssl")
+            .replace("\"30s\"", "\"500ms\"")
+            .replace("\"1000\"", "\"50\"");
+        let ended = slave.run("", &profile);
+        assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
+        assert!(
+            !ended.stdout.contains("Errors detected"),
+            "{name}: {ended:?}"
+        );
+        assert_ne!(statistics(&ended, "master")[4], "0", "{name}: {ended:?}");
+    }
+}
+
+#[test]
 fn tls_ends_with_its_time() {
     let stream = |flowop: &str| {
         format!(
@@ -146,6 +168,9 @@ fn tls_certificates_are_named_and_asked_for() {
     let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
     let asks = format!("--tls-verify {}", data("tls/authority.pem").display());
     agree(&slave.run(&asks, &over_tls("")));
+    let useless = slave.run(&asks, REQUESTS);
+    assert_eq!(useless.code, Some(0), "{useless:?}");
+    assert!(useless.stderr.contains("no SSL connections"), "{useless:?}");
     drop(slave);
 
     let ended = Slave::start().run(&asks, &over_tls(""));

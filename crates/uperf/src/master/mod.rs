@@ -20,7 +20,7 @@ use model::HostFacts;
 
 use crate::Workorder;
 use crate::mirror;
-use crate::options::{Counter, Master, Settings};
+use crate::options::{self, Counter, Master, Settings};
 use crate::output::html::Measured;
 use crate::output::{self, Message, Step, Width};
 use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, refusal};
@@ -338,7 +338,11 @@ impl Session<'_> {
         let security = Security::of_master(tls, *verbose).map_err(here)?;
         let groups = self.workorder.groups.iter();
         let contexts = groups.map(|group| security.prepare(group).map_err(here));
-        contexts.collect()
+        let contexts = contexts.collect::<Result<Vec<_>, _>>()?;
+        if *tls != options::Tls::default() && contexts.iter().all(Contexts::is_empty) {
+            eprintln!("uperf: warning: --tls-*: the profile has no SSL connections");
+        }
+        Ok(contexts)
     }
 
     /// A control connection for each group and host, in the order of the profile.

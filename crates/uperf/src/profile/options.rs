@@ -305,7 +305,7 @@ pub(super) fn is_used(key: &str, kind: Kind) -> bool {
     }
 }
 
-/// The protocols that the word is for, where it is not for all; what TLS has is looked at elsewhere.
+/// The protocols that the word is for, where it is not for all.
 pub(super) fn only_for(key: &str) -> Option<&'static [Protocol]> {
     const TCP: &[Protocol] = &[Protocol::Tcp, Protocol::Ssl, Protocol::Mptcp];
     match key {
@@ -319,6 +319,7 @@ pub(super) fn only_for(key: &str) -> Option<&'static [Protocol]> {
             Protocol::Ssl,
             Protocol::Mptcp,
         ]),
+        "engine" | "cipher" | "method" => Some(&[Protocol::Ssl]),
         _ if key.starts_with("sctp_") => Some(&[Protocol::Sctp]),
         _ => None,
     }

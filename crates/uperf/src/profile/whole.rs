@@ -130,18 +130,11 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
 /// What is said of SSL: uperf passes over all of it, but for an engine that it knows.
 fn check_tls(flowop: &FlowopDraft, notes: &mut Notes) {
     let endpoint = &flowop.settings.endpoint;
-    let Some(protocol) = endpoint.protocol else {
-        return;
-    };
-    let said = flowop.words.iter().filter(|word| !word.is_refused);
-    let place = |option| said.clone().rfind(|word| word.key == option);
-    if protocol != Protocol::Ssl {
-        for word in ["engine", "cipher", "method"].into_iter().filter_map(place) {
-            let text = format!("{}= is for ssl, and this is {protocol}", word.key);
-            notes.warn(&word.place, text, "it is not there");
-        }
+    if endpoint.protocol != Some(Protocol::Ssl) {
         return;
     }
+    let said = flowop.words.iter().filter(|word| !word.is_refused);
+    let place = |option| said.clone().rfind(|word| word.key == option);
     if let Some(word) = place("engine") {
         let text = format!("engine={}: {NO_ENGINES}", endpoint.engine);
         let assumed = "none, as by uperf where it does not know the engine";

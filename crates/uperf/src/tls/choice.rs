@@ -1,5 +1,7 @@
 //! `method=` and `cipher=`: which TLS a connection may speak, in OpenSSL's words.
 
+use std::fmt;
+
 /// The cipher suites that a connection may come to, the most wanted first; never none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice(Vec<&'static Suite>);
@@ -79,6 +81,15 @@ impl Choice {
     pub(super) fn takes(&self, key: Key) -> bool {
         let mut suites = self.0.iter();
         suites.any(|suite| suite.key.is_none_or(|needed| needed == key))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rsa => "RSA",
+            Self::Ecdsa => "ECDSA",
+        })
     }
 }
 

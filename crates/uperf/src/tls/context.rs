@@ -164,7 +164,7 @@ impl Security {
         let key = key_of(&certified);
         if !key.is_some_and(|key| choice.takes(key)) && !choice.has(Version::Tls13) {
             let why = match key {
-                Some(key) => format!("cipher={cipher} is not for a certificate of an {key:?} key"),
+                Some(key) => format!("cipher={cipher} is not for a certificate of an {key} key"),
                 None => "TLS 1.2 is not for a certificate of this key".to_owned(),
             };
             return Err(Trouble::Asked(why));
@@ -204,6 +204,10 @@ impl Security {
             let certified = Arc::new(self.read(file, file)?);
             *found = vec![Found::InStocksFile(Arc::clone(&certified))];
             return Ok(certified);
+        }
+        if self.pass_phrase.is_some() {
+            let why = format!("--tls-pass-file: no --tls-cert, and no {}", self.stock);
+            return Err(Trouble::Asked(why));
         }
         let certified = Arc::new(self.make(key)?);
         found.push(Found::Made(key, Arc::clone(&certified)));
@@ -403,9 +407,17 @@ mod tests {
         let ecdsa = "ECDHE-ECDSA-AES128-GCM-SHA256";
         assert_eq!(
             why(Kind::Accept, "", ecdsa),
-            format!("cipher={ecdsa} is not for a certificate of an Rsa key")
+            format!("cipher={ecdsa} is not for a certificate of an RSA key")
         );
         assert!(contexts(&security, &flowop(Kind::Connect, "", ecdsa)).is_ok());
+        let tls = Tls {
+            pass_phrase: Some(file("README.md")),
+            ..Tls::default()
+        };
+        let useless = Security::of_slave(&tls, false).expect("a line");
+        let refused = contexts(&useless, &flowop(Kind::Accept, "", ""));
+        let words = "--tls-pass-file: no --tls-cert, and no client.pem";
+        assert_eq!(refused.expect_err("a refusal").to_string(), words);
         assert!(why(Kind::Connect, "TLSv1", "").starts_with("method=TLSv1 is given up"));
         assert!(why(Kind::Accept, "", "RC4").starts_with("cipher=RC4: "));
     }
