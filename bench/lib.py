@@ -25,6 +25,12 @@ CANNOT_MEASURE = 2
 CLIENT_DEADLINE = 60
 SERVER_DEADLINE = 10
 
+# Pairs during which the host took more of the CPU than this do not count.
+STEAL_LIMIT = 0.02
+
+# What `paired` returns beside the samples of the two.
+NOT_SAMPLES = ("steal", "dropped", "ratio", "lower", "upper", "enough")
+
 
 class Failed(Exception):
     """A program did not do what the measurement needs; the text says which and how."""
@@ -188,6 +194,16 @@ def children(pid):
     return found
 
 
+def share(pid):
+    """Proportional set size of `pid` and all below it, in bytes: a forked server's shared pages count once."""
+    total = 0
+    for one in [pid, *children(pid)]:
+        # A child may end between the listing and the reading.
+        with contextlib.suppress(OSError), open(f"/proc/{one}/smaps_rollup") as lines:
+            total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -242,6 +258,59 @@ def bootstrap_median(samples, level=0.95, resamples=10_000):
     medians = sorted(statistics.median(generator.choices(samples, k=len(samples))) for _ in range(resamples))
     tail = int(resamples * (1 - level) / 2)
     return medians[tail], medians[-1 - tail]
+
+
+def paired(measures, pairs):
+    """Runs two measurements by turns, `pairs` times, and as often again where the host took CPU time meanwhile.
+
+    `measures` are functions without arguments by their names; the ratio is the first's to the second's.
+    """
+    names = list(measures)
+    result = {"steal": [], "dropped": 0} | {name: [] for name in names}
+    for attempt in range(3 * pairs):
+        if len(result["steal"]) == pairs:
+            break
+        before = cpu_ticks()
+        figures = {name: measures[name]() for name in (names if attempt % 2 == 0 else names[::-1])}
+        steal = steal_share(before, cpu_ticks())
+        if steal > STEAL_LIMIT:
+            result["dropped"] += 1
+            continue
+        result["steal"].append(steal)
+        for name, figure in figures.items():
+            result[name].append(figure)
+    if len(result["steal"]) < 2:
+        raise Failed(f"{result['dropped']} pairs dropped for steal, {len(result['steal'])} left")
+    mine, theirs = (result[name] for name in names)
+    ratios = [one / other for one, other in zip(mine, theirs)]
+    lower, upper = bootstrap_median(ratios)
+    enough = len(ratios) >= pairs
+    return result | {"ratio": statistics.median(ratios), "lower": lower, "upper": upper, "enough": enough}
+
+
+def verdict(result):
+    """That of `paired`'s result, where the two should be equal."""
+    if not result["enough"]:
+        return "NOISY"
+    if result["lower"] >= 1.00:
+        return "WIN"
+    return "PASS" if result["ratio"] >= 0.97 and result["upper"] >= 1.00 else "FAIL"
+
+
+def paired_row(name, result, judgement):
+    """A row for a table of `paired`'s results."""
+    mine, theirs = (samples for key, samples in result.items() if key not in NOT_SAMPLES)
+    dropped = f" (-{result['dropped']})" if result["dropped"] else ""
+    return [
+        name,
+        f"{result['ratio']:.3f}",
+        f"{result['lower']:.3f}-{result['upper']:.3f}",
+        f"{statistics.median(mine):.0f}",
+        f"{statistics.median(theirs):.0f}",
+        f"{spread(mine):.1%}",
+        f"{len(mine)}{dropped}",
+        judgement,
+    ]
 
 
 def spread(samples):

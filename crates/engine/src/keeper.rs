@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,11 @@ use sys::vigil::Vigil;
 use crate::cell::Cell;
 use crate::stop::{Reason, Stop};
 
-/// How often a thread that did not yet see its flag is woken again.
+/// When a thread that did not yet see its flag is woken again; then after twice as long each time, up to
+/// the other: a thousand threads that wait for the CPU and not for their peers need no thousand signals
+/// a millisecond.
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
+const WAKE_AT_LEAST: Duration = Duration::from_millis(32);
 
 /// How many looks at a cell there are within the patience for it: so much of it may a silence last
 /// longer.
@@ -41,6 +45,14 @@ struct Look {
     since: Instant,
 }
 
+/// A stop whose threads are woken.
+#[derive(Debug)]
+struct Waking {
+    stop: Stop,
+    next: Instant,
+    pause: Duration,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Deadlines, in order; the number tells equal times apart.
@@ -52,26 +64,36 @@ struct State {
     /// Inputs that are watched for good.
     inputs: Vec<OwnedFd>,
     /// Pulled stops whose threads have not all left.
-    waking: Vec<Stop>,
+    waking: Vec<Waking>,
     last_number: u64,
 }
 
-/// The process's keeper, started at first use. A process that forks must do so before, and one that
-/// binds threads to CPUs after: threads inherit what they are bound to.
+/// The process's keeper, started at first use. One that binds threads to CPUs must do so after:
+/// threads inherit what they are bound to. A forked child has none until it says so: [`forked`].
 pub fn keeper() -> &'static Keeper {
-    static KEEPER: OnceLock<Keeper> = OnceLock::new();
-    static STARTED: OnceLock<()> = OnceLock::new();
-    let keeper = KEEPER.get_or_init(|| Keeper {
+    // A parent's, and that of its forked children.
+    static KEEPERS: [(OnceLock<Keeper>, OnceLock<()>); 2] =
+        [const { (OnceLock::new(), OnceLock::new()) }; 2];
+    let (keeper, started) = &KEEPERS[usize::from(IS_CHILD.load(Relaxed))];
+    let keeper = keeper.get_or_init(|| Keeper {
         vigil: Vigil::new().expect("a process that can start has two descriptors left"),
         state: Mutex::default(),
     });
-    STARTED.get_or_init(|| {
+    started.get_or_init(|| {
         std::thread::Builder::new()
             .stack_size(64 * 1024)
             .spawn(move || keeper.keep())
             .expect("a process that can start can start one thread");
     });
     keeper
+}
+
+/// This process was forked from one that has a keeper, whose thread is not here.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Says in a forked child that it is one; it forks no further.
+pub fn forked() {
+    IS_CHILD.store(true, Relaxed);
 }
 
 impl Keeper {
@@ -146,8 +168,10 @@ impl Keeper {
     /// Goes on waking the threads of a pulled stop until they have all left.
     pub(crate) fn keep_waking(&self, stop: &Stop) {
         let mut state = self.state();
-        if !state.waking.iter().any(|known| known.is(stop)) {
-            state.waking.push(stop.clone());
+        match state.waking.iter_mut().find(|known| known.stop.is(stop)) {
+            // A thread has come that has not been woken at all.
+            Some(known) => known.hurry(),
+            None => state.waking.push(Waking::begin(stop)),
         }
         drop(state);
         self.vigil.call();
@@ -179,7 +203,7 @@ impl Keeper {
             due.push(first.remove());
         }
         let silent = state.look(now);
-        let waking = std::mem::take(&mut state.waking);
+        let to_wake: Vec<Waking> = state.waking.extract_if(.., |one| one.next <= now).collect();
         drop(state);
 
         // Without the lock: a pull takes the stop's own lock and comes back for ours.
@@ -189,11 +213,11 @@ impl Keeper {
         for stop in &silent {
             stop.pull(Reason::Silence);
         }
-        let still: Vec<Stop> = waking.into_iter().filter(Stop::wake).collect();
+        let still: Vec<Waking> = to_wake.into_iter().filter_map(Waking::again).collect();
 
         let mut state = self.state();
         state.waking.extend(still);
-        let again = (!state.waking.is_empty()).then(|| now + WAKE_AGAIN);
+        let again = state.waking.iter().map(|one| one.next).min();
         let deadline = state.deadlines.keys().next().map(|(when, _)| *when);
         let look = state.looks.keys().next().map(|(when, _)| *when);
         [again, deadline, look].into_iter().flatten().min()
@@ -201,6 +225,30 @@ impl Keeper {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waking {
+    fn begin(stop: &Stop) -> Self {
+        Self {
+            stop: stop.clone(),
+            next: Instant::now() + WAKE_AGAIN,
+            pause: WAKE_AGAIN,
+        }
+    }
+
+    fn hurry(&mut self) {
+        self.pause = WAKE_AGAIN;
+        self.next = self.next.min(Instant::now() + WAKE_AGAIN);
+    }
+
+    /// Wakes the threads once more; when it is to be done again, if any are left.
+    fn again(mut self) -> Option<Self> {
+        self.stop.wake().then(|| {
+            self.pause = (self.pause * 2).min(WAKE_AT_LEAST);
+            self.next = Instant::now() + self.pause;
+            self
+        })
     }
 }
 

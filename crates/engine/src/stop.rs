@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use model::Ended;
 use sys::wake::Sleeper;
 
+/// How many threads are woken before others may have the list.
+const WOKEN_AT_ONCE: usize = 32;
+
 /// One flag with a reason, and the threads that must see it.
 ///
 /// A loop reads the flag once a pass. A thread that blocks in a system call is woken by a signal,
@@ -123,9 +126,17 @@ impl Stop {
 
     /// Wakes the threads that have not yet left their loops; whether there are any.
     pub(crate) fn wake(&self) -> bool {
-        let sleepers = lock(&self.0.sleepers);
-        sleepers.iter().for_each(|sleeper| sleeper.wake());
-        !sleepers.is_empty()
+        let mut from = 0;
+        loop {
+            // A few at a time: those that leave need the lock.
+            let sleepers = lock(&self.0.sleepers);
+            let few = sleepers.iter().skip(from).take(WOKEN_AT_ONCE);
+            let woken = few.map(|sleeper| sleeper.wake()).count();
+            if woken < WOKEN_AT_ONCE {
+                return !sleepers.is_empty();
+            }
+            from += woken;
+        }
     }
 
     /// Registers the calling thread as one to wake, until the guard is dropped.

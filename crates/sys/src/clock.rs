@@ -88,6 +88,48 @@ impl Drop for ExactSleep {
     }
 }
 
+/// While it lives, the calling thread runs before all ordinary ones when its sleep is over, where the
+/// system lets it (SCHED_FIFO needs CAP_SYS_NICE, sched(7)): it must sleep, not work.
+#[derive(Debug)]
+pub struct Prompt {
+    is_in_force: bool,
+    // It is the thread's own setting.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Prompt {
+    /// From now on; where the system refuses, the thread stays an ordinary one.
+    pub fn begin() -> Self {
+        Self {
+            is_in_force: schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1),
+            _not_send: PhantomData,
+        }
+    }
+}
+
+impl Drop for Prompt {
+    fn drop(&mut self) {
+        if self.is_in_force {
+            schedule(libc::SCHED_OTHER, 0);
+        }
+    }
+}
+
+/// Whether the calling thread is now under that policy.
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
+    // SAFETY: all of the structure that there is is set; the call reads it.
+    unsafe {
+        let mut parameters: libc::sched_param = std::mem::zeroed();
+        parameters.sched_priority = priority;
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            policy,
+            &raw const parameters,
+        ) == 0
+    }
+}
+
 fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
@@ -107,6 +149,22 @@ mod tests {
             sleep_until(until_ns).unwrap();
             assert!(monotonic_ns() >= until_ns);
         }
+    }
+
+    #[test]
+    fn a_prompt_thread_is_an_ordinary_one_again() {
+        let policy = || {
+            let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            // The policy is field 41, proc(5); the second ends with a parenthesis.
+            let fields = text.rsplit_once(')').unwrap().1;
+            fields.split_whitespace().nth(38).unwrap().to_owned()
+        };
+        assert_eq!(policy(), "0");
+        let prompt = Prompt::begin();
+        let is_allowed = prompt.is_in_force;
+        assert_eq!(policy(), if is_allowed { "1" } else { "0" });
+        drop(prompt);
+        assert_eq!(policy(), "0");
     }
 
     #[test]
