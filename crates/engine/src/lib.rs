@@ -45,7 +45,7 @@ pub use finish::Finish;
 pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
-pub use keeper::{Keeper, Promise, keeper};
+pub use keeper::{Keeper, Promise, forked, keeper};
 pub use looper::Looper;
 pub use memory::Memory;
 pub use ring::RingError;

@@ -1,5 +1,7 @@
 //! uperf's masters and slaves, ours with ours, over loopback.
 
+#[path = "uperf/processes.rs"]
+mod processes;
 #[path = "uperf/shipped.rs"]
 mod shipped;
 #[path = "uperf/tls.rs"]

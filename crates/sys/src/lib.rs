@@ -23,6 +23,7 @@ pub mod option;
 pub mod process;
 pub mod resolve;
 pub mod sctp;
+pub mod shared;
 pub mod tun;
 pub mod vigil;
 pub mod wake;

@@ -78,14 +78,94 @@ pub fn own_descriptors(keep: &[BorrowedFd<'_>]) {
         .map(|fd| fd.as_raw_fd() as libc::c_uint)
         .collect();
     kept.sort_unstable();
+    close_all_but(&kept);
+}
+
+/// Closes all descriptors but the standard streams and `keep`, which must be in order.
+fn close_all_but(keep: &[libc::c_uint]) {
+    const NONE: libc::c_uint = libc::c_uint::MAX;
+    let close = |first: libc::c_uint, last: libc::c_uint| {
+        // SAFETY: close_range(2) takes numbers; whose descriptors they are is the callers' business.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    };
     let mut first = 3;
-    for fd in kept {
+    for &fd in keep {
         if fd > first {
             close(first, fd - 1);
         }
         first = first.max(fd + 1);
     }
     close(first, NONE);
+}
+
+/// What [`fork`] returned in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Forked {
+    /// The new process.
+    Child,
+    /// The old one: the child's number.
+    Parent(u32),
+}
+
+/// Forks, beside threads or not.
+///
+/// The child has the calling thread alone. What the other threads held at that moment (a lock of
+/// theirs, the output's) is held in it for ever: it must use nothing that they use. Memory is safe,
+/// as the C libraries see to their own locks. It ends by [`leave`].
+pub fn fork() -> io::Result<Forked> {
+    // SAFETY: fork(2) itself touches nothing; what the child may do is said above.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        child => Ok(Forked::Parent(child as u32)),
+    }
+}
+
+/// For a forked child: ends with its parent's thread that forked it, takes no signals that are meant
+/// for that (its terminal's, say), and has no descriptors but the standard streams and `keep`.
+///
+/// All other descriptors that it inherited are closed, whoever has them: they must not be used, or
+/// dropped.
+pub fn settle_as_child(parent: u32, keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let has_parent = rustix::process::getppid()
+        .is_some_and(|number| number.as_raw_nonzero().get() as u32 == parent);
+    if !has_parent {
+        leave(1);
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: SIG_IGN needs no handler of ours.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    let mut kept: Vec<_> = keep
+        .iter()
+        .map(|fd| fd.as_raw_fd() as libc::c_uint)
+        .collect();
+    kept.sort_unstable();
+    close_all_but(&kept);
+    Ok(())
+}
+
+/// Ends the process at once: nothing is flushed, dropped or called: _exit(2).
+pub fn leave(code: i32) -> ! {
+    // SAFETY: it does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for a child's end: waitpid(2).
+pub fn wait_for(child: u32) -> io::Result<std::process::ExitStatus> {
+    use std::os::unix::process::ExitStatusExt;
+    let child = rustix::process::Pid::from_raw(child as i32);
+    loop {
+        match rustix::process::waitpid(child, rustix::process::WaitOptions::empty()) {
+            Ok(Some((_, status))) => {
+                return Ok(std::process::ExitStatus::from_raw(status.as_raw()));
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// How many threads this process has.

@@ -10,7 +10,8 @@ use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 use sys::message::{Beside, Messages};
 
 use super::plain::{self, Call, Hands, Next, Place};
-use super::{Action, Amount, Failure, Line, Parcel, Performer, Step, Tally, Transfer, Watch};
+use super::tally::Pen;
+use super::{Action, Amount, Failure, Line, Parcel, Performer, Step, Transfer, Watch};
 use crate::stop::Stop;
 
 /// What executes the steps.
@@ -19,7 +20,7 @@ pub(super) struct Hand<'a, P> {
     pub(super) buffer: &'a mut [u8],
     pub(super) random: &'a mut SmallRng,
     pub(super) stop: &'a Stop,
-    pub(super) tally: &'a Tally,
+    pub(super) tally: Pen<'a>,
 }
 
 /// Why a step was left.

@@ -204,7 +204,7 @@ impl Script {
             buffer,
             random: &mut self.random,
             stop,
-            tally: orders.tally,
+            tally: orders.tally.pen(),
         };
         watch.start();
         let Some(pace) = &mut pace else {

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use sys::call::Error;
 
 use super::straight::{self, Plain, Receiving, Sending};
-use super::{Action, Amount, Line, Step, Tally, Transfer, Watch};
+use super::tally::Pen;
+use super::{Action, Amount, Line, Step, Transfer, Watch};
 use crate::stop::Flag;
 
 /// A step as [`run`] sees it.
@@ -40,7 +41,7 @@ pub(super) struct Place {
 pub(super) struct Hands<'a> {
     pub(super) buffer: &'a mut [u8],
     pub(super) stop: Flag<'a>,
-    pub(super) tally: &'a Tally,
+    pub(super) tally: Pen<'a>,
 }
 
 /// Why the loop was left.

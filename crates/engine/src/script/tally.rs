@@ -1,19 +1,27 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use serde::{Deserialize, Serialize};
+use sys::shared::{Line, SharedLines};
+
 /// What a script has done, on cache lines of its own: one thread writes, anybody reads at any time.
-///
-/// Without pointers and of fixed layout, so that it can lie in memory that processes share.
-#[derive(Debug, Default)]
-#[repr(C, align(128))]
-pub struct Tally {
-    executions: AtomicU64,
-    sent: AtomicU64,
-    received: AtomicU64,
-    failures: AtomicU64,
+#[derive(Debug)]
+pub struct Tally(Place);
+
+#[derive(Debug)]
+enum Place {
+    Own(Box<Line>),
+    Shared(Arc<SharedLines>, usize),
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self(Place::Own(Box::default()))
+    }
 }
 
 /// A [`Tally`] at one moment, or the difference of two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tallied {
     /// Executions of steps.
     pub executions: u64,
@@ -26,34 +34,70 @@ pub struct Tallied {
 }
 
 impl Tally {
+    /// One that a forked process writes and its parent reads, in this line.
+    pub fn shared(lines: &Arc<SharedLines>, at: usize) -> Self {
+        Self(Place::Shared(Arc::clone(lines), at))
+    }
+
     /// What it is now.
     pub fn read(&self) -> Tallied {
+        let Line(counters) = self.line();
         Tallied {
-            executions: self.executions.load(Relaxed),
-            sent: self.sent.load(Relaxed),
-            received: self.received.load(Relaxed),
-            failures: self.failures.load(Relaxed),
+            executions: counters[EXECUTIONS].load(Relaxed),
+            sent: counters[SENT].load(Relaxed),
+            received: counters[RECEIVED].load(Relaxed),
+            failures: counters[FAILURES].load(Relaxed),
         }
     }
 
+    /// Where its one writer writes.
+    pub(super) fn pen(&self) -> Pen<'_> {
+        Pen(self.line())
+    }
+
+    fn line(&self) -> &Line {
+        match &self.0 {
+            Place::Own(line) => line,
+            Place::Shared(lines, at) => &lines[*at],
+        }
+    }
+}
+
+const EXECUTIONS: usize = 0;
+const SENT: usize = 1;
+const RECEIVED: usize = 2;
+const FAILURES: usize = 3;
+
+/// What a loop writes a [`Tally`] with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pen<'a>(&'a Line);
+
+impl Pen<'_> {
     #[inline]
-    pub(super) fn executed(&self) {
-        add(&self.executions, 1);
+    pub(super) fn executed(self) {
+        self.add(EXECUTIONS, 1);
     }
 
     #[inline]
-    pub(super) fn sent(&self, bytes: usize) {
-        add(&self.sent, bytes as u64);
+    pub(super) fn sent(self, bytes: usize) {
+        self.add(SENT, bytes as u64);
     }
 
     #[inline]
-    pub(super) fn received(&self, bytes: usize) {
-        add(&self.received, bytes as u64);
+    pub(super) fn received(self, bytes: usize) {
+        self.add(RECEIVED, bytes as u64);
     }
 
     #[cold]
-    pub(super) fn failed(&self) {
-        add(&self.failures, 1);
+    pub(super) fn failed(self) {
+        self.add(FAILURES, 1);
+    }
+
+    /// There is one writer, so a load and a store are an addition.
+    #[inline]
+    fn add(self, counter: usize, amount: u64) {
+        let counter: &AtomicU64 = &self.0.0[counter];
+        counter.store(counter.load(Relaxed) + amount, Relaxed);
     }
 }
 
@@ -82,10 +126,4 @@ impl std::ops::AddAssign for Tallied {
         self.received += other.received;
         self.failures += other.failures;
     }
-}
-
-/// There is one writer, so a load and a store are an addition.
-#[inline]
-fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Relaxed) + amount, Relaxed);
 }

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use sys::clock::{monotonic_ns, thread_cpu_ns};
 use sys::counter::Counters;
@@ -27,7 +28,7 @@ impl Watch for () {
 }
 
 /// What a [`StepTimes`] has of a step, or of whole rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
     /// Executions; of rounds, rounds.
     pub executions: u64,

@@ -299,14 +299,6 @@ impl Session<'_> {
             let words = "stack= and bblog= are for FreeBSD's TCP, which Linux has not";
             return Err(Trouble::Here(words.to_owned()));
         }
-        if self
-            .workorder
-            .groups
-            .iter()
-            .any(|group| group.strands.processes)
-        {
-            eprintln!("uperf: warning: processes (nprocs) are run as threads");
-        }
         Ok(())
     }
 

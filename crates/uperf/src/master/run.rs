@@ -25,6 +25,10 @@ const LONGEST_STAGE: Duration = Duration::from_secs(1);
 /// How long a host takes to end all connections of a process that has died.
 const LAST_OF_ITS_CONNECTIONS: Duration = Duration::from_millis(200);
 
+/// How long before a transaction's time is up nothing else is waited for: strands that leave have what is
+/// waited with.
+const CUT_APPROACH: Duration = Duration::from_millis(100);
+
 /// Runs all transactions; the exit code of a run that did not come to its end.
 pub(super) fn stages(
     crew: &mut Crew,
@@ -45,7 +49,7 @@ pub(super) fn stages(
             return Some(code);
         }
         std::thread::sleep(not_before.saturating_duration_since(Instant::now()));
-        narrator.ended(crew.tallied());
+        narrator.ended(crew);
         for slave in slaves.iter() {
             narrator.command(slave, Command::NextTransaction(stage as u32));
         }
@@ -56,14 +60,14 @@ pub(super) fn stages(
     }
     let code = until(crew, None, slaves, narrator, stop, log);
     if code.is_none() {
-        narrator.ended(crew.tallied());
+        narrator.ended(crew);
     }
     code
 }
 
 /// Waits for a barrier, or the end of all strands.
 fn until(
-    crew: &Crew,
+    crew: &mut Crew,
     stage: Option<usize>,
     slaves: &mut [Slave],
     narrator: &mut Narrator<'_>,
@@ -71,8 +75,10 @@ fn until(
     log: &mut Log,
 ) -> Option<u8> {
     loop {
-        let next = Instant::now() + TICK;
-        let standing = crew.wait(stage, next.min(narrator.due()));
+        let next = (Instant::now() + TICK).min(narrator.due());
+        let before_cut = crew.due().and_then(|due| due.checked_sub(CUT_APPROACH));
+        let standing = crew.wait(stage, before_cut.map_or(next, |before| before.min(next)));
+        crew.cut(CUT_APPROACH);
         if standing.cut && (standing.complete || standing.running == 0) {
             await_word(slaves);
         }
@@ -230,9 +236,10 @@ impl<'a> Narrator<'a> {
         self.line(tallied, now);
     }
 
-    fn ended(&mut self, tallied: Tallied) {
-        if self.running.is_some() {
-            self.line(tallied, Instant::now());
+    fn ended(&mut self, crew: &Crew) {
+        if let Some((stage, ..)) = self.running {
+            let (tallied, at) = crew.tallied_by(stage);
+            self.line(tallied, at);
             if !self.is_silent {
                 self.print(PROGRESS_END);
             }
@@ -240,19 +247,19 @@ impl<'a> Narrator<'a> {
         self.running = None;
     }
 
-    fn line(&mut self, tallied: Tallied, now: Instant) {
+    fn line(&mut self, tallied: Tallied, at: Instant) {
         let Some((stage, begun, before)) = self.running else {
             return;
         };
         let since = tallied.since(&before);
-        self.courses.moment(now, &since);
+        self.courses.moment(at, &since);
         if self.is_silent {
             return;
         }
         let sample = Sample {
             name: running_name(stage),
-            totals: totals(&since, now.saturating_duration_since(begun)),
-            ended: SystemTime::now(),
+            totals: totals(&since, at.saturating_duration_since(begun)),
+            ended: SystemTime::now() - at.elapsed(),
         };
         let text = output::progress(self.is_raw, self.width, &sample);
         self.print(&text);

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use crate::options::Counter;
 
 /// What is printed when a run has ended.
@@ -183,7 +185,7 @@ pub struct Latencies {
 }
 
 /// A message, and how often there was reason for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Whether it is only a warning.
     pub warning: bool,

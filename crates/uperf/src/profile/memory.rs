@@ -11,6 +11,8 @@ const STACK: u64 = 64 << 10;
 /// What a TLS connection takes, with the stack of its handshake: 26 to 41 KiB were measured, 8 of which
 /// each further one of the same strand.
 const TLS: u64 = 48 << 10;
+/// What a process has for itself beside that: pages of the program's that it has written to.
+const PROCESS: u64 = 256 << 10;
 /// The counters of a flowop or a transaction in a strand, on cache lines of their own.
 const STATISTICS: u64 = 256;
 
@@ -21,7 +23,8 @@ const STATISTICS: u64 = 256;
 /// - a stack of 64 KiB,
 /// - 256 bytes of statistics for each of its transactions and flowops,
 /// - a header for each message of its largest batch, of which one call takes 1024,
-/// - 48 KiB for each flowop that opens an SSL connection.
+/// - 48 KiB for each flowop that opens an SSL connection,
+/// - 256 KiB for a process.
 ///
 /// Socket buffers, and what the kernel keeps of a thread or process, are not in it.
 pub fn expected_memory(workorder: &Workorder) -> u64 {
@@ -43,7 +46,8 @@ pub(super) fn of_group(group: &Group) -> u64 {
         flowops.clone().count(),
         encrypted.count(),
     );
-    strand.saturating_mul(group.strands.count.into())
+    let process = if group.strands.processes { PROCESS } else { 0 };
+    (strand + process).saturating_mul(group.strands.count.into())
 }
 
 /// The most bytes that a flowop of the group moves through a buffer.
@@ -115,6 +119,9 @@ mod tests {
             1,
             vec![flowop(Kind::Read, 65_536), flowop(Kind::Sendfile, 1 << 20)],
         );
+        let mut processes = small.clone();
+        processes.strands.processes = true;
+        assert_eq!(of_group(&processes) - of_group(&small), 3 * (256 << 10));
         assert_eq!(of_group(&small), 3 * (2 * 8192 + 65_536 + 2 * 256));
         assert_eq!(of_group(&large), 2 * 65_536 + 65_536 + 3 * 256);
         let mut connect = Flowop::new(Kind::Connect);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,6 +181,11 @@ impl Listeners {
             ports.add(listener.protocol, listener.port);
         }
         ports
+    }
+
+    /// The sockets.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|listener| listener.socket.as_fd())
     }
 
     /// Whether it listens for nothing.

@@ -1,9 +1,10 @@
 //! `-X`: the time of each pass of each flowop, into one file.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use engine::script;
@@ -14,10 +15,16 @@ use crate::output::Response;
 /// How many passes a strand keeps before it writes them; uperf's number.
 const KEPT: usize = 8192;
 
+/// How many are written by one call, which no other strand's can fall into: processes have the file in
+/// common, and no lock.
+const AT_ONCE: usize = 512;
+
 /// The file, into which strands write one after the other.
 #[derive(Debug)]
 pub(crate) struct ResponseFile {
-    file: Mutex<BufWriter<File>>,
+    file: File,
+    /// The first thing that could not be written.
+    failure: Mutex<Option<io::Error>>,
     /// What is added to the monotonic clock.
     wall_ahead_ns: i64,
 }
@@ -35,17 +42,23 @@ impl ResponseFile {
     /// Makes the file anew.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: Mutex::new(BufWriter::new(File::create(path)?)),
+            file: File::create(path)?,
+            failure: Mutex::default(),
             wall_ahead_ns: wall_ahead_ns(),
         })
     }
 
-    /// Writes what is left; fails if anything could not be written.
+    /// Fails if anything could not be written.
     pub(crate) fn finish(&self) -> io::Result<()> {
-        self.file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .flush()
+        self.failure().take().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<io::Error>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,18 +73,23 @@ impl Journal {
 
     fn write(&mut self) {
         let process = std::process::id();
-        let mut file = self.to.file.lock().unwrap_or_else(PoisonError::into_inner);
-        for (ended_ns, took_ns) in self.passes.drain(..) {
-            let ended_ns = ended_ns.saturating_add_signed(self.to.wall_ahead_ns);
-            let response = Response {
-                process,
-                thread: self.thread,
-                ended: UNIX_EPOCH + Duration::from_nanos(ended_ns),
-                took: Duration::from_nanos(took_ns),
-            };
-            // A full disk is told when the file is finished.
-            let _ = write!(file, "{response}");
+        for passes in self.passes.chunks(AT_ONCE) {
+            let responses = passes.iter().map(|(ended_ns, took_ns)| {
+                let ended_ns = ended_ns.saturating_add_signed(self.to.wall_ahead_ns);
+                let response = Response {
+                    process,
+                    thread: self.thread,
+                    ended: UNIX_EPOCH + Duration::from_nanos(ended_ns),
+                    took: Duration::from_nanos(*took_ns),
+                };
+                response.to_string()
+            });
+            let text: String = responses.collect();
+            if let Err(error) = (&self.to.file).write_all(text.as_bytes()) {
+                self.to.failure().get_or_insert(error);
+            }
         }
+        self.passes.clear();
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::os::fd::AsFd;
 
+use serde::{Deserialize, Serialize};
+
 use crate::output::Entry;
 
 /// Entries, each distinct one once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Log(Vec<Entry>);
 
 impl Log {

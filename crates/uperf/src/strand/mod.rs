@@ -9,6 +9,7 @@ mod ends;
 mod journal;
 mod log;
 mod performer;
+mod process;
 mod reach;
 mod sctp;
 mod stages;
@@ -23,6 +24,7 @@ pub(crate) use trial::{has, refusal};
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,17 +33,20 @@ use std::time::{Duration, Instant};
 use engine::script::{Counts, Failure, Orders, Pass, Script, ScriptEnd, StepTimes, Tallied, Tally};
 use engine::{Promise, Reason, Stop, keeper};
 use stats::Histogram;
+use sys::clock::Prompt;
 use sys::counter::{Counters, Event};
 use sys::message::{HEADER_BYTES, MOST};
 use sys::process::thread_id;
+use sys::shared::SharedLines;
 
 use connections::Connections;
 use journal::Journal;
 use performer::{Desk, Worker};
+use process::{Process, Remote};
 use stages::Stages;
 
 use crate::tls::Contexts;
-use crate::workorder::{Group, Transaction};
+use crate::workorder::{Group, Strands, Transaction};
 
 /// What a strand's thread has for its own calls; its buffer is not among it.
 const STACK: usize = 96 * 1024;
@@ -102,6 +107,20 @@ pub(crate) struct Crew {
     groups: Vec<Arc<Shared>>,
     strands: Vec<Strand>,
     deadlines: Vec<Promise<'static>>,
+    /// Whose counters are to be taken when: the group, and its transaction.
+    due: Vec<(Instant, usize, usize)>,
+    cuts: Vec<Cut>,
+}
+
+/// The counters of a group's strands when the time of a transaction was up: however long the strands then
+/// take to see it, it is what they did in that time.
+#[derive(Debug)]
+struct Cut {
+    group: usize,
+    stage: usize,
+    at: Instant,
+    /// A strand each, in order.
+    tallied: Vec<Tallied>,
 }
 
 /// What the strands of a group share.
@@ -111,6 +130,7 @@ struct Shared {
     /// The other end leads.
     follows: bool,
     peers: Peers,
+    files: Arc<Files>,
     tls: Contexts,
     /// What ends each transaction.
     stops: Vec<Stop>,
@@ -122,6 +142,8 @@ struct Strand {
     group: usize,
     tally: Arc<Tally>,
     thread: JoinHandle<StrandOutcome>,
+    /// Its process, if it has one.
+    remote: Option<Remote>,
 }
 
 /// What one strand did.
@@ -140,6 +162,8 @@ pub(crate) struct StrandOutcome {
 pub(crate) struct TransactionOutcome {
     pub(crate) began: Instant,
     pub(crate) elapsed: Duration,
+    /// What was in the strand's books before it.
+    before: Tallied,
     pub(crate) tallied: Tallied,
     /// Times of executions, if they were kept.
     pub(crate) rounds: Pass,
@@ -168,9 +192,17 @@ impl Crew {
             groups: Vec::new(),
             strands: Vec::new(),
             deadlines: Vec::new(),
+            due: Vec::new(),
+            cuts: Vec::new(),
         };
+        let mut mustered = Vec::new();
         for (number, post) in posts.into_iter().enumerate() {
-            if let Err(error) = crew.add(number, post, watching.clone(), cancel) {
+            let listeners = crew.add(post, watching.clone(), cancel);
+            // Processes before the first strand that is a thread.
+            mustered.push(crew.fork(number, listeners)?);
+        }
+        for (number, ready) in mustered.into_iter().enumerate() {
+            if let Err(error) = crew.spawn(number, ready) {
                 crew.abort();
                 return Err(error);
             }
@@ -178,13 +210,20 @@ impl Crew {
         Ok(crew)
     }
 
-    fn add(
-        &mut self,
-        number: usize,
-        post: Post,
-        watching: Watching,
-        cancel: &Stop,
-    ) -> io::Result<()> {
+    /// That of a process which is one strand of a group.
+    fn of_one(stages: Stages, shared: Arc<Shared>) -> Self {
+        Self {
+            stages: Arc::new(stages),
+            groups: vec![shared],
+            strands: Vec::new(),
+            deadlines: Vec::new(),
+            due: Vec::new(),
+            cuts: Vec::new(),
+        }
+    }
+
+    /// What the strands of a group share; what they listen with.
+    fn add(&mut self, post: Post, watching: Watching, cancel: &Stop) -> Vec<Listeners> {
         let Post {
             group,
             follows,
@@ -194,40 +233,63 @@ impl Crew {
             tls,
         } = post;
         let transactions = group.transactions.len();
-        let shared = Arc::new(Shared {
+        self.groups.push(Arc::new(Shared {
             stops: (0..transactions).map(|_| cancel.follower()).collect(),
             group,
             follows,
             peers,
+            files,
             tls,
             watching,
-        });
-        let stack = if shared.tls.is_empty() {
-            STACK
-        } else {
-            STACK_WITH_TLS
-        };
-        self.groups.push(Arc::clone(&shared));
+        }));
+        listeners
+    }
+
+    /// Forks the processes of a group, if its strands are such; what each strand begins with.
+    fn fork(&self, number: usize, listeners: Vec<Listeners>) -> io::Result<Vec<Ready>> {
+        let shared = &self.groups[number];
+        let Strands {
+            count, processes, ..
+        } = shared.group.strands;
         let mut listeners = listeners.into_iter();
-        for index in 0..shared.group.strands.count as usize {
-            let tally = Arc::new(Tally::default());
-            let member = Member {
-                stages: Arc::clone(&self.stages),
-                shared: Arc::clone(&shared),
-                tally: Arc::clone(&tally),
-                index,
-                group: number,
-                listeners: listeners.next().unwrap_or_default(),
-                files: Arc::clone(&files),
+        let books = processes.then(|| SharedLines::new(count as usize));
+        let books = books.transpose()?.map(Arc::new);
+        let strands = (0..count as usize).map(|index| {
+            let listeners = listeners.next().unwrap_or_default();
+            let Some(books) = &books else {
+                return Ok((Arc::new(Tally::default()), Body::Thread(listeners)));
             };
-            let thread = std::thread::Builder::new()
-                .stack_size(stack)
-                .spawn(move || member.run())?;
-            self.strands.push(Strand {
-                group: number,
-                tally,
-                thread,
-            });
+            let tally = Arc::new(Tally::shared(books, index));
+            let process = Process::fork(shared, &tally, listeners, (number, index))?;
+            Ok((tally, Body::Process(process)))
+        });
+        strands.collect()
+    }
+
+    /// Starts the threads of a group.
+    fn spawn(&mut self, number: usize, strands: Vec<Ready>) -> io::Result<()> {
+        for (index, (tally, body)) in strands.into_iter().enumerate() {
+            let stages = Arc::clone(&self.stages);
+            let strand = match body {
+                Body::Thread(listeners) => Strand::thread(Member {
+                    stages,
+                    shared: Arc::clone(&self.groups[number]),
+                    tally,
+                    index,
+                    group: number,
+                    seed: seed(number, index),
+                    listeners,
+                })?,
+                Body::Process(process) => Strand {
+                    group: number,
+                    tally,
+                    remote: Some(process.remote()?),
+                    thread: std::thread::Builder::new()
+                        .stack_size(STACK)
+                        .spawn(move || process.accompany(number, &stages))?,
+                },
+            };
+            self.strands.push(strand);
         }
         Ok(())
     }
@@ -240,7 +302,13 @@ impl Crew {
     /// Lets a transaction begin, in every group that has it.
     pub(crate) fn release(&mut self, stage: usize) -> Instant {
         let now = Instant::now();
-        for shared in &self.groups {
+        self.release_at(stage, now);
+        now
+    }
+
+    /// The same, as of then.
+    fn release_at(&mut self, stage: usize, now: Instant) {
+        for (number, shared) in self.groups.iter().enumerate() {
             let Some(transaction) = shared.group.transactions.get(stage) else {
                 continue;
             };
@@ -250,10 +318,10 @@ impl Crew {
             if let Some(duration) = transaction.duration {
                 let deadline = keeper().at(now + duration, &shared.stops[stage]);
                 self.deadlines.push(deadline);
+                self.due.push((now + duration, number, stage));
             }
         }
-        self.stages.open(stage);
-        now
+        self.stages.open(stage, now);
     }
 
     /// Whether a transaction goes on after its time until it is interrupted: there may be data on its way.
@@ -264,6 +332,57 @@ impl Crew {
         })
     }
 
+    /// When the time of a transaction will be up next.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due.iter().map(|(when, ..)| *when).min()
+    }
+
+    /// Takes the counters of the groups whose time is up, or will be before so much more has passed.
+    pub(crate) fn cut(&mut self, approach: Duration) {
+        let soon = Instant::now() + approach;
+        self.due.sort_unstable();
+        let _prompt = self
+            .due
+            .first()
+            .filter(|due| due.0 <= soon)
+            .map(|_| Prompt::begin());
+        for (due, group, stage) in self.due.extract_if(.., |due| due.0 <= soon) {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let strands = self.strands.iter().filter(|strand| strand.group == group);
+            let tallied = strands.map(|strand| strand.tally.read()).collect();
+            let at = Instant::now();
+            self.cuts.push(Cut {
+                group,
+                stage,
+                at,
+                tallied,
+            });
+        }
+    }
+
+    /// What all strands have done by the end of a transaction, and when that was: when its time was up, or
+    /// now.
+    pub(crate) fn tallied_by(&self, stage: usize) -> (Tallied, Instant) {
+        let mut sum = Tallied::default();
+        let mut at = None;
+        for number in 0..self.groups.len() {
+            let cut = self
+                .cuts
+                .iter()
+                .find(|cut| (cut.group, cut.stage) == (number, stage));
+            if let Some(cut) = cut {
+                cut.tallied.iter().for_each(|tallied| sum += *tallied);
+                at = at.max(Some(cut.at));
+            } else {
+                let strands = self.strands.iter().filter(|strand| strand.group == number);
+                strands.for_each(|strand| sum += strand.tally.read());
+                let goes_on = self.groups[number].group.transactions.len() > stage;
+                at = at.max(goes_on.then(Instant::now));
+            }
+        }
+        (sum, at.unwrap_or_else(Instant::now))
+    }
+
     /// Ends a transaction wherever it still runs: its peer has gone on.
     pub(crate) fn interrupt(&self, stage: usize) {
         for shared in &self.groups {
@@ -271,6 +390,7 @@ impl Crew {
                 stop.pull(Reason::Deadline);
             }
         }
+        self.remotes().for_each(|remote| remote.interrupt(stage));
     }
 
     /// Ends all strands.
@@ -279,6 +399,13 @@ impl Crew {
         for stop in self.groups.iter().flat_map(|shared| &shared.stops) {
             stop.pull(Reason::Cancelled);
         }
+        self.remotes().for_each(Remote::abort);
+    }
+
+    fn remotes(&self) -> impl Iterator<Item = &Remote> {
+        self.strands
+            .iter()
+            .filter_map(|strand| strand.remote.as_ref())
     }
 
     /// What all strands have done so far.
@@ -303,6 +430,8 @@ impl Crew {
     /// the groups.
     pub(crate) fn finish(self) -> Vec<StrandOutcome> {
         self.stages.dismiss();
+        let cuts = self.cuts;
+        let mut numbers = vec![0; self.groups.len()];
         let joined = self.strands.into_iter().map(|strand| {
             strand.thread.join().unwrap_or_else(|_| {
                 let mut log = Log::default();
@@ -315,11 +444,39 @@ impl Crew {
                 }
             })
         });
-        joined.collect()
+        let cut = joined.map(|mut outcome: StrandOutcome| {
+            let number = numbers[outcome.group];
+            numbers[outcome.group] += 1;
+            for cut in cuts.iter().filter(|cut| cut.group == outcome.group) {
+                if let Some(transaction) = outcome.transactions.get_mut(cut.stage) {
+                    transaction.end_at(cut.at, &cut.tallied[number]);
+                }
+            }
+            outcome
+        });
+        cut.collect()
+    }
+}
+
+impl TransactionOutcome {
+    /// It was over then, with this in the strand's books, if it was not before.
+    fn end_at(&mut self, then: Instant, tallied: &Tallied) {
+        if then >= self.began && then < self.began + self.elapsed {
+            self.elapsed = then - self.began;
+            self.tallied = tallied.since(&self.before);
+        }
     }
 }
 
 impl Shared {
+    /// Those that its strands use, beside their own.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let files = self.files.iter().flat_map(|(_, files)| files);
+        let responses = self.watching.responses.iter();
+        let responses = responses.map(|responses| responses.descriptor());
+        files.map(AsFd::as_fd).chain(responses)
+    }
+
     fn awaits_end_of(&self, transaction: &Transaction) -> bool {
         // Datagrams that come after the time are late.
         self.follows && transaction.only_receives() && !compile::has_datagrams(&self.group)
@@ -333,6 +490,39 @@ impl Shared {
     }
 }
 
+impl Strand {
+    fn thread(member: Member) -> io::Result<Self> {
+        let (group, tally) = (member.group, Arc::clone(&member.tally));
+        let stack = if member.shared.tls.is_empty() {
+            STACK
+        } else {
+            STACK_WITH_TLS
+        };
+        let thread = std::thread::Builder::new()
+            .stack_size(stack)
+            .spawn(move || member.run())?;
+        Ok(Self {
+            group,
+            tally,
+            thread,
+            remote: None,
+        })
+    }
+}
+
+/// A strand that is about to begin: where it counts, and what it will be.
+type Ready = (Arc<Tally>, Body);
+
+enum Body {
+    Thread(Listeners),
+    Process(Process),
+}
+
+/// What the random sizes of a strand come from.
+fn seed(group: usize, index: usize) -> u64 {
+    (group as u64) << 32 | index as u64
+}
+
 /// What one strand's thread begins with.
 struct Member {
     stages: Arc<Stages>,
@@ -340,8 +530,8 @@ struct Member {
     tally: Arc<Tally>,
     index: usize,
     group: usize,
+    seed: u64,
     listeners: Listeners,
-    files: Arc<Files>,
 }
 
 impl Member {
@@ -359,7 +549,7 @@ impl Member {
             peers: &shared.peers,
             tls: &shared.tls,
             listeners: self.listeners,
-            files: self.files,
+            files: Arc::clone(&shared.files),
             next_file: self.index,
             log: Log::default(),
         };
@@ -368,7 +558,7 @@ impl Member {
         // However it ends, whoever waits for this strand hears of it.
         let leaving = Leaving(&self.stages);
         for (stage, transaction) in shared.group.transactions.iter().enumerate() {
-            if !self.stages.arrive(stage) {
+            if self.stages.arrive(stage).is_none() {
                 break;
             }
             let began = Instant::now();
@@ -380,12 +570,13 @@ impl Member {
                 tally: &self.tally,
                 watching: &shared.watching,
                 counters: counters.as_ref(),
-                seed: (self.group as u64) << 32 | self.index as u64,
+                seed: self.seed,
             };
             let (end, times) = part.run(&mut desk, &mut buffer);
             outcome.transactions.push(TransactionOutcome {
                 began,
                 elapsed: began.elapsed(),
+                before,
                 tallied: self.tally.read().since(&before),
                 rounds: times
                     .as_ref()

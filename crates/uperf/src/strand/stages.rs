@@ -1,7 +1,10 @@
 //! The barriers before the transactions.
 
+use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use super::process::Word;
 
 /// Where strands wait for each transaction, and for word from whoever leads them.
 #[derive(Debug)]
@@ -10,6 +13,8 @@ pub(super) struct Stages {
     /// Strands wait for this, their leader for the other.
     opened: Condvar,
     changed: Condvar,
+    /// Who hears of each arrival and departure: the parent of a process that is one strand.
+    parent: Option<UnixStream>,
 }
 
 #[derive(Debug)]
@@ -22,8 +27,8 @@ struct State {
     expected: Vec<usize>,
     /// How many are there, or were.
     arrived: Vec<usize>,
-    /// The barriers before this one are open.
-    open: usize,
+    /// When each barrier was opened, of those that are.
+    opened: Vec<Instant>,
     /// Strands that have not ended.
     running: usize,
     failed: bool,
@@ -58,7 +63,7 @@ impl Stages {
             state: Mutex::new(State {
                 expected: (0..longest).map(come_to).collect(),
                 arrived: vec![0; longest],
-                open: 0,
+                opened: Vec::with_capacity(longest),
                 running: groups.iter().map(|(strands, _)| strands).sum(),
                 failed: false,
                 cut: false,
@@ -67,23 +72,33 @@ impl Stages {
             }),
             opened: Condvar::new(),
             changed: Condvar::new(),
+            parent: None,
         }
     }
 
-    /// A strand is at a barrier, and waits until it opens; false if it is to end instead.
-    pub(super) fn arrive(&self, number: usize) -> bool {
+    /// For the one strand of a forked process, whose parent is told of its arrivals.
+    pub(super) fn of_process(transactions: usize, parent: UnixStream) -> Self {
+        Self {
+            parent: Some(parent),
+            ..Self::new(&[(1, transactions)])
+        }
+    }
+
+    /// A strand is at a barrier, and waits until it opens; when that was, or nothing if it is to end instead.
+    pub(super) fn arrive(&self, number: usize) -> Option<Instant> {
+        self.tell_parent(Word::Arrived);
         let mut state = self.state();
         state.arrived[number] += 1;
         if state.arrived[number] >= state.expected[number] {
             self.changed.notify_all();
         }
-        while state.open <= number && !state.aborted {
+        while state.opened.len() <= number && !state.aborted {
             state = self
                 .opened
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        !state.aborted
+        state.opened.get(number).filter(|_| !state.aborted).copied()
     }
 
     /// A strand that has ended keeps its connections until then: what it closes with unread data is an
@@ -107,6 +122,7 @@ impl Stages {
     /// A strand's connection was ended by the other end.
     pub(super) fn cut(&self) {
         self.state().cut = true;
+        self.tell_parent(Word::Cut);
     }
 
     /// A strand has ended.
@@ -114,15 +130,18 @@ impl Stages {
         let mut state = self.state();
         state.running -= 1;
         state.failed |= failed;
+        self.tell_parent(if failed { Word::Failed } else { Word::Left });
         if state.running == 0 || failed {
             self.changed.notify_all();
         }
     }
 
-    /// Opens a barrier, and all before it.
-    pub(super) fn open(&self, number: usize) {
+    /// Opens a barrier, and all before it, as of then.
+    pub(super) fn open(&self, number: usize, at: Instant) {
         let mut state = self.state();
-        state.open = state.open.max(number + 1);
+        while state.opened.len() <= number {
+            state.opened.push(at);
+        }
         state.cut = false;
         self.opened.notify_all();
     }
@@ -146,6 +165,13 @@ impl Stages {
                 .changed
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn tell_parent(&self, word: Word) {
+        if let Some(parent) = &self.parent {
+            // A parent that is gone takes this process with it.
+            let _ = word.say(parent);
         }
     }
 
@@ -184,7 +210,7 @@ mod tests {
                 let stages = &stages;
                 scope.spawn(move || {
                     for stage in 0..length {
-                        assert!(stages.arrive(stage));
+                        assert!(stages.arrive(stage).is_some());
                     }
                     stages.leave(false);
                 });
@@ -193,11 +219,11 @@ mod tests {
             assert_eq!((standing.running, standing.complete), (3, true));
             let none_yet = stages.wait(Some(1), Instant::now());
             assert!(!none_yet.complete);
-            stages.open(0);
+            stages.open(0, Instant::now());
             assert!(stages.wait(Some(1), soon()).complete);
             stages.cut();
             assert!(stages.wait(Some(1), soon()).cut);
-            stages.open(1);
+            stages.open(1, Instant::now());
             assert!(!stages.wait(Some(1), soon()).cut);
             assert_eq!(stages.wait(None, soon()).running, 0);
         });
@@ -213,7 +239,7 @@ mod tests {
             let standing = stages.wait(Some(0), Instant::now() + Duration::from_secs(10));
             assert!(standing.failed && !standing.complete);
             stages.abort();
-            assert!(!waits.join().unwrap());
+            assert!(waits.join().unwrap().is_none());
             ended.join().unwrap();
         });
     }

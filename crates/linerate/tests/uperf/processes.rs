@@ -1,0 +1,122 @@
+//! Strands that are processes (`nprocs=`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::{Process, eventually, linerate};
+
+use super::{REQUESTS, Slave, agree};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn with_processes() -> String {
+    REQUESTS.replace("nthreads=\"2\"", "nprocs=\"3\"")
+}
+
+/// A run that does not end by itself, with its three processes at each end.
+struct Run {
+    slave: Slave,
+    master: Process,
+    _profile: tempfile::NamedTempFile,
+}
+
+impl Run {
+    fn begin() -> Self {
+        let slave = Slave::start();
+        let profile = with_processes().replace("iterations=\"500\"", "duration=\"60s\"");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), profile).expect("it is ours");
+        let (port, path) = (slave.port, file.path().display());
+        let mut command = linerate(&format!("uperf -P {port} -m {path}"));
+        command.env("h", "127.0.0.1");
+        let master = Process::start(&mut command);
+        let runs = eventually(SOON, || master.stdout().contains("Txn2"));
+        assert!(runs, "{}", master.stdout());
+        let run = Self {
+            slave,
+            master,
+            _profile: file,
+        };
+        assert_eq!(children(run.master.pid()).len(), 3);
+        assert_eq!(children(run.slave.process.pid()).len(), 3);
+        run
+    }
+
+    /// The slave has nothing of it any more, and serves.
+    fn is_over(&self) {
+        let is_alone = || children(self.slave.process.pid()).is_empty();
+        assert!(eventually(SOON, is_alone), "the slave's processes go on");
+        agree(&self.slave.run("", REQUESTS));
+    }
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<u32> {
+        list.split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect()
+    };
+    lists.flat_map(numbers).collect()
+}
+
+fn kill(process: u32) {
+    let status = std::process::Command::new("kill")
+        .args(["-KILL", &process.to_string()])
+        .status();
+    assert!(status.expect("kill is everywhere").success());
+}
+
+fn is_gone(process: u32) -> bool {
+    !std::path::Path::new(&format!("/proc/{process}")).exists()
+}
+
+#[test]
+fn each_strand_is_a_process_and_counts() {
+    let slave = Slave::start();
+    for opens in ["\"connect\"", "\"accept\""] {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let profile = with_processes().replace("\"connect\"", opens);
+        let ended = slave.run(&format!("-a -f -X {}", file.path().display()), &profile);
+        agree(&ended);
+        assert!(ended.stdout.contains("Starting 3 processes"), "{ended:?}");
+        let text = std::fs::read_to_string(file.path()).expect("it was written");
+        let processes = text
+            .lines()
+            .filter_map(|line| line.split_whitespace().next());
+        let processes: BTreeSet<&str> = processes.collect();
+        assert_eq!(processes.len(), 3, "{processes:?}");
+        assert_eq!(text.lines().count(), 3 * (1 + 2 * 500 + 1));
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_is_named_and_the_rest_ends() {
+    let mut run = Run::begin();
+    let processes = children(run.master.pid());
+    kill(processes[1]);
+    assert!(eventually(SOON, || !run.master.is_running()));
+    assert!(processes.iter().all(|process| is_gone(*process)));
+    run.is_over();
+    let ended = run.master.finish(SOON);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let words = format!("process {} of a strand is gone: signal: 9", processes[1]);
+    assert!(ended.stdout.contains(&words), "{ended:?}");
+}
+
+#[test]
+fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
+    for signal in [Signal::KILL, Signal::INT] {
+        let mut run = Run::begin();
+        let processes = children(run.master.pid());
+        run.master.signal(signal);
+        let ends = eventually(SOON, || {
+            !run.master.is_running() && processes.iter().all(|process| is_gone(*process))
+        });
+        assert!(ends, "{signal:?}");
+        run.is_over();
+    }
+}
