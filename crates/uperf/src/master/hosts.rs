@@ -1,7 +1,6 @@
 //! What is known of this host, and of those of the slaves.
 
 use model::HostFacts;
-use sys::facts::is_own;
 
 use super::connect::Slave;
 use crate::output::html::Host;
@@ -83,9 +82,14 @@ fn told(slave: &Slave) -> Vec<(String, String)> {
     .into()
 }
 
+/// A host comes to its own addresses from themselves. Asking the kernel for all addresses could take long:
+/// it waits for whoever makes or removes an interface.
 fn is_here(slave: &Slave) -> bool {
-    let address = slave.control.peer().ip();
-    address.is_some_and(|address| is_own(address.to_canonical()))
+    let Some(there) = slave.control.peer().ip() else {
+        return false;
+    };
+    let here = slave.control.here().and_then(|here| here.ip());
+    there.to_canonical().is_loopback() || here == Some(there)
 }
 
 #[cfg(test)]
