@@ -71,9 +71,12 @@ pub fn set_paths(socket: BorrowedFd<'_>, heartbeat_ms: u32, mtu_bytes: u32) -> i
 /// The UDP port of the peer that packets are sent to within datagrams, as long as [`encapsulation_port`]
 /// is one: SCTP_REMOTE_UDP_ENCAPS_PORT, RFC 6951, section 6.1. Since Linux 5.11.
 pub fn set_encapsulation_port(socket: BorrowedFd<'_>, port: u16) -> io::Result<()> {
-    // `struct sctp_udpencaps`: association, address, port.
-    let mut value = Value::<144>::new();
-    value.put(136, port.to_be_bytes());
+    /// An address has the alignment of a pointer.
+    const WORD: usize = size_of::<usize>();
+    /// `struct sctp_udpencaps`: association, address, and here the port.
+    const PORT: usize = WORD + size_of::<libc::sockaddr_storage>();
+    let mut value = Value::<{ PORT + WORD }>::new();
+    value.put(PORT, port.to_be_bytes());
     value.set(socket, SCTP_REMOTE_UDP_ENCAPS_PORT)
 }
 
