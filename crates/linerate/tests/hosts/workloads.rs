@@ -78,14 +78,14 @@ fn runs(profile: &str) {
         // The last answers of all strands may be on their way.
         assert!(difference.abs() < 1.0, "{ended:#?}");
     } else {
-        assert_eq!((difference, &slave.data), (0.0, &master.data), "{ended:#?}");
-        assert_eq!(slave.operations, master.operations, "{ended:#?}");
+        // The slave has received all of it, and what left while the master's strands came to their end.
+        assert!((-10.0..=0.0).contains(&difference), "{ended:#?}");
+        assert!(slave.operations >= master.operations, "{ended:#?}");
     }
 }
 
 /// What Run Statistics has of a host.
 struct Line {
-    data: String,
     operations: u64,
 }
 
@@ -93,7 +93,6 @@ struct Line {
 fn line(ended: &Finished, host: &str) -> Line {
     let words = words(ended, host);
     Line {
-        data: words[2].clone(),
         operations: words[4].parse().expect("a number"),
     }
 }
