@@ -11,7 +11,7 @@ use super::run::totals;
 use crate::options::{Counter, Master};
 use crate::output::html::Distribution;
 use crate::output::{
-    Active, Executions, Interfaces, Latencies, Report, Sample, Slave, Start, strand_name,
+    Active, Executions, Interfaces, Latencies, Report, Sample, Slave, Start, Totals, strand_name,
     transaction_name,
 };
 use crate::strand::{Files, Log, StrandOutcome, TransactionOutcome};
@@ -50,14 +50,14 @@ impl Figures<'_> {
         let all = sum(self.strands.iter().flat_map(|strand| &strand.transactions));
         let total = sample("Total".to_owned(), &all, self.elapsed);
         let groups = self.groups().map(|(group, strands)| {
-            let parts = || strands.iter().flat_map(|strand| &strand.transactions);
-            sample(group.name.clone(), &sum(parts()), span(parts()))
+            let (tallied, elapsed) = in_time(strands.iter().flat_map(|strand| &strand.transactions));
+            sample(group.name.clone(), &tallied, elapsed)
         });
         let strands = self.groups().flat_map(|(_, strands)| {
             let strands = strands.into_iter().enumerate();
             strands.map(|(number, strand)| {
-                let parts = || strand.transactions.iter();
-                sample(strand_name(number), &sum(parts()), span(parts()))
+                let (tallied, elapsed) = in_time(&strand.transactions);
+                sample(strand_name(number), &tallied, elapsed)
             })
         });
         Report {
@@ -65,7 +65,7 @@ impl Figures<'_> {
             strands: strands.collect(),
             transactions: self.transactions(),
             flowops: self.flowops(),
-            active: self.active(&all),
+            active: self.active(),
             starts: self.starts(),
             latencies: self.latencies(),
             master: total.totals,
@@ -158,18 +158,22 @@ impl Figures<'_> {
 
     /// The time in which transactions ran: of each from its first strand's beginning to its last one's
     /// end.
-    fn active(&self, all: &Tallied) -> Active {
+    fn active(&self) -> Active {
         let stages = self.stages();
-        let of = |strands: &[&StrandOutcome]| -> Duration {
-            (0..stages).map(|number| span(parts(strands, number))).sum()
+        let of = |strands: &[&StrandOutcome]| -> Totals {
+            let mut all = (Tallied::default(), Duration::ZERO);
+            for number in 0..stages {
+                let (tallied, elapsed) = in_time(parts(strands, number));
+                all.0 += tallied;
+                all.1 += elapsed;
+            }
+            totals(&all.0, all.1)
         };
         let everyone: Vec<&StrandOutcome> = self.strands.iter().collect();
-        let groups = self.groups().map(|(group, strands)| {
-            let tallied = sum(strands.iter().flat_map(|strand| &strand.transactions));
-            (group.name.clone(), totals(&tallied, of(&strands)))
-        });
+        let groups = self.groups();
+        let groups = groups.map(|(group, strands)| (group.name.clone(), of(&strands)));
         Active {
-            all: totals(all, of(&everyone)),
+            all: of(&everyone),
             groups: groups.collect(),
         }
     }
@@ -251,6 +255,22 @@ impl Figures<'_> {
             p99: times.percentile(99.0)?,
         })
     }
+}
+
+/// What parts came to within their transactions' time: the sum, and from the first beginning to the last end.
+fn in_time<'p>(
+    parts: impl IntoIterator<Item = &'p TransactionOutcome>,
+) -> (Tallied, Duration) {
+    let mut sum = Tallied::default();
+    let (mut first, mut last) = (None, None);
+    for part in parts {
+        let (elapsed, tallied) = part.in_time();
+        sum += tallied;
+        first = Some(first.map_or(part.began, |first: Instant| first.min(part.began)));
+        last = last.max(Some(part.began + elapsed));
+    }
+    let span = first.zip(last).map(|(first, last)| last - first);
+    (sum, span.unwrap_or_default())
 }
 
 /// Every strand's part of the transaction of this number.

@@ -102,7 +102,7 @@ fn until(
         if standing.complete || standing.running == 0 {
             return None;
         }
-        narrator.tick(crew.tallied());
+        narrator.tick(crew);
     }
 }
 
@@ -224,16 +224,22 @@ impl<'a> Narrator<'a> {
         self.line(tallied, now);
     }
 
-    fn tick(&mut self, tallied: Tallied) {
+    fn tick(&mut self, crew: &Crew) {
         let now = Instant::now();
         if now < self.next {
             return;
         }
+        let Some((stage, ..)) = self.running else {
+            return;
+        };
         // The grid does not move; what was missed is left out.
         while self.next <= now {
             self.next += self.interval.max(Duration::from_millis(1));
         }
-        self.line(tallied, now);
+        // What comes after the time has no line: the last one is of the time.
+        if !crew.is_cut(stage) {
+            self.line(crew.tallied_by(stage).0, now);
+        }
     }
 
     fn ended(&mut self, crew: &Crew) {

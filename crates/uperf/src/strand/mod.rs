@@ -54,6 +54,9 @@ const STACK: usize = 96 * 1024;
 /// The same with TLS, of which a handshake needs the most.
 const STACK_WITH_TLS: usize = 512 * 1024;
 
+/// How long after a transaction's time a strand may leave and still have its own end.
+const LATE: Duration = Duration::from_millis(10);
+
 /// How much earlier a transaction's time may be up at the end that leads.
 const LEEWAY: Duration = Duration::from_secs(1);
 
@@ -165,6 +168,8 @@ pub(crate) struct TransactionOutcome {
     /// What was in the strand's books before it.
     before: Tallied,
     pub(crate) tallied: Tallied,
+    /// The same up to the end of the transaction's time, if the strand left late.
+    cut: Option<(Duration, Tallied)>,
     /// Times of executions, if they were kept.
     pub(crate) rounds: Pass,
     /// Times of each flowop, if they were kept.
@@ -360,6 +365,15 @@ impl Crew {
         }
     }
 
+    /// Whether the time of a transaction is up in all groups that have it, and their counters are taken.
+    pub(crate) fn is_cut(&self, stage: usize) -> bool {
+        let mut groups = self.groups.iter().enumerate();
+        groups.all(|(number, shared)| {
+            shared.group.transactions.len() <= stage
+                || (self.cuts.iter()).any(|cut| (cut.group, cut.stage) == (number, stage))
+        })
+    }
+
     /// What all strands have done by the end of a transaction, and when that was: when its time was up, or
     /// now.
     pub(crate) fn tallied_by(&self, stage: usize) -> (Tallied, Instant) {
@@ -459,11 +473,16 @@ impl Crew {
 }
 
 impl TransactionOutcome {
-    /// It was over then, with this in the strand's books, if it was not before.
+    /// How long the strand was at it within the transaction's time, and what it did by then.
+    pub(crate) fn in_time(&self) -> (Duration, Tallied) {
+        self.cut.unwrap_or((self.elapsed, self.tallied))
+    }
+
+    /// The time was up then, with this in the strand's books. What leaves at once has its own end, with
+    /// the call that was under way.
     fn end_at(&mut self, then: Instant, tallied: &Tallied) {
-        if then >= self.began && then < self.began + self.elapsed {
-            self.elapsed = then - self.began;
-            self.tallied = tallied.since(&self.before);
+        if then >= self.began && then + LATE < self.began + self.elapsed {
+            self.cut = Some((then - self.began, tallied.since(&self.before)));
         }
     }
 }
@@ -578,6 +597,7 @@ impl Member {
                 elapsed: began.elapsed(),
                 before,
                 tallied: self.tally.read().since(&before),
+                cut: None,
                 rounds: times
                     .as_ref()
                     .map_or(Pass::default(), |times| *times.rounds()),
