@@ -216,7 +216,12 @@ impl Keeper {
         let still: Vec<Waking> = to_wake.into_iter().filter_map(Waking::again).collect();
 
         let mut state = self.state();
-        state.waking.extend(still);
+        for one in still {
+            // A thread may have come to it meanwhile.
+            if !state.waking.iter().any(|known| known.stop.is(&one.stop)) {
+                state.waking.push(one);
+            }
+        }
         let again = state.waking.iter().map(|one| one.next).min();
         let deadline = state.deadlines.keys().next().map(|(when, _)| *when);
         let look = state.looks.keys().next().map(|(when, _)| *when);

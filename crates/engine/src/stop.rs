@@ -126,16 +126,20 @@ impl Stop {
 
     /// Wakes the threads that have not yet left their loops; whether there are any.
     pub(crate) fn wake(&self) -> bool {
-        let mut from = 0;
+        let mut left = usize::MAX;
         loop {
-            // A few at a time: those that leave need the lock.
+            // A few at a time: those that leave need the lock. From the end, as one that leaves has the last
+            // one take its place.
             let sleepers = lock(&self.0.sleepers);
-            let few = sleepers.iter().skip(from).take(WOKEN_AT_ONCE);
-            let woken = few.map(|sleeper| sleeper.wake()).count();
-            if woken < WOKEN_AT_ONCE {
+            left = left.min(sleepers.len());
+            if left == 0 {
                 return !sleepers.is_empty();
             }
-            from += woken;
+            let next = left.saturating_sub(WOKEN_AT_ONCE);
+            sleepers[next..left]
+                .iter()
+                .for_each(|sleeper| sleeper.wake());
+            left = next;
         }
     }
 

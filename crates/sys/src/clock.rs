@@ -101,7 +101,8 @@ impl Prompt {
     /// From now on; where the system refuses, the thread stays an ordinary one.
     pub fn begin() -> Self {
         Self {
-            is_in_force: schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1),
+            // A policy that somebody chose for it stays.
+            is_in_force: is_ordinary() && schedule(libc::SCHED_FIFO, 1),
             _not_send: PhantomData,
         }
     }
@@ -113,6 +114,12 @@ impl Drop for Prompt {
             schedule(libc::SCHED_OTHER, 0);
         }
     }
+}
+
+/// Whether nobody has given the calling thread a policy.
+fn is_ordinary() -> bool {
+    // SAFETY: the call takes and gives numbers.
+    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::SCHED_OTHER.into() }
 }
 
 /// Whether the calling thread is now under that policy.

@@ -153,6 +153,17 @@ pub fn leave(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Kills a child that has not been waited for: SIGKILL.
+pub fn kill(child: u32) -> io::Result<()> {
+    let Some(child) = rustix::process::Pid::from_raw(child as i32) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    Ok(rustix::process::kill_process(
+        child,
+        rustix::process::Signal::KILL,
+    )?)
+}
+
 /// Waits for a child's end: waitpid(2).
 pub fn wait_for(child: u32) -> io::Result<std::process::ExitStatus> {
     use std::os::unix::process::ExitStatusExt;

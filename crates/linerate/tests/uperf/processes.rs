@@ -120,3 +120,54 @@ fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
         run.is_over();
     }
 }
+
+/// Nobody reads of its end while it waits; it is found out when it is to go on.
+#[test]
+fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
+    let slave = Slave::start();
+    let profile = r#"<profile name="waits">
+  <group nprocs="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction duration="60s">
+      <flowop type="write" options="size=90"/>
+    </transaction>
+  </group>
+  <group nthreads="1">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+      <flowop type="think" options="duration=2s"/>
+    </transaction>
+    <transaction duration="60s">
+      <flowop type="write" options="size=90"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), profile).expect("it is ours");
+    let (port, path) = (slave.port, file.path().display());
+    let mut command = linerate(&format!("uperf -P {port} -m {path}"));
+    command.env("h", "127.0.0.1");
+    let master = Process::start(&mut command);
+    assert!(eventually(SOON, || master.stdout().contains("Txn1")));
+    let processes = children(master.pid());
+    kill(processes[0]);
+    let ended = master.finish(Duration::from_secs(20));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let words = format!("process {} of a strand is gone: signal: 9", processes[0]);
+    assert!(ended.stdout.contains(&words), "{ended:?}");
+    assert!(processes.iter().all(|process| is_gone(*process)));
+    agree(&slave.run("", REQUESTS));
+}
+
+#[test]
+fn processes_end_with_their_time_and_say_what_they_did() {
+    let profile = with_processes().replace("iterations=\"500\"", "duration=\"1s\"");
+    let ended = Slave::start().run("-a -f -H stdout", &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for line in ["3 strands within", "99th", "connect"] {
+        assert!(ended.stdout.contains(line), "{line}: {ended:?}");
+    }
+}

@@ -50,7 +50,8 @@ impl Figures<'_> {
         let all = sum(self.strands.iter().flat_map(|strand| &strand.transactions));
         let total = sample("Total".to_owned(), &all, self.elapsed);
         let groups = self.groups().map(|(group, strands)| {
-            let (tallied, elapsed) = in_time(strands.iter().flat_map(|strand| &strand.transactions));
+            let (tallied, elapsed) =
+                in_time(strands.iter().flat_map(|strand| &strand.transactions));
             sample(group.name.clone(), &tallied, elapsed)
         });
         let strands = self.groups().flat_map(|(_, strands)| {
@@ -258,9 +259,7 @@ impl Figures<'_> {
 }
 
 /// What parts came to within their transactions' time: the sum, and from the first beginning to the last end.
-fn in_time<'p>(
-    parts: impl IntoIterator<Item = &'p TransactionOutcome>,
-) -> (Tallied, Duration) {
+fn in_time<'p>(parts: impl IntoIterator<Item = &'p TransactionOutcome>) -> (Tallied, Duration) {
     let mut sum = Tallied::default();
     let (mut first, mut last) = (None, None);
     for part in parts {

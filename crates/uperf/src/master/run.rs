@@ -6,6 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::Stop;
 use engine::script::Tallied;
 
+use sys::clock::Prompt;
+
 use super::TICK;
 use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
 use super::course::Courses;
@@ -15,7 +17,7 @@ use crate::control::why;
 use crate::options::Master;
 use crate::output::html::Course;
 use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
-use crate::strand::{Crew, Log};
+use crate::strand::{Crew, Log, Standing};
 use crate::wire::{Command, Goodbye};
 
 /// How long a stock slave's strands are given to come to their next barrier: it interrupts those that are
@@ -25,8 +27,7 @@ const LONGEST_STAGE: Duration = Duration::from_secs(1);
 /// How long a host takes to end all connections of a process that has died.
 const LAST_OF_ITS_CONNECTIONS: Duration = Duration::from_millis(200);
 
-/// How long before a transaction's time is up nothing else is waited for: strands that leave have what is
-/// waited with.
+/// How long before a transaction's time is up nothing else is waited for.
 const CUT_APPROACH: Duration = Duration::from_millis(100);
 
 /// Runs all transactions; the exit code of a run that did not come to its end.
@@ -74,11 +75,9 @@ fn until(
     stop: &Stop,
     log: &mut Log,
 ) -> Option<u8> {
+    let mut prompt = None;
     loop {
-        let next = (Instant::now() + TICK).min(narrator.due());
-        let before_cut = crew.due().and_then(|due| due.checked_sub(CUT_APPROACH));
-        let standing = crew.wait(stage, before_cut.map_or(next, |before| before.min(next)));
-        crew.cut(CUT_APPROACH);
+        let standing = look(crew, stage, narrator.due(), &mut prompt);
         if standing.cut && (standing.complete || standing.running == 0) {
             await_word(slaves);
         }
@@ -104,6 +103,29 @@ fn until(
         }
         narrator.tick(crew);
     }
+}
+
+/// Waits until there is something to see, or to print. Shortly before a transaction's time is up for that
+/// alone: strands that leave have what is waited with.
+fn look(
+    crew: &mut Crew,
+    stage: Option<usize>,
+    next_line: Instant,
+    prompt: &mut Option<Prompt>,
+) -> Standing {
+    let now = Instant::now();
+    let Some(due) = crew.due() else {
+        *prompt = None;
+        return crew.wait(stage, next_line.min(now + TICK));
+    };
+    if due > now + CUT_APPROACH {
+        let approach = due.checked_sub(CUT_APPROACH).unwrap_or(due);
+        return crew.wait(stage, next_line.min(now + TICK).min(approach));
+    }
+    prompt.get_or_insert_with(Prompt::begin);
+    std::thread::sleep(due.min(next_line).saturating_duration_since(now));
+    crew.cut();
+    crew.wait(stage, now)
 }
 
 /// A slave that dies ends its connections in any order, and to a strand an end is the end of its work: who has

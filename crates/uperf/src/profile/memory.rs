@@ -10,11 +10,11 @@ pub(super) const LEAST_BUFFER: u32 = 8192;
 const STACK: u64 = 64 << 10;
 /// What a TLS connection takes, with the stack of its handshake: 26 to 41 KiB were measured, 8 of which
 /// each further one of the same strand.
-const TLS: u64 = 48 << 10;
+pub(crate) const TLS: u64 = 48 << 10;
 /// What a process has for itself beside that: pages of the program's that it has written to.
-const PROCESS: u64 = 256 << 10;
+pub(crate) const PROCESS: u64 = 256 << 10;
 /// The counters of a flowop or a transaction in a strand, on cache lines of their own.
-const STATISTICS: u64 = 256;
+pub(crate) const STATISTICS: u64 = 256;
 
 /// Bytes that the strands of a workorder are expected to take at this end: of each
 ///

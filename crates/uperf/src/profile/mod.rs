@@ -18,7 +18,7 @@
 
 mod build;
 mod directory;
-mod memory;
+pub(crate) mod memory;
 mod note;
 mod number;
 mod options;

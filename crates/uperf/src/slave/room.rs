@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::profile::MOST_PROCESSES;
 use crate::wire::Refusal;
 use crate::{Group, WorkLimits};
 
@@ -12,6 +13,7 @@ pub(super) struct Room(Mutex<Used>);
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     strands: u64,
+    processes: u64,
     bytes: u64,
 }
 
@@ -33,6 +35,7 @@ impl Room {
         let strands = u64::from(group.strands.count);
         let taken = Used {
             strands,
+            processes: if group.strands.processes { strands } else { 0 },
             bytes: strands.saturating_mul(strand_bytes as u64),
         };
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +47,14 @@ impl Room {
         if taken.bytes > limits.memory.saturating_sub(used.bytes) {
             return Err(Refusal::Memory);
         }
+        let left = MOST_PROCESSES.saturating_sub(used.processes);
+        if taken.processes > left {
+            let words =
+                format!("{strands} processes: at most {MOST_PROCESSES}, of which {left} are left");
+            return Err(Refusal::Workorder(words));
+        }
         used.strands += taken.strands;
+        used.processes += taken.processes;
         used.bytes += taken.bytes;
         Ok(Share {
             room: Arc::clone(self),
@@ -57,6 +67,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut used = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
         used.strands -= self.taken.strands;
+        used.processes -= self.taken.processes;
         used.bytes -= self.taken.bytes;
     }
 }

@@ -13,7 +13,6 @@ use super::room::{Room, Share};
 use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
-use crate::profile::MOST_PROCESSES;
 use crate::strand::{
     Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, Watching, has, obstacle, refusal,
     strand_bytes,
@@ -263,11 +262,6 @@ impl Session<'_> {
     fn engage(&self, group: Group, masters: &[SlaveInfo]) -> Result<Mustered, Refusal> {
         if let Some(why) = refusal(&group) {
             return Err(Refusal::Workorder(why));
-        }
-        let strands = group.strands;
-        if strands.processes && u64::from(strands.count) > MOST_PROCESSES {
-            let words = format!("{} processes: at most {MOST_PROCESSES}", strands.count);
-            return Err(Refusal::Workorder(words));
         }
         let mut protocols = mirror::protocols(&group).into_iter();
         if let Some(why) = protocols.find_map(|protocol| obstacle(protocol, self.control)) {

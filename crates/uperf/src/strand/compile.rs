@@ -7,10 +7,15 @@ use std::time::Duration;
 use super::sctp;
 use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction};
 
-/// The steps of a transaction of this group, one a flowop.
-pub(super) fn steps(group: &Group, transaction: &Transaction) -> Vec<Step> {
-    let flowops = transaction.flowops.iter();
-    flowops.map(|flowop| step(group, flowop)).collect()
+/// The steps of each transaction of a group, one a flowop.
+pub(super) fn lists(group: &Group) -> Vec<Vec<Step>> {
+    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let openings: Vec<&Flowop> = flowops.filter(|flowop| flowop.kind.opens()).collect();
+    let list = |transaction: &Transaction| {
+        let flowops = transaction.flowops.iter();
+        flowops.map(|flowop| step(&openings, flowop)).collect()
+    };
+    group.transactions.iter().map(list).collect()
 }
 
 /// How often the list is run.
@@ -34,10 +39,10 @@ pub(super) fn pacing(transaction: &Transaction) -> Option<Pacing> {
     })
 }
 
-fn step(group: &Group, flowop: &Flowop) -> Step {
+fn step(openings: &[&Flowop], flowop: &Flowop) -> Step {
     let action = match flowop.kind {
-        Kind::Write | Kind::Send => Action::Send(transfer(group, flowop)),
-        Kind::Read | Kind::Recv => Action::Receive(transfer(group, flowop)),
+        Kind::Write | Kind::Send => Action::Send(transfer(openings, flowop)),
+        Kind::Read | Kind::Recv => Action::Receive(transfer(openings, flowop)),
         Kind::Connect | Kind::Accept | Kind::Disconnect | Kind::Sendfile | Kind::Sendfilev => {
             Action::Own
         }
@@ -54,13 +59,13 @@ fn step(group: &Group, flowop: &Flowop) -> Step {
     }
 }
 
-fn transfer(group: &Group, flowop: &Flowop) -> Transfer {
+fn transfer(openings: &[&Flowop], flowop: &Flowop) -> Transfer {
     let amount = match flowop.size {
         Size::Fixed(bytes) => Amount::Exactly(bytes),
         Size::Random { min, max } => Amount::Between { min, max },
     };
     let openings = Openings {
-        group,
+        all: openings,
         connection: flowop.connection,
     };
     Transfer {
@@ -82,14 +87,15 @@ const HAS_MESSAGES: &[Protocol] = &[Protocol::Udp, Protocol::Sctp];
 
 /// What begins connections of one number.
 struct Openings<'a> {
-    group: &'a Group,
+    /// Of the whole group.
+    all: &'a [&'a Flowop],
     connection: u32,
 }
 
 impl Openings<'_> {
     fn all(&self) -> impl Iterator<Item = &Flowop> {
-        let flowops = self.group.transactions.iter().flat_map(|txn| &txn.flowops);
-        flowops.filter(|flowop| flowop.kind.opens() && flowop.connection == self.connection)
+        let openings = self.all.iter().copied();
+        openings.filter(|flowop| flowop.connection == self.connection)
     }
 
     /// Whether they are of these protocols alone.
@@ -162,7 +168,7 @@ mod tests {
             transactions: vec![transaction.clone()],
             ..Group::default()
         };
-        match steps(&group, &transaction)[1].action {
+        match lists(&group)[0][1].action {
             Action::Send(transfer) | Action::Receive(transfer) => transfer,
             ref other => panic!("{other:?}"),
         }

@@ -30,10 +30,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::script::{Counts, Failure, Orders, Pass, Script, ScriptEnd, StepTimes, Tallied, Tally};
+use engine::script::{
+    Counts, Failure, Orders, Pass, Script, ScriptEnd, Step, StepTimes, Tallied, Tally,
+};
 use engine::{Promise, Reason, Stop, keeper};
 use stats::Histogram;
-use sys::clock::Prompt;
 use sys::counter::{Counters, Event};
 use sys::message::{HEADER_BYTES, MOST};
 use sys::process::thread_id;
@@ -45,14 +46,18 @@ use performer::{Desk, Worker};
 use process::{Process, Remote};
 use stages::Stages;
 
+use crate::profile::memory::{PROCESS, STATISTICS, TLS};
 use crate::tls::Contexts;
-use crate::workorder::{Group, Strands, Transaction};
+use crate::workorder::{Flowop, Group, Protocol, Strands, Transaction};
 
 /// What a strand's thread has for its own calls; its buffer is not among it.
 const STACK: usize = 96 * 1024;
 
 /// The same with TLS, of which a handshake needs the most.
 const STACK_WITH_TLS: usize = 512 * 1024;
+
+/// How long processes may take to say what they did before they are killed.
+const LAST_OF_PROCESSES: Duration = Duration::from_secs(10);
 
 /// How long after a transaction's time a strand may leave and still have its own end.
 const LATE: Duration = Duration::from_millis(10);
@@ -135,6 +140,8 @@ struct Shared {
     peers: Peers,
     files: Arc<Files>,
     tls: Contexts,
+    /// What each transaction is, compiled.
+    lists: Vec<Vec<Step>>,
     /// What ends each transaction.
     stops: Vec<Stop>,
     watching: Watching,
@@ -240,6 +247,7 @@ impl Crew {
         let transactions = group.transactions.len();
         self.groups.push(Arc::new(Shared {
             stops: (0..transactions).map(|_| cancel.follower()).collect(),
+            lists: compile::lists(&group),
             group,
             follows,
             peers,
@@ -342,17 +350,10 @@ impl Crew {
         self.due.iter().map(|(when, ..)| *when).min()
     }
 
-    /// Takes the counters of the groups whose time is up, or will be before so much more has passed.
-    pub(crate) fn cut(&mut self, approach: Duration) {
-        let soon = Instant::now() + approach;
-        self.due.sort_unstable();
-        let _prompt = self
-            .due
-            .first()
-            .filter(|due| due.0 <= soon)
-            .map(|_| Prompt::begin());
-        for (due, group, stage) in self.due.extract_if(.., |due| due.0 <= soon) {
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    /// Takes the counters of the groups whose time is up.
+    pub(crate) fn cut(&mut self) {
+        let now = Instant::now();
+        for (_, group, stage) in self.due.extract_if(.., |due| due.0 <= now) {
             let strands = self.strands.iter().filter(|strand| strand.group == group);
             let tallied = strands.map(|strand| strand.tally.read()).collect();
             let at = Instant::now();
@@ -374,8 +375,8 @@ impl Crew {
         })
     }
 
-    /// What all strands have done by the end of a transaction, and when that was: when its time was up, or
-    /// now.
+    /// What all strands have done by the end of a transaction, and when that was: when its time was up, if
+    /// that is a while ago, or now.
     pub(crate) fn tallied_by(&self, stage: usize) -> (Tallied, Instant) {
         let mut sum = Tallied::default();
         let mut at = None;
@@ -384,7 +385,7 @@ impl Crew {
                 .cuts
                 .iter()
                 .find(|cut| (cut.group, cut.stage) == (number, stage));
-            if let Some(cut) = cut {
+            if let Some(cut) = cut.filter(|cut| cut.at.elapsed() > LATE) {
                 cut.tallied.iter().for_each(|tallied| sum += *tallied);
                 at = at.max(Some(cut.at));
             } else {
@@ -444,6 +445,7 @@ impl Crew {
     /// the groups.
     pub(crate) fn finish(self) -> Vec<StrandOutcome> {
         self.stages.dismiss();
+        self.end_what_hangs();
         let cuts = self.cuts;
         let mut numbers = vec![0; self.groups.len()];
         let joined = self.strands.into_iter().map(|strand| {
@@ -469,6 +471,25 @@ impl Crew {
             outcome
         });
         cut.collect()
+    }
+}
+
+impl Crew {
+    /// Kills the processes that have not ended by themselves, after a while.
+    fn end_what_hangs(&self) {
+        let until = Instant::now() + LAST_OF_PROCESSES;
+        for strand in &self.strands {
+            let Some(remote) = &strand.remote else {
+                continue;
+            };
+            while !strand.thread.is_finished() {
+                if Instant::now() >= until {
+                    remote.kill();
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 }
 
@@ -575,23 +596,23 @@ impl Member {
         let mut buffer = vec![0; buffer_bytes(&shared.group)];
         let counters = shared.watching.counters(&mut desk.log);
         // However it ends, whoever waits for this strand hears of it.
-        let leaving = Leaving(&self.stages);
+        let leaving = Leaving::of(&self.stages);
         for (stage, transaction) in shared.group.transactions.iter().enumerate() {
+            // Before the barrier: it is no part of the transaction's time.
+            let mut script = Script::new(shared.lists[stage].clone(), self.seed);
             if self.stages.arrive(stage).is_none() {
                 break;
             }
             let began = Instant::now();
             let before = self.tally.read();
             let part = Part {
-                group: &shared.group,
                 transaction,
                 stop: &shared.stops[stage],
                 tally: &self.tally,
                 watching: &shared.watching,
                 counters: counters.as_ref(),
-                seed: self.seed,
             };
-            let (end, times) = part.run(&mut desk, &mut buffer);
+            let (end, times) = part.run(&mut script, &mut desk, &mut buffer);
             outcome.transactions.push(TransactionOutcome {
                 began,
                 elapsed: began.elapsed(),
@@ -633,19 +654,21 @@ impl Member {
 
 /// One strand's run of one transaction.
 struct Part<'a> {
-    group: &'a Group,
     transaction: &'a Transaction,
     stop: &'a Stop,
     tally: &'a Tally,
     watching: &'a Watching,
     counters: Option<&'a Rc<Counters>>,
-    seed: u64,
 }
 
 impl Part<'_> {
-    fn run(&self, desk: &mut Desk<'_>, buffer: &mut [u8]) -> (ScriptEnd, Option<StepTimes>) {
+    fn run(
+        &self,
+        script: &mut Script,
+        desk: &mut Desk<'_>,
+        buffer: &mut [u8],
+    ) -> (ScriptEnd, Option<StepTimes>) {
         let transaction = self.transaction;
-        let mut script = Script::new(compile::steps(self.group, transaction), self.seed);
         let mut worker = Worker { desk, transaction };
         let orders = Orders {
             rounds: compile::rounds(transaction),
@@ -704,7 +727,11 @@ impl Watching {
 /// A strand's word that it has ended.
 struct Leaving<'a>(&'a Stages);
 
-impl Leaving<'_> {
+impl<'a> Leaving<'a> {
+    fn of(stages: &'a Stages) -> Self {
+        Self(stages)
+    }
+
     fn say(self, failed: bool) {
         self.0.leave(failed);
         std::mem::forget(self);
@@ -718,13 +745,20 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Bytes that a strand has for what it moves: its buffer, and a header for each message of a call.
+/// Bytes that a strand has: its buffer, a header for each message of a call, its list, what TLS keeps, and
+/// what it has as a process.
 pub(crate) fn strand_bytes(group: &Group) -> usize {
     let transfers = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let transfers = transfers.filter(|flowop| flowop.kind.transfers() && flowop.batch_size > 1);
     let most = transfers.map(|flowop| flowop.batch_size).max();
     let headers = usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST));
-    buffer_bytes(group) + headers * HEADER_BYTES
+    let flowops = || group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let is_encrypted =
+        |flowop: &&Flowop| flowop.kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl);
+    let encrypted = flowops().filter(is_encrypted).count();
+    let process = if group.strands.processes { PROCESS } else { 0 };
+    let beside = process + TLS * encrypted as u64 + STATISTICS * flowops().count() as u64;
+    buffer_bytes(group) + headers * HEADER_BYTES + beside as usize
 }
 
 /// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
@@ -763,8 +797,9 @@ mod tests {
                 ..Group::default()
             })
         };
-        assert_eq!(bytes(1), 10_000);
-        assert_eq!(bytes(8), 10_000 + 8 * HEADER_BYTES);
-        assert_eq!(bytes(u64::MAX), 10_000 + 1024 * HEADER_BYTES);
+        let with_list = 10_000 + 2 * 256;
+        assert_eq!(bytes(1), with_list);
+        assert_eq!(bytes(8), with_list + 8 * HEADER_BYTES);
+        assert_eq!(bytes(u64::MAX), with_list + 1024 * HEADER_BYTES);
     }
 }

@@ -4,7 +4,7 @@
 //! strand, which its parent leads by words over a pair of sockets; at this end a thread stands in the
 //! strand's place at the barriers. What the strand does it counts in memory that both have.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ use sys::process::{Forked, fork, leave, settle_as_child, wait_for};
 
 use super::log::Log;
 use super::stages::Stages;
-use super::{Crew, Listeners, Member, Shared, Strand, StrandOutcome, TransactionOutcome};
+use super::{Crew, Leaving, Listeners, Member, Shared, Strand, StrandOutcome, TransactionOutcome};
 
 /// What a strand's process tells its parent, a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,12 +146,15 @@ impl Process {
 
     /// A second handle, for words that come at any time.
     pub(super) fn remote(&self) -> io::Result<Remote> {
-        Ok(Remote(self.link.try_clone()?))
+        Ok(Remote {
+            number: self.number,
+            link: self.link.try_clone()?,
+        })
     }
 
     /// Stands in the strand's place until it has ended.
     pub(super) fn accompany(mut self, group: usize, stages: &Stages) -> StrandOutcome {
-        let told = self.follow(stages);
+        let told = self.follow(stages, Leaving::of(stages));
         let _ = self.link.shutdown(Shutdown::Both);
         let ended = wait_for(self.number);
         self.is_over = true;
@@ -171,10 +174,10 @@ impl Process {
         outcome
     }
 
-    fn follow(&self, stages: &Stages) -> io::Result<Told> {
+    fn follow(&self, stages: &Stages, leaving: Leaving<'_>) -> io::Result<Told> {
         let mut stage = 0;
         let failed = loop {
-            let word = Word::hear(&self.link).inspect_err(|_| stages.leave(true))?;
+            let word = Word::hear(&self.link)?;
             match word {
                 Word::Arrived => {}
                 Word::Cut => {
@@ -192,27 +195,35 @@ impl Process {
             }
             stage += 1;
         };
-        stages.leave(failed);
+        leaving.say(failed);
         if !failed {
             stages.await_dismissal();
         }
         Order::Finish.say(&self.link)?;
-        Ok(serde_json::from_reader(&self.link)?)
+        Ok(serde_json::from_reader(BufReader::new(&self.link))?)
     }
 }
 
 /// Words to a strand's process that come at any time.
 #[derive(Debug)]
-pub(super) struct Remote(UnixStream);
+pub(super) struct Remote {
+    number: u32,
+    link: UnixStream,
+}
 
 impl Remote {
     pub(super) fn interrupt(&self, stage: usize) {
         // One that is gone needs none.
-        let _ = Order::Interrupt(stage).say(&self.0);
+        let _ = Order::Interrupt(stage).say(&self.link);
     }
 
     pub(super) fn abort(&self) {
-        let _ = Order::Abort.say(&self.0);
+        let _ = Order::Abort.say(&self.link);
+    }
+
+    /// Ends a process that does not listen. Only as long as it is waited for: the number may be another's then.
+    pub(super) fn kill(&self) {
+        let _ = sys::process::kill(self.number);
     }
 }
 
