@@ -209,13 +209,15 @@ impl<P: Performer> Hand<'_, P> {
         mut came: Option<Result<usize, Error>>,
     ) -> Result<(), Left> {
         let (wanted, whole) = self.wanted(transfer.amount, way);
+        // A layer takes a record at a time.
+        let whole = whole || matches!((way, line), (Way::Out, Line::Layered(..)));
         let waits = transfer.waits;
         let mut moved = 0;
         loop {
             if came.is_none()
                 && let Some(patience) = transfer.patience.filter(|_| waits)
             {
-                way.wait(line, patience)?;
+                way.wait(line, patience, self.stop)?;
             }
             let piece = &mut self.buffer[moved..wanted];
             let call = came.take().unwrap_or_else(|| match way {
@@ -260,7 +262,9 @@ impl<P: Performer> Hand<'_, P> {
         transfer: Transfer,
     ) -> Result<(), Left> {
         match transfer.patience {
-            Some(patience) if error == Error::AGAIN && !transfer.waits => way.wait(line, patience),
+            Some(patience) if error == Error::AGAIN && !transfer.waits => {
+                way.wait(line, patience, self.stop)
+            }
             _ => interrupted(error, self.stop).map_err(|error| failed(way.name(), error)),
         }
     }
@@ -303,15 +307,22 @@ impl Way {
     }
 
     /// Waits until the line takes or has something.
-    pub(super) fn wait(self, line: &Line, patience: Duration) -> Result<(), Left> {
-        let ready = match self {
-            Self::Out => call::wait_writable(line.socket(), patience),
-            Self::In => wait_for_input(line, patience),
-        };
-        match ready {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(failed(self.name(), Error::TIMEDOUT)),
-            Err(error) => Err(failed(self.name(), error)),
+    pub(super) fn wait(self, line: &Line, patience: Duration, stop: &Stop) -> Result<(), Left> {
+        let until = Instant::now().checked_add(patience);
+        let mut left = patience;
+        loop {
+            let ready = match self {
+                Self::Out => call::wait_writable(line.socket(), left),
+                Self::In => wait_for_input(line, left),
+            };
+            match ready {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(failed(self.name(), Error::TIMEDOUT)),
+                Err(error) => {
+                    interrupted(error, stop).map_err(|error| failed(self.name(), error))?;
+                }
+            }
+            left = until_then(until);
         }
     }
 }
@@ -339,15 +350,19 @@ fn wait_for_input(line: &Line, patience: Duration) -> Result<bool, Error> {
     };
     let until = Instant::now().checked_add(patience);
     while !has_input {
-        let left = until.map_or(Duration::MAX, |until| {
-            until.saturating_duration_since(Instant::now())
-        });
-        if !call::wait_readable(line.socket(), left)? {
+        if !call::wait_readable(line.socket(), until_then(until))? {
             return Ok(false);
         }
         has_input = line.has_input() == Some(true);
     }
     Ok(true)
+}
+
+/// What is left of a patience; that without an end never ends.
+fn until_then(until: Option<Instant>) -> Duration {
+    until.map_or(Duration::MAX, |until| {
+        until.saturating_duration_since(Instant::now())
+    })
 }
 
 /// An interruption is none as long as nobody wants an end.

@@ -17,7 +17,7 @@ pub struct Parcel {
 
 impl<P: Performer> Hand<'_, P> {
     /// Sends all messages of a parcel, which are of one size, or receives as many bytes in whatever
-    /// messages they come; where their size is not known, what one call gives.
+    /// messages they come; where their size is not known, as many messages.
     pub(super) fn parcel(
         &mut self,
         line: &Line,
@@ -31,7 +31,7 @@ impl<P: Performer> Hand<'_, P> {
         let mut left = count.saturating_mul(each as u64);
         while left > 0 {
             if let Some(patience) = transfer.patience.filter(|_| transfer.waits) {
-                way.wait(line, patience)?;
+                way.wait(line, patience, self.stop)?;
             }
             // The last piece may be less than a message.
             let (times, piece) = match left / each as u64 {
@@ -45,10 +45,14 @@ impl<P: Performer> Hand<'_, P> {
             };
             match moved {
                 Ok(Moved { bytes: 0, .. }) => return Err(Left::EndOfStream),
-                Ok(Moved { bytes, .. }) => {
+                Ok(Moved { bytes, messages }) => {
                     self.moved(way, bytes);
-                    left -= bytes as u64;
-                    if left == 0 || matches!(way, Way::In) && !whole {
+                    left -= match way {
+                        // Each is a message, however short it is.
+                        Way::In if !whole => (messages * each) as u64,
+                        _ => bytes as u64,
+                    };
+                    if left == 0 {
                         return Ok(());
                     }
                 }

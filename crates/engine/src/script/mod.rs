@@ -85,7 +85,8 @@ pub struct Transfer {
 pub enum Amount {
     /// All of so many, in as many calls as it takes.
     Exactly(u32),
-    /// In one call: to send, as many as chance says; to receive, whatever comes, up to the most.
+    /// To send, as many as chance says, in one call, or as many as a layer takes; to receive, what one
+    /// call gives, up to the most. Of a parcel, so each message is.
     Between {
         /// The fewest.
         min: u32,

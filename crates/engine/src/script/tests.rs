@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -129,6 +130,39 @@ fn random_sizes_are_within_their_bounds_and_of_one_call() {
     assert_eq!(seen.len() as u64, tallied.sent);
 }
 
+/// Takes ten bytes a call.
+#[derive(Debug)]
+struct Narrow;
+
+impl Layer for Narrow {
+    fn send(&mut self, data: &[u8]) -> Result<usize, Error> {
+        Ok(data.len().min(10))
+    }
+
+    fn receive(&mut self, _: &mut [u8]) -> Result<usize, Error> {
+        Ok(0)
+    }
+
+    fn has_input(&mut self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn random_sizes_go_whole_through_a_layer() {
+    let (mut host, far) = pair();
+    let layer = RefCell::new(Box::new(Narrow) as Box<dyn Layer>);
+    host.line = Some(Rc::new(Line::Layered(layer, Rc::new(far.into()))));
+    let random = Transfer {
+        amount: Amount::Between { min: 95, max: 95 },
+        ..exactly(0)
+    };
+    let mut script = Script::new(vec![once(Action::Send(random))], 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!((tallied.executions, tallied.sent), (3, 3 * 95));
+}
+
 #[test]
 fn the_end_of_a_stream_ends_it_and_what_came_before_counts() {
     let (mut host, mut far) = pair();
@@ -176,6 +210,26 @@ fn what_may_fail_counts_and_what_may_not_ends_it() {
     let why = Failure::of_call("receive", Error::TIMEDOUT);
     assert_eq!(end, ScriptEnd::Failed(0, why));
     assert_eq!(tallied, Tallied::default());
+}
+
+#[test]
+fn patience_outlasts_what_is_no_stop() {
+    let (mut host, _far) = pair();
+    let patience = Duration::from_millis(100);
+    let patient = Transfer {
+        patience: Some(patience),
+        ..exactly(1)
+    };
+    // Of somebody else, who wakes this thread again and again.
+    let other = Stop::new();
+    let _attending = other.attend();
+    let begun = Instant::now();
+    let _deadline = crate::keeper().at(begun + Duration::from_millis(10), &other);
+    let mut script = Script::new(vec![once(Action::Receive(patient))], 0);
+    let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let late = Failure::of_call("receive", Error::TIMEDOUT);
+    assert_eq!(end, ScriptEnd::Failed(0, late));
+    assert!(begun.elapsed() >= patience);
 }
 
 #[test]
@@ -441,6 +495,31 @@ fn a_parcel_is_received_to_its_last_byte() {
     let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!(tallied.received, 500);
+}
+
+#[test]
+fn a_parcel_of_random_sizes_is_received_to_its_last_message() {
+    let (mut host, far) = datagrams();
+    let sizes = [7, 40, 50, 9, 21, 33, 50, 8, 12, 30];
+    let late = Instant::now() + Duration::from_millis(20);
+    let sender = thread::spawn(move || {
+        for (at, size) in sizes.into_iter().enumerate() {
+            if at == 3 {
+                thread::sleep(late.saturating_duration_since(Instant::now()));
+            }
+            far.send(&vec![1; size]).unwrap();
+        }
+        far
+    });
+    let random = Transfer {
+        amount: Amount::Between { min: 5, max: 50 },
+        ..parcels(0)
+    };
+    let mut script = Script::new(vec![once(Action::Receive(random))], 0);
+    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    sender.join().unwrap();
+    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(tallied.received, sizes.iter().sum::<usize>() as u64);
 }
 
 #[test]
