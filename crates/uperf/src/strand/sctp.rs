@@ -78,8 +78,8 @@ pub(super) fn envelope(flowop: &Flowop, opening: Option<&Flowop>) -> Option<Enve
             0 => default.stream,
             stream => stream,
         },
+        is_unordered: own.is_unordered || default.is_unordered,
         patience: own.patience.or(default.patience),
-        ..own
     })
 }
 
@@ -164,6 +164,8 @@ mod tests {
         unordered.flags = Flags::SCTP_UNORDERED;
         let alone = envelope(&unordered, None).unwrap();
         assert_eq!((alone.stream, alone.is_unordered), (0, true));
+        let both = envelope(&saying(3, ""), Some(&unordered)).unwrap();
+        assert_eq!((both.stream, both.is_unordered), (3, true));
     }
 
     #[test]
