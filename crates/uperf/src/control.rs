@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
@@ -12,6 +13,10 @@ use sys::{Address, Socket};
 /// As much as one call sends: SCTP sends a message whole or not at all, and a workorder of thousands of
 /// flowops has no room in its buffer.
 const PIECE: usize = 16 * 1024;
+
+/// How long a socket that takes nothing is left alone though poll(2) has room in it: for SCTP, room is any,
+/// and a message may need more.
+const REST: Duration = Duration::from_millis(1);
 
 /// A control connection. Whatever waits on it ends with its stop.
 #[derive(Debug)]
@@ -116,11 +121,16 @@ impl Control {
     }
 
     fn wait_for_room(&self, until: Instant) -> io::Result<()> {
+        if self.stop.is_set() {
+            return Err(Error::CANCELED.into());
+        }
         let left = until.saturating_duration_since(Instant::now());
         match call::wait_writable(self.socket.as_fd(), left) {
-            // There may be room, and not enough for a message.
             Ok(true) if left.is_zero() => Err(io::ErrorKind::TimedOut.into()),
-            Ok(true) => Ok(()),
+            Ok(true) => {
+                thread::sleep(REST);
+                Ok(())
+            }
             Err(Error::INTR) if !self.stop.is_set() => Ok(()),
             Ok(false) => Err(io::ErrorKind::TimedOut.into()),
             Err(error) => Err(error.into()),
@@ -202,6 +212,21 @@ mod tests {
         control.outlive_stop();
         far.write_all(b"a").unwrap();
         assert_eq!(control.read::<1>(in_milliseconds(9000)).unwrap(), *b"a");
+    }
+
+    #[test]
+    fn room_that_was_none_is_not_asked_for_without_rest() {
+        let (control, _far) = pair();
+        let begun = Instant::now();
+        for _ in 0..10 {
+            control.wait_for_room(in_milliseconds(9000)).unwrap();
+        }
+        assert!(begun.elapsed() >= 10 * REST);
+        let late = control.wait_for_room(begun).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        control.stop.pull(engine::Reason::Cancelled);
+        let ended = control.wait_for_room(in_milliseconds(9000)).unwrap_err();
+        assert_eq!(why(&ended), "interrupted here");
     }
 
     #[test]
