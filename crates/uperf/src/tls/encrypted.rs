@@ -1,6 +1,6 @@
 //! A TLS connection as a script's line.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -21,6 +21,14 @@ const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// How long the last word may wait for room in the socket's buffer.
 const LAST_WORD: Duration = Duration::from_millis(100);
+
+/// How long all of a strand's may: where nobody reads, its end does not wait for one after the other.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+thread_local! {
+    /// What is left of [`LAST_WORDS`]; a thread is a strand.
+    static PATIENCE: Cell<Duration> = const { Cell::new(LAST_WORDS) };
+}
 
 /// A TLS connection over a socket that blocks.
 #[derive(Debug)]
@@ -145,11 +153,10 @@ impl Encrypted {
     /// Tells the other end that no more will come.
     fn take_leave(&mut self) {
         self.connection.send_close_notify();
-        let until = Instant::now() + LAST_WORD;
+        let mut left = LAST_WORD;
         while let Err(error) = self.flush_without_waiting() {
-            let left = until.saturating_duration_since(Instant::now());
-            let may_go = matches!(error, Error::AGAIN | Error::INTR) && !left.is_zero();
-            if !may_go || call::wait_writable(self.socket.as_fd(), left) == Ok(false) {
+            let may_go = matches!(error, Error::AGAIN | Error::INTR);
+            if !may_go || !self.has_room_within(&mut left) {
                 return;
             }
         }
@@ -157,6 +164,20 @@ impl Encrypted {
         // OpenSSL's servers send tickets that nobody asked for.
         let mut unread = [0; 4096];
         let _ = call::receive_without_waiting(self.socket.as_fd(), &mut unread);
+    }
+
+    /// Waits for room, or an interruption; false if there is no patience left for it, which is taken from.
+    fn has_room_within(&self, left: &mut Duration) -> bool {
+        let patience = PATIENCE.get().min(*left);
+        if patience.is_zero() {
+            return false;
+        }
+        let from = Instant::now();
+        let ready = call::wait_writable(self.socket.as_fd(), patience);
+        let waited = from.elapsed();
+        *left = left.saturating_sub(waited);
+        PATIENCE.set(PATIENCE.get().saturating_sub(waited));
+        ready != Ok(false)
     }
 }
 
@@ -398,6 +419,24 @@ mod tests {
         }
         drop(line);
         assert_eq!(reader.join().expect("no panic"), told);
+    }
+
+    #[test]
+    fn last_words_that_nobody_reads_are_not_waited_for_one_by_one() {
+        let ends: Vec<_> = (0..12).map(|_| both()).collect();
+        let data = vec![0; 50_000];
+        // What is on its way makes room once it has come.
+        for _ in 0..20 {
+            for (line, _) in &ends {
+                while call::send_without_waiting(line.socket(), &data).is_ok() {}
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let from = Instant::now();
+        let (lines, _clients): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+        drop(lines);
+        let took = from.elapsed();
+        assert!((2 * LAST_WORD..10 * LAST_WORD).contains(&took), "{took:?}");
     }
 
     /// Over a socket that keeps what is sent at once apart.
