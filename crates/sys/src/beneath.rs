@@ -19,6 +19,18 @@ pub struct Root {
 /// As many directories within each other are looked into.
 const DEPTH: usize = 16;
 
+/// As many names are read in one search.
+const NAMES: usize = 65_536;
+
+/// A search for files.
+struct Search<'a> {
+    root: &'a Root,
+    files: Vec<File>,
+    most: usize,
+    /// Names that it may still read.
+    names: usize,
+}
+
 impl Root {
     /// The directory of this name.
     pub fn open(name: &Path) -> io::Result<Self> {
@@ -42,51 +54,22 @@ impl Root {
             return Ok(None);
         };
         let below = Path::new(".").join(below);
-        let mut files = Vec::new();
-        match self.find(&below, DEPTH, most, &mut files) {
+        let mut search = Search {
+            root: self,
+            files: Vec::new(),
+            most,
+            names: NAMES,
+        };
+        match search.find(&below, DEPTH) {
             // Out of it by `..` or a link.
             Err(Errno::XDEV | Errno::LOOP) => Ok(None),
-            found => found.map(|()| Some(files)).map_err(io::Error::from),
-        }
-    }
-
-    fn find(
-        &self,
-        name: &Path,
-        depth: usize,
-        most: usize,
-        files: &mut Vec<File>,
-    ) -> Result<(), Errno> {
-        let directory = self.open_below(name, OFlags::DIRECTORY)?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(directory.as_fd())? {
-            let entry = entry?;
-            let bytes = entry.file_name().to_bytes();
-            if bytes != b"." && bytes != b".." {
-                names.push(name.join(std::ffi::OsStr::from_bytes(bytes)));
+            Err(error) => Err(error.into()),
+            Ok(()) if search.names == 0 => {
+                let words = format!("{NAMES} names or more below it");
+                Err(io::Error::new(io::ErrorKind::QuotaExceeded, words))
             }
+            Ok(()) => Ok(Some(search.files)),
         }
-        names.sort();
-        for name in names {
-            if files.len() >= most {
-                break;
-            }
-            // What is no file, or cannot be read, is passed over.
-            let Ok(entry) = self.open_below(&name, OFlags::NONBLOCK) else {
-                continue;
-            };
-            let Ok(status) = rustix::fs::fstat(&entry) else {
-                continue;
-            };
-            match FileType::from_raw_mode(status.st_mode) {
-                FileType::RegularFile => files.push(entry.into()),
-                FileType::Directory if depth > 0 => {
-                    let _ = self.find(&name, depth - 1, most, files);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     fn open_below(&self, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -95,6 +78,56 @@ impl Root {
         let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
         rustix::fs::openat2(&self.directory, name, flags, Mode::empty(), resolve)
     }
+
+    fn kind_below(&self, name: &Path) -> Result<FileType, Errno> {
+        kind(&self.open_below(name, OFlags::PATH)?)
+    }
+}
+
+impl Search<'_> {
+    fn find(&mut self, name: &Path, depth: usize) -> Result<(), Errno> {
+        let directory = self.root.open_below(name, OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory.as_fd())? {
+            let entry = entry?;
+            let bytes = entry.file_name().to_bytes();
+            if bytes != b"." && bytes != b".." {
+                self.names = self.names.saturating_sub(1);
+                if self.names == 0 {
+                    return Ok(());
+                }
+                names.push(name.join(std::ffi::OsStr::from_bytes(bytes)));
+            }
+        }
+        names.sort();
+        for name in names {
+            if self.files.len() >= self.most || self.names == 0 {
+                break;
+            }
+            // What is no file, or cannot be read, is passed over. It is looked at first: to open a device
+            // or a FIFO is to do something.
+            match self.root.kind_below(&name) {
+                Ok(FileType::RegularFile) => self.files.extend(self.file(&name)),
+                Ok(FileType::Directory) if depth > 0 => {
+                    let _ = self.find(&name, depth - 1);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A regular file; the name may be of something else by now.
+    fn file(&self, name: &Path) -> Option<File> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let entry = self.root.open_below(name, flags).ok()?;
+        (kind(&entry) == Ok(FileType::RegularFile)).then(|| entry.into())
+    }
+}
+
+fn kind(entry: &OwnedFd) -> Result<FileType, Errno> {
+    let status = rustix::fs::fstat(entry)?;
+    Ok(FileType::from_raw_mode(status.st_mode))
 }
 
 #[cfg(test)]
@@ -142,6 +175,42 @@ mod tests {
         assert_eq!(texts(some).unwrap(), ["two"]);
         let gone = root.files(&root.name.join("gone"), 9).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let (outside, root) = tree();
+        let fifo = outside.path().join("root/fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let watch = inotify_of_opens(&fifo);
+        let all = root.files(&root.name, 9).unwrap();
+        assert_eq!(texts(all).unwrap(), ["two", "one", "last"]);
+        let mut events = [0; 4096];
+        let seen = rustix::io::read(&watch, &mut events);
+        assert_eq!(seen, Err(Errno::AGAIN), "it was opened");
+    }
+
+    fn inotify_of_opens(file: &Path) -> OwnedFd {
+        use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+        let watch = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+        add_watch(&watch, file, WatchFlags::OPEN).unwrap();
+        watch
+    }
+
+    #[test]
+    fn a_search_reads_so_many_names() {
+        let (_outside, root) = tree();
+        // `a`, `2`, `b`, `1`, `link`, `out`, `z`.
+        for (names, found) in [(8, 3), (7, 1), (1, 0)] {
+            let mut search = Search {
+                root: &root,
+                files: Vec::new(),
+                most: 9,
+                names,
+            };
+            assert_eq!(search.find(Path::new("."), DEPTH), Ok(()));
+            assert_eq!((search.files.len(), search.names == 0), (found, names < 8));
+        }
     }
 
     #[test]

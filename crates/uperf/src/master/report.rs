@@ -309,18 +309,20 @@ pub(super) fn files(group: &Group) -> Result<Files, String> {
     let mut all = Files::new();
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     for flowop in flowops.filter(|flowop| !flowop.directory.is_empty()) {
-        let directory = &flowop.directory;
+        let directory = Path::new(&flowop.directory);
         if all.iter().any(|(known, _)| known == directory) {
             continue;
         }
         let mut files = Vec::new();
-        let refused = |why: String| format!("Error initializing dir: {directory}: {why}");
-        find(Path::new(directory), DEPTH, &mut files)
-            .map_err(|error| refused(error.to_string()))?;
+        let refused = |why: String| {
+            let name = directory.display();
+            format!("Error initializing dir: {name}: {why}")
+        };
+        find(directory, DEPTH, &mut files).map_err(|error| refused(error.to_string()))?;
         if files.is_empty() {
             return Err(refused("no readable file".to_owned()));
         }
-        all.push((directory.clone(), files));
+        all.push((directory.to_owned(), files));
     }
     Ok(all)
 }

@@ -11,7 +11,7 @@ use crate::strand::Files;
 use crate::wire::Refusal;
 use crate::{Group, Kind};
 
-/// As many files of a directory are opened; each is a descriptor for as long as its master is served.
+/// As many files are opened for a group; each is a descriptor for as long as its master is served.
 const MOST: usize = 64;
 
 /// The directories of `--allow-dir`.
@@ -34,33 +34,93 @@ impl Shelf {
     /// it receives is written there; but one may.
     pub(super) fn files(&self, group: &Group) -> Result<Arc<Files>, Refusal> {
         let mut all = Files::new();
+        let mut room = MOST;
         let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
         let sending = |kind| matches!(kind, Kind::Sendfile | Kind::Sendfilev);
         for flowop in flowops.filter(|flowop| sending(flowop.kind)) {
-            let directory = &flowop.directory;
+            let directory = Path::new(&flowop.directory);
             if all.iter().any(|(known, _)| known == directory) {
                 continue;
             }
-            let refused = |why: &str| Refusal::Workorder(format!("dir={directory}: {why}"));
+            let refused = |why: &str| {
+                let name = directory.display();
+                Refusal::Workorder(format!("dir={name}: {why}"))
+            };
+            if room == 0 {
+                return Err(refused(&format!(
+                    "the directories before it have all {MOST} files that a group may send from"
+                )));
+            }
             let files = self
-                .below(Path::new(directory))
+                .below(directory, room)
                 .map_err(|error| refused(&error.to_string()))?
                 .ok_or_else(|| refused("it is below no directory of --allow-dir"))?;
             if files.is_empty() {
                 return Err(refused("no readable file"));
             }
-            all.push((directory.clone(), files));
+            room -= files.len();
+            all.push((directory.to_owned(), files));
         }
         Ok(Arc::new(all))
     }
 
-    /// `None` where it is below none of them.
-    fn below(&self, directory: &Path) -> io::Result<Option<Vec<File>>> {
+    /// The first `most`; `None` where it is below none of them.
+    fn below(&self, directory: &Path, most: usize) -> io::Result<Option<Vec<File>>> {
         for root in &self.0 {
-            if let Some(files) = root.files(directory, MOST)? {
+            if let Some(files) = root.files(directory, most)? {
                 return Ok(Some(files));
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Flowop, Transaction};
+
+    fn sending(directories: &[&Path]) -> Group {
+        let flowops = directories.iter().map(|directory| Flowop {
+            directory: directory.display().to_string(),
+            ..Flowop::new(Kind::Sendfile)
+        });
+        Group {
+            transactions: vec![Transaction {
+                flowops: flowops.collect(),
+                ..Transaction::default()
+            }],
+            ..Group::default()
+        }
+    }
+
+    #[test]
+    fn a_group_has_so_many_files_whatever_it_calls_their_directories() {
+        let allowed = tempfile::tempdir().unwrap();
+        let allowed = allowed.path().canonicalize().unwrap();
+        let [many, few] = ["many", "few"].map(|name| allowed.join(name));
+        for (directory, count) in [(&many, MOST - 1), (&few, 2)] {
+            std::fs::create_dir(directory).unwrap();
+            for number in 0..count {
+                std::fs::write(directory.join(number.to_string()), "x").unwrap();
+            }
+        }
+        let shelf = Shelf::open(std::slice::from_ref(&allowed)).unwrap();
+        let counts = |directories: &[&Path]| -> Result<Vec<usize>, Refusal> {
+            let files = shelf.files(&sending(directories))?;
+            Ok(files.iter().map(|(_, files)| files.len()).collect())
+        };
+        let same = ["few", "few/", "few/.", "./few", "/few"].map(|name| {
+            let text = format!("{}/{name}", allowed.display());
+            PathBuf::from(text)
+        });
+        let same: Vec<_> = same.iter().map(PathBuf::as_path).collect();
+        assert_eq!(counts(&same).unwrap(), [2]);
+        assert_eq!(counts(&[&many, &few]).unwrap(), [MOST - 1, 1]);
+        let again = few.join("../few");
+        let Err(Refusal::Workorder(why)) = counts(&[&many, &few, &again]) else {
+            panic!("too many");
+        };
+        assert!(why.contains("all 64 files"), "{why}");
     }
 }

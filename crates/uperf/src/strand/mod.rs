@@ -25,6 +25,7 @@ pub(crate) use trial::{has, refusal};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -85,7 +86,7 @@ pub(crate) struct Post {
 }
 
 /// Files to send, by the directory that they were found below.
-pub(crate) type Files = Vec<(String, Vec<File>)>;
+pub(crate) type Files = Vec<(PathBuf, Vec<File>)>;
 
 /// Which times are kept.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -147,7 +148,10 @@ impl Desk<'_> {
 
     fn send_file(&mut self, flowop: &Flowop, line: &Line, stop: &Stop) -> Result<u64, Failure> {
         let directory = &flowop.directory;
-        let files = self.files.iter().find(|(name, _)| name == directory);
+        let files = self
+            .files
+            .iter()
+            .find(|(name, _)| name == Path::new(directory));
         let files = files.map(|(_, files)| files.as_slice()).unwrap_or_default();
         let Some(file) = files.get(self.next_file % files.len().max(1)) else {
             let what = format!("Error initializing dir: {directory}");
