@@ -17,9 +17,11 @@ use stats::Histogram;
 use sys::clock::monotonic_ns;
 use sys::process::{Forked, fork, leave, settle_as_child, wait_for};
 
+use super::crew::{Crew, Strand};
 use super::log::Log;
+use super::member::{Leaving, Member, seed};
 use super::stages::Stages;
-use super::{Crew, Leaving, Listeners, Member, Shared, Strand, StrandOutcome, TransactionOutcome};
+use super::{Listeners, Shared, StrandOutcome, TransactionOutcome};
 
 /// What a strand's process tells its parent, a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +253,7 @@ impl Life<'_> {
             tally: Arc::clone(self.tally),
             index: self.index,
             group: 0,
-            seed: super::seed(self.group, self.index),
+            seed: seed(self.group, self.index),
             listeners: self.listeners,
         };
         crew.strands.push(Strand::thread(member)?);

@@ -1,0 +1,396 @@
+//! All strands of one end's run, and how they are led.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use engine::script::{Tallied, Tally};
+use engine::{Promise, Reason, Stop, keeper};
+use sys::shared::SharedLines;
+
+use super::member::{Member, seed};
+use super::process::{Process, Remote};
+use super::stages::{Stages, Standing};
+use super::{Listeners, Log, Post, Shared, StrandOutcome, Watching, compile};
+use crate::workorder::Strands;
+
+/// What a strand's thread has for its own calls; its buffer is not among it.
+const STACK: usize = 96 * 1024;
+
+/// The same with TLS, of which a handshake needs the most.
+const STACK_WITH_TLS: usize = 512 * 1024;
+
+/// How long processes may take to say what they did before they are killed.
+const LAST_OF_PROCESSES: Duration = Duration::from_secs(10);
+
+/// How long after a transaction's time a strand may leave and still have its own end.
+pub(super) const LATE: Duration = Duration::from_millis(10);
+
+/// The strands of one end.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(super) stages: Arc<Stages>,
+    groups: Vec<Arc<Shared>>,
+    pub(super) strands: Vec<Strand>,
+    deadlines: Vec<Promise<'static>>,
+    /// Whose counters are to be taken when: the group, and its transaction.
+    due: Vec<(Instant, usize, usize)>,
+    cuts: Vec<Cut>,
+}
+
+/// The counters of a group's strands when the time of a transaction was up: however long the strands then
+/// take to see it, it is what they did in that time.
+#[derive(Debug)]
+struct Cut {
+    group: usize,
+    stage: usize,
+    at: Instant,
+    /// A strand each, in order.
+    tallied: Vec<Tallied>,
+}
+
+/// One of them, as whoever leads it has it.
+#[derive(Debug)]
+pub(super) struct Strand {
+    group: usize,
+    tally: Arc<Tally>,
+    thread: JoinHandle<StrandOutcome>,
+    /// Its process, if it has one.
+    remote: Option<Remote>,
+}
+
+impl Crew {
+    /// Starts the strands of all groups; they go to the first barrier and wait. `cancel` ends them
+    /// wherever they are.
+    pub(crate) fn start(posts: Vec<Post>, watching: &Watching, cancel: &Stop) -> io::Result<Self> {
+        // Before the first strand: threads inherit what they are bound to.
+        let _ = keeper();
+        let sizes: Vec<(usize, usize)> = posts
+            .iter()
+            .map(|post| {
+                let group = &post.group;
+                (group.strands.count as usize, group.transactions.len())
+            })
+            .collect();
+        let mut crew = Self {
+            stages: Arc::new(Stages::new(&sizes)),
+            groups: Vec::new(),
+            strands: Vec::new(),
+            deadlines: Vec::new(),
+            due: Vec::new(),
+            cuts: Vec::new(),
+        };
+        let mut mustered = Vec::new();
+        for (number, post) in posts.into_iter().enumerate() {
+            let listeners = crew.add(post, watching.clone(), cancel);
+            // Processes before the first strand that is a thread.
+            mustered.push(crew.fork(number, listeners)?);
+        }
+        for (number, ready) in mustered.into_iter().enumerate() {
+            if let Err(error) = crew.spawn(number, ready) {
+                crew.abort();
+                return Err(error);
+            }
+        }
+        Ok(crew)
+    }
+
+    /// That of a process which is one strand of a group.
+    pub(super) fn of_one(stages: Stages, shared: Arc<Shared>) -> Self {
+        Self {
+            stages: Arc::new(stages),
+            groups: vec![shared],
+            strands: Vec::new(),
+            deadlines: Vec::new(),
+            due: Vec::new(),
+            cuts: Vec::new(),
+        }
+    }
+
+    /// What the strands of a group share; what they listen with.
+    fn add(&mut self, post: Post, watching: Watching, cancel: &Stop) -> Vec<Listeners> {
+        let Post {
+            group,
+            follows,
+            peers,
+            listeners,
+            files,
+            tls,
+        } = post;
+        let transactions = group.transactions.len();
+        self.groups.push(Arc::new(Shared {
+            stops: (0..transactions).map(|_| cancel.follower()).collect(),
+            lists: compile::lists(&group),
+            group,
+            follows,
+            peers,
+            files,
+            tls,
+            watching,
+        }));
+        listeners
+    }
+
+    /// Forks the processes of a group, if its strands are such; what each strand begins with.
+    fn fork(&self, number: usize, listeners: Vec<Listeners>) -> io::Result<Vec<Ready>> {
+        let shared = &self.groups[number];
+        let Strands {
+            count, processes, ..
+        } = shared.group.strands;
+        let mut listeners = listeners.into_iter();
+        let books = processes.then(|| SharedLines::new(count as usize));
+        let books = books.transpose()?.map(Arc::new);
+        let strands = (0..count as usize).map(|index| {
+            let listeners = listeners.next().unwrap_or_default();
+            let Some(books) = &books else {
+                return Ok((Arc::new(Tally::default()), Body::Thread(listeners)));
+            };
+            let tally = Arc::new(Tally::shared(books, index));
+            let process = Process::fork(shared, &tally, listeners, (number, index))?;
+            Ok((tally, Body::Process(process)))
+        });
+        strands.collect()
+    }
+
+    /// Starts the threads of a group.
+    fn spawn(&mut self, number: usize, strands: Vec<Ready>) -> io::Result<()> {
+        for (index, (tally, body)) in strands.into_iter().enumerate() {
+            let stages = Arc::clone(&self.stages);
+            let strand = match body {
+                Body::Thread(listeners) => Strand::thread(Member {
+                    stages,
+                    shared: Arc::clone(&self.groups[number]),
+                    tally,
+                    index,
+                    group: number,
+                    seed: seed(number, index),
+                    listeners,
+                })?,
+                Body::Process(process) => Strand {
+                    group: number,
+                    tally,
+                    remote: Some(process.remote()?),
+                    thread: std::thread::Builder::new()
+                        .stack_size(STACK)
+                        .spawn(move || process.accompany(number, &stages))?,
+                },
+            };
+            self.strands.push(strand);
+        }
+        Ok(())
+    }
+
+    /// Waits until all strands are at this barrier, one has failed or all have ended, or until then.
+    pub(crate) fn wait(&self, stage: Option<usize>, until: Instant) -> Standing {
+        self.stages.wait(stage, until)
+    }
+
+    /// Lets a transaction begin, in every group that has it.
+    pub(crate) fn release(&mut self, stage: usize) -> Instant {
+        let now = Instant::now();
+        self.release_at(stage, now);
+        now
+    }
+
+    /// The same, as of then.
+    pub(super) fn release_at(&mut self, stage: usize, now: Instant) {
+        for (number, shared) in self.groups.iter().enumerate() {
+            let Some(transaction) = shared.group.transactions.get(stage) else {
+                continue;
+            };
+            if shared.awaits_end_of(transaction) {
+                continue;
+            }
+            if let Some(duration) = transaction.duration {
+                let deadline = keeper().at(now + duration, &shared.stops[stage]);
+                self.deadlines.push(deadline);
+                self.due.push((now + duration, number, stage));
+            }
+        }
+        self.stages.open(stage, now);
+    }
+
+    /// Whether a transaction goes on after its time until it is interrupted: there may be data on its way.
+    pub(crate) fn awaits_end(&self, stage: usize) -> bool {
+        self.groups.iter().any(|shared| {
+            let transaction = shared.group.transactions.get(stage);
+            transaction.is_some_and(|transaction| shared.awaits_end_of(transaction))
+        })
+    }
+
+    /// When the time of a transaction will be up next.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due.iter().map(|(when, ..)| *when).min()
+    }
+
+    /// Takes the counters of the groups whose time is up.
+    pub(crate) fn cut(&mut self) {
+        let now = Instant::now();
+        for (_, group, stage) in self.due.extract_if(.., |due| due.0 <= now) {
+            let strands = self.strands.iter().filter(|strand| strand.group == group);
+            let tallied = strands.map(|strand| strand.tally.read()).collect();
+            let at = Instant::now();
+            self.cuts.push(Cut {
+                group,
+                stage,
+                at,
+                tallied,
+            });
+        }
+    }
+
+    /// Whether the time of a transaction is up in all groups that have it, and their counters are taken.
+    pub(crate) fn is_cut(&self, stage: usize) -> bool {
+        let mut groups = self.groups.iter().enumerate();
+        groups.all(|(number, shared)| {
+            shared.group.transactions.len() <= stage
+                || (self.cuts.iter()).any(|cut| (cut.group, cut.stage) == (number, stage))
+        })
+    }
+
+    /// What all strands have done by the end of a transaction, and when that was: when its time was up, if
+    /// that is a while ago, or now.
+    pub(crate) fn tallied_by(&self, stage: usize) -> (Tallied, Instant) {
+        let mut sum = Tallied::default();
+        let mut at = None;
+        for number in 0..self.groups.len() {
+            let cut = self
+                .cuts
+                .iter()
+                .find(|cut| (cut.group, cut.stage) == (number, stage));
+            if let Some(cut) = cut.filter(|cut| cut.at.elapsed() > LATE) {
+                cut.tallied.iter().for_each(|tallied| sum += *tallied);
+                at = at.max(Some(cut.at));
+            } else {
+                let strands = self.strands.iter().filter(|strand| strand.group == number);
+                strands.for_each(|strand| sum += strand.tally.read());
+                let goes_on = self.groups[number].group.transactions.len() > stage;
+                at = at.max(goes_on.then(Instant::now));
+            }
+        }
+        (sum, at.unwrap_or_else(Instant::now))
+    }
+
+    /// Ends a transaction wherever it still runs: its peer has gone on.
+    pub(crate) fn interrupt(&self, stage: usize) {
+        for shared in &self.groups {
+            if let Some(stop) = shared.stops.get(stage) {
+                stop.pull(Reason::Deadline);
+            }
+        }
+        self.remotes().for_each(|remote| remote.interrupt(stage));
+    }
+
+    /// Ends all strands.
+    pub(crate) fn abort(&self) {
+        self.stages.abort();
+        for stop in self.groups.iter().flat_map(|shared| &shared.stops) {
+            stop.pull(Reason::Cancelled);
+        }
+        self.remotes().for_each(Remote::abort);
+    }
+
+    fn remotes(&self) -> impl Iterator<Item = &Remote> {
+        self.strands
+            .iter()
+            .filter_map(|strand| strand.remote.as_ref())
+    }
+
+    /// What all strands have done so far.
+    pub(crate) fn tallied(&self) -> Tallied {
+        let mut sum = Tallied::default();
+        for strand in &self.strands {
+            sum += strand.tally.read();
+        }
+        sum
+    }
+
+    /// How many transactions the longest group has.
+    pub(crate) fn stages(&self) -> usize {
+        let lengths = self
+            .groups
+            .iter()
+            .map(|shared| shared.group.transactions.len());
+        lengths.max().unwrap_or(0)
+    }
+
+    /// Lets the strands close their connections, waits for them, and says what each did, in the order of
+    /// the groups.
+    pub(crate) fn finish(self) -> Vec<StrandOutcome> {
+        self.stages.dismiss();
+        self.end_what_hangs();
+        let cuts = self.cuts;
+        let mut numbers = vec![0; self.groups.len()];
+        let joined = self.strands.into_iter().map(|strand| {
+            strand.thread.join().unwrap_or_else(|_| {
+                let mut log = Log::default();
+                log.say("a strand has panicked", 0);
+                StrandOutcome {
+                    group: strand.group,
+                    transactions: Vec::new(),
+                    log,
+                    failed: true,
+                }
+            })
+        });
+        let cut = joined.map(|mut outcome: StrandOutcome| {
+            let number = numbers[outcome.group];
+            numbers[outcome.group] += 1;
+            for cut in cuts.iter().filter(|cut| cut.group == outcome.group) {
+                if let Some(transaction) = outcome.transactions.get_mut(cut.stage) {
+                    transaction.end_at(cut.at, &cut.tallied[number]);
+                }
+            }
+            outcome
+        });
+        cut.collect()
+    }
+}
+
+impl Crew {
+    /// Kills the processes that have not ended by themselves, after a while.
+    fn end_what_hangs(&self) {
+        let until = Instant::now() + LAST_OF_PROCESSES;
+        for strand in &self.strands {
+            let Some(remote) = &strand.remote else {
+                continue;
+            };
+            while !strand.thread.is_finished() {
+                if Instant::now() >= until {
+                    remote.kill();
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+impl Strand {
+    pub(super) fn thread(member: Member) -> io::Result<Self> {
+        let (group, tally) = (member.group, Arc::clone(&member.tally));
+        let stack = if member.shared.tls.is_empty() {
+            STACK
+        } else {
+            STACK_WITH_TLS
+        };
+        let thread = std::thread::Builder::new()
+            .stack_size(stack)
+            .spawn(move || member.run())?;
+        Ok(Self {
+            group,
+            tally,
+            thread,
+            remote: None,
+        })
+    }
+}
+
+/// A strand that is about to begin: where it counts, and what it will be.
+type Ready = (Arc<Tally>, Body);
+
+enum Body {
+    Thread(Listeners),
+    Process(Process),
+}

@@ -1,0 +1,268 @@
+//! One strand's thread: its transactions, one after the other.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::script::{Failure, Orders, Pass, Script, ScriptEnd, StepTimes, Tally};
+use engine::{Reason, Stop};
+use sys::counter::Counters;
+use sys::message::{HEADER_BYTES, MOST};
+use sys::process::thread_id;
+
+use super::connections::Connections;
+use super::journal::Journal;
+use super::performer::{Desk, Worker};
+use super::stages::Stages;
+use super::{Listeners, Log, Shared, StrandOutcome, TransactionOutcome, Watching, compile};
+use crate::profile::memory::{PROCESS, STATISTICS, TLS};
+use crate::workorder::{Flowop, Group, Protocol, Transaction};
+
+/// Bytes that every strand has for what it sends and receives, at least; uperf's.
+const LEAST_BUFFER: usize = 8192;
+
+/// What the random sizes of a strand come from.
+pub(super) fn seed(group: usize, index: usize) -> u64 {
+    (group as u64) << 32 | index as u64
+}
+
+/// What one strand's thread begins with.
+pub(super) struct Member {
+    pub(super) stages: Arc<Stages>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) index: usize,
+    pub(super) group: usize,
+    pub(super) seed: u64,
+    pub(super) listeners: Listeners,
+}
+
+impl Member {
+    pub(super) fn run(self) -> StrandOutcome {
+        let shared = &*self.shared;
+        let mut outcome = StrandOutcome {
+            group: self.group,
+            transactions: Vec::with_capacity(shared.group.transactions.len()),
+            log: Log::default(),
+            failed: false,
+        };
+        let mut desk = Desk {
+            index: self.index,
+            connections: Connections::new(),
+            peers: &shared.peers,
+            tls: &shared.tls,
+            listeners: self.listeners,
+            files: Arc::clone(&shared.files),
+            next_file: self.index,
+            log: Log::default(),
+        };
+        let mut buffer = vec![0; buffer_bytes(&shared.group)];
+        let counters = shared.watching.counters(&mut desk.log);
+        // However it ends, whoever waits for this strand hears of it.
+        let leaving = Leaving::of(&self.stages);
+        for (stage, transaction) in shared.group.transactions.iter().enumerate() {
+            // Before the barrier: it is no part of the transaction's time.
+            let mut script = Script::new(shared.lists[stage].clone(), self.seed);
+            if self.stages.arrive(stage).is_none() {
+                break;
+            }
+            let began = Instant::now();
+            let before = self.tally.read();
+            let part = Part {
+                transaction,
+                stop: &shared.stops[stage],
+                tally: &self.tally,
+                watching: &shared.watching,
+                counters: counters.as_ref(),
+            };
+            let (end, times) = part.run(&mut script, &mut desk, &mut buffer);
+            outcome.transactions.push(TransactionOutcome {
+                began,
+                elapsed: began.elapsed(),
+                before,
+                tallied: self.tally.read().since(&before),
+                cut: None,
+                rounds: times
+                    .as_ref()
+                    .map_or(Pass::default(), |times| *times.rounds()),
+                flowops: times
+                    .as_ref()
+                    .map_or_else(Vec::new, |times| times.steps().to_vec()),
+                counts: times
+                    .as_ref()
+                    .and_then(|times| times.counts().map(<[_]>::to_vec)),
+                histogram: times.and_then(|times| times.histogram().cloned()),
+            });
+            match end {
+                ScriptEnd::Failed(_, failure)
+                    if shared.is_end(transaction, began.elapsed(), &failure) => {}
+                ScriptEnd::Failed(at, failure) => {
+                    say(&mut desk.log, transaction, at, &failure);
+                    outcome.failed = true;
+                    break;
+                }
+                ScriptEnd::Stopped(Reason::Cancelled) => break,
+                ScriptEnd::EndOfStream(_) => self.stages.cut(),
+                ScriptEnd::Done | ScriptEnd::Stopped(_) => {}
+            }
+        }
+        leaving.say(outcome.failed);
+        if !outcome.failed {
+            self.stages.await_dismissal();
+        }
+        outcome.log = desk.log;
+        outcome
+    }
+}
+
+/// One strand's run of one transaction.
+struct Part<'a> {
+    transaction: &'a Transaction,
+    stop: &'a Stop,
+    tally: &'a Tally,
+    watching: &'a Watching,
+    counters: Option<&'a Rc<Counters>>,
+}
+
+impl Part<'_> {
+    fn run(
+        &self,
+        script: &mut Script,
+        desk: &mut Desk<'_>,
+        buffer: &mut [u8],
+    ) -> (ScriptEnd, Option<StepTimes>) {
+        let transaction = self.transaction;
+        let mut worker = Worker { desk, transaction };
+        let orders = Orders {
+            rounds: compile::rounds(transaction),
+            pacing: compile::pacing(transaction),
+            stop: self.stop,
+            tally: self.tally,
+        };
+        let watching = self.watching;
+        if watching.is_nothing() {
+            let end = script.run(&mut worker, &orders, buffer, &mut ());
+            return (end, None);
+        }
+        let steps = transaction.flowops.len();
+        let with_steps = watching.flowops || watching.responses.is_some();
+        let mut times = StepTimes::new(steps, with_steps, watching.cpu);
+        if let Some(file) = &watching.responses {
+            times = times.with_journal(Box::new(Journal::new(file, thread_id())));
+        }
+        if let Some(counters) = self.counters {
+            times = times.with_counters(Rc::clone(counters));
+        }
+        // What is executed once has no distribution.
+        let is_repeated = transaction.duration.is_some() || transaction.iterations > 1;
+        if watching.histogram && is_repeated {
+            times = times.with_histogram();
+        }
+        let end = script.run(&mut worker, &orders, buffer, &mut times);
+        (end, Some(times))
+    }
+}
+
+impl Watching {
+    fn is_nothing(&self) -> bool {
+        !self.transactions && !self.flowops && !self.histogram && self.responses.is_none()
+    }
+
+    /// The calling thread's counters, if there is something to be counted.
+    fn counters(&self, log: &mut Log) -> Option<Rc<Counters>> {
+        if self.counters.is_empty() {
+            return None;
+        }
+        match Counters::open(&self.counters) {
+            Ok((counters, _)) if counters.len() == self.counters.len() => Some(Rc::new(counters)),
+            Ok(_) => {
+                log.warn("a strand has not all of the counters");
+                None
+            }
+            Err(error) => {
+                log.warn(format!("a strand has no counters: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// A strand's word that it has ended.
+pub(super) struct Leaving<'a>(&'a Stages);
+
+impl<'a> Leaving<'a> {
+    pub(super) fn of(stages: &'a Stages) -> Self {
+        Self(stages)
+    }
+
+    pub(super) fn say(self, failed: bool) {
+        self.0.leave(failed);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        // Only a panic comes here.
+        self.0.leave(true);
+    }
+}
+
+/// Bytes that a strand has: its buffer, a header for each message of a call, its list, what TLS keeps, and
+/// what it has as a process.
+pub(crate) fn strand_bytes(group: &Group) -> usize {
+    let transfers = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let transfers = transfers.filter(|flowop| flowop.kind.transfers() && flowop.batch_size > 1);
+    let most = transfers.map(|flowop| flowop.batch_size).max();
+    let headers = usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST));
+    let flowops = || group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let is_encrypted =
+        |flowop: &&Flowop| flowop.kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl);
+    let encrypted = flowops().filter(is_encrypted).count();
+    let process = if group.strands.processes { PROCESS } else { 0 };
+    let beside = process + TLS * encrypted as u64 + STATISTICS * flowops().count() as u64;
+    buffer_bytes(group) + headers * HEADER_BYTES + beside as usize
+}
+
+/// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
+fn buffer_bytes(group: &Group) -> usize {
+    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let transfers = flowops.filter(|flowop| flowop.kind.transfers());
+    let largest = transfers.map(|flowop| flowop.size.largest() as usize).max();
+    largest.unwrap_or(0).max(LEAST_BUFFER)
+}
+
+/// As uperf says it: `Error for flowop write  Message too long`.
+fn say(log: &mut Log, transaction: &Transaction, at: usize, failure: &Failure) {
+    log.say(failure.what.clone(), failure.errno);
+    let flowop = transaction.flowops[at].kind;
+    log.say(format!("Error for flowop {flowop} "), failure.errno);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Flowop, Kind, Size};
+
+    #[test]
+    fn a_strand_has_a_buffer_and_headers() {
+        let bytes = |batch_size| {
+            let write = Flowop {
+                size: Size::Fixed(10_000),
+                batch_size,
+                ..Flowop::new(Kind::Write)
+            };
+            strand_bytes(&Group {
+                transactions: vec![Transaction {
+                    flowops: vec![Flowop::new(Kind::Connect), write],
+                    ..Transaction::default()
+                }],
+                ..Group::default()
+            })
+        };
+        let with_list = 10_000 + 2 * 256;
+        assert_eq!(bytes(1), with_list);
+        assert_eq!(bytes(8), with_list + 8 * HEADER_BYTES);
+        assert_eq!(bytes(u64::MAX), with_list + 1024 * HEADER_BYTES);
+    }
+}
