@@ -6,7 +6,7 @@ use crate::workorder::{Flowop, Group, Kind, Protocol, Workorder};
 
 /// The least that a buffer has, as in uperf.
 pub(super) const LEAST_BUFFER: u32 = 8192;
-/// A thread's stack.
+/// What a thread uses of its stack, at most; half of it as measured.
 const STACK: u64 = 64 << 10;
 /// What a TLS connection takes, with the stack of its handshake: 26 to 41 KiB were measured, 8 of which
 /// each further one of the same strand.
@@ -18,9 +18,9 @@ pub(crate) const STATISTICS: u64 = 256;
 
 /// Bytes that the strands of a workorder are expected to take at this end: of each
 ///
-/// - two buffers, one for each direction, of 8192 bytes or the largest size in its group, whichever is
-///   more (what is sent from files goes through none),
-/// - a stack of 64 KiB,
+/// - a buffer of 8192 bytes or the largest size in its group, whichever is more (what is sent from files goes
+///   through none),
+/// - 64 KiB of its stack,
 /// - 256 bytes of statistics for each of its transactions and flowops,
 /// - a header for each message of its largest batch, of which one call takes 1024,
 /// - 48 KiB for each flowop that opens an SSL connection,
@@ -76,10 +76,10 @@ pub(super) fn of_strand(
     flowops: usize,
     encrypted: usize,
 ) -> u64 {
-    let buffers = 2 * u64::from(largest.max(LEAST_BUFFER));
+    let buffer = u64::from(largest.max(LEAST_BUFFER));
     let statistics = STATISTICS * (transactions + flowops) as u64;
     let headers = batch.min(MOST as u64) * HEADER_BYTES as u64;
-    buffers + STACK + headers + statistics + TLS * encrypted as u64
+    buffer + STACK + headers + statistics + TLS * encrypted as u64
 }
 
 /// Whether a flowop, of this kind, opens an SSL connection.
@@ -122,27 +122,21 @@ mod tests {
         let mut processes = small.clone();
         processes.strands.processes = true;
         assert_eq!(of_group(&processes) - of_group(&small), 3 * (256 << 10));
-        assert_eq!(of_group(&small), 3 * (2 * 8192 + 65_536 + 2 * 256));
-        assert_eq!(of_group(&large), 2 * 65_536 + 65_536 + 3 * 256);
+        assert_eq!(of_group(&small), 3 * (8192 + 65_536 + 2 * 256));
+        assert_eq!(of_group(&large), 65_536 + 65_536 + 3 * 256);
         let mut connect = Flowop::new(Kind::Connect);
         connect.endpoint.protocol = Some(Protocol::Ssl);
         let encrypted = group(2, vec![connect]);
-        assert_eq!(
-            of_group(&encrypted),
-            2 * (2 * 8192 + 65_536 + 2 * 256 + 49_152)
-        );
+        assert_eq!(of_group(&encrypted), 2 * (8192 + 65_536 + 2 * 256 + 49_152));
         let mut batch = flowop(Kind::Write, 90);
         batch.batch_size = 5000;
         let batches = group(1, vec![batch]);
         let header = HEADER_BYTES as u64;
-        assert_eq!(
-            of_group(&batches),
-            2 * 8192 + 65_536 + 1024 * header + 2 * 256
-        );
+        assert_eq!(of_group(&batches), 8192 + 65_536 + 1024 * header + 2 * 256);
         let workorder = Workorder {
             groups: vec![small, large],
             ..Workorder::default()
         };
-        assert_eq!(expected_memory(&workorder), 247_296 + 197_376);
+        assert_eq!(expected_memory(&workorder), 222_720 + 131_840);
     }
 }

@@ -62,7 +62,7 @@ fn describe(text: &mut String, group: &Group) {
     line(
         text,
         format_args!(
-            "{}: {}, two buffers of {} bytes each",
+            "{}: {}, a buffer of {} bytes each",
             group.name,
             strands(group.strands),
             memory::largest(group).max(memory::LEAST_BUFFER),

@@ -484,10 +484,8 @@ fn there_are_limits() {
         ),
         (group("nthreads=\"1\"", "2047m"), None),
         (
-            group("nthreads=\"64\"", "1g"),
-            Some(
-                "1:1: error: 137443196928 bytes of memory up to this group: more than 68719476736",
-            ),
+            group("nthreads=\"65\"", "1g"),
+            Some("1:1: error: 69797528320 bytes of memory up to this group: more than 68719476736"),
         ),
         (
             group("nthreads=\"1\"", "1").repeat(1025),
