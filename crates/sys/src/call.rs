@@ -93,6 +93,13 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno
     rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(taken, _)| taken)
 }
 
+/// As [`receive`], but waits until the whole buffer is full, where the socket is a stream: MSG_WAITALL. Fewer
+/// only at the stream's end, or when a signal comes.
+#[inline]
+pub fn receive_all(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, buffer, RecvFlags::WAITALL).map(|(taken, _)| taken)
+}
+
 /// Sends `count` bytes of `file` from `*offset` on, which advances: sendfile(2).
 #[inline]
 pub fn send_file(

@@ -25,6 +25,7 @@ pub fn detach() -> io::Result<Side> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
+            crate::wake::forget_this_thread();
             rustix::process::setsid()?;
             rustix::process::chdir("/")?;
             Ok(Side::Daemon)
@@ -116,7 +117,10 @@ pub fn fork() -> io::Result<Forked> {
     // SAFETY: fork(2) itself touches nothing; what the child may do is said above.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Forked::Child),
+        0 => {
+            crate::wake::forget_this_thread();
+            Ok(Forked::Child)
+        }
         child => Ok(Forked::Parent(child as u32)),
     }
 }

@@ -4,6 +4,7 @@
 //! One signal can come a moment too early and be lost; whoever wakes repeats it until the thread
 //! says that it saw the flag (the engine's keeper does).
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Once;
 
@@ -14,14 +15,28 @@ pub struct Sleeper {
     thread: libc::pid_t,
 }
 
+thread_local! {
+    /// What it was found out to be: two system calls.
+    static THIS_THREAD: Cell<Option<Sleeper>> = const { Cell::new(None) };
+}
+
+/// In a forked child the calling thread is another one.
+pub(crate) fn forget_this_thread() {
+    THIS_THREAD.set(None);
+}
+
 impl Sleeper {
     /// The calling thread.
     pub fn this_thread() -> Self {
-        install_handler();
-        Self {
-            process: std::process::id() as libc::pid_t,
-            thread: rustix::thread::gettid().as_raw_nonzero().get(),
-        }
+        THIS_THREAD.get().unwrap_or_else(|| {
+            install_handler();
+            let sleeper = Self {
+                process: std::process::id() as libc::pid_t,
+                thread: rustix::thread::gettid().as_raw_nonzero().get(),
+            };
+            THIS_THREAD.set(Some(sleeper));
+            sleeper
+        })
     }
 
     /// Makes the thread's current blocking call return EINTR, if it is in one.

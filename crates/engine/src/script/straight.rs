@@ -16,8 +16,11 @@ pub(super) trait Plain {
 /// Sends so many bytes.
 pub(super) struct Sending<'a>(BorrowedFd<'a>, usize);
 
-/// Receives so many bytes.
+/// Receives so many bytes. Few wait in the kernel until all are there; of many each piece is counted as it comes.
 pub(super) struct Receiving<'a>(BorrowedFd<'a>, usize);
+
+/// How many bytes are few.
+const FEW: usize = 64 << 10;
 
 impl<'a> Sending<'a> {
     /// Over a line that is a socket.
@@ -51,7 +54,12 @@ impl Plain for Sending<'_> {
 impl Plain for Receiving<'_> {
     #[inline]
     fn execute(&self, hands: &mut Hands<'_>) -> Result<(), Result<usize, Error>> {
-        let came = call::receive(self.0, &mut hands.buffer[..self.1]);
+        let room = &mut hands.buffer[..self.1];
+        let came = if self.1 <= FEW {
+            call::receive_all(self.0, room)
+        } else {
+            call::receive(self.0, room)
+        };
         if came != Ok(self.1) {
             return Err(came);
         }

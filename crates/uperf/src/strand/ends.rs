@@ -202,7 +202,14 @@ impl Listeners {
     }
 
     /// Waits for a connection. Of UDP it is the listener itself, from then on its sender's alone.
-    pub(super) fn accept(&self, flowop: &Flowop, stop: &Stop) -> Result<Socket, Error> {
+    ///
+    /// The first one must come in time. Whether the others do, who leads the run sees.
+    pub(super) fn accept(
+        &self,
+        flowop: &Flowop,
+        is_first: bool,
+        stop: &Stop,
+    ) -> Result<Socket, Error> {
         let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
         let listener = self.of(protocol).ok_or(Error::NOTCONN)?;
         let patience = match protocol {
@@ -210,9 +217,11 @@ impl Listeners {
             _ => ACCEPT_PATIENCE,
         };
         let socket = &listener.socket;
-        readable(socket, patience, stop)?;
+        if is_first || protocol == Protocol::Udp {
+            readable(socket, patience, stop)?;
+        }
         if protocol != Protocol::Udp {
-            return call::accept(socket.as_fd()).map(Socket::from);
+            return accept_until(socket, stop);
         }
         let mut greeting = [0; UDP_HANDSHAKE.len() + 1];
         let sender = call::next_source(socket.as_fd())?;
@@ -224,6 +233,15 @@ impl Listeners {
         let own = socket.try_clone().map_err(|error| errno(&error))?;
         connect(&own, &sender, stop)?;
         Ok(own)
+    }
+}
+
+fn accept_until(socket: &Socket, stop: &Stop) -> Result<Socket, Error> {
+    loop {
+        match call::accept(socket.as_fd()) {
+            Err(Error::INTR) if !stop.is_set() => {}
+            accepted => return accepted.map(Socket::from),
+        }
     }
 }
 

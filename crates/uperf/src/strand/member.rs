@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use engine::script::{Failure, Orders, Pass, Script, ScriptEnd, StepTimes, Tally};
 use engine::{Reason, Stop};
+use sys::buffer::BufferRing;
+use sys::call::Error;
 use sys::counter::Counters;
 use sys::message::{HEADER_BYTES, MOST};
 use sys::process::thread_id;
@@ -17,6 +19,9 @@ use super::stages::Stages;
 use super::{Listeners, Log, Shared, StrandOutcome, TransactionOutcome, Watching, compile};
 use crate::profile::memory::{PROCESS, STATISTICS, TLS};
 use crate::workorder::{Flowop, Group, Protocol, Transaction};
+
+/// What a strand's buffer begins at a multiple of, bytes.
+const PAGE: usize = 4096;
 
 /// Bytes that every strand has for what it sends and receives, at least; uperf's.
 const LEAST_BUFFER: usize = 8192;
@@ -52,14 +57,26 @@ impl Member {
             peers: &shared.peers,
             tls: &shared.tls,
             listeners: self.listeners,
+            has_accepted: false,
             files: Arc::clone(&shared.files),
             next_file: self.index,
             log: Log::default(),
         };
-        let mut buffer = vec![0; buffer_bytes(&shared.group)];
-        let counters = shared.watching.counters(&mut desk.log);
         // However it ends, whoever waits for this strand hears of it.
         let leaving = Leaving::of(&self.stages);
+        // On pages of its own, as netperf's buffers are: the kernel copies whole lines of cache then.
+        let Some(mut ring) = BufferRing::new(1, buffer_bytes(&shared.group), PAGE, 0) else {
+            desk.log.say(
+                "no memory for a strand's buffer",
+                Error::NOMEM.raw_os_error(),
+            );
+            leaving.say(true);
+            outcome.log = desk.log;
+            outcome.failed = true;
+            return outcome;
+        };
+        let buffer = ring.advance();
+        let counters = shared.watching.counters(&mut desk.log);
         for (stage, transaction) in shared.group.transactions.iter().enumerate() {
             // Before the barrier: it is no part of the transaction's time.
             let mut script = Script::new(shared.lists[stage].clone(), self.seed);
@@ -75,7 +92,7 @@ impl Member {
                 watching: &shared.watching,
                 counters: counters.as_ref(),
             };
-            let (end, times) = part.run(&mut script, &mut desk, &mut buffer);
+            let (end, times) = part.run(&mut script, &mut desk, buffer);
             outcome.transactions.push(TransactionOutcome {
                 began,
                 elapsed: began.elapsed(),

@@ -30,6 +30,7 @@ pub(super) struct Desk<'a> {
     pub(super) peers: &'a Peers,
     pub(super) tls: &'a Contexts,
     pub(super) listeners: Listeners,
+    pub(super) has_accepted: bool,
     /// Those of sendfile, by directory.
     pub(super) files: Arc<Files>,
     pub(super) next_file: usize,
@@ -91,8 +92,9 @@ impl Desk<'_> {
     fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
         let socket = self
             .listeners
-            .accept(flowop, stop)
+            .accept(flowop, !self.has_accepted, stop)
             .map_err(|error| Failure::of_call("accept", error))?;
+        self.has_accepted = true;
         self.opened(flowop, Line::Socket(socket.into()), stop)
     }
 
