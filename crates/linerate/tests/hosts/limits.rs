@@ -62,7 +62,7 @@ fn memory() {
         &stream(&hosts, 3, "size=512k", "1s").ends_within(LIMIT),
         "3 strands with buffers of 524288 bytes: this slave takes 1048576 bytes in all",
     );
-    let less = stream(&hosts, 2, "size=512k", "100ms").ends_within(LIMIT);
+    let less = stream(&hosts, 2, "size=500k", "100ms").ends_within(LIMIT);
     assert_eq!(less.code, Some(0), "{less:#?}");
     slave.is_itself_again(rest, SOON, "too much memory");
 }
