@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod associations;
+mod budget;
 mod buffers;
 mod bulk;
 mod cell;
@@ -35,6 +36,7 @@ mod stop;
 mod transaction;
 
 pub use associations::Associations;
+pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::Buffers;
 pub use cell::Cell;
 pub use clock::{Clock, Passed};

@@ -1,47 +1,35 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::budget::{Budget, Holder, Share};
 
-/// How much memory buffers may take: one ring, and all rings together.
+/// How much memory buffers may take: one ring, and all rings of a budget.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    each: u64,
-    left: Arc<AtomicU64>,
-}
-
-/// A ring's share; it is given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Share {
-    bytes: u64,
-    left: Arc<AtomicU64>,
+    per_ring: u64,
+    budget: Budget,
+    holder: Holder,
 }
 
 impl Memory {
-    /// At most `each` bytes a ring, and `together` bytes for all that share this bound.
-    pub fn new(each: u64, together: u64) -> Self {
+    /// At most `per_ring` bytes for a ring and `together` bytes for all rings, which are this process's own.
+    pub fn new(per_ring: u64, together: u64) -> Self {
+        let budget = Budget::with_bounds(together, together);
+        Self::within(&budget, Holder::Local, per_ring)
+    }
+
+    /// At most `per_ring` bytes for a ring, on the account of `holder`.
+    pub fn within(budget: &Budget, holder: Holder, per_ring: u64) -> Self {
         Self {
-            each,
-            left: Arc::new(AtomicU64::new(together)),
+            per_ring,
+            budget: budget.clone(),
+            holder,
         }
     }
 
-    /// Takes a share; `None` when a bound does not allow it.
+    /// Takes memory for a ring; `None` if a bound leaves less.
     pub(crate) fn take(&self, bytes: u64) -> Option<Share> {
-        if bytes > self.each {
+        if bytes > self.per_ring {
             return None;
         }
-        let taken = self
-            .left
-            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
-        taken.ok().map(|_| Share {
-            bytes,
-            left: Arc::clone(&self.left),
-        })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.left.fetch_add(self.bytes, Relaxed);
+        self.budget.take(self.holder, bytes).ok()
     }
 }
 
@@ -50,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_come_back() {
+    fn a_ring_and_all_rings_have_bounds() {
         let memory = Memory::new(6, 10);
         assert!(memory.take(7).is_none());
         let first = memory.take(6).unwrap();

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use model::{BufferPlan, SizeRule, WidthRule};
 use sys::buffer::BufferRing;
 
-use crate::memory::{Memory, Share};
+use crate::budget::Share;
+use crate::memory::Memory;
 
 /// The size that is used when the kernel does not tell a buffer's.
 const UNKNOWN_BUFFER: u32 = 4_096;

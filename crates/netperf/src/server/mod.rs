@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use sys::Socket;
+use sys::{Address, Socket};
 
-use engine::{Memory, Reason, Stop};
+use engine::{Budget, Exceeded, Holder, Reason, Share, Stop};
 
 use self::registry::Registry;
 use self::session::Surroundings;
@@ -130,7 +130,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
         engine::keeper();
         stop_on_signals(&server.stop);
-        server.serve(control);
+        server.serve(control.into());
         return Ok(());
     }
     let handed_over = handed_over_listeners()
@@ -196,20 +196,21 @@ struct Server {
     limits: Limits,
     passphrase: Option<String>,
     registry: Registry,
-    memory: Memory,
-    /// Shared by the threads that serve a client, and so their count.
-    clients: Arc<()>,
+    /// Bytes of all tests' buffers.
+    memory: Budget,
+    /// Control connections.
+    clients: Budget,
     stop: Stop,
 }
 
 impl Server {
     fn new(limits: Limits, passphrase: Option<String>) -> Self {
         Self {
-            memory: Memory::new(limits.max_buffer_bytes, limits.max_memory_bytes),
+            memory: Budget::new(limits.max_memory_bytes),
+            clients: Budget::new(limits.max_clients as u64),
             limits,
             passphrase,
             registry: Registry::default(),
-            clients: Arc::new(()),
             stop: Stop::new(),
         }
     }
@@ -243,13 +244,13 @@ impl Server {
     }
 
     fn serve_in_thread(self: &Arc<Self>, control: OwnedFd) -> Option<JoinHandle<()>> {
-        // This server's own share is not a client.
-        if Arc::strong_count(&self.clients) > self.limits.max_clients {
-            let most = self.limits.max_clients;
-            log(format_args!("refused a client: {most} are being served"));
-            return None;
-        }
-        let (server, client) = (Arc::clone(self), Arc::clone(&self.clients));
+        let control = Socket::from(control);
+        let peer = Address::of_peer(&control).ok()?;
+        let client = self
+            .admit(&peer)
+            .inspect_err(|why| log(format_args!("{peer}: refused a client: {why}")))
+            .ok()?;
+        let server = Arc::clone(self);
         std::thread::Builder::new()
             .stack_size(STACK)
             .spawn(move || {
@@ -260,7 +261,12 @@ impl Server {
             .ok()
     }
 
-    fn serve(&self, control: OwnedFd) {
+    /// A place among the clients, as long as it is held.
+    fn admit(&self, peer: &Address) -> Result<Share, Exceeded> {
+        self.clients.take(Holder::of(peer), 1)
+    }
+
+    fn serve(&self, control: Socket) {
         let around = Surroundings {
             limits: &self.limits,
             passphrase: self.passphrase.as_deref(),
@@ -268,7 +274,7 @@ impl Server {
             memory: &self.memory,
             stop: &self.stop,
         };
-        if let Err(error) = session::serve(control.into(), around) {
+        if let Err(error) = session::serve(control, around) {
             log(format_args!("control connection: {error}"));
         }
     }

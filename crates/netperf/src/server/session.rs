@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::{InterfaceMeter, Looper, Memory, Stop};
+use engine::{Budget, Holder, InterfaceMeter, Looper, Memory, Stop};
 use model::{Ended, IdleLoop, Side, Wait};
 use sys::call::Error;
 use sys::{Address, Socket};
@@ -29,7 +29,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) passphrase: Option<&'a str>,
     pub(super) registry: &'a Registry,
     /// What all tests' buffers share.
-    pub(super) memory: &'a Memory,
+    pub(super) memory: &'a Budget,
     /// Ends all tests.
     pub(super) stop: &'a Stop,
 }
@@ -145,9 +145,7 @@ impl Session<'_> {
                     assignment
                 }
             })
-            .and_then(|assignment| {
-                Prepared::new(assignment, self.around.memory, self.around.limits)
-            });
+            .and_then(|assignment| Prepared::new(assignment, &self.memory(), self.around.limits));
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(Refusal(errno)) => {
@@ -200,6 +198,12 @@ impl Session<'_> {
         let others = running.leave();
         self.last = Some((finished.side, others));
         Ok(finished.ended != Ended::Cancelled)
+    }
+
+    /// The memory of this client's buffers.
+    fn memory(&self) -> Memory {
+        let per_ring = self.around.limits.max_buffer_bytes;
+        Memory::within(self.around.memory, Holder::of(&self.peer), per_ring)
     }
 
     /// What an idle CPU counts, or where ticks are counted how many there are.
