@@ -249,6 +249,15 @@ pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Res
     rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(taken, _)| taken)
 }
 
+/// Whether the other end of a connection still has it open, as far as is known here: MSG_PEEK, recv(2).
+pub fn is_open(socket: BorrowedFd<'_>) -> bool {
+    let mut one = [0; 1];
+    match rustix::net::recv(socket, &mut one, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((taken, _)) => taken > 0,
+        Err(error) => error == Errno::AGAIN,
+    }
+}
+
 /// Who sent the datagram that would be received next, which stays: MSG_PEEK, recvfrom(2).
 pub fn next_source(socket: BorrowedFd<'_>) -> Result<Option<Address>, Errno> {
     let (_, _, from) = rustix::net::recvfrom(socket, &mut [0_u8; 1], RecvFlags::PEEK)?;

@@ -1,0 +1,378 @@
+//! Whose the data of a test is.
+//!
+//! A control connection proves its peer's address; a data connection, which anybody can open, proves its own
+//! alone, and a datagram's source proves nothing. So a test takes its data from the address that its control
+//! connection comes from, or that its request names, and sends datagrams nowhere else.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use engine::Stop;
+use sys::call::{self, Error};
+use sys::{Address, Socket};
+
+/// How long a connection from another address waits for one from an expected address.
+const PREFERENCE: Duration = Duration::from_secs(2);
+
+/// Connections that wait for it at a time; more are closed.
+const MOST_WAITING: usize = 16;
+
+/// What an operator allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// `--allow-third-party`: datagrams may go to any address that a client names.
+    pub third_party: bool,
+    /// `--strict-peers`: no connection is accepted from an address that is not expected.
+    pub strict: bool,
+}
+
+/// Where the data of one test is expected from.
+#[derive(Clone, Copy, Debug)]
+pub struct DataPeer<'a> {
+    /// The other end of the control connection.
+    pub control: &'a Address,
+    /// The address that the request names, if it names one.
+    pub named: Option<&'a Address>,
+    /// What the operator allows.
+    pub policy: Policy,
+}
+
+/// Bytes with which a linerate client begins its data connection, so that no stranger's is taken for it.
+pub type Nonce = [u8; 16];
+
+/// A data connection, and whose it is.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The connection.
+    pub socket: Socket,
+    /// Its other end.
+    pub from: Address,
+    /// Whether it comes from an address that is not expected. The caller logs that.
+    pub is_stranger: bool,
+}
+
+/// A connection that may become the test's.
+struct Candidate {
+    accepted: Accepted,
+    /// What it has sent of its nonce.
+    nonce: Nonce,
+    filled: usize,
+}
+
+/// What a candidate has proved.
+enum Proof {
+    Missing,
+    Right,
+    Wrong,
+}
+
+impl DataPeer<'_> {
+    /// Whether data from `source` is expected: from the control connection's peer, from the address that the
+    /// request names, or from any address of this host if the control connection's peer is on it.
+    pub fn expects(&self, source: &Address) -> bool {
+        self.is_control(source)
+            || self
+                .named
+                .is_some_and(|named| named.shares_host_with(source))
+    }
+
+    /// Whether datagrams may be sent to `target`: to the control connection's peer only, unless the operator
+    /// allows more. That a request names an address is no permission of whoever has it.
+    pub fn may_send_to(&self, target: &Address) -> bool {
+        // A path, or a hardware address on the same link, is none that a third party could be aimed at: the
+        // kernel says that the datagram came from there.
+        let is_local = match target {
+            Address::Unix(path) => !path.as_os_str().is_empty(),
+            Address::Llc(_) => true,
+            _ => false,
+        };
+        is_local || self.policy.third_party || self.is_control(target)
+    }
+
+    fn is_control(&self, address: &Address) -> bool {
+        let is_own = |address: &Address| {
+            let ip = address.ip().map(|ip| ip.to_canonical());
+            ip.is_some_and(sys::facts::is_own)
+        };
+        address.shares_host_with(self.control) || (is_own(self.control) && is_own(address))
+    }
+}
+
+/// Accepts the data connection of a test until `until`; [`Error::TIMEDOUT`] if none comes.
+///
+/// With a `nonce` it is the one that begins with it, wherever it comes from. Without, it is the first one from
+/// an expected address; or, if none comes within 2 s of it, the first one from another, unless the operator
+/// forbids that.
+pub fn accept(
+    listener: &Socket,
+    peer: &DataPeer<'_>,
+    nonce: Option<&Nonce>,
+    until: Instant,
+    stop: &Stop,
+) -> Result<Accepted, Error> {
+    let _attending = stop.attend();
+    // A connection that is aborted after the wait leaves nothing to accept.
+    let _ = listener.set_read_timeout(Some(PREFERENCE));
+    let mut waiting: Vec<Candidate> = Vec::new();
+    let mut first_stranger = None;
+    loop {
+        let now = Instant::now();
+        let decision = first_stranger.map_or(until, |since: Instant| until.min(since + PREFERENCE));
+        if stop.is_set() {
+            return Err(Error::CANCELED);
+        }
+        if now >= decision {
+            waiting.retain(|candidate| call::is_open(candidate.accepted.socket.as_fd()));
+            // Without a nonce whoever waits is all that there is.
+            if nonce.is_none() && !waiting.is_empty() {
+                return Ok(waiting.swap_remove(0).accepted);
+            }
+            if now >= until {
+                return Err(Error::TIMEDOUT);
+            }
+            first_stranger = None;
+        }
+        if !wait_for_any(listener, &waiting, nonce.is_some(), decision)? {
+            continue;
+        }
+        if let Some(nonce) = nonce
+            && let Some(proved) = proved(&mut waiting, nonce)
+        {
+            return Ok(proved);
+        }
+        let Some(accepted) = next(listener, peer)? else {
+            continue;
+        };
+        if nonce.is_none() && !accepted.is_stranger {
+            return Ok(accepted);
+        }
+        if nonce.is_none() {
+            if peer.policy.strict {
+                continue;
+            }
+            first_stranger = first_stranger.or_else(|| Some(Instant::now()));
+        }
+        if waiting.len() == MOST_WAITING {
+            // A client sends its nonce at once; what is silent for longest is not its connection.
+            waiting.remove(0);
+        }
+        waiting.push(Candidate {
+            accepted,
+            nonce: Nonce::default(),
+            filled: 0,
+        });
+    }
+}
+
+/// Whether a connection can be accepted, or a candidate has sent something, by then.
+fn wait_for_any(
+    listener: &Socket,
+    waiting: &[Candidate],
+    by_nonce: bool,
+    until: Instant,
+) -> Result<bool, Error> {
+    let mut sockets = vec![listener.as_fd()];
+    if by_nonce {
+        sockets.extend(
+            waiting
+                .iter()
+                .map(|candidate| candidate.accepted.socket.as_fd()),
+        );
+    }
+    match call::wait_any_readable(&sockets, until.saturating_duration_since(Instant::now())) {
+        Ok(ready) => Ok(ready.is_some()),
+        Err(Error::INTR) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The next connection; none if it was aborted meanwhile.
+fn next(listener: &Socket, peer: &DataPeer<'_>) -> Result<Option<Accepted>, Error> {
+    let ready = call::wait_readable(listener.as_fd(), Duration::ZERO);
+    if !matches!(ready, Ok(true)) {
+        return Ok(None);
+    }
+    match call::accept(listener.as_fd()) {
+        Ok(connection) => {
+            let socket = Socket::from(connection);
+            // It has the listener's, which would have the kernel set a timer in each call that waits.
+            let _ = socket.set_read_timeout(None);
+            let Ok(from) = Address::of_peer(&socket) else {
+                return Ok(None);
+            };
+            let is_stranger = !peer.expects(&from);
+            Ok(Some(Accepted {
+                socket,
+                from,
+                is_stranger,
+            }))
+        }
+        Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The candidate that has sent the nonce; those that have sent something else are closed.
+fn proved(waiting: &mut Vec<Candidate>, nonce: &Nonce) -> Option<Accepted> {
+    let mut at = 0;
+    while at < waiting.len() {
+        match waiting[at].read(nonce) {
+            Proof::Right => return Some(waiting.swap_remove(at).accepted),
+            Proof::Wrong => drop(waiting.swap_remove(at)),
+            Proof::Missing => at += 1,
+        }
+    }
+    None
+}
+
+impl Candidate {
+    fn read(&mut self, nonce: &Nonce) -> Proof {
+        let rest = &mut self.nonce[self.filled..];
+        match call::receive_without_waiting(self.accepted.socket.as_fd(), rest) {
+            Ok(0) => return Proof::Wrong,
+            Ok(count) => self.filled += count,
+            Err(Error::AGAIN | Error::INTR) => return Proof::Missing,
+            Err(_) => return Proof::Wrong,
+        }
+        // Only a whole one is judged, or a stranger could find it out byte by byte.
+        if self.filled < nonce.len() {
+            Proof::Missing
+        } else if self.nonce == *nonce {
+            Proof::Right
+        } else {
+            Proof::Wrong
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    const NONCE: Nonce = *b"sixteen bytes of";
+
+    fn listener() -> (Socket, SocketAddr) {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener.into(), ([127, 0, 0, 1], port).into())
+    }
+
+    /// A connection from an address of the loopback network.
+    fn connect_from(source: [u8; 4], to: SocketAddr) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&to.into()).unwrap();
+        socket.into()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    fn inet(text: &str) -> Address {
+        Address::Inet(text.parse().unwrap())
+    }
+
+    /// The rule of addresses for a peer elsewhere: on this host each address is as good as another.
+    fn elsewhere(control: &Address) -> DataPeer<'_> {
+        DataPeer {
+            control,
+            named: None,
+            policy: Policy::default(),
+        }
+    }
+
+    #[test]
+    fn datagrams_go_to_the_control_peer_alone() {
+        let control = inet("192.0.2.1:7");
+        let named = inet("192.0.2.2:7");
+        let mut peer = DataPeer {
+            named: Some(&named),
+            ..elsewhere(&control)
+        };
+        assert!(peer.may_send_to(&inet("192.0.2.1:9")));
+        assert!(peer.may_send_to(&inet("[::ffff:192.0.2.1]:9")));
+        assert!(!peer.may_send_to(&named));
+        assert!(!peer.may_send_to(&inet("127.0.0.1:9")));
+        assert!(!peer.may_send_to(&Address::Unix("".into())));
+        assert!(peer.expects(&named));
+        peer.policy.third_party = true;
+        assert!(peer.may_send_to(&named));
+        let here = inet("127.0.0.1:7");
+        assert!(elsewhere(&here).may_send_to(&inet("127.0.0.2:9")));
+    }
+
+    #[test]
+    fn an_expected_connection_is_preferred() {
+        let (listening, at) = listener();
+        let (control, named) = (inet("192.0.2.1:1"), inet("127.0.0.3:1"));
+        let peer = DataPeer {
+            named: Some(&named),
+            ..elsewhere(&control)
+        };
+        let mut stranger = connect_from([127, 0, 0, 2], at);
+        let _own = connect_from([127, 0, 0, 3], at);
+        let accepted = accept(&listening, &peer, None, soon(), &Stop::new()).unwrap();
+        assert!(!accepted.is_stranger);
+        assert_eq!(accepted.from.ip(), named.ip());
+        assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
+    }
+
+    #[test]
+    fn a_stranger_is_accepted_if_nobody_else_comes_and_the_rule_is_not_strict() {
+        let (listening, at) = listener();
+        let control = inet("192.0.2.1:1");
+        let mut peer = elsewhere(&control);
+        drop(connect_from([127, 0, 0, 2], at));
+        let _stranger = connect_from([127, 0, 0, 3], at);
+        let begun = Instant::now();
+        let accepted = accept(&listening, &peer, None, soon(), &Stop::new()).unwrap();
+        assert!(accepted.is_stranger && begun.elapsed() >= PREFERENCE);
+        assert_eq!(accepted.from.ip(), inet("127.0.0.3:1").ip());
+
+        peer.policy.strict = true;
+        let _stranger = connect_from([127, 0, 0, 3], at);
+        let until = Instant::now() + Duration::from_millis(100);
+        let refused = accept(&listening, &peer, None, until, &Stop::new());
+        assert_eq!(refused.unwrap_err(), Error::TIMEDOUT);
+    }
+
+    #[test]
+    fn a_nonce_decides_whoever_is_first() {
+        let (listening, at) = listener();
+        let control = inet("127.0.0.1:1");
+        let silent: Vec<_> = (0..MOST_WAITING + 4)
+            .map(|_| connect_from([127, 0, 0, 1], at))
+            .collect();
+        connect_from([127, 0, 0, 1], at)
+            .write_all(b"another sixteen!")
+            .unwrap();
+        let mut own = connect_from([127, 0, 0, 9], at);
+        own.write_all(&NONCE).unwrap();
+        own.write_all(b"data").unwrap();
+        let peer = elsewhere(&control);
+        let accepted = accept(&listening, &peer, Some(&NONCE), soon(), &Stop::new()).unwrap();
+        assert_eq!(accepted.from.ip(), inet("127.0.0.9:1").ip());
+        let mut data = [0; 4];
+        TcpStream::from(accepted.socket)
+            .read_exact(&mut data)
+            .unwrap();
+        assert_eq!(&data, b"data", "the nonce is no data");
+        drop(silent);
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait() {
+        let (listening, _) = listener();
+        let control = inet("127.0.0.1:1");
+        let stop = Stop::new();
+        let _deadline = engine::keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        let ended = accept(&listening, &elsewhere(&control), None, soon(), &stop);
+        assert_eq!(ended.unwrap_err(), Error::CANCELED);
+    }
+}
