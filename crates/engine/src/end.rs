@@ -114,7 +114,7 @@ impl LoopEnd {
                 let ended = if gone.contains(&errno) {
                     Ended::PeerClosed
                 } else {
-                    let text = io::Error::from_raw_os_error(errno);
+                    let text = sys::describe(&io::Error::from_raw_os_error(errno));
                     Ended::Failed(format!("{call} failed: {text}"))
                 };
                 Ran {

@@ -35,7 +35,7 @@ pub enum RingError {
         alignment: u32,
     },
     /// The fill file cannot be used.
-    #[error("could not use fill file {}: {error}", path.display())]
+    #[error("could not use fill file {}: {}", path.display(), sys::describe(error))]
     File {
         /// The file.
         path: PathBuf,

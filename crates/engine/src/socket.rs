@@ -28,7 +28,7 @@ pub enum SocketError {
         error: io::Error,
     },
     /// Something was refused.
-    #[error("could not {what}: {error}")]
+    #[error("could not {what}: {}", sys::describe(error))]
     Refused {
         /// What it was: opening, binding, or an option by its name.
         what: &'static str,

@@ -143,7 +143,7 @@ impl NetnsArgs {
         }
         if let Some(path) = &self.schedule {
             text += &std::fs::read_to_string(path)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+                .map_err(|error| format!("{}: {}", path.display(), sys::describe(&error)))?;
         }
         // A file may be empty on purpose: a forwarder that does nothing but stamp.
         if text.is_empty()

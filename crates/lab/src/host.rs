@@ -45,8 +45,12 @@ pub(crate) fn netserver(host: &Namespace, program: &Path) -> io::Result<Child> {
     command.args(["-D", "-p", &NETSERVER_PORT.to_string()]);
     // It says where it listens, which is known here.
     let mut child = start(host, &command, Stdio::null())?;
-    await_port(host, NETSERVER_PORT, Some(&mut child))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
+    await_port(host, NETSERVER_PORT, Some(&mut child)).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{}: {}", program.display(), sys::describe(&error)),
+        )
+    })?;
     Ok(child)
 }
 
@@ -105,5 +109,10 @@ fn start(host: &Namespace, command: &Command, output: Stdio) -> io::Result<Child
         .stdin(Stdio::null())
         .stdout(output)
         .spawn()
-        .map_err(|error| io::Error::new(error.kind(), format!("{command:?}: {error}")))
+        .map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("{command:?}: {}", sys::describe(&error)),
+            )
+        })
 }

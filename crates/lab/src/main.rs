@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     match run::run(&arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("lab/netns: {error}");
+            eprintln!("lab/netns: {}", sys::describe(&error));
             ExitCode::from(FAILED)
         }
     }

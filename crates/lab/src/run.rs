@@ -115,7 +115,7 @@ impl Drop for Servers {
 fn report(arguments: &NetnsArgs, journal: &Journal) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &arguments.summary {
         std::fs::write(path, format!("{:#}\n", journal.json()))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+            .map_err(|error| format!("{}: {}", path.display(), sys::describe(&error)))?;
     }
     if !arguments.quiet {
         eprint!("{}", journal.text());

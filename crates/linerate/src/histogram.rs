@@ -123,7 +123,7 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 fn named(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{}: {why}", path.display())
+    format!("{}: {}", path.display(), sys::describe(why))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -77,8 +77,14 @@ fn leads_to(path: &Path, program: &Path) -> bool {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoProgram(error) => write!(f, "where this program lies is unknown: {error}"),
-            Self::NoDirectory(directory, error) => write!(f, "{}: {error}", directory.display()),
+            Self::NoProgram(error) => write!(
+                f,
+                "where this program lies is unknown: {}",
+                sys::describe(error)
+            ),
+            Self::NoDirectory(directory, error) => {
+                write!(f, "{}: {}", directory.display(), sys::describe(error))
+            }
             Self::InTheWay(path) => {
                 write!(
                     f,
@@ -86,7 +92,12 @@ impl fmt::Display for Refusal {
                     path.display()
                 )
             }
-            Self::NotMade(path, error) => write!(f, "could not make {}: {error}", path.display()),
+            Self::NotMade(path, error) => write!(
+                f,
+                "could not make {}: {}",
+                path.display(),
+                sys::describe(error)
+            ),
         }
     }
 }

@@ -15,7 +15,11 @@ pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
     for (file, page) in pages(command_line) {
         let path = directory.join(file);
         if let Err(error) = page.and_then(|text| std::fs::write(&path, text)) {
-            eprintln!("linerate man: {}: {error}", path.display());
+            eprintln!(
+                "linerate man: {}: {}",
+                path.display(),
+                sys::describe(&error)
+            );
             return ExitCode::FAILURE;
         }
         // A reader that has had enough is no failure.

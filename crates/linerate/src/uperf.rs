@@ -46,7 +46,11 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
         return ExitCode::FAILURE;
     };
     let unwritten = |path: &Path, error: &io::Error| {
-        eprintln!("{program}: cannot write {}: {error}", path.display());
+        eprintln!(
+            "{program}: cannot write {}: {}",
+            path.display(),
+            sys::describe(error)
+        );
     };
     let page = match master
         .html
@@ -98,7 +102,7 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
     let shelf = match Shelf::open(&limits.directories) {
         Ok(shelf) => Arc::new(shelf),
         Err(error) => {
-            eprintln!("{program}: {error}");
+            eprintln!("{program}: {}", sys::describe(&error));
             return ExitCode::FAILURE;
         }
     };
@@ -129,7 +133,10 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let over = settings.control;
-            eprintln!("{program}: cannot listen at {over} port {port}: {error}");
+            eprintln!(
+                "{program}: cannot listen at {over} port {port}: {}",
+                sys::describe(&error)
+            );
             ExitCode::FAILURE
         }
     }
@@ -176,7 +183,7 @@ fn contents(program: &str, path: &Path) -> Option<Vec<u8>> {
     match fs::read(path) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
-            eprintln!("{program}: {}: {error}", path.display());
+            eprintln!("{program}: {}: {}", path.display(), sys::describe(&error));
             None
         }
     }

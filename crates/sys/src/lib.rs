@@ -15,6 +15,7 @@ pub mod call;
 pub mod clock;
 pub mod counter;
 pub mod cpu;
+mod error;
 pub mod facts;
 pub mod interface;
 pub mod message;
@@ -29,4 +30,5 @@ pub mod vigil;
 pub mod wake;
 
 pub use address::{Address, Llc};
+pub use error::describe;
 pub use socket2::{Domain, Protocol, Socket, Type};

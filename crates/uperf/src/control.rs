@@ -150,11 +150,7 @@ pub(crate) fn why(error: &io::Error) -> String {
         io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
         io::ErrorKind::TimedOut if error.raw_os_error().is_none() => "no word in time".to_owned(),
         _ if Error::from_io_error(error) == Some(Error::CANCELED) => "interrupted here".to_owned(),
-        _ => {
-            let text = error.to_string();
-            let words = text.split_once(" (os error").map(|(words, _)| words);
-            words.unwrap_or(&text).to_owned()
-        }
+        _ => sys::describe(error),
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     match print(&text) {
         Err(error) => {
-            eprintln!("linerate run: standard output: {error}");
+            eprintln!("linerate run: standard output: {}", sys::describe(&error));
             ExitCode::from(FAILED)
         }
         Ok(()) if report.interrupted => ExitCode::from(INTERRUPTED),
@@ -114,8 +114,12 @@ fn measure_tests(
         .is_none()
         .then(|| Embedded::start(Limits::default()))
         .transpose();
-    let server = server
-        .map_err(|error| format!("could not start a server on the loopback interface: {error}"))?;
+    let server = server.map_err(|error| {
+        format!(
+            "could not start a server on the loopback interface: {}",
+            sys::describe(&error)
+        )
+    })?;
     if let Some(server) = &server {
         report.peer.port = server.port().into();
     }

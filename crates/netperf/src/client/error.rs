@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use engine::{RingError, SocketError};
 use model::Transport;
-use sys::Address;
 use sys::call::Error;
 use sys::resolve::Unresolved;
+use sys::{Address, describe};
 
 use crate::options::{Exit, Family, Settings, TestFamily};
 use crate::wire::RemoteError;
@@ -30,7 +30,10 @@ pub enum ClientError {
     #[error("'{0}' is neither a port number nor a service")]
     BadPort(String),
     /// Nobody answers at the control port.
-    #[error("no netserver answers at {remote_host} port {remote_port}: {error}")]
+    #[error(
+        "no netserver answers at {remote_host} port {remote_port}: {}",
+        describe(error)
+    )]
     NotEstablished {
         /// The local name.
         local_host: String,
@@ -72,10 +75,10 @@ pub enum ClientError {
     #[error("interrupted before the test began")]
     Interrupted,
     /// The control connection failed.
-    #[error("the control connection failed: {0}")]
+    #[error("the control connection failed: {}", describe(.0))]
     Control(io::Error),
     /// The server said no.
-    #[error("the server refused or failed: {}", io::Error::from_raw_os_error(.0.0))]
+    #[error("the server refused or failed: {}", describe(&io::Error::from_raw_os_error(.0.0)))]
     Remote(#[from] RemoteError),
     /// A data socket that could not be had.
     #[error("{}", of_socket(address, error))]
@@ -86,7 +89,7 @@ pub enum ClientError {
         error: SocketError,
     },
     /// A Unix domain socket that can have no name there.
-    #[error("could not make a socket in {}: {error}", path.display())]
+    #[error("could not make a socket in {}: {}", path.display(), describe(error))]
     NoPlace {
         /// The directory.
         path: PathBuf,
@@ -102,7 +105,7 @@ pub enum ClientError {
         why: String,
     },
     /// The data connection did not come about.
-    #[error("data connection to {address}: {error}")]
+    #[error("data connection to {address}: {}", describe(error))]
     DataConnect {
         /// The peer's data address.
         address: Address,
@@ -110,7 +113,7 @@ pub enum ClientError {
         error: io::Error,
     },
     /// A call on the data connection failed.
-    #[error("{call} on the data connection: {error}")]
+    #[error("{call} on the data connection: {}", describe(error))]
     Data {
         /// send, receive, connect.
         call: &'static str,
@@ -127,7 +130,7 @@ pub enum ClientError {
     #[error(transparent)]
     Buffers(#[from] RingError),
     /// The histogram's file.
-    #[error("--histogram {}: {error}", path.display())]
+    #[error("--histogram {}: {}", path.display(), describe(error))]
     Histogram {
         /// Which.
         path: PathBuf,
@@ -187,7 +190,7 @@ impl ClientError {
                 format!("recv_response: partial response received: {received} bytes\n"),
                 1,
             ),
-            Self::Control(error) => on_stderr(format!("recv_response: {}\n", reason(error)), 1),
+            Self::Control(error) => on_stderr(format!("recv_response: {}\n", describe(error)), 1),
             Self::NoAnswer { seconds } => Exit {
                 stdout: format!(
                     "recv_response_timed_n: no response received. errno {} counter 0\n",
@@ -197,7 +200,7 @@ impl ClientError {
                 code: 1,
             },
             Self::Remote(RemoteError(number)) if settings.test.family() == TestFamily::Unix => {
-                let why = reason(&io::Error::from_raw_os_error(*number));
+                let why = describe(&io::Error::from_raw_os_error(*number));
                 let test = settings.test.name().to_lowercase();
                 on_stderr(format!("netperf: send_{test}: remote error: {why}\n"), 1)
             }
@@ -205,7 +208,7 @@ impl ClientError {
                 stdout: format!("netperf: remote error {number}"),
                 stderr: format!(
                     "{}{}\n",
-                    reason(&io::Error::from_raw_os_error(*number)),
+                    describe(&io::Error::from_raw_os_error(*number)),
                     lacking(*number, settings.plan.transport)
                 ),
                 code: remote_code,
@@ -213,7 +216,7 @@ impl ClientError {
             Self::DataConnect { error, .. } => on_stderr(
                 format!(
                     "netperf: send_omni: connect_data_socket failed: {}\n",
-                    reason(error)
+                    describe(error)
                 ),
                 1,
             ),
@@ -223,15 +226,18 @@ impl ClientError {
             } => Exit {
                 stdout: format!(
                     "send_data: data send error: {} (errno {})\n",
-                    reason(error),
+                    describe(error),
                     error.raw_os_error().unwrap_or(0)
                 ),
-                stderr: format!("netperf: send_omni: send_data failed: {}\n", reason(error)),
+                stderr: format!(
+                    "netperf: send_omni: send_data failed: {}\n",
+                    describe(error)
+                ),
                 code: 1,
             },
             // The stock tool says so and then crashes.
             Self::Buffers(RingError::File { path, error }) => Exit {
-                stdout: format!("Could not open requested fill file: {}\n", reason(error)),
+                stdout: format!("Could not open requested fill file: {}\n", describe(error)),
                 stderr: format!("netperf: could not use fill file {}\n", path.display()),
                 code: 1,
             },
@@ -273,14 +279,5 @@ fn on_stderr(stderr: String, code: u8) -> Exit {
         stdout: String::new(),
         stderr,
         code,
-    }
-}
-
-/// The system's text alone, without the number that Rust adds.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
     }
 }

@@ -239,7 +239,10 @@ fn join<T>(
     match thread.map(ScopedJoinHandle::join) {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(ClientError::Ended("a flow's thread broke off".to_owned())),
-        Err(error) => Err(ClientError::Ended(format!("no thread for a flow: {error}"))),
+        Err(error) => Err(ClientError::Ended(format!(
+            "no thread for a flow: {}",
+            sys::describe(&error)
+        ))),
     }
 }
 

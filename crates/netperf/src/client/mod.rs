@@ -134,7 +134,7 @@ fn calibration_refused(settings: &Settings, error: RemoteError) -> ClientError {
 }
 
 fn no_looper(error: &std::io::Error) -> ClientError {
-    ClientError::Ended(format!("--cpu-method looper: {error}"))
+    ClientError::Ended(format!("--cpu-method looper: {}", sys::describe(error)))
 }
 
 /// A test in which data moves, on one flow or several.
@@ -157,8 +157,9 @@ fn print_measured(
         let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
     }
     let run = std::thread::scope(|scope| {
-        let interim = Interim::start(scope, settings, cancel, out)
-            .map_err(|error| ClientError::Ended(format!("no thread for -D: {error}")))?;
+        let interim = Interim::start(scope, settings, cancel, out).map_err(|error| {
+            ClientError::Ended(format!("no thread for -D: {}", sys::describe(&error)))
+        })?;
         iterations::run(settings, &mut flows, cancel, interim.as_ref())
     })?;
     let code = say_doubts(settings, &run.outcome.warnings);

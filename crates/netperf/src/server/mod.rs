@@ -58,7 +58,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// The system refused something that a server needs.
-    #[error("could not {what}: {error}")]
+    #[error("could not {what}: {}", sys::describe(error))]
     System {
         /// What it was needed for.
         what: &'static str,
@@ -229,7 +229,7 @@ impl Server {
                 Ok(None) | Err(sys::call::Error::INTR) => {}
                 // No descriptor or no memory is left: the clients that have them will give them back.
                 Err(error) => {
-                    log(format_args!("accept: {error}"));
+                    log(format_args!("accept: {}", sys::describe(&error)));
                     std::thread::sleep(Duration::from_millis(20));
                 }
             }
@@ -257,7 +257,7 @@ impl Server {
                 server.serve(control);
                 drop(client);
             })
-            .inspect_err(|error| log(format_args!("refused a client: {error}")))
+            .inspect_err(|error| log(format_args!("refused a client: {}", sys::describe(error))))
             .ok()
     }
 
@@ -275,7 +275,10 @@ impl Server {
             stop: &self.stop,
         };
         if let Err(error) = session::serve(control, around) {
-            log(format_args!("control connection: {error}"));
+            log(format_args!(
+                "control connection: {}",
+                sys::describe(&error)
+            ));
         }
     }
 }

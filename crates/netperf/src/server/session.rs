@@ -91,8 +91,9 @@ impl Session<'_> {
                 && let Err(error) = sys::cpu::bind_thread(cpu)
             {
                 log(format_args!(
-                    "{}: could not bind to CPU {cpu}: {error}",
-                    self.peer
+                    "{}: could not bind to CPU {cpu}: {}",
+                    self.peer,
+                    sys::describe(&error)
                 ));
             }
             match request {
@@ -152,7 +153,7 @@ impl Session<'_> {
                 log(format_args!(
                     "{}: refused: {}",
                     self.peer,
-                    io::Error::from_raw_os_error(errno)
+                    sys::describe(&io::Error::from_raw_os_error(errno))
                 ));
                 self.write(&error_response(errno))?;
                 return Ok(true);
@@ -178,7 +179,7 @@ impl Session<'_> {
             prepared.run(self.control.as_fd(), &self.peer, &stop, self.around.limits);
         if let Some(Refusal(errno)) = finished.failure {
             if errno != Error::CANCELED.raw_os_error() {
-                let why = io::Error::from_raw_os_error(errno);
+                let why = sys::describe(&io::Error::from_raw_os_error(errno));
                 log(format_args!("{}: test failed: {why}", self.peer));
                 self.write(&error_response(errno))?;
             }

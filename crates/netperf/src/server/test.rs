@@ -150,7 +150,7 @@ impl Prepared {
         };
         let mut finished = outcome.unwrap_or_else(|refusal| Finished {
             side: Side::default(),
-            ended: Ended::Failed(std::io::Error::from_raw_os_error(refusal.0).to_string()),
+            ended: Ended::Failed(sys::describe(&io::Error::from_raw_os_error(refusal.0))),
             failure: Some(refusal),
             tcp_info: None,
         });
@@ -515,7 +515,7 @@ fn receive_sized(socket: &Socket, size: u32, stop: &Stop, count: impl Fn(usize, 
             Err(error) => {
                 return Ran {
                     failure: Some(("receive", error.raw_os_error())),
-                    ..Ended::Failed(format!("receive failed: {error}")).into()
+                    ..Ended::Failed(format!("receive failed: {}", sys::describe(&error))).into()
                 };
             }
         }

@@ -15,7 +15,10 @@ pub(super) fn counted(asked: &[Counter]) -> (Vec<Counter>, Option<String>) {
     // Strands have the same: a thread may count itself wherever another may.
     match Counters::open(&events) {
         Ok((_, allowed)) => sorted(asked, allowed),
-        Err(error) => (Vec::new(), Some(format!("nothing is counted: {error}"))),
+        Err(error) => (
+            Vec::new(),
+            Some(format!("nothing is counted: {}", sys::describe(&error))),
+        ),
     }
 }
 
@@ -59,7 +62,7 @@ fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "this machine has no such counter".to_owned(),
         io::ErrorKind::PermissionDenied => FORBIDDEN.to_owned(),
-        _ => error.to_string(),
+        _ => sys::describe(error),
     }
 }
 

@@ -176,8 +176,9 @@ impl Session<'_> {
         narrator.step(&Step::Phase2Done);
         narrator.print(&output::starting(self.workorder));
         let begun = Instant::now();
-        let mut crew = Crew::start(posts, &watching, self.stop)
-            .map_err(|error| Trouble::Here(format!("Error creating threads: {error}")))?;
+        let mut crew = Crew::start(posts, &watching, self.stop).map_err(|error| {
+            Trouble::Here(format!("Error creating threads: {}", sys::describe(&error)))
+        })?;
         narrator.print(&output::started(begun.elapsed()));
         for slave in &slaves {
             if let Err(trouble) = slave.agree() {
@@ -206,7 +207,7 @@ impl Session<'_> {
         }
         let strands = crew.finish();
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
-            log.say(format!("-X: {error}"), 0);
+            log.say(format!("-X: {}", sys::describe(&error)), 0);
         }
         let told = if was_told {
             let patience = match failed {
@@ -307,7 +308,11 @@ impl Session<'_> {
             None => None,
             Some(path) => {
                 let file = ResponseFile::create(path).map_err(|error| {
-                    Trouble::Here(format!("Cannot open file {}: {error}", path.display()))
+                    Trouble::Here(format!(
+                        "Cannot open file {}: {}",
+                        path.display(),
+                        sys::describe(&error)
+                    ))
                 })?;
                 Some(Arc::new(file))
             }

@@ -318,7 +318,7 @@ pub(super) fn files(group: &Group) -> Result<Files, String> {
             let name = directory.display();
             format!("Error initializing dir: {name}: {why}")
         };
-        find(directory, DEPTH, &mut files).map_err(|error| refused(error.to_string()))?;
+        find(directory, DEPTH, &mut files).map_err(|error| refused(sys::describe(&error)))?;
         if files.is_empty() {
             return Err(refused("no readable file".to_owned()));
         }

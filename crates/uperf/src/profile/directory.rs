@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Whether a regular file that can be read is in the directory or below it; if not, why.
 pub(super) fn has_files(directory: &str) -> Result<(), String> {
-    let entries = fs::read_dir(directory).map_err(|error| error.to_string())?;
+    let entries = fs::read_dir(directory).map_err(|error| sys::describe(&error))?;
     let mut open = vec![entries];
     let mut looked_at = 0_u32;
     while let Some(entries) = open.last_mut() {

@@ -23,7 +23,11 @@ impl Shelf {
     pub fn open(directories: &[PathBuf]) -> io::Result<Self> {
         let roots = directories.iter().map(|directory| {
             Root::open(directory).map_err(|error| {
-                let words = format!("--allow-dir {}: {error}", directory.display());
+                let words = format!(
+                    "--allow-dir {}: {}",
+                    directory.display(),
+                    sys::describe(&error)
+                );
                 io::Error::new(error.kind(), words)
             })
         });
@@ -53,7 +57,7 @@ impl Shelf {
             }
             let files = self
                 .below(directory, room)
-                .map_err(|error| refused(&error.to_string()))?
+                .map_err(|error| refused(&sys::describe(&error)))?
                 .ok_or_else(|| refused("it is below no directory of --allow-dir"))?;
             if files.is_empty() {
                 return Err(refused("no readable file"));

@@ -278,7 +278,7 @@ impl Session<'_> {
             .take(&group, strand_bytes(&group), &self.terms.limits)?;
         let files = self.terms.shelf.files(&group)?;
         let listeners = Listeners::open(&group, self.control.here().as_ref())
-            .map_err(|error| Refusal::Ports(error.error.to_string()))?;
+            .map_err(|error| Refusal::Ports(sys::describe(&error.error)))?;
         let infos = slave_infos(&listeners);
         let post = Post {
             peers: self.peers(&group, masters),
@@ -289,7 +289,7 @@ impl Session<'_> {
             tls,
         };
         let crew = Crew::start(vec![post], &Watching::default(), self.stop)
-            .map_err(|error| Refusal::Threads(error.to_string()))?;
+            .map_err(|error| Refusal::Threads(sys::describe(&error)))?;
         Ok((crew, share, infos))
     }
 

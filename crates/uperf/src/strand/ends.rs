@@ -71,7 +71,10 @@ struct Listener {
 
 /// A listener that could not be had.
 #[derive(Debug, thiserror::Error)]
-#[error("could not listen for {protocol} at port {port}: {error}")]
+#[error(
+    "could not listen for {protocol} at port {port}: {}",
+    sys::describe(error)
+)]
 pub(crate) struct ListenError {
     /// What was to be accepted.
     pub(crate) protocol: Protocol,
@@ -393,7 +396,12 @@ fn choose_congestion_control(socket: &Socket, flowop: &Flowop) -> io::Result<()>
         return Ok(());
     }
     let set = socket.set_tcp_congestion(name.as_bytes());
-    set.map_err(|error| io::Error::new(error.kind(), format!("cc={name}: {error}")))
+    set.map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("cc={name}: {}", sys::describe(&error)),
+        )
+    })
 }
 
 fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> {

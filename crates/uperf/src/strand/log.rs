@@ -81,11 +81,7 @@ impl Log {
 
 /// The system's words, without the number that Rust adds.
 fn reason(errno: i32) -> String {
-    let text = std::io::Error::from_raw_os_error(errno).to_string();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    sys::describe(&std::io::Error::from_raw_os_error(errno))
 }
 
 /// As uperf writes sizes.

@@ -197,7 +197,10 @@ impl Watching {
                 None
             }
             Err(error) => {
-                log.warn(format!("a strand has no counters: {error}"));
+                log.warn(format!(
+                    "a strand has no counters: {}",
+                    sys::describe(&error)
+                ));
                 None
             }
         }

@@ -169,7 +169,7 @@ impl Process {
         if let Ok(told) = told {
             told.put_into(&mut outcome);
         } else {
-            let how = ended.map_or_else(|error| error.to_string(), |ended| ended.to_string());
+            let how = ended.map_or_else(|error| sys::describe(&error), |ended| ended.to_string());
             let words = format!("process {} of a strand is gone: {how}", self.number);
             outcome.log.say(words, 0);
         }
@@ -274,7 +274,7 @@ impl Life<'_> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
-            outcome.log.say(format!("-X: {error}"), 0);
+            outcome.log.say(format!("-X: {}", sys::describe(&error)), 0);
         }
         let told = serde_json::to_vec(&Told::of(outcome))?;
         link.write_all(&told)?;

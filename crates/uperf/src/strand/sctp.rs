@@ -132,7 +132,12 @@ fn encapsulate(socket: BorrowedFd<'_>, flowop: &Flowop) -> io::Result<()> {
 }
 
 fn named<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> io::Result<T> {
-    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", what())))
+    result.map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{}: {}", what(), sys::describe(&error)),
+        )
+    })
 }
 
 #[cfg(test)]

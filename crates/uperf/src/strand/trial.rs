@@ -51,7 +51,7 @@ fn refusal_of(flowop: &Flowop) -> Option<String> {
     };
     let socket = ends::unconnected(flowop, &anywhere);
     let error = socket.err()?;
-    Some(format!("protocol={protocol}: {error}"))
+    Some(format!("protocol={protocol}: {}", sys::describe(&error)))
 }
 
 /// Whether this kernel has sockets of this protocol.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// A file cannot be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), sys::describe(error))]
     File {
         /// Which.
         path: PathBuf,

@@ -31,7 +31,7 @@ fn environment(name: &str) -> Option<String> {
 fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> Parsed {
     let directory = |name: &str| match name {
         "sf" => Ok(()),
-        _ => Err("No such file or directory (os error 2)".to_owned()),
+        _ => Err("No such file or directory".to_owned()),
     };
     let source = Source {
         name: "p.xml",

@@ -208,7 +208,7 @@ fn what_uperf_dies_of_is_refused() {
         ),
         (
             r#"<flowop type="sendfile" options="dir=gone"/>"#,
-            "7:34: error: Error initializing dir: gone: No such file or directory (os error 2)",
+            "7:34: error: Error initializing dir: gone: No such file or directory",
         ),
         (
             r#"<flowop type="connect" options="remotehost=h"/>"#,

@@ -71,7 +71,7 @@ pub(super) fn bind_thread(plan: &Plan) -> Option<Warning> {
     let error = sys::cpu::bind_thread(cpu).err()?;
     Some(Warning::NotBound {
         cpu,
-        why: error.to_string(),
+        why: sys::describe(&error),
     })
 }
 

@@ -153,7 +153,9 @@ fn attached(local: &Attachment, sap: u8, plan: &Plan) -> Result<Address, ClientE
         name: local.shown(),
         why,
     };
-    let interface = local.find().map_err(|error| unusable(error.to_string()))?;
+    let interface = local
+        .find()
+        .map_err(|error| unusable(sys::describe(&error)))?;
     let room = interface.mtu_bytes.saturating_sub(LLC_HEADER_BYTES);
     for buffer in [&plan.here.send, &plan.there.send] {
         if let SizeRule::Bytes(bytes) = buffer.size

@@ -1,0 +1,55 @@
+//! Errors as text.
+
+use std::fmt::Display;
+
+/// Describes an error in the system's words, without the number that the standard library adds:
+/// `Connection refused` for `Connection refused (os error 111)`. An error that quotes another one is
+/// described the same way.
+pub fn describe(error: &(impl Display + ?Sized)) -> String {
+    let mut text = error.to_string();
+    let mut from = 0;
+    while let Some(start) = text[from..].find(MARK).map(|at| from + at) {
+        let digits = start + MARK.len();
+        let end = text[digits..].find(|digit: char| !digit.is_ascii_digit());
+        match end.map(|end| digits + end) {
+            Some(end) if end > digits && text[end..].starts_with(')') => {
+                text.replace_range(start..=end, "");
+                from = start;
+            }
+            _ => from = digits,
+        }
+    }
+    text
+}
+
+const MARK: &str = " (os error ";
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn errors_have_no_number() {
+        let refused = || io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        let nested = io::Error::other(format!("cc=x: {}: {}", refused(), refused()));
+        for (error, text) in [
+            (refused(), "Connection refused"),
+            (nested, "cc=x: Connection refused: Connection refused"),
+            (io::ErrorKind::TimedOut.into(), "timed out"),
+        ] {
+            assert_eq!(describe(&error), text);
+        }
+        assert_eq!(describe(&crate::call::Error::ACCESS), "Permission denied");
+        for text in [
+            "",
+            " (os error ",
+            "a (os error x)",
+            "b (os error )",
+            "c (os error 1",
+        ] {
+            assert_eq!(describe(text), text);
+        }
+    }
+}
