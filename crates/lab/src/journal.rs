@@ -1,13 +1,13 @@
 //! What happened to each packet, and the sums of it.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 use stats::Histogram;
+use sys::WholeFile;
 
 use crate::schedule::Direction;
 
@@ -117,7 +117,10 @@ pub struct Sums {
 impl Journal {
     /// Sums up what comes until nobody sends any more, and writes it to `log` if there is one.
     pub fn keep(records: &Receiver<Vec<Record>>, log: Option<&Path>) -> io::Result<Self> {
-        let mut file = log.map(File::create).transpose()?.map(BufWriter::new);
+        let mut file = match log {
+            Some(path) => Some(BufWriter::new(WholeFile::begin(path)?.place()?)),
+            None => None,
+        };
         if let Some(file) = &mut file {
             writeln!(file, "{HEADER}")?;
         }

@@ -10,6 +10,7 @@ use lab::{Journal, Network, Stop};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use sys::WholeFile;
 
 use crate::command_line::NetnsArgs;
 use crate::host;
@@ -114,7 +115,9 @@ impl Drop for Servers {
 
 fn report(arguments: &NetnsArgs, journal: &Journal) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &arguments.summary {
-        std::fs::write(path, format!("{:#}\n", journal.json()))
+        let text = format!("{:#}\n", journal.json());
+        WholeFile::begin(path)
+            .and_then(|file| file.write(text.as_bytes()))
             .map_err(|error| format!("{}: {}", path.display(), sys::describe(&error)))?;
     }
     if !arguments.quiet {

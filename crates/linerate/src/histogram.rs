@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use stats::Histogram;
 use stats::log;
+use sys::WholeFile;
 
 /// What `linerate histogram` is told.
 ///
@@ -43,7 +44,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let printed = merged(&args.files).and_then(|sums| {
         if let Some(path) = &args.output {
             let intervals: Vec<_> = sums.iter().map(Sum::interval).collect();
-            std::fs::write(path, log::write(&intervals)).map_err(|error| named(path, &error))?;
+            let text = log::write(&intervals);
+            let written = WholeFile::begin(path).and_then(|file| file.write(text.as_bytes()));
+            written.map_err(|error| named(path, &error))?;
         }
         Ok(print(args, &sums))
     });

@@ -19,8 +19,6 @@ mod run;
 mod signals;
 #[cfg(feature = "uperf")]
 mod uperf;
-#[cfg(feature = "uperf")]
-mod whole_file;
 
 use std::process::ExitCode;
 

@@ -9,12 +9,13 @@ use netperf::options::Test;
 use netperf::options::manual::{self, Chapter};
 use netperf::selector::Selector;
 use roff::{Inline, Roff, bold, italic, roman};
+use sys::WholeFile;
 
 /// Writes the pages into `directory`, and says on stdout which.
 pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
     for (file, page) in pages(command_line) {
         let path = directory.join(file);
-        if let Err(error) = page.and_then(|text| std::fs::write(&path, text)) {
+        if let Err(error) = page.and_then(|text| WholeFile::begin(&path)?.write(&text)) {
             eprintln!(
                 "linerate man: {}: {}",
                 path.display(),

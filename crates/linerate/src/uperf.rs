@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use engine::Stop;
+use sys::WholeFile;
 use uperf::master;
 use uperf::options::{self, Exit, Master, Role, Settings};
 use uperf::output::Width;
@@ -19,7 +20,6 @@ use uperf::slave::{Shelf, Slave, Terms};
 use uperf::tls::Security;
 use uperf::{WorkLimits, Workorder};
 
-use crate::whole_file::WholeFile;
 use document::document;
 
 /// Runs a master, a slave, or looks at a profile.
@@ -83,7 +83,7 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
         print(&document(&whole, &workorder, settings.port, code));
     }
     if let Some((path, file)) = page
-        && let Err(error) = file.write(&html::page(&whole))
+        && let Err(error) = file.write(html::page(&whole).as_bytes())
     {
         unwritten(path, &error);
         code = code.max(1);

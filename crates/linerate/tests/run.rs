@@ -2,5 +2,8 @@
 
 #![cfg(feature = "run")]
 
+#[cfg(feature = "uperf")]
+#[path = "run/files.rs"]
+mod files;
 #[path = "run/messages.rs"]
 mod messages;

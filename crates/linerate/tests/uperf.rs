@@ -296,7 +296,7 @@ fn a_page_that_cannot_be_written_is_no_surprise() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), REQUESTS).expect("it is ours");
     let (port, path) = (free_port(), file.path().display());
-    for page in ["/dev/null", "/missing/page.html"] {
+    for page in ["/proc", "/missing/page.html"] {
         let mut command = linerate(&format!("uperf -P {port} -m {path} --html {page}"));
         command.env("h", "127.0.0.1");
         let ended = Process::start(&mut command).finish(LIMIT);

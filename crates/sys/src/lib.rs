@@ -28,7 +28,9 @@ pub mod shared;
 pub mod tun;
 pub mod vigil;
 pub mod wake;
+mod whole_file;
 
 pub use address::{Address, Llc};
 pub use error::describe;
 pub use socket2::{Domain, Protocol, Socket, Type};
+pub use whole_file::WholeFile;

@@ -1,26 +1,25 @@
 //! `--histogram`: the times of a test as a histogram log.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use model::Outcome;
 use stats::log::{self, Interval};
+use sys::WholeFile;
 
 use super::ClientError;
 
-/// A histogram log to be written when the test is over. It is made before, so that a file that
-/// cannot be had is no surprise at the end.
+/// A histogram log to be written when the test is over. It is opened before the test, so that a name
+/// that cannot be written to is an error before the measurement.
 #[derive(Debug)]
 pub struct HistogramFile {
     path: PathBuf,
-    file: File,
+    file: WholeFile,
 }
 
 impl HistogramFile {
-    /// Makes the file, or empties it.
+    /// Opens the file; the log that it may have stays until the new one is written.
     pub fn create(path: &Path) -> Result<Self, ClientError> {
-        let file = File::create(path).map_err(|error| failed(path, error))?;
+        let file = WholeFile::begin(path).map_err(|error| failed(path, error))?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -28,13 +27,13 @@ impl HistogramFile {
     }
 
     /// Writes the times of each of these; what was not timed has no line.
-    pub fn write(mut self, outcomes: &[&Outcome]) -> Result<(), ClientError> {
+    pub fn write(self, outcomes: &[&Outcome]) -> Result<(), ClientError> {
         let intervals: Vec<Interval> = outcomes
             .iter()
             .flat_map(|outcome| outcome.timed())
             .collect();
         self.file
-            .write_all(log::write(&intervals).as_bytes())
+            .write(log::write(&intervals).as_bytes())
             .map_err(|error| failed(&self.path, error))
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use engine::script;
+use sys::WholeFile;
 use sys::clock::wall_ahead_ns;
 
 use crate::output::Response;
@@ -39,10 +40,10 @@ pub(super) struct Journal {
 }
 
 impl ResponseFile {
-    /// Makes the file anew.
+    /// Replaces the file of this name by an empty one.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: File::create(path)?,
+            file: WholeFile::begin(path)?.place()?,
             failure: Mutex::default(),
             wall_ahead_ns: wall_ahead_ns(),
         })
