@@ -267,7 +267,7 @@ fn a_page_stands_alone() {
         "<h2>Counters</h2>",
         "<h3>master</h3>",
         "this host is the master&#39;s, too",
-        "both ends are on this host",
+        "both ends run on one machine",
         "&lt;script src=&quot;http://x/&quot;&gt;",
         "</html>\n",
     ] {

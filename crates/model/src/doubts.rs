@@ -190,6 +190,10 @@ mod tests {
     fn a_doubt_says_its_figure() {
         for (doubt, text) in [
             (
+                Warning::SameHost,
+                "both ends run on one machine: each CPU figure contains both",
+            ),
+            (
                 Warning::SenderOverflow { failed_sends: 3 },
                 "the sender's own queue overflowed (ENOBUFS): not all loss is the path's (3 times)",
             ),

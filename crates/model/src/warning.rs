@@ -12,7 +12,7 @@ use crate::plan::nanos;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Warning {
-    /// Both ends ran on one host: CPU figures contain both, and no network was crossed.
+    /// Both ends ran on one machine, in one network namespace or several: each CPU figure contains both.
     SameHost,
     /// The data connection's two ends were one socket: TCP's simultaneous open with itself.
     SelfConnection,
@@ -241,8 +241,7 @@ impl Warning {
     pub fn gist(&self) -> String {
         match self {
             Self::SameHost => {
-                "both ends are on this host: no network was crossed, and the CPU figures contain both ends"
-                    .to_owned()
+                "both ends run on one machine: each CPU figure contains both".to_owned()
             }
             Self::SelfConnection => {
                 "the data connection was connected to itself: nothing but this socket was measured".to_owned()

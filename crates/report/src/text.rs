@@ -63,7 +63,7 @@ fn heading(report: &Report) -> Vec<String> {
         Some(there)
             if here.is_some_and(|here| here.boot_id.is_some() && here.boot_id == there.boot_id) =>
         {
-            ", on the same host".to_owned()
+            ", on the same machine".to_owned()
         }
         Some(there) => format!(" on {}", host(there)),
         None => String::new(),

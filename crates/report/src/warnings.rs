@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "both ends are on this host: no network was crossed, and the CPU figures contain both ends",
+                "both ends run on one machine: each CPU figure contains both",
                 "a CPU of this host had next to no idle time: it may be what was measured \
                  (96–99 % busy: TCP_STREAM, TCP_RR)",
                 "datagrams came after the test's time and are not in the throughput (3: UDP_RR)",

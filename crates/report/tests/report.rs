@@ -296,7 +296,7 @@ fn profile_report(here: &HostFacts) -> ProfileReport<'_> {
             latency: None,
             warnings: vec![ProfileWarning {
                 kind: "same_host",
-                text: "both ends are on this host".to_owned(),
+                text: "both ends run on one machine".to_owned(),
             }],
         }],
         profile: Profile {
@@ -338,7 +338,7 @@ fn profile_report(here: &HostFacts) -> ProfileReport<'_> {
                 reason: String::new(),
                 count: 1,
             }],
-            doubts: vec!["both ends are on this host".to_owned()],
+            doubts: vec!["both ends run on one machine".to_owned()],
             failures: 0,
         },
         interrupted: false,

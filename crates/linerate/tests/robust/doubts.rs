@@ -37,7 +37,7 @@ fn said_on_request() {
         assert!(named.stdout.starts_with("WARNINGS=same_host"), "{named:?}");
         let strict = netperf(&server, "-t TCP_RR -l -100 --strict");
         assert_eq!(strict.code, DOUBTFUL, "{strict:?}");
-        says(&strict, "netperf: both ends are on this host");
+        says(&strict, "netperf: both ends run on one machine");
         assert!(
             !strict.stdout.is_empty(),
             "the result is printed all the same"

@@ -22,14 +22,13 @@ pub(super) fn hosts(here: &HostFacts, slaves: &[Slave]) -> Vec<Host> {
     hosts
 }
 
-/// Whether a slave is on this host.
+/// Whether a slave runs on this machine.
 pub(super) fn are_shared(slaves: &[Slave]) -> bool {
     slaves.iter().any(is_here)
 }
 
-/// What it makes of a result that a slave is on this host.
-pub const SHARED_HOST: &str =
-    "both ends are on this host: no network was crossed, and they shared its CPUs";
+/// The doubt about a result of a slave that runs on this machine.
+pub const SHARED_HOST: &str = "both ends run on one machine and share its CPUs";
 
 fn facts(host: &HostFacts) -> Vec<(String, String)> {
     let cpus = host.cpus.map(|cpus| match &host.cpu_model {
