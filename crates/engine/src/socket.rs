@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use model::{SocketFacts, SocketOptions, Transport};
+use model::{Refused, SocketFacts, SocketOptions, Transport};
 use sys::call::Error;
 use sys::{Address, Protocol, Socket, Type, option};
 
@@ -93,6 +93,8 @@ pub struct DataSocket {
     pub socket: Socket,
     /// What the kernel gave it.
     pub facts: SocketFacts,
+    /// Options that the kernel refused and that a test can do without.
+    pub refused: Vec<Refused>,
 }
 
 impl DataSocket {
@@ -103,7 +105,7 @@ impl DataSocket {
         options: &SocketOptions,
         role: Role,
     ) -> Result<Self, SocketError> {
-        let socket = data_socket(transport, bind, options, role)?;
+        let (socket, refused) = socket_and_refusals(transport, bind, options, role)?;
         let (send, receive) = buffer_sizes(&socket);
         let facts = SocketFacts {
             send_buffer_bytes: send,
@@ -125,23 +127,36 @@ impl DataSocket {
                 .flatten(),
             ..SocketFacts::default()
         };
-        Ok(Self { socket, facts })
+        Ok(Self {
+            socket,
+            facts,
+            refused,
+        })
     }
 }
 
 /// Opens and binds a socket. A listener's port that is taken is replaced by one that the kernel picks;
-/// the caller sees which. An option that the kernel refuses is an error, but for the congestion
-/// control: what is in force is told at the end.
+/// the caller sees which. An option that the kernel refuses is an error, but for the priority and the
+/// congestion control: [`DataSocket`] has their refusals.
 pub fn data_socket(
     transport: Transport,
     bind: &Address,
     options: &SocketOptions,
     role: Role,
 ) -> Result<Socket, SocketError> {
+    socket_and_refusals(transport, bind, options, role).map(|(socket, _)| socket)
+}
+
+fn socket_and_refusals(
+    transport: Transport,
+    bind: &Address,
+    options: &SocketOptions,
+    role: Role,
+) -> Result<(Socket, Vec<Refused>), SocketError> {
     let (kind, protocol) = kind(transport);
     let socket = Socket::new(bind.domain(), kind, protocol)
         .map_err(|error| SocketError::of_open(transport, error))?;
-    apply(&socket, transport, options, role, bind.is_ipv6())?;
+    let refused = apply(&socket, transport, options, role, bind.is_ipv6())?;
     if bind.port() != 0 && transport.has_connections() {
         // A port may be asked for again at once, while old connections linger. Datagram sockets leave
         // nothing behind, and two that are marked share a port: the later one gets the other's data.
@@ -154,7 +169,7 @@ pub fn data_socket(
         Role::Initiator => named("bind it", bind_to(&socket, bind))?,
         Role::Listener => named("bind it", bind_listener(&socket, bind))?,
     }
-    Ok(socket)
+    Ok((socket, refused))
 }
 
 /// The socket's type and protocol.
@@ -191,7 +206,8 @@ fn apply(
     options: &SocketOptions,
     role: Role,
     v6: bool,
-) -> Result<(), SocketError> {
+) -> Result<Vec<Refused>, SocketError> {
+    let mut refused = Vec::new();
     let tcp = transport.has_tcp_options();
     let datagrams = !transport.has_connections();
     if let Some(bytes) = options.send_buffer_bytes {
@@ -242,13 +258,13 @@ fn apply(
         )?;
     }
     if let Some(priority) = options.priority {
-        // After the type of service, which sets a priority of its own: ip(7). What needs a privilege is
-        // read back, and told.
-        let _ = option::set_priority(socket.as_fd(), priority);
+        // After the type of service, which sets a priority of its own: ip(7).
+        let set = option::set_priority(socket.as_fd(), priority);
+        refused.extend(refusal("SO_PRIORITY", &priority, set));
     }
     if let Some(algorithm) = options.congestion_control.as_deref().filter(|_| tcp) {
-        // What is in force is read back at the end; an unknown name is told by that.
-        let _ = socket.set_tcp_congestion(algorithm.as_bytes());
+        let set = socket.set_tcp_congestion(algorithm.as_bytes());
+        refused.extend(refusal("TCP_CONGESTION", &algorithm, set));
     }
     if let Some(timeout) = options
         .receive_timeout
@@ -288,7 +304,16 @@ fn apply(
         };
         named("set TCP_FASTOPEN", set)?;
     }
-    Ok(())
+    Ok(refused)
+}
+
+fn refusal(setting: &str, asked: &impl ToString, set: io::Result<()>) -> Option<Refused> {
+    let error = set.err()?;
+    Some(Refused {
+        setting: setting.to_owned(),
+        asked: asked.to_string(),
+        why: sys::describe(&error),
+    })
 }
 
 /// Both ends name the same service, or the connection is refused: RFC 4340, section 8.1.2.

@@ -7,3 +7,5 @@
 mod files;
 #[path = "run/messages.rs"]
 mod messages;
+#[path = "run/settings.rs"]
+mod settings;

@@ -1,8 +1,8 @@
 //! What an Outcome's own figures give reason to doubt.
 
 use crate::{
-    Ended, Half, Outcome, Paced, Pacing, Side, SocketBuffer, SocketFacts, SocketOptions, Warning,
-    Workload, warning::End,
+    Ended, Half, Outcome, Paced, Pacing, Side, SocketBuffer, SocketFacts, SocketOptions, Transport,
+    Warning, Workload, warning::End,
 };
 
 /// A CPU with less idle time than this is what may have been measured.
@@ -19,9 +19,10 @@ impl Outcome {
     /// that was replaced, a peer that served others) is not among them.
     pub fn doubts(&self) -> Vec<Warning> {
         let mut doubts = Vec::new();
-        doubts.extend(of_end(End::Here, &self.here, &self.plan.here));
+        let transport = self.plan.transport;
+        doubts.extend(of_end(End::Here, &self.here, &self.plan.here, transport));
         if let Some(there) = &self.there {
-            doubts.extend(of_end(End::There, there, &self.plan.there));
+            doubts.extend(of_end(End::There, there, &self.plan.there, transport));
             let datagrams = there.counts.receive_calls_late;
             doubts.extend((datagrams > 0).then_some(Warning::LateDatagrams { datagrams }));
         }
@@ -46,7 +47,7 @@ impl Outcome {
     }
 }
 
-fn of_end(end: End, side: &Side, asked: &Half) -> Vec<Warning> {
+fn of_end(end: End, side: &Side, asked: &Half, transport: Transport) -> Vec<Warning> {
     let mut doubts = Vec::new();
     if let Some(cpu) = &side.cpu {
         if let Some((_, busy_percent)) = cpu.peak.filter(|(_, busy)| *busy > SATURATED_PERCENT) {
@@ -57,6 +58,7 @@ fn of_end(end: End, side: &Side, asked: &Half) -> Vec<Warning> {
         }
     }
     doubts.extend(clipped(end, &side.socket, &asked.socket));
+    doubts.extend(not_in_force(end, side, &asked.socket, transport));
     if let (Some(pacing), Some(paced)) = (&asked.pacing, &side.paced) {
         doubts.extend(unpaced(end, pacing, paced));
     }
@@ -119,11 +121,65 @@ fn clipped(end: End, socket: &SocketFacts, asked: &SocketOptions) -> Vec<Warning
     buffers.into_iter().filter_map(clipped).collect()
 }
 
+/// Settings that the system refused, and those that it took and changed.
+fn not_in_force(
+    end: End,
+    side: &Side,
+    asked: &SocketOptions,
+    transport: Transport,
+) -> Vec<Warning> {
+    let facts = &side.socket;
+    let algorithm = asked.congestion_control.clone();
+    let algorithm = algorithm.filter(|_| transport.has_tcp_options());
+    let number = |number: i32| number.to_string();
+    // In hexadecimal, as -Y takes it. TCP keeps the two bits of ECN for itself.
+    let byte = |byte: i32| format!("{byte:#04x}");
+    let settings = [
+        (
+            "SO_PRIORITY",
+            asked.priority.map(number),
+            facts.priority.map(number),
+        ),
+        (
+            "IP_TOS",
+            asked.type_of_service.map(i32::from).map(byte),
+            facts.type_of_service.map(byte),
+        ),
+        (
+            "TCP_CONGESTION",
+            algorithm,
+            facts.congestion_control.clone(),
+        ),
+    ];
+    let changed = settings.into_iter().filter_map(|(name, asked, in_force)| {
+        let (asked, in_force) = (asked?, in_force?);
+        let is_refused = side.refused.iter().any(|refused| refused.setting == name);
+        (asked != in_force && !is_refused).then(|| Warning::NotInForce {
+            end,
+            setting: name.to_owned(),
+            asked,
+            // A stock server reports a refusal as a negative value.
+            in_force: Some(in_force).filter(|value| !value.starts_with('-')),
+            why: None,
+        })
+    });
+    let refused = side.refused.iter().cloned();
+    let refused = refused.map(|refused| Warning::NotInForce {
+        end,
+        setting: refused.setting,
+        asked: refused.asked,
+        in_force: None,
+        why: Some(refused.why),
+    });
+    refused.chain(changed).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Refused;
 
     #[test]
     fn a_buffer_is_clipped_when_it_is_not_the_double() {
@@ -147,6 +203,54 @@ mod tests {
                 given_bytes: 425_984,
             }]
         );
+    }
+
+    #[test]
+    fn a_setting_that_is_not_in_force_is_named_with_the_reason() {
+        let asked = SocketOptions {
+            priority: Some(7),
+            type_of_service: Some(0xff),
+            congestion_control: Some("reno".to_owned()),
+            ..SocketOptions::default()
+        };
+        let side = |priority, tos, congestion_control: &str, refused: &[&str]| Side {
+            socket: SocketFacts {
+                priority: Some(priority),
+                type_of_service: Some(tos),
+                congestion_control: Some(congestion_control.to_owned()),
+                ..SocketFacts::default()
+            },
+            refused: (refused.iter())
+                .map(|setting| Refused {
+                    setting: (*setting).to_owned(),
+                    asked: "7".to_owned(),
+                    why: "Operation not permitted".to_owned(),
+                })
+                .collect(),
+            ..Side::default()
+        };
+        for (side, transport, said) in [
+            (side(7, 0xff, "reno", &[]), Transport::Tcp, &[][..]),
+            (
+                side(0, 0xff, "reno", &["SO_PRIORITY"]),
+                Transport::Tcp,
+                &["the peer did not take SO_PRIORITY 7: Operation not permitted"],
+            ),
+            (
+                side(-2, 0xfc, "cubic", &[]),
+                Transport::Tcp,
+                &[
+                    "the peer did not take SO_PRIORITY 7",
+                    "the peer did not take IP_TOS 0xff (in force: 0xfc)",
+                    "the peer did not take TCP_CONGESTION reno (in force: cubic)",
+                ],
+            ),
+            (side(7, 0xff, "TCP Only", &[]), Transport::Udp, &[]),
+        ] {
+            let doubts = not_in_force(End::There, &side, &asked, transport);
+            let doubts: Vec<String> = doubts.iter().map(Warning::to_string).collect();
+            assert_eq!(doubts, said);
+        }
     }
 
     #[test]

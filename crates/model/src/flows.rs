@@ -148,6 +148,11 @@ fn add_side(sum: &mut Side, flow: Side) {
         (Some(sum), Some(flow)) => add_paced(sum, &flow),
         (sum, _) => *sum = None,
     }
+    for refused in flow.refused {
+        if !sum.refused.contains(&refused) {
+            sum.refused.push(refused);
+        }
+    }
     // The other direction's, where the first flow has none.
     let (sum, flow) = (&mut sum.buffers, flow.buffers);
     sum.send_bytes = sum.send_bytes.or(flow.send_bytes);

@@ -39,6 +39,9 @@ pub struct Side {
     pub elapsed: Option<Duration>,
     /// The data socket, as the kernel had it.
     pub socket: SocketFacts,
+    /// Settings that were asked for and that the system refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
     /// The buffers in force.
     pub buffers: BuffersUsed,
     /// Times of whole passes (transactions).
@@ -180,6 +183,17 @@ pub struct SocketFacts {
     pub priority: Option<i32>,
     /// IP_TOS or IPV6_TCLASS.
     pub type_of_service: Option<i32>,
+}
+
+/// A setting that the system refused, where the test goes on without it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The setting's name, as the manual pages have it: `SO_PRIORITY`.
+    pub setting: String,
+    /// The value that was asked for.
+    pub asked: String,
+    /// The system's reason.
+    pub why: String,
 }
 
 /// What the rules for sizes and widths came to; `None` where the end does not use the direction.

@@ -110,12 +110,18 @@ pub enum Warning {
         /// How often.
         failed_sends: u64,
     },
-    /// This end's thread could not be bound to the CPU that was asked for.
-    NotBound {
-        /// The CPU.
-        cpu: u32,
-        /// Why not, in the system's words.
-        why: String,
+    /// A setting that was asked for is not in force.
+    NotInForce {
+        /// Which end.
+        end: End,
+        /// The setting's name, as the manual pages have it.
+        setting: String,
+        /// The value that was asked for.
+        asked: String,
+        /// The value in force, if it is known.
+        in_force: Option<String>,
+        /// Why, in the system's words, if it refused the setting.
+        why: Option<String>,
     },
     /// The local port that was asked for is the peer's own on this host; another one was taken.
     PortReplaced {
@@ -199,7 +205,7 @@ impl Warning {
             Self::EndedEarly { .. } => "ended_early",
             Self::LateDatagrams { .. } => "late_datagrams",
             Self::SenderOverflow { .. } => "sender_overflow",
-            Self::NotBound { .. } => "not_bound",
+            Self::NotInForce { .. } => "not_in_force",
             Self::PortReplaced { .. } => "port_replaced",
             Self::FellBack => "fell_back",
             Self::NoDataInSyn => "no_data_in_syn",
@@ -295,7 +301,20 @@ impl Warning {
             Self::SenderOverflow { .. } => {
                 "the sender's own queue overflowed (ENOBUFS): not all loss is the path's".to_owned()
             }
-            Self::NotBound { cpu, why } => format!("could not bind to CPU {cpu}: {why}"),
+            Self::NotInForce {
+                end,
+                setting,
+                asked,
+                in_force,
+                why,
+            } => {
+                let reason = match (why, in_force) {
+                    (Some(why), _) => format!(": {why}"),
+                    (None, Some(value)) => format!(" (in force: {value})"),
+                    (None, None) => String::new(),
+                };
+                format!("{end} did not take {setting} {asked}{reason}")
+            }
             Self::PortReplaced { port } => {
                 format!("port {port} is the peer's own on this host: another one was used at this end")
             }
@@ -368,7 +387,7 @@ impl Warning {
             | Self::BufferClipped { .. }
             | Self::Stalled { waited: None }
             | Self::PeerCannotTell { .. }
-            | Self::NotBound { .. }
+            | Self::NotInForce { .. }
             | Self::FellBack
             | Self::NoDataInSyn
             | Self::PortReplaced { .. } => None,
@@ -423,9 +442,12 @@ mod tests {
     fn a_kind_is_the_name_in_json() {
         for warning in [
             Warning::SameHost,
-            Warning::NotBound {
-                cpu: 1,
-                why: String::new(),
+            Warning::NotInForce {
+                end: End::Here,
+                setting: "CPU".to_owned(),
+                asked: "99".to_owned(),
+                in_force: None,
+                why: None,
             },
         ] {
             let json = serde_json::to_value(&warning).unwrap();

@@ -185,7 +185,7 @@ fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
     for doubt in doubts {
         let not_done = matches!(
             doubt,
-            Warning::NotBound { .. }
+            Warning::NotInForce { .. }
                 | Warning::PortReplaced { .. }
                 | Warning::PacingNotHeld { .. }
                 | Warning::NotPaced

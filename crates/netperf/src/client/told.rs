@@ -278,6 +278,8 @@ impl Told {
                 congestion_control: Some(self.congestion_control.clone())
                     .filter(|name| !name.is_empty()),
                 no_delay: Some(self.no_delay),
+                priority: Some(self.priority).filter(|told| *told != -1),
+                type_of_service: Some(self.type_of_service).filter(|told| *told != -1),
                 ..SocketFacts::default()
             },
             buffers: BuffersUsed {

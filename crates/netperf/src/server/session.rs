@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{Budget, Holder, InterfaceMeter, Looper, Memory, Stop};
-use model::{Ended, IdleLoop, Side, Wait};
+use model::{Ended, IdleLoop, Refused, Side, Wait};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -53,6 +53,7 @@ pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()>
         local,
         around,
         last: None,
+        refused: None,
     }
     .run()
 }
@@ -65,6 +66,8 @@ struct Session<'a> {
     around: Surroundings<'a>,
     /// The last test, for a client that asks for more than the results had room for.
     last: Option<(Side, u32)>,
+    /// The CPU that the request named, if this thread could not be bound to it.
+    refused: Option<Refused>,
 }
 
 impl Session<'_> {
@@ -87,15 +90,7 @@ impl Session<'_> {
         }
         while let Some(frame) = self.read_request(self.around.limits.control_idle)? {
             let Received { cpu, request } = Request::decode(&frame);
-            if let Some(cpu) = cpu
-                && let Err(error) = sys::cpu::bind_thread(cpu)
-            {
-                log(format_args!(
-                    "{}: could not bind to CPU {cpu}: {}",
-                    self.peer,
-                    sys::describe(&error)
-                ));
-            }
+            self.refused = cpu.and_then(|cpu| self.bind(cpu));
             match request {
                 Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
                 Request::CpuCalibrate => self.calibrate(&frame)?,
@@ -116,6 +111,20 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Binds this thread to the CPU. The test goes on where that fails, and its details say so.
+    fn bind(&self, cpu: u32) -> Option<Refused> {
+        let why = sys::describe(&sys::cpu::bind_thread(cpu).err()?);
+        log(format_args!(
+            "{}: could not bind to CPU {cpu}: {why}",
+            self.peer
+        ));
+        Some(Refused {
+            setting: "CPU".to_owned(),
+            asked: cpu.to_string(),
+            why,
+        })
     }
 
     /// One test; whether the connection goes on afterwards.
@@ -187,6 +196,7 @@ impl Session<'_> {
             return Ok(false);
         }
         finished.side.interface = meter.flatten().map(InterfaceMeter::finish);
+        finished.side.refused.extend(self.refused.take());
         let results = reply::results(request, transport, tells_congestion, &finished);
         self.write(&results)?;
         if let Some(dump) = finished

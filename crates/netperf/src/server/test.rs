@@ -156,6 +156,7 @@ impl Prepared {
         });
         finished.side.counts = cell.counts();
         finished.side.buffers = self.buffers.used();
+        finished.side.refused.extend(self.data.refused);
         finished
     }
 

@@ -14,7 +14,7 @@ use engine::{
     Buffers, Cell, DataSocket, Finish, FlowClock, InterfaceMeter, Job, Member, Passed, Path, Ran,
     Reason, Stop, connect, connect_without_data, facts_at_end, keeper, run,
 };
-use model::{Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
+use model::{End, Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
 use sys::Address;
 use sys::call::{self, Peer};
 
@@ -69,9 +69,12 @@ struct Moved {
 pub(super) fn bind_thread(plan: &Plan) -> Option<Warning> {
     let cpu = plan.here.cpu?;
     let error = sys::cpu::bind_thread(cpu).err()?;
-    Some(Warning::NotBound {
-        cpu,
-        why: sys::describe(&error),
+    Some(Warning::NotInForce {
+        end: End::Here,
+        setting: "CPU".to_owned(),
+        asked: cpu.to_string(),
+        in_force: None,
+        why: Some(sys::describe(&error)),
     })
 }
 
@@ -150,6 +153,7 @@ impl LocalEnd<'_> {
             elapsed: Some(moved.passed.elapsed),
             thread_cpu: Some(moved.passed.thread_cpu),
             socket: moved.socket,
+            refused: self.data.refused.clone(),
             buffers: self.buffers.used(),
             latency: moved.ran.latency,
             send_times: moved.ran.send_times,
