@@ -242,6 +242,18 @@ fn wrong_global_options_get_one_line_that_names_them() {
         ),
         ("-p 70000", "netperf: -p 70000: '70000' is not a port\n"),
         ("-v x", "netperf: -v x: 'x' is not a number\n"),
+        (
+            "--histogram-buckets 100",
+            "netperf: --histogram-buckets needs -v 2, which prints the histogram\n",
+        ),
+        (
+            "-v 2 --histogram-buckets 15",
+            "netperf: --histogram-buckets 15: a decade has a multiple of 10 buckets\n",
+        ),
+        (
+            "-v 2 --histogram-buckets 2000",
+            "netperf: --histogram-buckets 2000: 2000 is not from 10 to 1000\n",
+        ),
         ("-s -1", "netperf: -s -1: -1 is not from 0 to 2147483647\n"),
     ]);
 }

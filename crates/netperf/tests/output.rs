@@ -339,6 +339,46 @@ fn odd_runs(
     runs
 }
 
+/// As they are printed: whole microseconds and fractions of them, of few times and of many.
+#[test]
+fn no_latency_is_printed_outside_of_the_extremes() {
+    const NAMES: &str = "MIN_LATENCY,P0_LATENCY,P0.1_LATENCY,P10_LATENCY,P50_LATENCY,P50.0_LATENCY,\
+        P90_LATENCY,P90.0_LATENCY,P99_LATENCY,P99.9_LATENCY,P99.999_LATENCY,P100_LATENCY,\
+        MEAN_LATENCY,MAX_LATENCY";
+    let (mut settings, mut run) = base(Test::TcpRr);
+    settings.print.form = Form::KeyVal(selection(NAMES));
+    settings.print.headers = false;
+    let mut random = 1_u64;
+    for count in (1..40).chain([1_000, 100_000]) {
+        let mut times = Histogram::default();
+        for _ in 0..count {
+            // Knuth's multiplier; from 4 µs to 4.8 µs, and a few of up to a second.
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let (rest, is_long) = (random >> 33, random >> 60 == 0);
+            times.record(if is_long {
+                rest % 1_000_000_000
+            } else {
+                4_000 + rest % 800
+            });
+        }
+        run.outcome.here.latency = Some(times);
+        let text = output::result(&settings, &run);
+        let figures: Vec<(&str, f64)> = text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name, value.parse().unwrap()))
+            .collect();
+        let of = |wanted| figures.iter().find(|(name, _)| *name == wanted).unwrap().1;
+        let (min, max) = (of("MIN_LATENCY"), of("MAX_LATENCY"));
+        assert_eq!(figures.len(), NAMES.split(',').count());
+        for (name, value) in &figures {
+            assert!((min..=max).contains(value), "{name} of {count}: {text}");
+        }
+    }
+}
+
 /// Compares every case of a file, of which there are at least so many.
 fn check(file: &str, at_least: usize) {
     let cases: Vec<_> = file.split("# netperf ").skip(1).collect();

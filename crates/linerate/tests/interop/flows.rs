@@ -323,9 +323,10 @@ fn histograms() -> Outcome {
     if one["tag"] != "TCP_RR" || one["merged"] != 2 || one["count"] != 1200 {
         return Err(format!("{merged:#}"));
     }
-    let micros = |key: &str| one[key].as_u64().unwrap_or(0) / 1000;
+    let nanos = |key: &str| one[key].as_u64().unwrap_or(0);
+    let (min, max) = (nanos("min_ns") / 1000, nanos("max_ns").div_ceil(1000));
     let whole = || extremes.iter().map(|figure| *figure as u64);
-    if whole().min() != Some(micros("min_ns")) || whole().max() != Some(micros("max_ns")) {
+    if whole().min() != Some(min) || whole().max() != Some(max) {
         return Err(format!("{extremes:?}: {merged:#}"));
     }
     // What was merged and written is read again, the same.

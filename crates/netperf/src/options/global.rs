@@ -94,6 +94,8 @@ pub(super) struct Global {
     pub(super) bidirectional: bool,
     /// `--histogram`.
     pub(super) histogram: Option<PathBuf>,
+    /// `--histogram-buckets`.
+    pub(super) histogram_buckets: Option<u32>,
     /// `--data-idle`.
     pub(super) data_idle: Duration,
     /// `--strict`.
@@ -155,6 +157,7 @@ impl Default for Global {
             parallel: 1,
             bidirectional: false,
             histogram: None,
+            histogram_buckets: None,
             data_idle: DATA_IDLE,
             strict: false,
             notices: Vec::new(),
@@ -259,6 +262,8 @@ const FLAGS: &[Flag<Global>] = &[
         |g, _| { g.bidirectional = true; Ok(()) }),
     long("histogram", Value, &["--histogram FILE  Time every transaction or call, and write the times as a histogram log"],
         |g, v| { g.histogram = Some(v.into()); Ok(()) }),
+    long("histogram-buckets", Value, &["--histogram-buckets N  Print the histogram of -v 2 with N buckets per decade (10)"],
+        |g, v| { g.histogram_buckets = Some(buckets(v)?); Ok(()) }),
     long("cpu-method", Value, &["--cpu-method M     Measure CPU time by M: procstat, or looper (soak up idle cycles)"], cpu_method),
     long("data-idle", Value, &["--data-idle SEC   Give data up that stopped for so long, where no time ends the test (60)"],
         |g, v| { g.data_idle = seconds(v)?; Ok(()) }),
@@ -400,6 +405,18 @@ fn length(text: &str) -> Result<Length, Stop> {
         _ => Length::Amount(length.unsigned_abs()),
     })
 }
+
+/// Buckets per decade: whole units lie between buckets only with multiples of ten.
+fn buckets(text: &str) -> Result<u32, Stop> {
+    let buckets: u32 = number(text, 10..=MAX_BUCKETS)?;
+    if !buckets.is_multiple_of(10) {
+        return refuse("a decade has a multiple of 10 buckets");
+    }
+    Ok(buckets)
+}
+
+/// More per decade than the histogram tells apart.
+const MAX_BUCKETS: i64 = 1000;
 
 fn passphrase(global: &mut Global, text: &str) -> Result<(), Stop> {
     if text.len() > MAX_PASSPHRASE {

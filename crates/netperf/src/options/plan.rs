@@ -37,6 +37,7 @@ pub(super) fn settings(
     let control = control(&global);
     refusals::with_its_addresses(transport, &global, &options)?;
     refusals::several_flows(test, &global)?;
+    refusals::of_output(&global)?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
     let print = print::print(test, direction, &global, &options, command_line);
     let warnings = [paced_by_nothing(&global), options.warnings].concat();

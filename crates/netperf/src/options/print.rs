@@ -19,6 +19,7 @@ pub(super) fn print(
         unit: unit(test, direction, global.unit),
         brand: global.brand.clone(),
         interim: global.interim,
+        histogram_buckets: global.histogram_buckets.unwrap_or(STOCK_BUCKETS),
         latency: wants_latency(global, options),
         call_sizes: (options.send_size.first, options.receive_size.second),
         form: form(test, options.output.as_ref()),
@@ -26,6 +27,9 @@ pub(super) fn print(
         command_line,
     }
 }
+
+/// Per decade, in a build with histograms.
+const STOCK_BUCKETS: u32 = 10;
 
 /// Whether anybody asks for latency statistics.
 pub(super) fn wants_latency(global: &Global, options: &TestOptions) -> bool {

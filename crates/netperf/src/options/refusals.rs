@@ -46,6 +46,14 @@ pub(super) fn with_its_options(
     }
 }
 
+/// Refuses options of an output that is not printed.
+pub(super) fn of_output(global: &Global) -> Result<(), Stop> {
+    if global.histogram_buckets.is_some() && global.verbosity < 2 {
+        return refuse("--histogram-buckets needs -v 2, which prints the histogram");
+    }
+    Ok(())
+}
+
 /// Refuses what more than one flow cannot do.
 pub(super) fn several_flows(test: Test, global: &Global) -> Result<(), Stop> {
     if global.parallel == 1 && !global.bidirectional {

@@ -321,6 +321,8 @@ pub struct Print {
     pub brand: Option<String>,
     /// `-D`: how often results are printed while the test runs.
     pub interim: Option<Duration>,
+    /// `--histogram-buckets`: per decade, a multiple of ten.
+    pub histogram_buckets: u32,
     /// `-j`, or a selector that needs them: keep latency statistics.
     pub latency: bool,
     /// What `-m` and `-M` say of this end's send and receive calls.

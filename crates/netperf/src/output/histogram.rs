@@ -1,4 +1,5 @@
-//! The histogram that builds with histograms print at verbosity 2: decades of ten columns.
+//! The histogram that builds with histograms print at verbosity 2: decades of ten columns, or of more
+//! with `--histogram-buckets`.
 
 use stats::Histogram;
 
@@ -20,13 +21,14 @@ const DECADES: [&str; 8] = [
 /// The blocks of all times that were recorded, each under its title.
 pub(super) fn blocks(settings: &Settings, run: &TestRun) -> String {
     let here = &run.outcome.here;
+    let columns = settings.print.histogram_buckets;
     [
         (&here.latency, title(settings, Times::Transactions)),
         (&here.send_times, title(settings, Times::Sends)),
         (&here.receive_times, title(settings, Times::Receives)),
     ]
     .into_iter()
-    .filter_map(|(times, title)| Some(title + &block(times.as_ref()?)))
+    .filter_map(|(times, title)| Some(title + &block(times.as_ref()?, columns)))
     .collect()
 }
 
@@ -63,23 +65,25 @@ fn subject(settings: &Settings, times: Times) -> &'static str {
     }
 }
 
-fn block(times: &Histogram) -> String {
-    let mut columns = [[0_u64; 10]; DECADES.len()];
+fn block(times: &Histogram, columns: u32) -> String {
+    let mut decades = vec![vec![0_u64; columns as usize]; DECADES.len()];
     let mut beyond = 0;
+    let (min, max) = times.extremes().unwrap_or_default();
+    let (min, max) = (min.as_nanos() as u64, max.as_nanos() as u64);
     for (low, high, count) in times.buckets() {
-        match column_of(low + (high - low) / 2) {
-            Some((decade, column)) => columns[decade][column] += u64::from(count),
+        // Whoever makes percentiles of this finds none outside of what was measured.
+        let middle = (low + (high - low) / 2).clamp(min, max);
+        match column_of(middle, columns) {
+            Some((decade, column)) => decades[decade][column] += u64::from(count),
             None => beyond += u64::from(count),
         }
     }
     let mut lines: Vec<_> = DECADES
         .iter()
-        .zip(columns)
+        .zip(decades)
         .map(|(name, counts)| {
-            format!(
-                "{name:<14}: {}",
-                counts.map(|n| format!("{n:>4}")).join(": ")
-            )
+            let counts: Vec<String> = counts.iter().map(|count| format!("{count:>4}")).collect();
+            format!("{name:<14}: {}", counts.join(": "))
         })
         .collect();
     lines.push(format!(">100_SECS: {beyond}"));
@@ -87,14 +91,15 @@ fn block(times: &Histogram) -> String {
     lines.join("\n")
 }
 
-/// Decade and column of a time; `None` from 100 s on.
-fn column_of(time_ns: u64) -> Option<(usize, usize)> {
-    let mut unit = 1_000;
+/// Decade and column of a time, with so many columns per decade; `None` from 100 s on.
+fn column_of(time_ns: u64, columns: u32) -> Option<(usize, usize)> {
+    let mut end = 10_000;
     for decade in 0..DECADES.len() {
-        if time_ns / unit < 10 {
-            return Some((decade, (time_ns / unit) as usize));
+        if time_ns < end {
+            let column = u128::from(time_ns) * u128::from(columns) / u128::from(end);
+            return Some((decade, column as usize));
         }
-        unit *= 10;
+        end *= 10;
     }
     None
 }
@@ -115,7 +120,18 @@ mod tests {
             (100_000_000_000, None),
             (u64::MAX, None),
         ] {
-            assert_eq!(column_of(time_ns), expected, "{time_ns}");
+            assert_eq!(column_of(time_ns, 10), expected, "{time_ns}");
+        }
+        for (time_ns, expected) in [
+            (0, Some((0, 0))),
+            (999, Some((0, 99))),
+            (9_999, Some((0, 999))),
+            (10_000, Some((1, 100))),
+            (12_345, Some((1, 123))),
+            (99_999_999_999, Some((7, 999))),
+            (100_000_000_000, None),
+        ] {
+            assert_eq!(column_of(time_ns, 1000), expected, "{time_ns}");
         }
     }
 
@@ -126,7 +142,7 @@ mod tests {
             times.record(micros * 1000);
         }
         assert_eq!(
-            block(&times),
+            block(&times, 10),
             "\
 UNIT_USEC     :    0:    0:    0:    0:    0:    0:    0:    0:    0:    0
 TEN_USEC      :    0:    0:    0:    0:    4:    1:    1:    1:    0:    0
@@ -140,5 +156,27 @@ TEN_SEC       :    0:    0:    0:    0:    0:    0:    0:    0:    0:    0
 HIST_TOTAL:      10
 "
         );
+    }
+
+    /// The count of every column is there, and the columns of a finer block add up to a coarser one's.
+    #[test]
+    fn finer_buckets_have_the_same_counts() {
+        let mut times = Histogram::default();
+        (0..5_000_u64).for_each(|n| times.record(n * n * 37));
+        let rows = |columns: u32| -> Vec<Vec<u64>> {
+            let block = block(&times, columns);
+            let rows = block.lines().take(DECADES.len());
+            rows.map(|row| {
+                let fields = row.split(':').skip(1);
+                fields.map(|field| field.trim().parse().unwrap()).collect()
+            })
+            .collect()
+        };
+        let (coarse, fine) = (rows(10), rows(1000));
+        for (coarse, fine) in coarse.iter().zip(&fine) {
+            assert_eq!((coarse.len(), fine.len()), (10, 1000));
+            let sums: Vec<u64> = fine.chunks(100).map(|part| part.iter().sum()).collect();
+            assert_eq!(*coarse, sums);
+        }
     }
 }

@@ -300,6 +300,7 @@ fn settings_of(test: Test) -> Settings {
             unit: Unit(if test.name().contains("RR") { 'x' } else { 'm' }),
             brand: None,
             interim: None,
+            histogram_buckets: 10,
             latency: false,
             call_sizes: (None, None),
             form: Form::Table,

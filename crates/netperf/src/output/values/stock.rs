@@ -180,7 +180,8 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         ResultBrand => f.settings.print.brand.as_deref().and_then(quoted),
         Uuid => text(&f.settings.print.uuid),
         MinLatency => micros(f, |times| times.min_ns),
-        MaxLatency => micros(f, |times| times.max_ns),
+        // Up, so that no percentile is above it.
+        MaxLatency => micros(f, |times| times.max_ns.next_multiple_of(1000)),
         P50Latency => micros(f, |times| times.p50_ns),
         P90Latency => micros(f, |times| times.p90_ns),
         P99Latency => micros(f, |times| times.p99_ns),
