@@ -35,7 +35,7 @@ enum Command {
     },
     /// Write the manual pages of this program and of its dialects
     Man {
-        /// Where; netperf.1, netserver.1 and linerate.1 are overwritten there
+        /// Where; the directory is made if it is missing, and pages of these names are replaced
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },

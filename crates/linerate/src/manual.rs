@@ -11,8 +11,16 @@ use netperf::selector::Selector;
 use roff::{Inline, Roff, bold, italic, roman};
 use sys::WholeFile;
 
-/// Writes the pages into `directory`, and says on stdout which.
+/// Writes the pages into `directory`, which it makes if it is missing, and prints their names.
 pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
+    if let Err(error) = std::fs::create_dir_all(directory) {
+        eprintln!(
+            "linerate man: {}: {}",
+            directory.display(),
+            sys::describe(&error)
+        );
+        return ExitCode::FAILURE;
+    }
     for (file, page) in pages(command_line) {
         let path = directory.join(file);
         if let Err(error) = page.and_then(|text| WholeFile::begin(&path)?.write(&text)) {
@@ -33,6 +41,8 @@ fn pages(command_line: &clap::Command) -> Vec<(&'static str, io::Result<Vec<u8>>
     vec![
         ("netperf.1", rendered(&client())),
         ("netserver.1", rendered(&server())),
+        ("super_netperf.1", rendered(&super_netperf())),
+        ("super-netperf.1", rendered(&super_netperf_on_ports())),
         #[cfg(feature = "uperf")]
         ("uperf.1", rendered(&uperf())),
         ("linerate.1", of_clap(command_line)),
@@ -57,7 +67,10 @@ fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     for command in command_line.get_subcommands() {
         subcommand(&mut rest, command);
     }
-    see_also(&mut rest, &["netperf", "netserver", "uperf"]);
+    see_also(
+        &mut rest,
+        &["netperf", "netserver", "super_netperf", "uperf"],
+    );
     rest.to_writer(&mut text)?;
     Ok(text)
 }
@@ -72,18 +85,13 @@ fn subcommand(page: &mut Roff, command: &clap::Command) {
         .get_arguments()
         .filter(|argument| !argument.is_hide_set());
     for argument in arguments.filter(|_| !is_dialect) {
-        let short = argument.get_short().map(|letter| format!("-{letter}, "));
+        let short = argument
+            .get_short()
+            .filter(|_| argument.get_long().is_some());
+        let short = short.map(|letter| format!("-{letter}, "));
         // A list's place ends in dots, for which roff has a meaning of its own at a line's start.
         let typed = short.unwrap_or_default() + &argument.to_string();
-        entry(
-            page,
-            &typed,
-            "",
-            &argument
-                .get_help()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-        );
+        entry(page, &typed, "", &described(argument));
     }
     if let Some(after) = command.get_after_help() {
         for line in after.to_string().lines() {
@@ -91,6 +99,20 @@ fn subcommand(page: &mut Roff, command: &clap::Command) {
             page.text([roman(line)]);
         }
     }
+}
+
+/// An argument's help with its default, as clap's own help has it.
+fn described(argument: &clap::Arg) -> String {
+    let help = argument.get_help().map(ToString::to_string);
+    let defaults = argument.get_default_values().iter();
+    let defaults: Vec<_> = defaults.map(|value| value.to_string_lossy()).collect();
+    let takes_value = argument.get_action().takes_values();
+    let default = if takes_value && !defaults.is_empty() {
+        format!(" [default: {}]", defaults.join(", "))
+    } else {
+        String::new()
+    };
+    help.unwrap_or_default() + &default
 }
 
 fn client() -> Roff {
@@ -157,6 +179,53 @@ fn server() -> Roff {
         "0 when it went to the background or was ended by a signal, 1 when it could not start.",
     );
     see_also(&mut page, &["netperf", "linerate"]);
+    page
+}
+
+fn super_netperf() -> Roff {
+    let mut page = head(
+        "super_netperf",
+        "many netperf tests at once, and their sum",
+        &[
+            bold("super_netperf"),
+            roman(" "),
+            italic("flows"),
+            roman(" [netperf options]"),
+        ],
+        "super_netperf runs netperf's test on so many flows at once, as the script of the Linux kernel's developers \
+         does with as many netperf processes, and prints the sum of their throughput as one number. Here all are \
+         flows of one test, which start together. The options are those of netperf(1); with its test options -k, -o \
+         and -O the selected figures are printed in place of the number.",
+    );
+    section(
+        &mut page,
+        "EXIT STATUS",
+        "0 for a result; 1 for a wrong command line or a failed test, with one line on standard error.",
+    );
+    see_also(&mut page, &["netperf", "super-netperf", "linerate"]);
+    page
+}
+
+fn super_netperf_on_ports() -> Roff {
+    let mut page = head(
+        "super-netperf",
+        "many netperf tests at once on known ports",
+        &[
+            bold("super-netperf"),
+            roman(" "),
+            italic("flows port"),
+            roman(" [netperf options]"),
+        ],
+        "super-netperf runs netperf's test on so many flows at once, as the script of k8s-netperf does, and prints \
+         the figures that k8s-netperf reads. The first flow's data connection is to port, the next one's to the port \
+         after it, and so on. The options are those of netperf(1).",
+    );
+    section(
+        &mut page,
+        "EXIT STATUS",
+        "0 for a result; 1 for a wrong command line or a failed test, with one line on standard error.",
+    );
+    see_also(&mut page, &["netperf", "super_netperf", "linerate"]);
     page
 }
 

@@ -73,6 +73,28 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
             "{words:?}"
         );
     }
+    for (words, why) in [
+        (
+            ["run", "-l", "1.5"],
+            "the protocol carries whole seconds only",
+        ),
+        (
+            ["run", "-l", "1500ms"],
+            "the protocol carries whole seconds only",
+        ),
+        (["run", "-l", "x"], "'x' is not a number"),
+        (["run", "-l", "-5"], "unexpected argument '-5'"),
+        (["run", "-l", "169h"], "a test takes at most 604800 seconds"),
+        (
+            ["run", "--warm-up", "0.5"],
+            "the protocol carries whole seconds only",
+        ),
+    ] {
+        let output = linerate(&words);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(text.contains(why), "{words:?}: {text}");
+    }
     let output = linerate(&["run", "-t", "TCP_RR,TCP_WALK"]);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -96,7 +118,12 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
         ),
         ("netserver.1", &["\\-\\-allow\\-fill\\-dir", "inetd"]),
         ("uperf.1", &["\\-\\-check", "slave"]),
-        ("linerate.1", &["linerate run", "\\-\\-warm\\-up"]),
+        ("super_netperf.1", &["flows", "netperf(1)"]),
+        ("super-netperf.1", &["flows port", "k8s\\-netperf"]),
+        (
+            "linerate.1",
+            &["linerate run", "\\-\\-warm\\-up", "[default: 12865]"],
+        ),
     ] {
         let path = directory.path().join(page);
         let text = fs::read_to_string(&path).unwrap();
@@ -113,9 +140,24 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
             Err(error) => println!("SKIPPED groff over {page}: {error}"),
         }
     }
-    let nowhere = linerate(&["man", "/no/such/directory"]);
+    let page = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    // An option that has no long name stands there once.
+    assert!(!page("linerate.1").contains("\\-4, \\-4"));
+    // Each name that the program answers to has a page.
+    let links = tempfile::tempdir().unwrap();
+    linerate(&["links", links.path().to_str().unwrap()]);
+    for link in fs::read_dir(links.path()).unwrap() {
+        let name = link.unwrap().file_name().into_string().unwrap();
+        assert!(page(&format!("{name}.1")).contains(".TH"), "{name}");
+    }
+    // As README has it, of a directory that is not there yet.
+    let new = links.path().join("share/man/man1");
+    let made = linerate(&["man", new.to_str().unwrap()]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    assert!(new.join("netperf.1").exists());
+    let nowhere = linerate(&["man", "/proc/no/such/directory"]);
     assert_eq!(nowhere.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&nowhere.stderr).starts_with("linerate man: /no/such"));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).starts_with("linerate man: /proc/no/such"));
 }
 
 #[test]
@@ -167,7 +209,7 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
 
 #[test]
 fn two_tests_on_loopback_as_json() {
-    let output = linerate(&["run", "-l", "1", "-t", "TCP_STREAM,udp_rr", "--json"]);
+    let output = linerate(&["run", "-l", "1s", "-t", "TCP_STREAM,udp_rr", "--json"]);
     assert_eq!(
         output.status.code(),
         Some(0),
@@ -228,7 +270,7 @@ fn every_transport_on_loopback() {
     for (transport, tests) in [
         ("tcp", "STREAM,CC"),
         ("udp", "STREAM,RR"),
-        ("mptcp", "STREAM,MAERTS,RR,CRR,CC"),
+        ("mptcp", "STREAM,MAERTS,TCP_RR,CRR,CC"),
         ("udplite", "STREAM,RR"),
         ("sctp", "STREAM,MAERTS,RR,CRR,CC"),
         ("sctp-many", "STREAM,RR"),

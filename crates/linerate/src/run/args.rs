@@ -36,8 +36,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TRANSPORT", value_parser = choice::transport)]
     pub(crate) transport: Option<Transport>,
 
-    /// How long each test runs
-    #[arg(short = 'l', long = "length", value_name = "SECONDS", default_value_t = 2, value_parser = seconds(1))]
+    /// How long each test runs: whole seconds, or a duration such as 1m30s
+    #[arg(short = 'l', long = "length", value_name = "SECONDS", default_value_t = 2, value_parser = length)]
     pub(crate) length: u32,
 
     /// Print one JSON document in place of the table
@@ -57,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL[,WIDTH]", value_parser = confidence)]
     confidence: Option<Confidence>,
 
-    /// Run each test this long first, and throw that away
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = seconds(0))]
+    /// Run each test this long first, and discard the results
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = seconds)]
     pub(crate) warm_up: u32,
 
     /// Run so many flows of a test at once, and show their sum
@@ -151,7 +151,18 @@ fn confidence(text: &str) -> Result<Confidence, String> {
     }
 }
 
-/// Whole seconds, as the protocol carries them, up to the week that a netserver allows.
-fn seconds(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(least..=604_800)
+fn length(text: &str) -> Result<u32, String> {
+    match seconds(text)? {
+        0 => Err("a test takes at least one second".to_owned()),
+        seconds => Ok(seconds),
+    }
+}
+
+/// As netperf's `-l`, up to the week that a netserver allows.
+fn seconds(text: &str) -> Result<u32, String> {
+    const LONGEST: u32 = 604_800;
+    match netperf::options::test_seconds(text)? {
+        seconds if seconds > LONGEST => Err(format!("a test takes at most {LONGEST} seconds")),
+        seconds => Ok(seconds),
+    }
 }

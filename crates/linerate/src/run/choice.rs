@@ -183,9 +183,14 @@ fn by_name(name: &str, transport: Option<Transport>) -> Result<Test, String> {
         Some(transport) => over(transport).collect(),
         None => (CARRIERS.iter().flat_map(|(transport, ..)| over(*transport))).collect(),
     };
+    // Over Multipath TCP a test of TCP is what it is, as with netperf's -t TCP_RR -- -T mptcp.
+    let is_kind = |test: &Test, name: &str| {
+        let of_tcp = Test::of(Transport::Tcp, test.kind);
+        test.kind.name().eq_ignore_ascii_case(name)
+            || (test.transport.has_tcp_options() && of_tcp.name().eq_ignore_ascii_case(name))
+    };
     let is_it = |test: &Test| {
-        test.name().eq_ignore_ascii_case(name)
-            || (transport.is_some() && test.kind.name().eq_ignore_ascii_case(name))
+        test.name().eq_ignore_ascii_case(name) || (transport.is_some() && is_kind(test, name))
     };
     known.iter().copied().find(is_it).ok_or_else(|| {
         let over = transport.map_or(String::new(), |transport| {
@@ -237,7 +242,8 @@ mod tests {
     #[test]
     fn names() {
         let choose = |names: &str, transport: Option<&str>| {
-            let names: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
+            let names = names.split([' ', ',']).filter(|name| !name.is_empty());
+            let names: Vec<String> = names.map(str::to_owned).collect();
             let transport = transport.map(transport_of);
             choose(&names, transport, false).map(|tests| {
                 let names: Vec<String> = tests.into_iter().map(Test::name).collect();
@@ -256,6 +262,8 @@ mod tests {
             ("", Some("unix"), "STREAM_STREAM STREAM_RR"),
             ("", Some("unix-datagram"), "DG_STREAM DG_RR"),
             ("rr Cc", Some("mptcp"), "MPTCP_RR MPTCP_CC"),
+            ("TCP_RR,tcp_crr", Some("mptcp"), "MPTCP_RR MPTCP_CRR"),
+            ("TCP_RR", Some("tcp"), "TCP_RR"),
             ("udplite_rr", Some("udplite"), "UDPLITE_RR"),
             (
                 "dccp_stream VSOCK_RR tcp_sendfile",
@@ -276,6 +284,11 @@ mod tests {
                 "unknown test 'TCP_WALK' in -t; there are TCP_STREAM,",
             ),
             ("RR", None, "unknown test 'RR' in -t; there are TCP_STREAM,"),
+            (
+                "TCP_SENDFILE",
+                Some("mptcp"),
+                "unknown test 'TCP_SENDFILE' in -t; over mptcp there are MPTCP_STREAM,",
+            ),
             (
                 "TCP_RR",
                 Some("udp"),

@@ -386,6 +386,17 @@ fn fill(global: &mut Global, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
+/// `-l` of a test that only a time ends: the seconds, 0 for none; an error is the reason.
+pub fn test_seconds(text: &str) -> Result<u32, String> {
+    match length(text) {
+        Ok(Length::Seconds(seconds)) => Ok(seconds),
+        Ok(Length::Unlimited) => Ok(0),
+        Ok(Length::Amount(_)) => Err(format!("'{text}' is no number of seconds")),
+        Err(Stop::Refused(why)) => Err(why),
+        Err(_) => Err(format!("'{text}' is not a number")),
+    }
+}
+
 fn length(text: &str) -> Result<Length, Stop> {
     if let Some(duration) = units::go_duration(text) {
         if duration.as_secs() == 0 {
@@ -396,6 +407,12 @@ fn length(text: &str) -> Result<Length, Stop> {
             Ok(seconds) if i32::try_from(seconds).is_ok() => Ok(Length::Seconds(seconds)),
             _ => refuse("more seconds than the protocol can carry"),
         };
+    }
+    if text
+        .parse::<f64>()
+        .is_ok_and(|seconds| seconds.fract() != 0.0)
+    {
+        return refuse("the protocol carries whole seconds only");
     }
     // i32::MIN has no positive counterpart for the classic messages, which drop the sign.
     let length: i32 = number(text, i64::from(-i32::MAX)..=i64::from(i32::MAX))?;

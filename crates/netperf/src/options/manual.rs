@@ -45,46 +45,46 @@ pub fn server() -> Vec<Chapter> {
 #[rustfmt::skip]
 const GLOBAL: &[Paragraph] = &[
     (Letter('a'), "-a send[,recv]", "Alignment of the local send and receive buffers, a power of two in bytes. Default 8."),
-    (Letter('A'), "-A send[,recv]", "Alignment of the remote send and receive buffers."),
+    (Letter('A'), "-A send[,recv]", "Alignment of the remote send and receive buffers. Default 8."),
     (Letter('b'), "-b local[,remote]", "Sends (receives, transactions) an interval of -w: pacing, at this end and, behind the comma, at the other. Without -w an interval is a millisecond. The schedule does not move: what is late is caught up with at once, and a pace that was not held is said on standard error."),
     (Letter('B'), "-B text", "A brand, which the selector RESULT_BRAND prints, and with -P 0 the tables that have room for it."),
     (Letter('c'), "-c [rate]", "Report the local host's CPU utilisation and service demand. The next word is a calibration value if it starts with a digit."),
     (Letter('C'), "-C [rate]", "The same for the remote host."),
     (Letter('d'), "-d", "Print the plan of the test on standard error."),
     (Letter('D'), "-D seconds[,units]", "Interim results, one an interval of so many seconds (a fraction will do). A negative value is for tools that ask for a clock read a pass; here both are exact and cost the test nothing. The units, stock's first guess of the work in an interval, are not needed."),
-    (Letter('f'), "-f unit", "Unit of throughput: g m k for 10^9, 10^6, 10^3 bits a second, G M K for 2^30, 2^20, 2^10 bytes a second, B and b for bytes, x for transactions, u for microseconds a byte."),
+    (Letter('f'), "-f unit", "Unit of throughput: g m k for 10^9, 10^6, 10^3 bits a second, G M K for 2^30, 2^20, 2^10 bytes a second, B and b for bytes, x for transactions, u for microseconds a byte. Default m, or x in request/response tests."),
     (Letter('F'), "-F local[,remote]", "Files whose contents fill the buffers; TCP_SENDFILE sends the local one. A linerate netserver reads the remote one only below a directory of --allow-fill-dir."),
     (Letter('h'), "-h", "Print the usage text and exit with 1."),
-    (Letter('H'), "-H name[,family]", "The netserver's host. The data connection goes there too unless the test option -H says otherwise."),
+    (Letter('H'), "-H name[,family]", "The netserver's host. The data connection goes there too unless the test option -H says otherwise. Default localhost."),
     (Letter('i'), "-i max[,min]", "At most and at least so many iterations of the test, 3 to 30, until the confidence interval of -I is reached."),
     (Letter('I'), "-I level[,width]", "Confidence level, 95 or 99, and the width of the interval in per cent of the mean (the full width, 5 by default). A lone value sets both, as in the stock tool: write -I 99,5."),
     (Letter('j'), "-j", "Keep statistics of times: of whole transactions, or of single calls in one-way tests."),
     (Letter('k'), "-k dirty[,clean]", "Change the first dirty bytes of a buffer before each local send, and after each local receive of what came, and then read the next clean ones."),
     (Letter('K'), "-K dirty[,clean]", "The same at the remote end."),
-    (Letter('l'), "-l length", "Length of the test: seconds, or a negative number of bytes or transactions; 0 runs until an interrupt. A Go duration such as 1m30s is one."),
+    (Letter('l'), "-l length", "Length of the test: seconds, or a negative number of bytes or transactions; 0 runs until an interrupt. A duration of whole seconds, such as 1m30s, is one. Default 10."),
     (Letter('L'), "-L name[,family]", "Local address of the control connection, and of the data connection unless the test option -L says otherwise."),
     (Letter('n'), "-n cpus", "Number of CPUs. Linux tells it, so that the value is accepted and not used, as in the stock tool."),
     (Letter('N'), "-N", "No control connection: the test runs against whatever listens, by default the services discard, chargen or echo by the test's direction. What only a netserver could tell is unknown."),
-    (Letter('o'), "-o send[,recv]", "Offset of the local buffers from their alignment, in bytes."),
-    (Letter('O'), "-O send[,recv]", "Offset of the remote buffers."),
+    (Letter('o'), "-o send[,recv]", "Offset of the local buffers from their alignment, in bytes. Default 0."),
+    (Letter('O'), "-O send[,recv]", "Offset of the remote buffers. Default 0."),
     (Letter('p'), "-p port[,local]", "The netserver's port (12865), and the local port of the control connection."),
-    (Letter('P'), "-P 0|1", "0 leaves out the banner and the column headers."),
+    (Letter('P'), "-P 0|1", "0 leaves out the banner and the column headers. Default 1."),
     (Letter('r'), "-r", "Reach the confidence interval on the result alone, whatever the CPU utilisations do."),
-    (Letter('s'), "-s seconds", "Wait between the agreement with the server and the first data."),
+    (Letter('s'), "-s seconds", "Wait between the agreement with the server and the first data. Default 0."),
     (Letter('S'), "-S", "Set SO_KEEPALIVE on the data sockets of both ends."),
     (Letter('t'), "-t test", "The test, in any case: see TESTS. Default TCP_STREAM."),
     (Letter('T'), "-T local[,remote]", "Bind the threads of this test to a CPU, at this end and at the other."),
-    (Letter('v'), "-v level", "Verbosity. 0 prints the single figure, 1 the table, 2 adds a block of details and the histogram, 3 the block alone."),
+    (Letter('v'), "-v level", "Verbosity. 0 prints the single figure, 1 the table, 2 adds a block of details and the histogram, 3 the block alone. Default 1."),
     (Letter('V'), "-V", "Print the version and exit."),
-    (Letter('w'), "-w local[,remote]", "Length of a pacing interval: an integer with the suffix s, m (milliseconds, also without a suffix) or u (microseconds)."),
-    (Letter('W'), "-W send[,recv]", "Number of buffers in the send and receive rings of both ends."),
-    (Letter('y'), "-y local[,remote]", "SO_PRIORITY of the data sockets."),
+    (Letter('w'), "-w local[,remote]", "Length of a pacing interval: an integer with the suffix s, m (milliseconds, also without a suffix) or u (microseconds). Default 1."),
+    (Letter('W'), "-W send[,recv]", "Number of buffers in the send and receive rings of both ends. Without it, one more than fill the socket's buffer."),
+    (Letter('y'), "-y local[,remote]", "SO_PRIORITY of the data sockets. Without it, the kernel's. One that the system refuses is reported on standard error."),
     (Letter('Y'), "-Y local[,remote]", "Type of service or traffic class of the data sockets: a number 0 to 255, or a name such as cs1, af42, ef, lowdelay."),
     (Letter('Z'), "-Z text", "The passphrase that the server expects. It crosses the network in clear text."),
     (Letter('4'), "-4", "IPv4 only."),
     (Letter('6'), "-6", "IPv6 only."),
     (Long("spin"), "--spin[=end]", "Wait for the next -w interval by looking at the clock instead of sleeping: right to a fraction of a microsecond, and it takes a CPU. At each end that has a pace (-b), or with an end, local or remote, at that one. The peer must be a linerate."),
-    (Long("parallel"), "--parallel flows", "Run so many flows in one test, which start together, and report their sum and how they compare. CPU utilisation and service demand are those of the whole."),
+    (Long("parallel"), "--parallel flows", "Run so many flows in one test, which start together, and report their sum and how they compare. CPU utilisation and service demand are those of the whole. Default 1."),
     (Long("bidirectional"), "--bidirectional", "In one-way tests, run as many flows the other way at the same time; the throughput is the total."),
     (Long("histogram"), "--histogram file", "Time every transaction, or in one-way tests every call, and write the times as a histogram log in HdrHistogram's compressed V2 encoding, in nanoseconds."),
     (Long("histogram-buckets"), "--histogram-buckets n", "With -v 2, print the histogram with n buckets per decade, a multiple of 10 up to 1000. Default 10, the stock form. Times are recorded to within 0.8 %; each counts in one bucket, so that of narrower ones some stay empty."),
@@ -96,7 +96,7 @@ const GLOBAL: &[Paragraph] = &[
 #[rustfmt::skip]
 const OMNI: &[Paragraph] = &[
     (Letter('a'), "-a", "Set TCP_DEFER_ACCEPT on the server's listening socket."),
-    (Letter('b'), "-b requests", "In request/response tests, keep so many requests in flight beyond the one."),
+    (Letter('b'), "-b requests", "In request/response tests, keep so many requests in flight beyond the one. Default 0."),
     (Letter('B'), "-B", "The server answers datagrams from the address that they were sent to."),
     (Letter('c'), "-c", "A connection for each transaction."),
     (Letter('C'), "-C", "Set TCP_CORK on the local data socket."),
@@ -122,7 +122,7 @@ const OMNI: &[Paragraph] = &[
     (Letter('o'), "-o [selection]", "Print comma-separated values. See OUTPUT SELECTION."),
     (Letter('O'), "-O [selection]", "Print columns. See OUTPUT SELECTION."),
     (Letter('p'), "-p min[,max]", "Local ports of a connection test, 5000 to 65535 by default."),
-    (Letter('P'), "-P local[,remote]", "Ports of the data connection."),
+    (Letter('P'), "-P local[,remote]", "Ports of the data connection, for a path with a firewall: -P ,5001 is the server's alone. Default 0, any."),
     (Letter('r'), "-r request[,response]", "Bytes of a request and of a response, 1 by default."),
     (Letter('R'), "-R 0|1", "Whether datagrams may be routed; 0 sets SO_DONTROUTE. Default 0 for UDP tests that are not request/response, else 1."),
     (Letter('s'), "-s send[,recv]", "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes."),
@@ -304,6 +304,22 @@ mod tests {
         assert_eq!(of('t'), Some(&*test));
         assert!(paragraph(GLOBAL, Letter('p')).contains(&format!("({})", port.first)));
 
+        let mut told_of = 0;
+        for (name, _, text) in GLOBAL {
+            let Some(default) = told_default(text) else {
+                continue;
+            };
+            let needed = match name {
+                Letter('w') => "-b 1",
+                Long("histogram-buckets") => "-v 2",
+                _ => "",
+            };
+            let typed = format!("{needed} {name} {default}");
+            assert!(settings(&typed) == settings(needed), "{typed}");
+            told_of += 1;
+        }
+        assert_eq!(told_of, 15);
+
         let (first, last) = DEFAULT_PORTS;
         let ports = format!("{first} to {last} by default");
         for test_options in [OMNI, CLASSIC] {
@@ -318,6 +334,15 @@ mod tests {
             .iter()
             .find(|flag| flag.name == Letter('s'));
         assert!(flag.unwrap().help[0].contains(&format!("({sap})")));
+    }
+
+    /// What a command line asks for, without what differs between any two.
+    fn settings(line: &str) -> crate::options::Settings {
+        let words = line.split_whitespace().map(Into::into);
+        let mut settings = crate::options::netperf("netperf", words).unwrap();
+        settings.print.uuid.clear();
+        settings.print.command_line.clear();
+        settings
     }
 
     fn paragraph(paragraphs: &[Paragraph], name: Name) -> &'static str {

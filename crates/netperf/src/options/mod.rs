@@ -30,6 +30,7 @@ use grammar::{Section, Stop, scan};
 use test::TestOptions;
 
 pub use crate::attachment::Attachment;
+pub use global::test_seconds;
 pub use many::{super_netperf, super_netperf_on_ports};
 pub use server::{Limits, ServerSettings};
 pub use settings::*;
