@@ -5,6 +5,8 @@
 #[cfg(feature = "uperf")]
 #[path = "run/files.rs"]
 mod files;
+#[path = "run/firewall.rs"]
+mod firewall;
 #[path = "run/messages.rs"]
 mod messages;
 #[path = "run/settings.rs"]

@@ -41,9 +41,9 @@ struct Document<'a> {
     peer: PeerDocument<'a>,
     hosts: Hosts<'a>,
     tests: Vec<TestDocument<'a>>,
-    /// Somebody ended the run before its time …
+    /// Somebody ended the run before its time.
     interrupted: bool,
-    /// … and these tests did not take place.
+    /// Tests that did not take place for that, or because they would have failed as one before them did.
     not_run: &'a [String],
     /// Why the run failed, or else the first test that did; missing when none failed.
     #[serde(skip_serializing_if = "Option::is_none")]

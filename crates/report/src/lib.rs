@@ -32,7 +32,8 @@ pub struct Report {
     pub peer: Peer,
     /// The tests, in the order in which they were run.
     pub tests: Vec<Tested>,
-    /// Tests that were asked for and not run, because somebody ended the run before.
+    /// Tests that were asked for and not run: somebody ended the run, or they would have failed as one
+    /// before them did.
     pub not_run: Vec<String>,
     /// Whether somebody ended the run before its time.
     pub interrupted: bool,

@@ -198,27 +198,26 @@ fn length(plan: &Plan) -> String {
     }
 }
 
+/// Why there is not more: each reason once, with the tests that it kept from a result.
 fn failures(report: &Report) -> Vec<String> {
-    let mut lines: Vec<String> = report
-        .tests
-        .iter()
-        .filter_map(|test| {
-            Some(format!(
-                "{} failed: {}",
-                test.plan.name,
-                test.error.as_ref()?
-            ))
-        })
-        .collect();
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for test in &report.tests {
+        let Some(why) = test.error.as_deref() else {
+            continue;
+        };
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(&test.plan.name),
+            None => reasons.push((why, vec![&test.plan.name])),
+        }
+    }
+    let failed = |(why, names): (&str, Vec<&str>)| format!("{} failed: {why}", names.join(", "));
+    let mut lines: Vec<String> = reasons.into_iter().map(failed).collect();
     lines.extend(report.failure.iter().map(|why| format!("failed: {why}")));
     if report.interrupted {
-        let rest = match report.not_run.as_slice() {
-            [] => String::new(),
-            tests => format!("; not run: {}", tests.join(", ")),
-        };
-        lines.push(format!(
-            "interrupted: this is what was measured until then{rest}"
-        ));
+        lines.push("interrupted: this is what was measured until then".to_owned());
+    }
+    if !report.not_run.is_empty() {
+        lines.push(format!("not run: {}", report.not_run.join(", ")));
     }
     lines
 }

@@ -48,6 +48,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 12865, value_parser = clap::value_parser!(u16).range(1..), requires = "host")]
     pub(crate) port: u16,
 
+    /// The port that the server's end of the data connections has, for a path with a firewall
+    /// (netperf: -- -P ,PORT); with --parallel the first of as many
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) data_port: Option<u16>,
+
     /// Run each test so often, or with --confidence at most; show the median and the range
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
@@ -100,7 +105,8 @@ const ITERATIONS: (u32, u32) = (3, 10);
 const EXIT_CODES: &str = "\
 Exit codes:
   0    every test has a result
-  1    a test failed; the others were run
+  1    a test failed; where the peer does not answer, or a transport's data does not get
+       through, the tests that would fail for the same reason are not run
   2    the command line is wrong
   3    with --strict: every test has a result, and something makes one doubtful
   130  SIGINT or SIGTERM ended the run; what was measured until then is printed";
@@ -110,6 +116,10 @@ impl Args {
     pub(crate) fn tests(&self) -> Result<Vec<Test>, String> {
         let tests = choice::choose(&self.tests, self.transport, self.bidirectional)?;
         let over_vsock = |test: &Test| test.transport == Transport::Vsock;
+        let has_no_ports = |test: &Test| test.transport.is_of_one_host();
+        if self.data_port.is_some() && tests.iter().any(has_no_ports) {
+            return Err("--data-port contradicts Unix domain sockets, which have none".to_owned());
+        }
         if self.host.is_some() && tests.iter().any(over_vsock) {
             if !tests.iter().all(over_vsock) {
                 return Err("a HOST over vsock is a context: test others apart from it".to_owned());

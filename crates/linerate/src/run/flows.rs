@@ -6,18 +6,46 @@ use sys::Address;
 
 use engine::Stop;
 use model::Outcome;
-use netperf::client::Flows;
+use netperf::client::{ClientError, Flows, Scope};
 use netperf::options::Settings;
 
 use super::doubts;
 use super::progress::Phase;
 use super::settings::fit_datagrams;
 
-/// Runs the settings' test on all its flows, which begin together. An error is one line.
-pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Outcome, String> {
-    let mut flows = Flows::connect(settings, stop).map_err(|error| error.to_string())?;
+/// Why a test has no result.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// In one line.
+    pub(super) why: String,
+    /// What else would fail.
+    pub(super) scope: Scope,
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self {
+            why: error.to_string(),
+            scope: error.scope(),
+        }
+    }
+}
+
+impl Failure {
+    fn of_test(why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            scope: Scope::Test,
+        }
+    }
+}
+
+/// Runs the settings' test on all its flows, which begin together.
+pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Outcome, Failure> {
+    let mut flows = Flows::connect(settings, stop)?;
     let Some(remote) = flows.remote().cloned() else {
-        return Err("without a control connection nothing is known of the other end".to_owned());
+        let why = "without a control connection nothing is known of the other end";
+        return Err(Failure::of_test(why));
     };
     if let Address::Inet(remote) = remote {
         for settings in flows.settings_mut() {
@@ -31,14 +59,14 @@ pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Out
         let (flows, cells) = (&mut flows, &cells);
         let test = scope.spawn(move || {
             let _running = running;
-            flows.measure(stop, cells)
+            flows.measure(cells)
         });
         phase.follow(cells, &ended);
         test.join()
     });
     let mut sum = match run {
-        Ok(run) => run.map_err(|error| error.to_string())?.outcome,
-        Err(_) => return Err("a flow's thread broke off".to_owned()),
+        Ok(run) => run?.outcome,
+        Err(_) => return Err(Failure::of_test("a flow's thread broke off")),
     };
     flows.close();
     doubts::add(&mut sum, &remote);

@@ -15,13 +15,14 @@ use std::time::{Duration, SystemTime};
 
 use engine::Stop;
 use model::Limit;
-use netperf::client::HistogramFile;
+use netperf::client::{HistogramFile, Scope};
 use netperf::options::{Limits, Settings};
 use netperf::server::Embedded;
 use report::{Peer, Report, Tested};
 
 pub(crate) use args::Args;
 use choice::Test;
+use flows::Failure;
 use progress::Phase;
 use settings::{for_both_ways, settings};
 
@@ -123,19 +124,29 @@ fn measure_tests(
     if let Some(server) = &server {
         report.peer.port = server.port().into();
     }
+    let (mut peer_failed, mut failed_transports) = (false, Vec::new());
     for &test in tests {
-        if stop.is_set() {
+        if stop.is_set() || peer_failed || failed_transports.contains(&test.transport) {
             report.not_run.push(test.name());
-        } else {
-            let settings = settings(args, test, &report.peer)?;
-            report.tests.push(measure_test(args, &settings, stop));
+            continue;
         }
+        let settings = settings(args, test, &report.peer)?;
+        let (tested, failed) = measure_test(args, &settings, stop);
+        // Where nothing has got through at all, nothing of another transport will, either.
+        let has_measured = report.tests.iter().any(|test| !test.runs.is_empty());
+        match failed {
+            Some(Scope::Transport) if has_measured => failed_transports.push(test.transport),
+            Some(Scope::Transport | Scope::Peer) => peer_failed = true,
+            Some(Scope::Test) | None => {}
+        }
+        report.tests.push(tested);
     }
     Ok(())
 }
 
-/// One test: its warm-up, and each of its runs.
-fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
+/// One test: its warm-up, and each of its runs; if it failed, what else would fail.
+fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> (Tested, Option<Scope>) {
+    let mut failed = None;
     let (most, goal) = args.iterations();
     let mut tested = Tested {
         plan: settings.plan.clone(),
@@ -159,8 +170,9 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
         match flows::run(&settings, stop, &phase) {
             Ok(outcome) if number > 0 => tested.runs.push(outcome),
             Ok(_) => {}
-            Err(error) => {
-                tested.error = Some(error);
+            Err(Failure { why, scope }) => {
+                tested.error = Some(why);
+                failed = Some(scope);
                 break;
             }
         }
@@ -171,7 +183,7 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> Tested {
     }
     tested.plan.flows = args.parallel;
     tested.plan.phases.warm_up = Duration::from_secs(args.warm_up.into());
-    tested
+    (tested, failed)
 }
 
 fn title(settings: &Settings, number: u32, of: u32) -> String {

@@ -2,14 +2,18 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use model::{SizeRule, Transport};
-use netperf::options::{Exit, Family, Settings};
+use netperf::options::{Exit, Family, Settings, Unanswered};
 use report::Peer;
 
 use super::Args;
 use super::choice::Test;
 use super::path::largest_datagram;
+
+/// How long a data connection may get no answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The settings of one test: routing allowed, CPU time accounted at both ends, and each
 /// transaction timed.
@@ -28,8 +32,12 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         (true, false) => words.extend(["-H", &context]),
         (false, _) => {}
     }
+    let data_port = args.data_port.map(|port| format!(",{port}"));
     words.push("--");
     words.extend(own);
+    if let Some(data_port) = &data_port {
+        words.extend(["-P", data_port]);
+    }
     let words = words.into_iter().map(OsString::from);
     let mut settings =
         netperf::options::netperf("linerate run", words).map_err(|exit| one_line(&exit))?;
@@ -50,6 +58,7 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
             settings.data.family = family;
             settings.data.local_family = family;
         }
+        settings.unanswered = Unanswered::GiveUp(ANSWER_PATIENCE);
         settings.needs.interface = true;
         settings.plan.timing.passes = settings.plan.workload.is_transactional();
         settings.histogram.clone_from(&args.histogram);

@@ -10,6 +10,7 @@ use sys::call::Error;
 use sys::resolve::Unresolved;
 use sys::{Address, describe};
 
+use super::answer::Missing;
 use crate::options::{Exit, Family, Settings, TestFamily};
 use crate::wire::RemoteError;
 
@@ -120,6 +121,9 @@ pub enum ClientError {
         /// Why.
         error: io::Error,
     },
+    /// Nothing ever came back on the data connection.
+    #[error("{0}")]
+    Unanswered(Missing),
     /// Nothing moved any more in a test that a count was to end.
     #[error("the data stopped: nothing has moved for {} s (--data-idle)", idle.as_secs_f64())]
     Silent {
@@ -145,7 +149,33 @@ pub enum ClientError {
     Ended(String),
 }
 
+/// How much of a run over one path an error concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The one test.
+    Test,
+    /// Every test over the transport: its data does not get through.
+    Transport,
+    /// Every test: the server does not answer, or not as one.
+    Peer,
+}
+
 impl ClientError {
+    /// What else would fail for the same reason.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Unresolved { .. }
+            | Self::BadPort(_)
+            | Self::NotEstablished { .. }
+            | Self::BadContext(_)
+            | Self::Truncated { .. }
+            | Self::NoAnswer { .. }
+            | Self::Control(_) => Scope::Peer,
+            Self::DataConnect { .. } | Self::Unanswered(_) => Scope::Transport,
+            _ => Scope::Test,
+        }
+    }
+
     /// What the stock tool would print, and its exit code.
     pub(super) fn exit(&self, settings: &Settings) -> Exit {
         // The stock tool's omni tests leave with −1 where its classic ones leave with 1.

@@ -11,6 +11,7 @@ use model::{Ended, Outcome, Warning};
 use sys::Address;
 use sys::neighbours::Neighbours;
 
+use super::answer::Watch;
 use super::control::Established;
 use super::interim::{Interim, Progress};
 use super::{ClientError, Endpoints, TestRun, measure, uncontrolled};
@@ -32,13 +33,15 @@ struct Flow {
     /// `None` with `-N`.
     control: Option<Established>,
     endpoints: Endpoints,
+    /// Ends this flow alone, or with all of them.
+    stop: Stop,
     /// There is no other test on this control connection: the server's process would not outlive it, or
     /// an answer of the last one is still to come.
     spent: bool,
 }
 
 impl Flows {
-    /// Connects as often as the settings have flows; `cancel` ends every wait.
+    /// Connects as often as the settings have flows; `cancel` ends every wait, and every test.
     pub fn connect(settings: &Settings, cancel: &Stop) -> Result<Self, ClientError> {
         let a_direction = settings.plan.flows.max(1);
         let mut flows = Vec::new();
@@ -48,10 +51,11 @@ impl Flows {
         {
             for _ in 0..a_direction {
                 let mut settings = direction.clone();
+                let stop = cancel.follower();
                 let control = if settings.no_control {
                     None
                 } else {
-                    Some(Established::connect(&settings.control, cancel)?)
+                    Some(Established::connect(&settings.control, &stop)?)
                 };
                 let mut endpoints = Endpoints::of(&settings, control.as_ref())?;
                 endpoints.move_ports(flows.len())?;
@@ -61,6 +65,7 @@ impl Flows {
                     settings,
                     control,
                     endpoints,
+                    stop,
                     spent: false,
                 });
             }
@@ -90,20 +95,19 @@ impl Flows {
 
     /// Runs the test once and adds up what the flows did. The counts can be read from the cells, one a
     /// flow, meanwhile.
-    pub fn measure(&mut self, cancel: &Stop, cells: &[Arc<Cell>]) -> Result<TestRun, ClientError> {
-        self.measure_and_tell(cancel, cells, None)
+    pub fn measure(&mut self, cells: &[Arc<Cell>]) -> Result<TestRun, ClientError> {
+        self.measure_and_tell(cells, None)
     }
 
     /// The same, with interim results.
     pub(super) fn measure_and_tell(
         &mut self,
-        cancel: &Stop,
         cells: &[Arc<Cell>],
         interim: Option<&Interim>,
     ) -> Result<TestRun, ClientError> {
         // Who cannot look for others warns of none.
         let neighbours = Neighbours::join(TESTS);
-        let mut run = self.run(cancel, cells, interim)?;
+        let mut run = self.run(cells, interim)?;
         let others = neighbours.map_or(0, |mut neighbours| neighbours.count());
         if others > 0 {
             run.outcome.warnings.push(Warning::HostShared {
@@ -115,17 +119,18 @@ impl Flows {
 
     fn run(
         &mut self,
-        cancel: &Stop,
         cells: &[Arc<Cell>],
         interim: Option<&Interim>,
     ) -> Result<TestRun, ClientError> {
+        let answers = Watch::over(cells, self.flows[0].settings.unanswered);
         let progress = |number: usize| Progress {
             cell: &cells[number],
             all: if number == 0 { cells } else { &[] },
             interim,
+            answer: &answers[number],
         };
         if let [flow] = &mut self.flows[..] {
-            let (run, _) = flow.measure(cancel, progress(0), None)?;
+            let (run, _) = flow.measure(progress(0), None)?;
             return Ok(run);
         }
         let here = &self.flows[0].settings.plan.here;
@@ -136,7 +141,7 @@ impl Flows {
                 .flows
                 .iter_mut()
                 .enumerate()
-                .map(|(number, flow)| flow.start(scope, cancel, progress(number), &company))
+                .map(|(number, flow)| flow.start(scope, progress(number), &company))
                 .collect();
             threads.into_iter().map(join).collect()
         });
@@ -173,24 +178,23 @@ impl Flow {
     fn start<'scope>(
         &'scope mut self,
         scope: &'scope Scope<'scope, '_>,
-        cancel: &'scope Stop,
         progress: Progress<'scope>,
         company: &'scope Company,
     ) -> io::Result<ScopedJoinHandle<'scope, Result<(TestRun, Instant), ClientError>>> {
         let member = company.member();
         Builder::new()
             .name("flow".to_owned())
-            .spawn_scoped(scope, move || self.measure(cancel, progress, Some(member)))
+            .spawn_scoped(scope, move || self.measure(progress, Some(member)))
     }
 
     fn measure(
         &mut self,
-        cancel: &Stop,
         progress: Progress<'_>,
         member: Option<Member<'_>>,
     ) -> Result<(TestRun, Instant), ClientError> {
+        let stop = &self.stop;
         if self.spent {
-            let next = Established::connect(&self.settings.control, cancel)?;
+            let next = Established::connect(&self.settings.control, stop)?;
             if let Some(last) = self.control.replace(next) {
                 last.close();
             }
@@ -198,12 +202,18 @@ impl Flow {
         let mut settings = self.settings.clone();
         settings.plan.here.measure_cpu &= member.is_none();
         let endpoints = self.endpoints.clone();
-        let (run, begun) = match &mut self.control {
-            Some(control) => {
-                measure::test(&settings, control, endpoints, cancel, progress, member)?
-            }
-            None => uncontrolled::test(&settings, endpoints, cancel, progress, member)?,
+        let ended = match &mut self.control {
+            Some(control) => measure::test(&settings, control, endpoints, stop, progress, member),
+            None => uncontrolled::test(&settings, endpoints, stop, progress, member),
         };
+        let received = |(run, _): &(TestRun, Instant)| {
+            let there = run.outcome.there.as_ref().map(|there| there.counts);
+            there.is_some_and(|counts| counts.receive_calls + counts.receive_calls_late > 0)
+        };
+        if ended.as_ref().is_ok_and(received) {
+            progress.answer.came();
+        }
+        let (run, begun) = progress.answer.conclude(ended, stop)?;
         if let Ended::Failed(why) = run.outcome.ended {
             return Err(ClientError::Ended(why));
         }

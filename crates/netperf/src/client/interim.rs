@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::{Cell, Reason, Stop};
 use model::{Counts, Limit};
 
+use super::answer::Answer;
 use crate::options::{Settings, Test};
 use crate::output;
 
@@ -20,6 +21,8 @@ pub(super) struct Progress<'a> {
     /// Those of all flows of the test, at the one flow that says when it begins.
     pub(super) all: &'a [Arc<Cell>],
     pub(super) interim: Option<&'a Interim>,
+    /// Whether the peer answers.
+    pub(super) answer: &'a Arc<Answer>,
 }
 
 /// The thread that prints interim results. It ends when this is dropped.
@@ -248,6 +251,12 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::answer::Watch;
+    use crate::options::Unanswered;
+
+    fn answer(cell: &Arc<Cell>) -> Arc<Answer> {
+        Watch::over(std::slice::from_ref(cell), Unanswered::Report).swap_remove(0)
+    }
 
     #[test]
     fn the_results_are_all_of_the_work_and_the_time() {
@@ -274,6 +283,7 @@ mod tests {
                 cell: &cell,
                 all: std::slice::from_ref(&cell),
                 interim: interim.as_ref(),
+                answer: &answer(&cell),
             };
             progress.begun(begun);
             while begun.elapsed() < Duration::from_millis(50) {
@@ -320,10 +330,12 @@ mod tests {
         let mut out = Closed;
         std::thread::scope(|scope| {
             let interim = Interim::start(scope, &settings, &cancel, &mut out).unwrap();
+            let cell = Arc::default();
             Progress {
-                cell: &Arc::default(),
+                cell: &cell,
                 all: &[Arc::default()],
                 interim: interim.as_ref(),
+                answer: &answer(&cell),
             }
             .begun(Instant::now());
             while !cancel.is_set() {

@@ -1,5 +1,6 @@
 //! The client: who says what when, and what became of it.
 
+mod answer;
 mod control;
 mod endpoints;
 mod error;
@@ -21,7 +22,7 @@ use model::{Outcome, Warning};
 
 pub use control::Established;
 pub use endpoints::Endpoints;
-pub use error::ClientError;
+pub use error::{ClientError, Scope};
 pub use flows::Flows;
 pub use histogram::HistogramFile;
 use interim::Interim;

@@ -9,8 +9,8 @@ use super::grammar::{Stop, refuse};
 use super::test::{DataEnd, Socket, TestOptions};
 use super::value::Pair;
 use super::{
-    ConnectionPorts, Control, Data, Direction, Family, Settings, Test, halves, print, refusals,
-    uncontrolled,
+    ConnectionPorts, Control, Data, Direction, Family, Settings, Test, Unanswered, halves, print,
+    refusals, uncontrolled,
 };
 
 /// The first and the last local port of a connection test, unless test option `-p` says otherwise.
@@ -71,6 +71,7 @@ pub(super) fn settings(
         debug: global.debug,
         histogram: global.histogram,
         data_idle: global.data_idle,
+        unanswered: Unanswered::Report,
         strict: global.strict,
         warnings,
         notices: [global.notices, options.notices].concat(),

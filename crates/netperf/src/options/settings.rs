@@ -47,6 +47,8 @@ pub struct Settings {
     pub histogram: Option<PathBuf>,
     /// `--data-idle`: how long data may stop where no time ends the test.
     pub data_idle: Duration,
+    /// A data connection that gets no answer.
+    pub unanswered: Unanswered,
     /// `--strict`: a doubt about the result is a failure.
     pub strict: bool,
     /// Lines for stdout before anything else happens, as the stock tool prints them for an address
@@ -55,6 +57,15 @@ pub struct Settings {
     /// Lines for stderr before anything else happens, as the stock tool prints them for an option
     /// that it has given up.
     pub warnings: Vec<String>,
+}
+
+/// What is done about a data connection that gets no answer while the control connection is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// It is reported on stderr after 5 s, and the test goes on, as the stock tool's does.
+    Report,
+    /// It is a failure after this long.
+    GiveUp(Duration),
 }
 
 /// A test by its name on the command line.

@@ -11,7 +11,7 @@ use model::{
 use netperf::client::{Endpoints, Repeated, TestRun, Told};
 use netperf::options::{
     ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
-    Settings, Special, Test, Unit,
+    Settings, Special, Test, Unanswered, Unit,
 };
 use netperf::output::Headline;
 use netperf::selector::{Needs, Selector, Stock};
@@ -310,6 +310,7 @@ fn settings_of(test: Test) -> Settings {
         debug: 0,
         histogram: None,
         data_idle: Duration::from_secs(60),
+        unanswered: Unanswered::Report,
         strict: false,
         notices: Vec::new(),
         warnings: Vec::new(),

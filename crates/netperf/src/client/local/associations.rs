@@ -42,6 +42,7 @@ impl LocalEnd<'_> {
             sockets.push(socket);
             bind = bind.with_any_port();
         }
+        progress.answer.came();
         let to = Peer::try_from(dest).map_err(|error| unreachable(dest, error))?;
         let in_turn = sockets
             .iter()

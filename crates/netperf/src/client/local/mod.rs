@@ -19,10 +19,11 @@ use sys::Address;
 use sys::call::{self, Peer};
 
 use super::ClientError;
+use super::answer::Missing;
 use super::control::Established;
 use super::interim::Progress;
 use super::request::Own;
-use crate::options::{Settings, Special, Test};
+use crate::options::{Settings, Special, Test, Unanswered};
 use crate::place::Place;
 use crate::tcp_info;
 
@@ -127,8 +128,12 @@ impl LocalEnd<'_> {
             keeper().on_silence(progress.cell, patience, &stop);
         }
         progress.begun(started);
+        let missing = self.missing(settings, dest, control.is_some());
+        if let Some(missing) = missing.clone().filter(|missing| !missing.is_one_way) {
+            progress.answer.expect(missing, cancel);
+        }
         let moved = if settings.test == Test::TcpMss {
-            self.open(dest, &stop)?;
+            self.open(dest, &stop, progress)?;
             self.moved(Ended::Count.into(), &clock)
         } else if self.plan.workload.connects() {
             self.run_connections(dest, settings.ports, &stop, progress, &clock)?
@@ -145,6 +150,10 @@ impl LocalEnd<'_> {
         }
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
+        }
+        let has_sent = progress.cell.counts().send_calls > 0;
+        if let Some(missing) = missing.filter(|missing| missing.is_one_way && has_sent) {
+            progress.answer.expect(missing, cancel);
         }
         let mut doubts = moved.doubts;
         doubts.extend(moved.passed.clock_stepped());
@@ -171,6 +180,24 @@ impl LocalEnd<'_> {
             ended: moved.ran.ended,
             doubts,
             tcp_info: moved.tcp_info,
+        })
+    }
+
+    /// The answer to await on the data connection, where a network may be in between and where either
+    /// end can tell.
+    fn missing(&self, settings: &Settings, dest: &Address, has_control: bool) -> Option<Missing> {
+        let host = settings.data.host.as_ref();
+        let is_one_way = self.plan.transport.has_datagrams() && !self.plan.workload.receives();
+        let is_known = self.plan.transport.has_ip() && (has_control || !is_one_way);
+        is_known.then(|| Missing {
+            host: host.unwrap_or(&settings.control.host).clone(),
+            port: dest.port(),
+            has_control,
+            is_one_way,
+            option: match settings.unanswered {
+                Unanswered::Report => "test option -P",
+                Unanswered::GiveUp(_) => "--data-port",
+            },
         })
     }
 
@@ -209,7 +236,7 @@ impl LocalEnd<'_> {
         let plan = self.plan;
         let datagrams = plan.transport.has_datagrams();
         let connects = plan.transport.has_connections() || plan.here.socket.connect_datagrams;
-        if connects && let Some(ran) = self.open(dest, stop)? {
+        if connects && let Some(ran) = self.open(dest, stop, progress)? {
             return Ok(self.moved(ran, clock));
         }
         let socket = self
@@ -266,7 +293,12 @@ impl LocalEnd<'_> {
     }
 
     /// Opens the connection; `Some` when its time was up before it stood.
-    fn open(&mut self, dest: &Address, stop: &Stop) -> Result<Option<Ran>, ClientError> {
+    fn open(
+        &mut self,
+        dest: &Address,
+        stop: &Stop,
+        progress: Progress<'_>,
+    ) -> Result<Option<Ran>, ClientError> {
         let opened = if self.plan.here.socket.fast_open && !self.sends_first() {
             connect_without_data(&self.data.socket, dest, stop)
         } else {
@@ -277,6 +309,10 @@ impl LocalEnd<'_> {
                 failure: Some((_, errno)),
                 ..
             }) => Err(unreachable(dest, io::Error::from_raw_os_error(errno))),
+            None if self.plan.transport.has_connections() => {
+                progress.answer.came();
+                Ok(None)
+            }
             ended => Ok(ended),
         }
     }

@@ -1,0 +1,267 @@
+//! A server behind a firewall that lets the control connection through and drops all else.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::{Finished, Make, Namespace, Peers, Process, Role, eventually, linerate, link, run};
+
+/// Far longer than any of these runs, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const SERVER: &str = "198.51.100.2";
+const CONTROL_PORT: u16 = 12865;
+/// The one data port that the firewall may let through.
+const DATA_PORT: u16 = 5001;
+
+/// Two hosts, and a netserver on one of them.
+struct Ground {
+    client: Namespace,
+    server: Namespace,
+    _netserver: Process,
+}
+
+impl Ground {
+    /// `None` where there are no namespaces.
+    fn new() -> Option<Self> {
+        if let Some(why) = Namespace::missing() {
+            assert!(!testkit::required(), "{why}");
+            println!("SKIPPED: {why}");
+            return None;
+        }
+        Some(Self::with(&linerate(&format!(
+            "netserver -D -p {CONTROL_PORT}"
+        ))))
+    }
+
+    fn with(netserver: &Command) -> Self {
+        let (client, server) = (Namespace::bare(), Namespace::bare());
+        link(
+            (&client, "here", "198.51.100.1/24"),
+            (&server, "there", &format!("{SERVER}/24")),
+        );
+        let netserver = Process::start(&mut server.command(netserver));
+        await_listener(&server, CONTROL_PORT);
+        Self {
+            client,
+            server,
+            _netserver: netserver,
+        }
+    }
+
+    /// Drops what comes in, but for the control connection and these (`tcp dport 5001`): routes that
+    /// are looked up before the local ones.
+    fn block(&self, allowed: &[&str]) {
+        let control = format!("tcp dport {CONTROL_PORT}");
+        for allowed in allowed.iter().chain([&control.as_str()]) {
+            let rule = format!("rule add pref 1 iif there ipproto {allowed} lookup local");
+            self.server.ip(&rule);
+        }
+        for protocol in ["tcp", "udp"] {
+            let rule = format!("rule add pref 2 iif there ipproto {protocol} blackhole");
+            self.server.ip(&rule);
+        }
+        self.server.ip("rule add pref 3 lookup local");
+        self.server.ip("rule del pref 0");
+    }
+
+    fn run(&self, line: &str) -> (Finished, Duration) {
+        let begun = Instant::now();
+        let ended = run(self.client.command(&linerate(line)), LIMIT).unwrap();
+        (ended, begun.elapsed())
+    }
+}
+
+fn await_listener(host: &Namespace, port: u16) {
+    let listens = || {
+        let listening = host.run(&format!("ss -Hltn sport = :{port}"));
+        listening.is_ok_and(|sockets| !sockets.is_empty())
+    };
+    let is_there = eventually(Duration::from_secs(20), listens);
+    assert!(is_there, "nothing listens at port {port}");
+}
+
+/// One failure ends the run, and costs its ten seconds once.
+#[test]
+fn a_run_ends_with_the_first_data_connection_that_gets_no_answer() {
+    let Some(ground) = Ground::new() else { return };
+    ground.block(&[]);
+    let (ended, took) = ground.run(&format!("run {SERVER} -l 1 --json"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let error = document["error"].as_str().unwrap();
+    let says = format!(
+        "the control connection to {SERVER} is up, but the data connection to {SERVER} port "
+    );
+    assert!(error.starts_with(&says), "{error}");
+    assert!(
+        error.contains("firewall") && error.contains("--data-port"),
+        "{error}"
+    );
+    assert_eq!(document["tests"].as_array().unwrap().len(), 1);
+    assert_eq!(document["not_run"].as_array().unwrap().len(), 5);
+    // Two tests would take more than this.
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let (ended, _) = ground.run(&format!("run {SERVER} -l 1"));
+    assert_eq!(
+        ended.stdout.matches("gets no answer").count(),
+        1,
+        "{ended:?}"
+    );
+    assert!(ended.stdout.contains("not run: TCP_MAERTS, "), "{ended:?}");
+}
+
+#[test]
+fn a_data_port_that_is_open_is_enough() {
+    let Some(ground) = Ground::new() else { return };
+    let allowed = ["tcp", "udp"].map(|protocol| format!("{protocol} dport {DATA_PORT}"));
+    ground.block(&allowed.each_ref().map(String::as_str));
+    let line = format!("run {SERVER} -l 1 --data-port {DATA_PORT}");
+    let (ended, _) = ground.run(&line);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// What TCP has measured stays, and a second test over UDP is not tried.
+#[test]
+fn datagrams_that_are_dropped_end_their_own_tests_alone() {
+    let Some(ground) = Ground::new() else { return };
+    let tcp = format!("tcp dport {DATA_PORT}");
+    ground.block(&[&tcp]);
+    let tests = "-t TCP_STREAM,UDP_STREAM,UDP_RR,TCP_RR";
+    let line = format!("run {SERVER} -l 1 --data-port {DATA_PORT} {tests} --json");
+    let (ended, _) = ground.run(&line);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let error = document["error"].as_str().unwrap();
+    let says = format!("it reports none of the datagrams to its port {DATA_PORT}");
+    assert!(error.contains(&says), "{error}");
+    assert_eq!(document["not_run"], serde_json::json!(["UDP_RR"]));
+    for (at, is_measured) in [(0, true), (1, false), (2, true)] {
+        let figures = &document["tests"][at]["figures"];
+        assert_eq!(figures.is_object(), is_measured, "{at}: {document}");
+    }
+}
+
+/// A stock server ends the test by its own clock, with a result of nothing.
+#[test]
+fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
+    if let Some(why) = Namespace::missing().or_else(|| Peers::new().missing()) {
+        assert!(!testkit::required(), "{why}");
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let mut stock = Peers::new().command(Make::Stock, Role::Server);
+    stock.args(["-D", "-p", &CONTROL_PORT.to_string()]);
+    let ground = Ground::with(&stock);
+    ground.block(&[]);
+    for (line, code, word) in [
+        ("run @ -l 1 -t TCP_STREAM", 1, "gets no answer"),
+        (
+            "run @ -l 1 -t UDP_STREAM",
+            1,
+            "reports none of the datagrams",
+        ),
+        ("netperf -H @ -l 1 -t TCP_RR", 0, "gets no answer"),
+        (
+            "netperf -H @ -l 1 -t UDP_STREAM -- -R 1",
+            0,
+            "reports none of the datagrams",
+        ),
+    ] {
+        let (ended, _) = ground.run(&line.replace('@', SERVER));
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(said.matches(word).count(), 1, "{line}: {ended:?}");
+    }
+}
+
+/// The dialect says so after five seconds and waits on; the user ends it here.
+#[test]
+fn a_netperf_reports_it_and_waits() {
+    let Some(ground) = Ground::new() else { return };
+    ground.block(&[]);
+    let says = format!("netperf: the control connection to {SERVER} is up, but ");
+    let tests = [
+        ("-t TCP_STREAM", "gets no answer"),
+        ("-t TCP_MAERTS", "gets no answer"),
+        ("-t TCP_RR", "gets no answer"),
+        ("-t TCP_CRR", "gets no answer"),
+        ("-t TCP_CC", "gets no answer"),
+        ("-t TCP_SENDFILE", "gets no answer"),
+        ("-t UDP_RR", "gets no answer"),
+        ("--parallel 3 -t TCP_STREAM", "gets no answer"),
+        ("-t UDP_STREAM -l 1 --", "reports none of the datagrams"),
+    ];
+    let begun = Instant::now();
+    let clients = tests.map(|(test, word)| {
+        let routed = if test.ends_with("--") { "-R 1" } else { "" };
+        let line = format!("netperf -H {SERVER} -l 60 {test} {routed}");
+        let client = Process::start(&mut ground.client.command(&linerate(&line)));
+        (client, word)
+    });
+    for (mut client, word) in clients {
+        let reports = || client.stderr().contains(&says);
+        assert!(eventually(LIMIT, reports), "{word}: {}", client.stderr());
+        assert!(begun.elapsed() >= Duration::from_secs(5));
+        let stderr = client.stderr();
+        let line = stderr.lines().next().unwrap();
+        assert!(line.contains(word) && line.contains("firewall"), "{stderr}");
+        assert!(line.contains("-P"), "{stderr}");
+        assert!(client.is_running(), "{stderr}");
+        client.signal(rustix::process::Signal::INT);
+        let ended = client.finish(LIMIT);
+        // Once, of however many flows.
+        let times = ended.stderr.matches("the control connection").count();
+        assert_eq!(times, 1, "{ended:?}");
+    }
+}
+
+/// uperf's master says so after five seconds, before its slave gives up.
+#[cfg(feature = "uperf")]
+#[test]
+fn a_uperf_master_reports_it() {
+    const SLAVE_PORT: u16 = 20_000;
+    let Some(ground) = Ground::new() else { return };
+    let slave = linerate(&format!("uperf -s -P {SLAVE_PORT}"));
+    let _slave = Process::start(&mut ground.server.command(&slave));
+    await_listener(&ground.server, SLAVE_PORT);
+    ground.block(&[&format!("tcp dport {SLAVE_PORT}")]);
+    let profile = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(profile.path(), PROFILE.replace('@', SERVER)).unwrap();
+    let line = format!("uperf -m {} -P {SLAVE_PORT}", profile.path().display());
+    let (ended, _) = ground.run(&line);
+    assert_ne!(ended.code, Some(0), "{ended:?}");
+    let says = format!(
+        "uperf: the control connection to {SERVER} is up, but no data connection gets an answer; \
+         does a firewall drop them?"
+    );
+    assert_eq!(ended.stderr.matches(&says).count(), 1, "{ended:?}");
+}
+
+#[cfg(feature = "uperf")]
+const PROFILE: &str = r#"<?xml version="1.0"?>
+<profile name="p">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=@ protocol=tcp"/>
+    </transaction>
+    <transaction duration="1s">
+      <flowop type="write" options="size=8k"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+
+/// Nothing is said about a path that works, or about a peer that is slow.
+#[test]
+fn an_open_path_is_not_reported() {
+    let Some(ground) = Ground::new() else { return };
+    let tests = ["TCP_STREAM", "TCP_CRR", "UDP_STREAM", "UDP_RR"].map(|test| {
+        let line = format!("netperf -H {SERVER} -t {test} -l 6 -- -R 1");
+        Process::start(&mut ground.client.command(&linerate(&line)))
+    });
+    for test in tests {
+        let ended = test.finish(LIMIT);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    }
+}
