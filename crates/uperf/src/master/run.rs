@@ -12,13 +12,13 @@ use super::TICK;
 use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
 use super::course::Courses;
 use super::voice::Voice;
-use crate::Group;
 use crate::control::why;
 use crate::options::Master;
 use crate::output::html::Course;
 use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
 use crate::strand::{Crew, Log, Standing};
 use crate::wire::{Command, Goodbye};
+use crate::{Group, Kind};
 
 /// How long a stock slave's strands are given to come to their next barrier: it interrupts those that are
 /// late. Its own masters take as long as this, at most.
@@ -164,7 +164,12 @@ pub(super) struct Narrator<'a> {
     next: Instant,
     has_begun: bool,
     courses: Courses,
+    /// Slaves that the first transaction opens connections to, until they are reported as unanswered.
+    opened_to: Vec<String>,
 }
+
+/// Without a data connection for this long the master reports it.
+const REPORT_UNANSWERED_AFTER: Duration = Duration::from_secs(5);
 
 impl<'a> Narrator<'a> {
     pub(super) fn new(master: &Master, width: Width, voice: Voice<'a>) -> Self {
@@ -178,6 +183,7 @@ impl<'a> Narrator<'a> {
             next: Instant::now() + master.interval,
             has_begun: false,
             courses: Courses::default(),
+            opened_to: Vec::new(),
         }
     }
 
@@ -206,6 +212,13 @@ impl<'a> Narrator<'a> {
 
     /// A slave has its work.
     pub(super) fn assigned(&mut self, host: &str, group: &Group) {
+        let first = group
+            .transactions
+            .first()
+            .and_then(|txn| txn.flowops.first());
+        if first.is_some_and(|flowop| flowop.kind == Kind::Connect) {
+            self.opened_to.push(host.to_owned());
+        }
         for step in [Step::Header, Step::Sending, Step::Workorder] {
             self.step(&step);
         }
@@ -248,6 +261,7 @@ impl<'a> Narrator<'a> {
 
     fn tick(&mut self, crew: &Crew) {
         let now = Instant::now();
+        self.report_unanswered(crew, now);
         if now < self.next {
             return;
         }
@@ -262,6 +276,25 @@ impl<'a> Narrator<'a> {
         if !crew.is_cut(stage) {
             self.line(crew.tallied_by(stage).0, now);
         }
+    }
+
+    /// Reports once that no data connection has come about, as behind a firewall that lets the control
+    /// connection through.
+    fn report_unanswered(&mut self, crew: &Crew, now: Instant) {
+        let Some((0, begun, _)) = self.running else {
+            return;
+        };
+        let is_due = now >= begun + REPORT_UNANSWERED_AFTER;
+        if !is_due || self.opened_to.is_empty() || crew.tallied().executions > 0 {
+            return;
+        }
+        let mut hosts = std::mem::take(&mut self.opened_to);
+        hosts.dedup();
+        let hosts = hosts.join(", ");
+        eprintln!(
+            "uperf: the control connection to {hosts} is up, but no data connection gets an answer; does a firewall \
+             drop them? (port= in the profile sets their port)"
+        );
     }
 
     fn ended(&mut self, crew: &Crew) {
