@@ -2,6 +2,8 @@
 
 #![cfg(feature = "run")]
 
+#[path = "run/early.rs"]
+mod early;
 #[cfg(feature = "uperf")]
 #[path = "run/files.rs"]
 mod files;

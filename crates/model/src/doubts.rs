@@ -1,8 +1,10 @@
 //! What an Outcome's own figures give reason to doubt.
 
+use std::time::Duration;
+
 use crate::{
-    Ended, Half, Outcome, Paced, Pacing, Side, SocketBuffer, SocketFacts, SocketOptions, Transport,
-    Warning, Workload, warning::End,
+    Ended, Half, Limit, Outcome, Paced, Pacing, Side, SocketBuffer, SocketFacts, SocketOptions,
+    Transport, Warning, Workload, warning::End,
 };
 
 /// A CPU with less idle time than this is what may have been measured.
@@ -32,10 +34,22 @@ impl Outcome {
         doubts.extend((self.here.socket.multipath == Some(false)).then_some(Warning::FellBack));
         let no_data = self.here.socket.data_in_syn == Some(false);
         doubts.extend(no_data.then_some(Warning::NoDataInSyn));
-        if let (Ended::Cancelled, Some(after)) = (&self.ended, self.here.elapsed) {
-            doubts.push(Warning::EndedEarly { after });
-        }
+        let after = self.ended_early();
+        doubts.extend(after.map(|after| Warning::EndedEarly { after }));
         doubts
+    }
+
+    /// How long the test ran, if the user or the peer ended it before its time.
+    fn ended_early(&self) -> Option<Duration> {
+        let after = self.here.elapsed?;
+        match (&self.ended, self.plan.limit) {
+            (Ended::Cancelled, _) => Some(after),
+            // A peer that sends goes by its own clock, which begins a little later.
+            (Ended::PeerClosed, Limit::Time(length)) => {
+                (after < length * 99 / 100).then_some(after)
+            }
+            _ => None,
+        }
     }
 
     fn sender_limited(&self) -> Option<Warning> {
@@ -176,8 +190,6 @@ fn not_in_force(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::Refused;
 

@@ -12,6 +12,9 @@ pub(crate) const PATTERN: &[u8] = b"netperf\0";
 /// Who measures, in what one linerate tells another.
 pub(crate) const PROGRAM: &str = concat!("linerate ", env!("CARGO_PKG_VERSION"));
 
+/// The same of a peer whose version is unknown.
+pub(crate) const NAME: &str = "linerate";
+
 mod attachment;
 pub mod client;
 mod conventions;

@@ -22,7 +22,7 @@ pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: O
             }
             outcome.there = Some(details.side);
         }
-        None => outcome.warnings.extend(unknown_of_a_stock_peer(outcome)),
+        None => outcome.warnings.extend(unknown_without_details(outcome)),
     }
     outcome.warnings.extend(not_by_looper(outcome));
     let doubts = outcome.doubts();
@@ -39,13 +39,20 @@ fn not_by_looper(outcome: &Outcome) -> Option<Warning> {
     })
 }
 
-fn unknown_of_a_stock_peer(outcome: &Outcome) -> Option<Warning> {
+fn unknown_without_details(outcome: &Outcome) -> Option<Warning> {
     // Its count of received datagrams has the late ones in it.
     let transport = outcome.plan.transport;
     let datagrams = transport.has_datagrams()
         && !transport.is_of_one_host()
         && !outcome.plan.workload.receives();
+    let there = outcome.there.as_ref();
+    let is_stock = there.is_none_or(|there| there.program.is_none());
+    let why = if is_stock {
+        "they are in its count"
+    } else {
+        "its details did not come"
+    };
     datagrams.then(|| Warning::PeerCannotTell {
-        figure: "which datagrams came after the test's time: they are in its count".to_owned(),
+        figure: format!("which datagrams came after the test's time: {why}"),
     })
 }

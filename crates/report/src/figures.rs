@@ -235,8 +235,9 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
         sent += counts;
         counts = sent;
     }
-    // A stock peer counts late ones among the others, and does not say how many they are.
-    let received_late = got.program.as_ref().map(|_| counts.receive_calls_late);
+    // A stock peer counts late ones among the others, and does not report how many they are; a linerate
+    // reports them with the facts of its host.
+    let received_late = got.host.as_ref().map(|_| counts.receive_calls_late);
     let arrived = counts.receive_calls + counts.receive_calls_late;
     let lost = sent.send_calls.saturating_sub(arrived);
     Some(Datagrams {

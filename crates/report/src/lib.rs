@@ -11,7 +11,7 @@ mod table;
 mod text;
 mod warnings;
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use model::{Confidence, Outcome, Plan, Side, Warning};
 use stats::confidence::{Goal, Level, Moments};
@@ -63,6 +63,8 @@ pub struct Tested {
     pub runs: Vec<Outcome>,
     /// Why there is not more of it, in one line.
     pub error: Option<String>,
+    /// How long the run took that the peer ended before its time.
+    pub ended_early: Option<Duration>,
 }
 
 impl Report {
@@ -144,13 +146,15 @@ impl Tested {
     /// What the runs together give to doubt.
     pub fn doubts(&self) -> Vec<Warning> {
         let rates: Vec<f64> = self.rates().collect();
-        match self.goal {
+        let of_runs = match self.goal {
             Some(goal) if !rates.is_empty() => {
                 let reached = self.confidence().is_some_and(|found| found.reached);
                 Warning::of_iterations(&rates, &goal, reached)
             }
             _ => Warning::bimodal(&rates).into_iter().collect(),
-        }
+        };
+        let cut = self.ended_early.map(|after| Warning::EndedEarly { after });
+        cut.into_iter().chain(of_runs).collect()
     }
 
     /// Each run's [`Figures::rate`]; a run without one has moved nothing that anybody knows of.

@@ -158,6 +158,7 @@ fn the_median_of_an_even_number_is_the_lower_middle() {
             goal: None,
             runs: runs.collect(),
             error: None,
+            ended_early: None,
         };
         assert_eq!(
             (tested.median(), tested.spread()),
@@ -188,6 +189,7 @@ fn runs_are_enough_when_their_mean_is_known() {
             goal: Some(Goal { width, ..GOAL }),
             runs: runs.collect(),
             error: None,
+            ended_early: None,
         }
     };
     for (rates, width, half, reached, more) in [
@@ -242,12 +244,14 @@ fn sample() -> Report {
         goal: (runs.len() > 1).then_some(GOAL),
         runs,
         error: None,
+        ended_early: None,
     };
     let failed = Tested {
         goal: None,
         plan: plan("TCP_CRR", Transport::Tcp, Workload::connect_and_ask()),
         runs: Vec::new(),
         error: Some("the server refused".to_owned()),
+        ended_early: None,
     };
     Report {
         version: "0.1.0",

@@ -2,10 +2,11 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 use sys::Address;
 
 use engine::Stop;
-use model::Outcome;
+use model::{Ended, Outcome, Warning};
 use netperf::client::{ClientError, Flows, Scope};
 use netperf::options::Settings;
 
@@ -20,6 +21,8 @@ pub(super) struct Failure {
     pub(super) why: String,
     /// What else would fail.
     pub(super) scope: Scope,
+    /// How long the test ran, if the peer ended it before its time.
+    pub(super) ended_early: Option<Duration>,
 }
 
 impl From<ClientError> for Failure {
@@ -27,6 +30,10 @@ impl From<ClientError> for Failure {
         Self {
             why: error.to_string(),
             scope: error.scope(),
+            ended_early: match error {
+                ClientError::Cut { after, .. } => Some(after),
+                _ => None,
+            },
         }
     }
 }
@@ -36,7 +43,22 @@ impl Failure {
         Self {
             why: why.to_owned(),
             scope: Scope::Test,
+            ended_early: None,
         }
+    }
+
+    /// The peer ended the test, and reported what it had until then.
+    pub(super) fn of_cut(outcome: &Outcome) -> Option<Self> {
+        let cut = outcome.warnings.iter().find_map(|warning| match warning {
+            Warning::EndedEarly { after } => Some(*after),
+            _ => None,
+        });
+        let after = cut.filter(|_| outcome.ended != Ended::Cancelled)?;
+        Some(Self {
+            why: format!("the peer ended the test after {:.2} s", after.as_secs_f64()),
+            scope: Scope::Peer,
+            ended_early: Some(after),
+        })
     }
 }
 

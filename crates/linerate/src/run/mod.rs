@@ -153,6 +153,7 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> (Tested, Optio
         goal,
         runs: Vec::new(),
         error: None,
+        ended_early: None,
     };
     let warm_up = (args.warm_up > 0).then_some((0, args.warm_up));
     let runs = (1..=most).map(|number| (number, args.length));
@@ -167,14 +168,22 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> (Tested, Optio
         });
         let transactional = settings.plan.workload.is_transactional();
         let phase = Phase::new(title(&settings, number, most), length, transactional);
-        match flows::run(&settings, stop, &phase) {
-            Ok(outcome) if number > 0 => tested.runs.push(outcome),
-            Ok(_) => {}
-            Err(Failure { why, scope }) => {
-                tested.error = Some(why);
-                failed = Some(scope);
-                break;
+        let failure = match flows::run(&settings, stop, &phase) {
+            Ok(outcome) => {
+                let cut = Failure::of_cut(&outcome);
+                // A part of a test is no sample among whole ones.
+                if number > 0 && (cut.is_none() || tested.runs.is_empty()) {
+                    tested.runs.push(outcome);
+                }
+                cut
             }
+            Err(failure) => Some(failure),
+        };
+        if let Some(failure) = failure {
+            tested.error = Some(failure.why);
+            tested.ended_early = failure.ended_early;
+            failed = Some(failure.scope);
+            break;
         }
     }
     // What was open until the path was known is in the plan that was run.

@@ -1,40 +1,54 @@
-//! What a person at a terminal sees while a test runs; elsewhere nothing.
+//! The line that a person at a terminal sees while a test runs; elsewhere there is none.
 
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use engine::Cell;
-use indicatif::{ProgressBar, ProgressStyle};
 use units::{BitRate, Bytes};
 
-/// How often the bar moves.
+/// How often the line changes.
 const TICK: Duration = Duration::from_millis(200);
 
-const TEMPLATE: &str = "{prefix:<20} {bar:40} {msg}";
+/// The widest that the bar gets.
+const BAR: usize = 40;
+
+/// What stands beside the bar: the title, the rate, and blanks.
+const BESIDE: usize = 20 + 1 + 1 + 16;
+
+/// Room at the end of the line for the `^C` that a terminal echoes: it would move what is longer to the
+/// next line, where this one could not be cleared.
+const ECHO: usize = 3;
 
 /// One measured time, a test's or its warm-up's.
 pub(super) struct Phase {
-    bar: ProgressBar,
+    title: String,
+    length: Duration,
     transactional: bool,
+    /// The columns of the terminal on stderr, if it is one.
+    columns: Option<usize>,
 }
 
 impl Phase {
-    /// A bar on stderr, which draws nothing when that is no terminal.
     pub(super) fn new(title: String, length: Duration, transactional: bool) -> Self {
-        let bar = ProgressBar::new(length.as_millis() as u64).with_prefix(title);
-        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-            bar.set_style(style.progress_chars("━╸ "));
+        let stderr = io::stderr();
+        let columns = sys::process::terminal_columns(&stderr).map(usize::from);
+        Self {
+            title,
+            length,
+            transactional,
+            columns: columns.filter(|_| stderr.is_terminal()),
         }
-        Self { bar, transactional }
     }
 
     /// Shows what the cells count, until the last of the flows hangs up.
     pub(super) fn follow(&self, cells: &[Arc<Cell>], ended: &Receiver<()>) {
-        if self.bar.is_hidden() {
+        let Some(columns) = self.columns else {
             let _ = ended.recv();
             return;
-        }
+        };
         let started = Instant::now();
         let mut before = (started, 0);
         while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
@@ -42,12 +56,22 @@ impl Phase {
                 Instant::now(),
                 cells.iter().map(|cell| self.amount(cell)).sum(),
             );
-            self.bar
-                .set_message(self.rate(now.1 - before.1, now.0 - before.0));
-            self.bar.set_position(started.elapsed().as_millis() as u64);
+            let rate = self.rate(now.1 - before.1, now.0 - before.0);
+            show(&self.line(columns, started.elapsed(), &rate));
             before = now;
         }
-        self.bar.finish_and_clear();
+        show("");
+    }
+
+    fn line(&self, columns: usize, elapsed: Duration, rate: &str) -> String {
+        let bar = columns.saturating_sub(BESIDE + ECHO).min(BAR);
+        let share = elapsed.as_secs_f64() / self.length.as_secs_f64();
+        let done = ((bar as f64 * share) as usize).min(bar);
+        let mut line = String::new();
+        let (full, rest) = ("━".repeat(done), " ".repeat(bar - done));
+        // Writing to a string does not fail.
+        let _ = write!(line, "{:<20} {full}{rest} {rate}", self.title);
+        line.chars().take(columns.saturating_sub(ECHO)).collect()
     }
 
     fn amount(&self, cell: &Cell) -> u64 {
@@ -67,5 +91,36 @@ impl Phase {
             .over(elapsed)
             .unwrap_or(BitRate(0.0))
             .to_string()
+    }
+}
+
+/// Puts text in the place of the line: to its beginning, the text, and nothing behind it.
+fn show(line: &str) {
+    // Nobody need read it.
+    let _ = write!(io::stderr(), "\r{line}\x1b[K");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_leaves_room_for_an_echo_at_any_width() {
+        let phase = Phase {
+            title: "TCP_STREAM 10/10".to_owned(),
+            length: Duration::from_secs(2),
+            transactional: false,
+            columns: None,
+        };
+        for columns in 0..200 {
+            for millis in [0, 1999, 2000, 9000] {
+                let elapsed = Duration::from_millis(millis);
+                let line = phase.line(columns, elapsed, "100.00 Gbit/s");
+                let width = line.chars().count();
+                assert!(width <= columns.saturating_sub(2), "{columns}: {line}");
+            }
+        }
+        let line = phase.line(80, Duration::from_secs(1), "1.00 Gbit/s");
+        assert_eq!(line.matches('━').count(), 19, "{line}");
     }
 }

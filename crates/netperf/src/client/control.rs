@@ -130,6 +130,11 @@ impl Established {
         Ok(self.introduced.insert(introduction))
     }
 
+    /// Whether the user has ended the test.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_set()
+    }
+
     pub(super) fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {
         self.stream.write_all(frame).map_err(ClientError::Control)
     }

@@ -61,7 +61,7 @@ pub enum ClientError {
     #[error("a test of Unix domain sockets needs a netserver at an address of this host")]
     OtherHost,
     /// The control connection ended within a message.
-    #[error("the server ended the control connection after {received} bytes of its answer")]
+    #[error("{}", of_truncation(*received))]
     Truncated {
         /// How much of the message had come.
         received: usize,
@@ -124,6 +124,16 @@ pub enum ClientError {
     /// Nothing ever came back on the data connection.
     #[error("{0}")]
     Unanswered(Missing),
+    /// The peer ended a test before its time, and there are no results.
+    #[error("the test was cut off after {:.2} s{}: {cause}", after.as_secs_f64(), of_length(*length))]
+    Cut {
+        /// How long it ran.
+        after: Duration,
+        /// How long it was to run.
+        length: Option<Duration>,
+        /// What became of it.
+        cause: Box<Self>,
+    },
     /// Nothing moved any more in a test that a count was to end.
     #[error("the data stopped: nothing has moved for {} s (--data-idle)", idle.as_secs_f64())]
     Silent {
@@ -170,6 +180,7 @@ impl ClientError {
             | Self::BadContext(_)
             | Self::Truncated { .. }
             | Self::NoAnswer { .. }
+            | Self::Cut { .. }
             | Self::Control(_) => Scope::Peer,
             Self::DataConnect { .. } | Self::Unanswered(_) => Scope::Transport,
             _ => Scope::Test,
@@ -181,6 +192,7 @@ impl ClientError {
         // The stock tool's omni tests leave with −1 where its classic ones leave with 1.
         let remote_code = if settings.test.is_classic() { 1 } else { 255 };
         match self {
+            Self::Cut { cause, .. } => cause.exit(settings),
             Self::Unresolved {
                 host,
                 family,
@@ -274,6 +286,21 @@ impl ClientError {
             other => on_stderr(format!("netperf: {other}\n"), 1),
         }
     }
+}
+
+fn of_truncation(received: usize) -> String {
+    match received {
+        0 => "the server closed the control connection without an answer".to_owned(),
+        received => {
+            format!("the server closed the control connection after {received} bytes of its answer")
+        }
+    }
+}
+
+fn of_length(length: Option<Duration>) -> String {
+    length.map_or(String::new(), |length| {
+        format!(" of {} s", length.as_secs())
+    })
 }
 
 /// A kernel that has no such sockets at all has them at no address.

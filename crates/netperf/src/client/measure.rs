@@ -1,12 +1,12 @@
 //! One test from the request to the results.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use sys::Address;
 
 use engine::{Member, Stop};
-use model::{Counts, Ended, Half, Outcome, Transport, Wait, Warning};
+use model::{Counts, Ended, Half, Limit, Outcome, Plan, Side, Transport, Wait, Warning};
 
-use super::control::{Established, SHORT_PATIENCE};
+use super::control::{Established, Introduction, SHORT_PATIENCE};
 use super::family::{self, Location};
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured, bind_thread};
@@ -32,22 +32,7 @@ pub(super) fn test(
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.plan;
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
-    // At an address family that it does not know a stock server ends without a word.
-    let only_ours = plan.transport == Transport::Vsock;
-    let introduction = if settings.needs.peer_system || only_ours {
-        Some(control.introduction()?.clone())
-    } else {
-        None
-    };
-    let is_ours = introduction
-        .as_ref()
-        .is_some_and(|known| known.capability.is_some());
-    if only_ours && !is_ours {
-        return Err(ClientError::OnlyLinerate(plan.transport));
-    }
-    if settings.test.family() == TestFamily::Unix && !is_here(&control.remote) {
-        return Err(ClientError::OtherHost);
-    }
+    let introduction = introduction(settings, control)?;
     let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
     let mut frame = asked.encode(settings.plan.there.cpu);
@@ -68,64 +53,67 @@ pub(super) fn test(
             .ok_or_else(|| ClientError::BadPort(port.to_string()))?,
         Location::At(address) => address,
     };
-    if plan.there.pacing.is_some() && told.interval_burst == 0 {
-        // A stock server is seldom built for it, and says nothing.
-        doubts.push(Warning::NotPaced);
-    } else if spins(&plan.there) && !peer.is_some_and(|peer| peer.has(Capability::SPINS)) {
-        doubts.push(Warning::NotSpinning);
-    }
-
-    if plan.there.measure_cpu && !told.measures_cpu {
-        doubts.push(Warning::PeerCannotTell {
-            figure: "its CPU time".to_owned(),
-        });
-    }
+    doubts.extend(of_response(&plan.there, &told, peer));
 
     let started = SystemTime::now();
+    let before = Instant::now();
+    let measured = end.run(settings, &dest, Some(control), cancel, progress, member);
     let Measured {
         begun,
         mut here,
         ended,
         doubts: own,
         tcp_info,
-    } = end.run(settings, &dest, Some(control), cancel, progress, member)?;
+    } = measured.map_err(|cause| match cause {
+        ClientError::Data { .. } | ClientError::DataConnect { .. }
+            if progress.cell.counts() != Counts::default() =>
+        {
+            cut_short(cause, Some(before.elapsed()), plan)
+        }
+        cause => cause,
+    })?;
     doubts.extend(own);
     // The stock tool's classic tests have no word of it.
     if let Some(dump) = tcp_info.filter(|_| !settings.test.is_classic()) {
         dump.print();
     }
 
+    let has_details = peer.is_some_and(|peer| peer.has(Capability::DETAILS));
     // TCP_MSS does not wait for results, so there is nothing to add to them.
-    let tells_more = settings.test != Test::TcpMss
-        && ended != Ended::Cancelled
-        && peer.is_some_and(|peer| peer.has(Capability::DETAILS));
-    // In a connection test the question also says that no more connections come. Elsewhere it waits for
-    // the results: a server that has an error to tell instead would close with the question unread,
-    // and the reset could overtake its answer.
-    let ask_first = tells_more && plan.workload.connects();
-    let mut asked_for_more = ask_first && control.send(&Request::Details.encode(None)).is_ok();
-    if settings.test != Test::TcpMss {
-        match results(&asked, &mut told, &here.counts, control) {
+    let details = if settings.test == Test::TcpMss {
+        None
+    } else {
+        let reported = reports(
+            settings,
+            &asked,
+            &mut told,
+            &here.counts,
+            has_details,
+            control,
+        );
+        match reported {
             // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
             // results when a test is ended here, and ours are what there is.
             Err(_) if cancel.is_set() && (plan.workload.receives() || plan.workload.connects()) => {
+                None
+            }
+            Err(cause) if ended == Ended::PeerClosed => {
+                return Err(cut_short(cause, here.elapsed, plan));
             }
             other => other?,
         }
-    }
-    if tells_more && !ask_first {
-        // A result that is there is not lost for want of what would be added to it.
-        asked_for_more = control.send(&Request::Details.encode(None)).is_ok();
-    }
-    let details = asked_for_more.then(|| details(control)).flatten();
-    control.out_of_step |= tells_more && details.is_none();
+    };
     here.host = Some(engine::facts(local_ip(control)));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
         plan: plan.clone(),
         started,
         here,
-        there: Some(told.side()),
+        there: Some(Side {
+            // With its version in the details.
+            program: peer.map(|_| crate::NAME.to_owned()),
+            ..told.side()
+        }),
         flows: Vec::new(),
         ended,
         warnings: doubts,
@@ -142,6 +130,48 @@ pub(super) fn test(
         repeated: None,
     };
     Ok((run, begun))
+}
+
+/// How the server describes itself, where the test depends on it.
+fn introduction(
+    settings: &Settings,
+    control: &mut Established,
+) -> Result<Option<Introduction>, ClientError> {
+    // At an address family that it does not know a stock server ends without a word.
+    let transport = settings.plan.transport;
+    let only_ours = transport == Transport::Vsock;
+    let introduction = if settings.needs.peer_system || only_ours {
+        Some(control.introduction()?.clone())
+    } else {
+        None
+    };
+    let is_ours = introduction
+        .as_ref()
+        .is_some_and(|known| known.capability.is_some());
+    if only_ours && !is_ours {
+        return Err(ClientError::OnlyLinerate(transport));
+    }
+    if settings.test.family() == TestFamily::Unix && !is_here(&control.remote) {
+        return Err(ClientError::OtherHost);
+    }
+    Ok(introduction)
+}
+
+/// What the server does not do of what it was asked for.
+fn of_response(asked: &Half, told: &Told, peer: Option<Capability>) -> Vec<Warning> {
+    let mut doubts = Vec::new();
+    if asked.pacing.is_some() && told.interval_burst == 0 {
+        // A stock server is seldom built for it, and says nothing.
+        doubts.push(Warning::NotPaced);
+    } else if spins(asked) && !peer.is_some_and(|peer| peer.has(Capability::SPINS)) {
+        doubts.push(Warning::NotSpinning);
+    }
+    if asked.measure_cpu && !told.measures_cpu {
+        doubts.push(Warning::PeerCannotTell {
+            figure: "its CPU time".to_owned(),
+        });
+    }
+    doubts
 }
 
 /// Whether a server is on this host for certain. Its boot identity proves nothing: every server that
@@ -186,6 +216,48 @@ fn response(asked: &Request, answer: &Frame) -> Result<(Told, Location), ClientE
     };
     let port = Location::Port(told.data_port);
     Ok((told, port))
+}
+
+/// Reads the peer's results into `told`, and asks a linerate for its details.
+fn reports(
+    settings: &Settings,
+    asked: &Request,
+    told: &mut Told,
+    counts: &Counts,
+    has_details: bool,
+    control: &mut Established,
+) -> Result<Option<Details>, ClientError> {
+    let is_cancelled = control.is_cancelled();
+    let connects = settings.plan.workload.connects();
+    // In a connection test the question also says that no more connections come. Elsewhere it waits for
+    // the results: a server that has an error to tell instead would close with the question unread,
+    // and the reset could overtake its answer.
+    let ask_first = has_details && connects && !is_cancelled;
+    let mut is_asked = ask_first && control.send(&Request::Details.encode(None)).is_ok();
+    results(asked, told, counts, control)?;
+    if has_details && !connects {
+        // A result that is there is not lost for want of what would be added to it.
+        is_asked = control.send(&Request::Details.encode(None)).is_ok();
+    }
+    let details = is_asked.then(|| details(control)).flatten();
+    control.out_of_step |= has_details && details.is_none();
+    Ok(details)
+}
+
+/// The error of a test that the peer ended before its time, so that there are no results.
+fn cut_short(cause: ClientError, after: Option<Duration>, plan: &Plan) -> ClientError {
+    let length = match plan.limit {
+        Limit::Time(length) => Some(length),
+        _ => None,
+    };
+    match after {
+        Some(after) if length.is_none_or(|length| after < length) => ClientError::Cut {
+            after,
+            length,
+            cause: Box::new(cause),
+        },
+        _ => cause,
+    }
 }
 
 fn results(
@@ -233,9 +305,8 @@ fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::time::Duration;
 
-    use model::{HostFacts, Interface, Side};
+    use model::{HostFacts, Interface};
     use rand::Rng;
     use rand::seq::IndexedRandom;
     use stats::Histogram;

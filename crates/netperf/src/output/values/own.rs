@@ -103,10 +103,7 @@ fn warnings(f: &Figures<'_>) -> String {
 fn late_datagrams(f: &Figures<'_>) -> Option<u64> {
     is_sent_one_way(f).then_some(())?;
     let there = f.run.outcome.there.as_ref()?;
-    there
-        .program
-        .as_ref()
-        .map(|_| there.counts.receive_calls_late)
+    there.host.as_ref().map(|_| there.counts.receive_calls_late)
 }
 
 /// Datagrams that never came: whether late or not, a peer counts what it received.
