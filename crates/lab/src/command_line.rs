@@ -114,8 +114,10 @@ impl NetnsArgs {
     }
 
     fn rate(&self, rate: &str) -> Result<Rate, String> {
-        let bits =
-            bits_a_second(rate).ok_or_else(|| format!("'{rate}' is no rate such as 100mbit"))?;
+        let bits = units::bit_rate(rate);
+        let bits = bits
+            .ok_or_else(|| format!("'{rate}' is no rate such as 100mbit"))?
+            .0;
         // Less, and a machine that is busy for a moment makes the bucket overflow.
         let burst = || format!("{}", ((bits * 0.032 / 8.0) as u64).max(5000));
         Ok(Rate {
@@ -157,28 +159,6 @@ impl NetnsArgs {
         schedule.seed = self.seed.unwrap_or(schedule.seed);
         Ok(Some(schedule))
     }
-}
-
-/// A rate in bits by tc(8): prefixes of 1000, or of 1024 with an `i`.
-fn bits_a_second(text: &str) -> Option<f64> {
-    let number_ends = text.find(|char: char| !char.is_ascii_digit() && char != '.');
-    let (number, unit) = text.split_at(number_ends.unwrap_or(text.len()));
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "bit" => 1e0,
-        "kbit" => 1e3,
-        "mbit" => 1e6,
-        "gbit" => 1e9,
-        "kibit" => 1024f64,
-        "mibit" => 1024f64 * 1024.0,
-        "gibit" => 1024f64 * 1024.0 * 1024.0,
-        "bps" => 8e0,
-        "kbps" => 8e3,
-        "mbps" => 8e6,
-        "gbps" => 8e9,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok()?;
-    (number > 0.0).then_some(number * factor)
 }
 
 #[cfg(test)]

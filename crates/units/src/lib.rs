@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod duration;
+mod rate;
 mod size;
 
 pub use duration::go_duration;
+pub use rate::bit_rate;
 pub use size::netperf_size;
 
 use std::time::Duration;
