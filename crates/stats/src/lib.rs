@@ -6,10 +6,12 @@ pub mod confidence;
 mod fairness;
 mod hdr;
 mod histogram;
+mod levels;
 pub mod log;
 mod modes;
 
 pub use fairness::jain_index;
 pub use hdr::HdrError;
 pub use histogram::{Histogram, Summary};
+pub use levels::{Levels, levels};
 pub use modes::{Modes, modes};
