@@ -386,10 +386,17 @@ pub fn complete_accepted(connection: BorrowedFd<'_>, options: &SocketOptions) {
     }
 }
 
-/// Fills in what a socket's facts are at the end of a run: buffers as they have grown, and for TCP
-/// its segment size, retransmissions and congestion control.
+/// Datagrams that came for a socket and that it dropped.
+pub fn dropped(socket: &Socket, transport: Transport) -> Option<u64> {
+    let dropped = || option::dropped(socket.as_fd()).ok().map(u64::from);
+    transport.has_datagrams().then(dropped)?
+}
+
+/// Fills in what a socket's facts are at the end of a run: buffers as they have grown, dropped
+/// datagrams, and for TCP its segment size, retransmissions and congestion control.
 pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFacts) {
     (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
+    facts.dropped = dropped(socket, transport);
     if !transport.has_tcp_options() {
         return;
     }

@@ -2,6 +2,8 @@
 
 #![cfg(feature = "run")]
 
+#[path = "run/datagrams.rs"]
+mod datagrams;
 #[path = "run/early.rs"]
 mod early;
 #[cfg(feature = "uperf")]

@@ -179,6 +179,10 @@ pub struct SocketFacts {
     /// Whether the peer took data with the first segment (TCP Fast Open); likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_in_syn: Option<bool>,
+    /// Datagrams that came and that the socket dropped, above all for want of room in its buffer
+    /// (SO_MEMINFO); `None` of a transport without datagrams, or where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
     /// SO_PRIORITY.
     pub priority: Option<i32>,
     /// IP_TOS or IPV6_TCLASS.

@@ -374,10 +374,19 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     }
 }
 
-/// SO_MEMINFO: bytes of memory that hold what is still to be sent, or acknowledged. sock_diag(7).
+/// Bytes of memory that hold what is still to be sent, or acknowledged: SK_MEMINFO_WMEM_ALLOC.
 pub fn queued_to_send(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    /// SK_MEMINFO_WMEM_ALLOC, the index of a word.
-    const SENDING: usize = 2;
+    memory_info(socket).map(|words| words[2])
+}
+
+/// Packets that came for this socket and that the kernel dropped, above all for want of room in the
+/// receive buffer: SK_MEMINFO_DROPS, since Linux 4.12.
+pub fn dropped(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    memory_info(socket).map(|words| words[8])
+}
+
+/// SO_MEMINFO: words whose indices are those of sock_diag(7). What a kernel does not have is 0.
+fn memory_info(socket: BorrowedFd<'_>) -> io::Result<[u32; 16]> {
     let mut words = [0_u32; 16];
     let mut length = size_of_val(&words) as libc::socklen_t;
     // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
@@ -391,7 +400,7 @@ pub fn queued_to_send(socket: BorrowedFd<'_>) -> io::Result<u32> {
         )
     };
     if result == 0 {
-        Ok(words[SENDING])
+        Ok(words)
     } else {
         Err(io::Error::last_os_error())
     }

@@ -8,6 +8,7 @@ selectors! {
         Warnings = "WARNINGS" ["Warnings"],
         LateDatagrams = "LATE_DATAGRAMS" ["Late", "Datagrams"],
         LostDatagrams = "LOST_DATAGRAMS" ["Lost", "Datagrams"],
+        DroppedDatagrams = "DROPPED_DATAGRAMS" ["Datagrams", "Dropped By", "Receiver's", "Socket"],
         LatencySamples = "LATENCY_SAMPLES" ["Latency", "Samples"],
         Flows = "FLOWS" ["Flows"],
         FlowMinThroughput = "FLOW_MIN_THROUGHPUT" ["Slowest", "Flow's", "Throughput"],

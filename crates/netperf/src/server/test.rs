@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Associations, Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path, Ran,
-    RingError, Role, Stop, complete_accepted, facts_at_end, keeper, prepare_accepted, receive_late,
-    run,
+    RingError, Role, Stop, complete_accepted, dropped, facts_at_end, keeper, prepare_accepted,
+    receive_late, run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
 use sys::call::{self, Error, Peer};
@@ -342,6 +342,7 @@ impl Prepared {
             Finish::EmptyDatagrams(3).say(&path(), &patience);
         }
         finished.side.socket = self.facts_of_start();
+        finished.side.socket.dropped = dropped(&socket, self.assignment.transport);
         Ok(finished)
     }
 

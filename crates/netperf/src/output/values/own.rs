@@ -19,6 +19,7 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
         Own::Warnings => Some(warnings(f)),
         Own::LateDatagrams => int(late_datagrams(f).map_or(-1, |late| late as i64)),
         Own::LostDatagrams => int(lost_datagrams(f).unwrap_or(-1)),
+        Own::DroppedDatagrams => int(dropped_datagrams(f).map_or(-1, |dropped| dropped as i64)),
         Own::LatencySamples => int(f.summary.map_or(-1, |times| times.count as i64)),
         Own::Flows => int(spread(Way::Both).flows as i64),
         Own::FlowMinThroughput => fixed(2, spread(Way::Both).least),
@@ -112,6 +113,14 @@ fn lost_datagrams(f: &Figures<'_>) -> Option<i64> {
     let there = f.run.outcome.there.as_ref()?;
     let received = there.counts.receive_calls + there.counts.receive_calls_late;
     Some(f.counts().send_calls as i64 - received as i64)
+}
+
+/// Of the lost ones, those that the receiver's own socket dropped, so that the path did not. It may have
+/// dropped the end of the test, too.
+fn dropped_datagrams(f: &Figures<'_>) -> Option<u64> {
+    let lost = u64::try_from(lost_datagrams(f)?).unwrap_or(0);
+    let dropped = f.run.outcome.there.as_ref()?.socket.dropped?;
+    Some(dropped.min(lost))
 }
 
 fn is_sent_one_way(f: &Figures<'_>) -> bool {
