@@ -65,6 +65,8 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
         &["run", "2", "--transport", "vsock", "-4"],
         &["run", "--confidence", "98"],
         &["run", "--data-port", "0"],
+        &["run", "--udp-rate", "fast"],
+        &["run", "--udp-rate", "10mbit", "-t", "UDP_RR"],
         &["run", "--data-port", "5001", "--transport", "unix"],
         &["run", "--confidence", "99,0"],
     ] {

@@ -53,6 +53,9 @@ pub struct Side {
     /// Times of single receive calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_times: Option<Histogram>,
+    /// What this end's flows had moved together at times on a grid, where somebody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<SeriesPoint>,
     /// What became of the schedule, when there was one.
     #[serde(default)]
     pub paced: Option<Paced>,
@@ -72,6 +75,18 @@ pub struct Side {
     pub clock: Option<ClockFacts>,
     /// The program that measured, with its version, if it says who it is.
     pub program: Option<String>,
+}
+
+/// What had been moved by a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesPoint {
+    /// Since the data began to move, by the monotonic clock.
+    #[serde(rename = "at_ns", with = "nanos")]
+    pub at: Duration,
+    /// Payload in both directions, as this end's calls took and gave it.
+    pub bytes: Bytes,
+    /// Transactions that were completed.
+    pub transactions: u64,
 }
 
 /// What became of a [`Pacing`].

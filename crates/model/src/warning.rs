@@ -162,6 +162,11 @@ pub enum Warning {
         /// … whose mean is this much larger.
         apart_percent: f64,
     },
+    /// The rate had two levels within a run: its mean stands for neither.
+    TwoLevels {
+        /// The share of the time that it was at the lower one.
+        low_percent: f64,
+    },
 }
 
 /// One of the two ends.
@@ -214,6 +219,7 @@ impl Warning {
             Self::IntervalNotReached { .. } => "interval_not_reached",
             Self::FewIterations { .. } => "few_iterations",
             Self::Bimodal { .. } => "bimodal",
+            Self::TwoLevels { .. } => "two_levels",
         }
     }
 
@@ -308,11 +314,7 @@ impl Warning {
                 in_force,
                 why,
             } => {
-                let reason = match (why, in_force) {
-                    (Some(why), _) => format!(": {why}"),
-                    (None, Some(value)) => format!(" (in force: {value})"),
-                    (None, None) => String::new(),
-                };
+                let reason = reason(why.as_deref(), in_force.as_deref());
                 format!("{end} did not take {setting} {asked}{reason}")
             }
             Self::PortReplaced { port } => {
@@ -336,6 +338,9 @@ impl Warning {
             }
             Self::Bimodal { .. } => {
                 "the iterations fall into two groups: their mean stands for neither".to_owned()
+            }
+            Self::TwoLevels { .. } => {
+                "the rate had two levels within the test: its mean stands for neither".to_owned()
             }
             Self::HostShared { .. } => {
                 "other tests ran on this host at the same time: CPU figures and service demands contain them"
@@ -380,6 +385,9 @@ impl Warning {
                 Some((f64::from(*iterations), " iterations"))
             }
             Self::Bimodal { apart_percent, .. } => Some((*apart_percent, " % apart")),
+            Self::TwoLevels { low_percent } => {
+                Some((*low_percent, " % of the time at the lower one"))
+            }
             Self::SameHost
             | Self::SelfConnection
             | Self::NotPaced
@@ -392,6 +400,15 @@ impl Warning {
             | Self::NoDataInSyn
             | Self::PortReplaced { .. } => None,
         }
+    }
+}
+
+/// Why a setting is not in force, or what is.
+fn reason(why: Option<&str>, in_force: Option<&str>) -> String {
+    match (why, in_force) {
+        (Some(why), _) => format!(": {why}"),
+        (None, Some(value)) => format!(" (in force: {value})"),
+        (None, None) => String::new(),
     }
 }
 

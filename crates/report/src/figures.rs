@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use model::{Counts, FlowShare, Outcome, Side};
+use model::{Counts, FlowShare, Outcome, SeriesPoint, Side};
 use serde::Serialize;
-use stats::{Summary, jain_index};
+use stats::{Levels, Summary, jain_index};
 use units::{BitRate, Bytes};
 
 /// The derived figures of one Outcome. What the test does not have, or an end did not tell, is
@@ -31,6 +31,9 @@ pub struct Figures {
     /// What several flows did beside each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
+    /// Two levels that the rate had within the run, in bits or transactions per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub levels: Option<Levels>,
 }
 
 /// Several flows beside each other. A rate is in transactions or bits a second, over the flow's own
@@ -87,6 +90,9 @@ pub struct Datagrams {
     pub lost: u64,
     /// `lost` over `sent`; `None` when nothing was sent.
     pub lost_percent: Option<f64>,
+    /// Of `lost`, what the receiver's own socket dropped, so that the path did not; `None` when it
+    /// cannot tell.
+    pub dropped_by_receiver: Option<u64>,
 }
 
 impl Figures {
@@ -116,6 +122,7 @@ impl Figures {
             retransmits: retransmits(outcome),
             datagrams,
             spread: spread(outcome),
+            levels: levels_of(outcome),
         }
     }
 
@@ -224,6 +231,20 @@ fn spread(outcome: &Outcome) -> Option<Spread> {
     })
 }
 
+fn levels_of(outcome: &Outcome) -> Option<Levels> {
+    let transactional = outcome.plan.workload.is_transactional();
+    let moment = |point: &SeriesPoint| {
+        let amount = if transactional {
+            point.transactions as f64
+        } else {
+            point.bytes.0 as f64 * 8.0
+        };
+        (point.at.as_secs_f64(), amount)
+    };
+    let moments: Vec<_> = outcome.here.series.iter().map(moment).collect();
+    stats::levels(&moments)
+}
+
 fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
     if !outcome.plan.transport.has_datagrams() || outcome.plan.workload.is_transactional() {
         return None;
@@ -240,12 +261,18 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
     let received_late = got.host.as_ref().map(|_| counts.receive_calls_late);
     let arrived = counts.receive_calls + counts.receive_calls_late;
     let lost = sent.send_calls.saturating_sub(arrived);
+    let of_sender = sender(outcome).map(|side| side.socket.dropped);
+    let dropped = match of_sender.filter(|_| outcome.plan.bidirectional) {
+        Some(back) => got.socket.dropped.zip(back).map(|(got, back)| got + back),
+        None => got.socket.dropped,
+    };
     Some(Datagrams {
         sent: sent.send_calls,
         received: counts.receive_calls,
         received_late,
         lost,
         lost_percent: (sent.send_calls > 0).then(|| lost as f64 / sent.send_calls as f64 * 100.0),
+        dropped_by_receiver: dropped.map(|dropped| dropped.min(lost)),
     })
 }
 

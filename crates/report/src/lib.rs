@@ -14,7 +14,9 @@ mod warnings;
 use std::time::{Duration, SystemTime};
 
 use model::{Confidence, Outcome, Plan, Side, Warning};
+use stats::Modes;
 use stats::confidence::{Goal, Level, Moments};
+use units::BitRate;
 
 pub use figures::{Datagrams, Demand, Figures, Spread};
 pub use json::{SCHEMA, json};
@@ -59,6 +61,8 @@ pub struct Tested {
     pub plan: Plan,
     /// When it was to be run often enough; `None` where only a number was asked for.
     pub goal: Option<Goal>,
+    /// What one-way datagrams were paced to; `None` where they were not.
+    pub pace: Option<Pace>,
     /// What was measured, each time that it was run, all its flows together.
     pub runs: Vec<Outcome>,
     /// Why there is not more of it, in one line.
@@ -93,7 +97,28 @@ impl Report {
     }
 }
 
+/// A limit to the payload of one-way datagrams, of all flows in one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pace {
+    /// The most per second.
+    pub rate: BitRate,
+    /// The stream test whose rate it is; `None` where the user asked for it.
+    pub of: Option<String>,
+}
+
 impl Tested {
+    /// A test that has not been run.
+    pub fn of(plan: Plan) -> Self {
+        Self {
+            plan,
+            goal: None,
+            pace: None,
+            runs: Vec::new(),
+            error: None,
+            ended_early: None,
+        }
+    }
+
     /// The place of the run with the median rate; of an even number the lower of the two in the
     /// middle. It is one run, so that its figures belong together.
     pub fn median(&self) -> Option<usize> {
@@ -134,6 +159,11 @@ impl Tested {
     /// The mean of the runs' rates; `None` without a run.
     pub fn mean_rate(&self) -> Option<f64> {
         self.rates().collect::<Moments>().mean()
+    }
+
+    /// The two groups that the runs' rates fall into; `None` when one explains them as well.
+    pub fn modes(&self) -> Option<Modes> {
+        stats::modes(&self.rates().collect::<Vec<_>>())
     }
 
     /// Whether the goal, if there is one, asks for another run.

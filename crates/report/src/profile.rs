@@ -304,6 +304,7 @@ impl<'a> TestDocument<'a> {
                 retransmits: None,
                 datagrams: None,
                 spread: None,
+                levels: None,
             },
             rate_range: None,
             warnings: &test.warnings,

@@ -6,19 +6,30 @@ use units::BitRate;
 
 use crate::number::{significant, thousands};
 use crate::table::table;
-use crate::{Figures, Report, Tested, warnings};
+use crate::{Figures, Pace, Report, Tested, warnings};
 
-/// No line is longer, unless one word is.
-const COLUMNS: usize = 110;
+/// Longer lines are hard to read, however wide the terminal is.
+const WIDEST: usize = 110;
 
-/// The whole report: whom it met, the table, failures, and doubts.
-pub fn text(report: &Report) -> String {
-    let mut lines = heading(report);
+/// Below this every line would break.
+const NARROWEST: usize = 40;
+
+/// The whole report: the peer, the table, failures, and doubts. No line has more than `columns`
+/// characters, unless one word has.
+pub fn text(report: &Report, columns: usize) -> String {
+    let columns = columns.clamp(NARROWEST, WIDEST);
+    let wrap = |text: &str, indent: &str| wrap(text, indent, columns);
+    let mut lines: Vec<String> = heading(report)
+        .iter()
+        .flat_map(|line| wrap(line, "      "))
+        .collect();
     if report.tests.iter().any(|test| !test.runs.is_empty()) {
+        let table = table(&report.tests, columns);
         lines.push(String::new());
-        lines.extend(table(&report.tests).lines().map(str::to_owned));
+        lines.extend(table.lines);
         lines.push(String::new());
-        lines.extend(notes(report).iter().flat_map(|note| wrap(note, "")));
+        let notes = notes(report, &table.left_out);
+        lines.extend(notes.iter().flat_map(|note| wrap(note, "")));
     }
     let doubts = warnings::lines(&report.tests);
     if !doubts.is_empty() {
@@ -51,7 +62,7 @@ fn heading(report: &Report) -> Vec<String> {
     )];
     let here = report.first_of(|run| Some(&run.here), |side| side.host.as_ref());
     if let Some(here) = here {
-        lines.extend(wrap(&format!("here  {}", host(here)), "      "));
+        lines.push(format!("here  {}", host(here)));
     }
     if report.tests.iter().all(|test| test.runs.is_empty()) {
         return lines;
@@ -68,7 +79,7 @@ fn heading(report: &Report) -> Vec<String> {
         Some(there) => format!(" on {}", host(there)),
         None => String::new(),
     };
-    lines.extend(wrap(&format!("peer  {program}{facts}"), "      "));
+    lines.push(format!("peer  {program}{facts}"));
     lines
 }
 
@@ -95,11 +106,12 @@ fn host(facts: &HostFacts) -> String {
 }
 
 /// What the table's figures are of.
-fn notes(report: &Report) -> Vec<String> {
+fn notes(report: &Report, left_out: &[String]) -> Vec<String> {
     let measured = || report.tests.iter().filter(|test| !test.runs.is_empty());
     let mut notes = Vec::new();
     if let Some(test) = measured().next() {
-        let runs = measured().map(|test| test.runs.len()).max().unwrap_or(1);
+        let without_goal = measured().filter(|test| test.goal.is_none());
+        let runs = without_goal.map(|test| test.runs.len()).max().unwrap_or(1);
         let plan = &test.runs[0].plan;
         let (flows, both_ways) = (plan.flows, plan.bidirectional);
         let warm_up = test.plan.phases.warm_up;
@@ -112,22 +124,66 @@ fn notes(report: &Report) -> Vec<String> {
         notes.push(parts.into_iter().flatten().collect::<Vec<_>>().join(", ") + ".");
     }
     notes.extend(measured().filter_map(spread));
-    notes.extend(measured().filter_map(confidence));
-    let datagrams = measured().find(|test| test.plan.transport.has_datagrams() && is_bulk(test));
-    if let Some(SizeRule::Bytes(bytes)) = datagrams.map(|test| test.plan.here.send.size) {
-        notes.push(format!(
-            "Datagrams of {bytes} bytes; their rate is what was received in time."
-        ));
-    }
+    notes.extend(confidence(report));
+    notes.extend(measured().filter_map(levels));
+    notes.extend(measured().filter_map(datagrams));
     if let Some(clock) = measured().find_map(clock) {
         notes.push(format!(
-            "Each latency has a reading of the clock in it: {:.0} ns, in steps of {} ns.",
+            "Each latency includes one clock read ({:.0} ns; resolution {} ns).",
             clock.cost_ns, clock.resolution_ns
         ));
     }
+    let has_demand = !left_out.iter().any(|name| name == "service demand");
+    notes.extend(has_demand.then(|| {
+        "Service demand: µs of CPU time, of all CPUs of a host, per KB (1024 bytes) or per transaction."
+            .to_owned()
+    }));
+    if !left_out.is_empty() {
+        notes.push(format!(
+            "No room for: {}; --json has all figures.",
+            left_out.join(", ")
+        ));
+    }
     notes
-        .push("Service demand is CPU time of all of a host's CPUs; 1 KB is 1024 bytes.".to_owned());
-    notes
+}
+
+/// Of one-way datagrams: their size, their pace, and what the table's loss is.
+fn datagrams(test: &Tested) -> Option<String> {
+    let figures = Figures::of(&test.runs[test.median()?]);
+    let found = figures.datagrams?;
+    let SizeRule::Bytes(bytes) = test.plan.here.send.size else {
+        return None;
+    };
+    let pace = match &test.pace {
+        None => "as fast as they go".to_owned(),
+        Some(Pace { rate, of: None }) => format!("paced to {rate}"),
+        Some(Pace { rate, of: Some(of) }) => {
+            format!("paced to {rate}, the rate of {of} (--udp-rate sets another one)")
+        }
+    };
+    let lost = match found.dropped_by_receiver {
+        _ if found.lost == 0 => "",
+        Some(0) => " Lost on the path.",
+        Some(_) => " \"socket\": dropped by the receiver's own socket, not lost on the path.",
+        None => " Whether the path or the receiver's socket lost them is unknown.",
+    };
+    let name = &test.plan.name;
+    Some(format!(
+        "{name}: datagrams of {bytes} bytes, {pace}; the rate counts those received before the test ended.{lost}"
+    ))
+}
+
+/// Two rates within the run.
+fn levels(test: &Tested) -> Option<String> {
+    let levels = Figures::of(&test.runs[test.median()?]).levels?;
+    let how = match levels.changes {
+        1 => "changed once".to_owned(),
+        changes => format!("changed {changes} times"),
+    };
+    Some(format!(
+        "{}: the rate {how} between two levels within the run; each is shown with its share of the time.",
+        test.plan.name
+    ))
 }
 
 /// The clock of a test whose latencies are shown.
@@ -167,33 +223,30 @@ fn spread(test: &Tested) -> Option<String> {
     ))
 }
 
-/// How well a test's mean is known, if that was asked for.
-fn confidence(test: &Tested) -> Option<String> {
-    let found = test.confidence().filter(|_| test.goal.is_some())?;
-    let transactional = test.plan.workload.is_transactional();
-    let mean = match test.mean_rate()? {
-        rate if transactional => format!("{} tran/s", thousands(rate)),
-        rate => BitRate(rate).to_string(),
-    };
+/// What the rates are where their confidence was asked for.
+fn confidence(report: &Report) -> Option<String> {
+    let asked = report.tests.iter().filter(|test| test.goal.is_some());
+    let found: Vec<_> = asked
+        .filter_map(|test| Some((&test.plan.name, test.confidence()?)))
+        .collect();
+    let level = found.first()?.1.level.percent();
+    let runs: Vec<String> = found
+        .iter()
+        .map(|(name, found)| format!("{name} {}", found.iterations))
+        .collect();
     Some(format!(
-        "{}: the mean of {} runs is {mean} ± {} %, with {} % confidence.",
-        test.plan.name,
-        found.iterations,
-        significant(found.throughput_width_percent? / 2.0),
-        found.level.percent(),
+        "Each rate is the mean of all runs, with half of its {level} % confidence interval below it; the other \
+         figures are of the run with the median rate. Runs: {}.",
+        runs.join(", ")
     ))
-}
-
-fn is_bulk(test: &Tested) -> bool {
-    !test.plan.workload.is_transactional()
 }
 
 fn length(plan: &Plan) -> String {
     match plan.limit {
-        Limit::Time(length) => format!("{} s a test", length.as_secs()),
-        Limit::Bytes(bytes) => format!("{bytes} bytes a test"),
-        Limit::Transactions(count) => format!("{count} transactions a test"),
-        Limit::Messages(count) => format!("{count} messages a test"),
+        Limit::Time(length) => format!("{} s per test", length.as_secs()),
+        Limit::Bytes(bytes) => format!("{bytes} bytes per test"),
+        Limit::Transactions(count) => format!("{count} transactions per test"),
+        Limit::Messages(count) => format!("{count} messages per test"),
         Limit::Unlimited => "no limit of time".to_owned(),
     }
 }
@@ -222,13 +275,13 @@ fn failures(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Breaks a line at blanks; what follows begins with `indent`.
-fn wrap(text: &str, indent: &str) -> Vec<String> {
+/// Breaks a line of more than so many columns at blanks; what follows begins with `indent`.
+fn wrap(text: &str, indent: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
     let mut start = "";
     loop {
-        let room = COLUMNS - start.len();
+        let room = columns - start.len();
         let Some((limit, _)) = rest.char_indices().nth(room) else {
             lines.push(format!("{start}{rest}"));
             return lines;
@@ -255,15 +308,15 @@ mod tests {
     #[test]
     fn lines_break_at_blanks() {
         let words = "µs word ".repeat(40);
-        let lines = wrap(words.trim_end(), "    ");
+        let lines = wrap(words.trim_end(), "    ", 80);
         assert!(lines.len() > 2);
         assert!(
-            lines.iter().all(|line| line.chars().count() <= COLUMNS),
+            lines.iter().all(|line| line.chars().count() <= 80),
             "{lines:?}"
         );
         assert_eq!(lines.concat().matches("word").count(), 40);
         let long = "x".repeat(300);
-        assert_eq!(wrap(&long, " "), [&long[..]]);
-        assert_eq!(wrap(&format!("{long} y"), " "), [long, " y".to_owned()]);
+        assert_eq!(wrap(&long, " ", 80), [&long[..]]);
+        assert_eq!(wrap(&format!("{long} y"), " ", 80), [long, " y".to_owned()]);
     }
 }

@@ -6,20 +6,20 @@ use std::time::{Duration, SystemTime};
 
 use model::{
     ClockFacts, Counts, CpuMethod, CpuUse, End, Ended, Half, HostFacts, Interface, Limit, Outcome,
-    Phases, Plan, Side, SizeRule, Timing, Traffic, Transport, Warning, Workload,
+    Phases, Plan, SeriesPoint, Side, SizeRule, Timing, Traffic, Transport, Warning, Workload,
 };
 use report::profile::{
     Course, Entry, Flowop, Moment, Profile, ProfileReport, ProfileTest, ProfileWarning, Slave,
     Times, Transaction,
 };
-use report::{Figures, Peer, Report, Tested, profile_json};
+use report::{Figures, Pace, Peer, Report, Tested, profile_json};
 use stats::Histogram;
 use stats::confidence::{Goal, Level};
 use units::{BitRate, Bytes};
 
 #[test]
 fn text() {
-    matches_snapshot("report.txt", &report::text(&sample()));
+    matches_snapshot("report.txt", &report::text(&sample(), 80));
 }
 
 #[test]
@@ -58,12 +58,154 @@ fn profile() {
     matches_snapshot("profile.json", &text);
 }
 
+/// Columns are left out rather than broken, those that matter least first.
 #[test]
-fn no_line_is_wider_than_the_readme() {
-    for line in report::text(&sample()).lines() {
-        assert!(line.chars().count() <= 110, "{line}");
-        assert_eq!(line, line.trim_end());
+fn the_table_fits_the_terminal() {
+    for (columns, names, missing) in [
+        (
+            40,
+            "rate loss",
+            "No room for: latency p50, latency p90, latency p99, latency max, CPU %, service demand;",
+        ),
+        (60, "rate p50 p90 p99 max loss", ""),
+        (80, "rate p50 p99 max here peer here peer loss", ""),
+        (120, "rate p50 p90 p99 max here peer here peer loss", ""),
+        (500, "rate p50 p90 p99 max here peer here peer loss", ""),
+    ] {
+        let text = report::text(&sample(), columns);
+        for line in text.lines() {
+            assert!(line.chars().count() <= columns, "{columns}: {line}");
+            assert_eq!(line, line.trim_end());
+        }
+        let head = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("rate"));
+        let head: Vec<&str> = head.unwrap().split_whitespace().collect();
+        assert_eq!(head.join(" "), names, "{columns}: {text}");
+        let says = text.contains("No room for: ");
+        assert_eq!(says, columns < 120, "{columns}: {text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(missing), "{text}");
     }
+}
+
+/// With a goal there is one central figure, the mean that the interval is of.
+#[test]
+fn a_confident_figure_is_one_figure() {
+    let text = report::text(&sample(), 120);
+    // 47,839.5 and 50,000 transactions a second.
+    let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap();
+    assert!(line("TCP_RR ").contains("48,920 tran/s"), "{text}");
+    assert!(line("± ").trim_start().starts_with("± 28.1 %"), "{text}");
+    assert!(
+        !text.contains("47,84") && !text.contains("50,000"),
+        "{text}"
+    );
+    assert!(text.contains("Each rate is the mean of all runs"), "{text}");
+}
+
+#[test]
+fn two_rates_are_two_rates() {
+    let rows = |tested: Tested| {
+        let mut report = sample();
+        report.tests = vec![tested];
+        report::text(&report, 80)
+    };
+    let mut run = request_response();
+    // 60,000 for 0.8 s, and then 40,000.
+    run.here.series = (0..=200)
+        .map(|step| SeriesPoint {
+            at: Duration::from_millis(10 * step),
+            bytes: Bytes(0),
+            transactions: if step < 80 {
+                600 * step
+            } else {
+                48_000 + 400 * (step - 80)
+            },
+        })
+        .collect();
+    let levels = Figures::of(&run).levels.unwrap();
+    assert!((levels.low_share - 0.6).abs() < 1e-9, "{levels:?}");
+    let tested = |runs: Vec<Outcome>| Tested {
+        runs,
+        ..Tested::of(request_response().plan)
+    };
+    let text = rows(tested(vec![run]));
+    assert!(
+        text.contains("60 % 40,000") && text.contains("40 % 60,000"),
+        "{text}"
+    );
+    assert!(
+        text.contains("the rate changed once between two levels"),
+        "{text}"
+    );
+
+    let runs = [100, 101, 100, 201, 200, 201].map(|rate| {
+        let mut run = request_response();
+        run.here.counts.transactions = 2 * rate;
+        run
+    });
+    let mut several = tested(runs.to_vec());
+    several.goal = Some(GOAL);
+    let text = rows(several);
+    assert!(text.contains("3× 100") && text.contains("3× 201"), "{text}");
+}
+
+#[test]
+fn loss_says_where() {
+    let cell = |dropped, lost: u64, late| {
+        let mut run = datagrams();
+        let there = run.there.as_mut().unwrap();
+        there.socket.dropped = dropped;
+        there.counts.receive_calls = 1_000_000 - lost;
+        there.counts.receive_calls_late = late;
+        let mut report = sample();
+        report.tests = vec![Tested {
+            runs: vec![run],
+            ..Tested::of(datagrams().plan)
+        }];
+        report::text(&report, 120)
+    };
+    for (dropped, lost, late, shown, note) in [
+        (Some(0), 0, 0, &["0 % lost"][..], None),
+        (
+            Some(0),
+            50_000,
+            0,
+            &["5.00 % path"],
+            Some("Lost on the path."),
+        ),
+        (
+            Some(50_000),
+            50_000,
+            0,
+            &["5.00 % socket"],
+            Some("own socket"),
+        ),
+        (
+            Some(49_000),
+            50_000,
+            0,
+            &["0.100 % path", "4.90 % socket"],
+            Some("own socket"),
+        ),
+        (None, 50_000, 0, &["5.00 % lost"], Some("is unknown")),
+        (Some(0), 0, 0, &["0 % lost"], None),
+    ] {
+        let text = cell(dropped, lost, late);
+        for cell in shown {
+            assert!(text.contains(cell), "{cell}: {text}");
+        }
+        for other in ["% path", "% socket", "% lost"] {
+            let is_shown = shown.iter().any(|cell| cell.ends_with(other));
+            assert_eq!(text.contains(other), is_shown, "{other}: {text}");
+        }
+        if let Some(note) = note {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains(note), "{note}: {text}");
+        }
+    }
+    assert!(cell(Some(0), 10, 10).contains("10 late"));
 }
 
 #[test]
@@ -154,11 +296,8 @@ fn the_median_of_an_even_number_is_the_lower_middle() {
             run
         });
         let tested = Tested {
-            plan: plan("TCP_RR", Transport::Tcp, Workload::ask()),
-            goal: None,
             runs: runs.collect(),
-            error: None,
-            ended_early: None,
+            ..Tested::of(plan("TCP_RR", Transport::Tcp, Workload::ask()))
         };
         assert_eq!(
             (tested.median(), tested.spread()),
@@ -185,11 +324,9 @@ fn runs_are_enough_when_their_mean_is_known() {
             run
         });
         Tested {
-            plan: plan("TCP_RR", Transport::Tcp, Workload::ask()),
             goal: Some(Goal { width, ..GOAL }),
             runs: runs.collect(),
-            error: None,
-            ended_early: None,
+            ..Tested::of(plan("TCP_RR", Transport::Tcp, Workload::ask()))
         }
     };
     for (rates, width, half, reached, more) in [
@@ -240,18 +377,20 @@ fn sample() -> Report {
     let mut slower = request_response();
     slower.here.counts.transactions -= 4_321;
     let tested = |runs: Vec<Outcome>| Tested {
-        plan: runs[0].plan.clone(),
         goal: (runs.len() > 1).then_some(GOAL),
-        runs,
-        error: None,
-        ended_early: None,
+        pace: runs[0].plan.transport.has_datagrams().then(|| Pace {
+            rate: BitRate(5.888e9),
+            of: Some("TCP_STREAM".to_owned()),
+        }),
+        ..Tested::of(runs[0].plan.clone())
+    };
+    let tested = |runs: Vec<Outcome>| Tested {
+        runs: runs.clone(),
+        ..tested(runs)
     };
     let failed = Tested {
-        goal: None,
-        plan: plan("TCP_CRR", Transport::Tcp, Workload::connect_and_ask()),
-        runs: Vec::new(),
         error: Some("the server refused".to_owned()),
-        ended_early: None,
+        ..Tested::of(plan("TCP_CRR", Transport::Tcp, Workload::connect_and_ask()))
     };
     Report {
         version: "0.1.0",

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use model::Transport;
 use stats::confidence::{Goal, Level};
+use units::BitRate;
 
 use super::choice::{self, Test};
 
@@ -53,6 +54,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) data_port: Option<u16>,
 
+    /// Pace one-way datagrams to this rate of payload (100mbit), or not at all (unlimited) [default: the
+    /// rate of a stream test before it, or of a second of TCP_STREAM]
+    #[arg(long, value_name = "RATE", value_parser = udp_rate)]
+    pub(crate) udp_rate: Option<UdpRate>,
+
     /// Run each test so often, or with --confidence at most; show the median and the range
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
@@ -91,6 +97,15 @@ pub(crate) struct Args {
     pub(crate) v6: bool,
 }
 
+/// What `--udp-rate` asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum UdpRate {
+    /// As fast as it goes.
+    Unlimited,
+    /// Payload of all flows together in one direction.
+    Paced(BitRate),
+}
+
 /// What `--confidence` asks for.
 #[derive(Clone, Copy, Debug)]
 struct Confidence {
@@ -116,6 +131,10 @@ impl Args {
     pub(crate) fn tests(&self) -> Result<Vec<Test>, String> {
         let tests = choice::choose(&self.tests, self.transport, self.bidirectional)?;
         let over_vsock = |test: &Test| test.transport == Transport::Vsock;
+        let has_pace = |test: &Test| test.is_one_way_over_datagrams();
+        if self.udp_rate.is_some() && !tests.iter().any(has_pace) {
+            return Err("--udp-rate: none of the tests sends datagrams one way".to_owned());
+        }
         let has_no_ports = |test: &Test| test.transport.is_of_one_host();
         if self.data_port.is_some() && tests.iter().any(has_no_ports) {
             return Err("--data-port contradicts Unix domain sockets, which have none".to_owned());
@@ -159,6 +178,14 @@ fn confidence(text: &str) -> Result<Confidence, String> {
         }),
         _ => Err("a width is a number of percent above 0".to_owned()),
     }
+}
+
+fn udp_rate(text: &str) -> Result<UdpRate, String> {
+    if text == "unlimited" {
+        return Ok(UdpRate::Unlimited);
+    }
+    let rate = units::bit_rate(text).map(UdpRate::Paced);
+    rate.ok_or_else(|| "a rate is such as 100mbit, or unlimited".to_owned())
 }
 
 fn length(text: &str) -> Result<u32, String> {

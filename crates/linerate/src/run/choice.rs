@@ -70,8 +70,17 @@ const USUAL: [Test; 6] = [
 ];
 
 impl Test {
+    /// The one that tells what a path carries.
+    pub(super) const TCP_STREAM: Self = Self::of(Transport::Tcp, Stream);
+
     const fn of(transport: Transport, kind: Kind) -> Self {
         Self { transport, kind }
+    }
+
+    /// Whether `--udp-rate` is of it.
+    pub(super) fn is_one_way_over_datagrams(self) -> bool {
+        let is_udp = matches!(self.transport, Transport::Udp | Transport::UdpLite);
+        is_udp && self.kind == Stream
     }
 
     /// What people call it. Where netperf has a test of its own, that is its name.

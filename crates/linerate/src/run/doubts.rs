@@ -1,6 +1,8 @@
-//! Doubts that a stock peer gives rise to, beyond those that the dialect has of any peer.
+//! Doubts beyond those that the dialect has of any peer: what a stock peer gives rise to, and what the
+//! samples within the run show.
 
 use model::{End, Outcome, Warning};
+use report::Figures;
 use sys::Address;
 
 /// Adds them.
@@ -11,6 +13,23 @@ pub(super) fn add(outcome: &mut Outcome, remote: &Address) {
         outcome.warnings.insert(0, Warning::SameHost);
     }
     disbelieve_cpu(outcome);
+    let levels = Figures::of(outcome).levels;
+    outcome
+        .warnings
+        .extend(levels.map(|levels| Warning::TwoLevels {
+            low_percent: 100.0 * levels.low_share,
+        }));
+}
+
+/// Takes back what a pace gives to doubt that is a limit and no wish.
+pub(super) fn without_pace(outcome: &mut Outcome) {
+    let is_of_pace = |warning: &Warning| {
+        matches!(
+            warning,
+            Warning::PacingNotHeld { .. } | Warning::PacingUneven { .. }
+        )
+    };
+    outcome.warnings.retain(|warning| !is_of_pace(warning));
 }
 
 /// A stock server's CPU time in connection tests has the seconds in it that it waits after them, over

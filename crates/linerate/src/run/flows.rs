@@ -9,10 +9,11 @@ use engine::Stop;
 use model::{Ended, Outcome, Warning};
 use netperf::client::{ClientError, Flows, Scope};
 use netperf::options::Settings;
+use units::BitRate;
 
 use super::doubts;
 use super::progress::Phase;
-use super::settings::fit_datagrams;
+use super::settings::{fit_datagrams, pace_datagrams};
 
 /// Why a test has no result.
 #[derive(Debug)]
@@ -39,9 +40,10 @@ impl From<ClientError> for Failure {
 }
 
 impl Failure {
-    fn of_test(why: &str) -> Self {
+    /// Of this test alone.
+    pub(super) fn of_test(why: impl Into<String>) -> Self {
         Self {
-            why: why.to_owned(),
+            why: why.into(),
             scope: Scope::Test,
             ended_early: None,
         }
@@ -62,8 +64,14 @@ impl Failure {
     }
 }
 
-/// Runs the settings' test on all its flows, which begin together.
-pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Outcome, Failure> {
+/// Runs the settings' test on all its flows, which begin together, and of one-way datagrams together
+/// keep to `rate`.
+pub(super) fn run(
+    settings: &Settings,
+    rate: Option<BitRate>,
+    stop: &Stop,
+    phase: &Phase,
+) -> Result<Outcome, Failure> {
     let mut flows = Flows::connect(settings, stop)?;
     let Some(remote) = flows.remote().cloned() else {
         let why = "without a control connection nothing is known of the other end";
@@ -72,6 +80,12 @@ pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Out
     if let Address::Inet(remote) = remote {
         for settings in flows.settings_mut() {
             fit_datagrams(settings, remote);
+        }
+    }
+    if let Some(BitRate(rate)) = rate {
+        let each = BitRate(rate / f64::from(settings.plan.flows.max(1)));
+        for settings in flows.settings_mut() {
+            pace_datagrams(settings, each);
         }
     }
     let cells = flows.cells();
@@ -83,14 +97,16 @@ pub(super) fn run(settings: &Settings, stop: &Stop, phase: &Phase) -> Result<Out
             let _running = running;
             flows.measure(cells)
         });
-        phase.follow(cells, &ended);
-        test.join()
+        let series = phase.follow(cells, &ended);
+        test.join().map(|run| (run, series))
     });
-    let mut sum = match run {
-        Ok(run) => run?.outcome,
+    let (run, series) = match run {
+        Ok((run, series)) => (run?, series),
         Err(_) => return Err(Failure::of_test("a flow's thread broke off")),
     };
     flows.close();
+    let mut sum = run.outcome;
+    sum.here.series = series;
     doubts::add(&mut sum, &remote);
     Ok(sum)
 }

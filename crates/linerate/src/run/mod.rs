@@ -14,17 +14,19 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use engine::Stop;
-use model::Limit;
+use model::{Limit, Workload};
 use netperf::client::{HistogramFile, Scope};
 use netperf::options::{Limits, Settings};
 use netperf::server::Embedded;
-use report::{Peer, Report, Tested};
+use report::{Figures, Pace, Peer, Report, Tested};
+use units::BitRate;
 
 pub(crate) use args::Args;
+use args::UdpRate;
 use choice::Test;
 use flows::Failure;
 use progress::Phase;
-use settings::{for_both_ways, settings};
+use settings::{for_both_ways, sends_datagrams, settings};
 
 /// A test failed.
 const FAILED: u8 = 1;
@@ -58,7 +60,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let text = if args.json {
         report::json(&report)
     } else {
-        report::text(&report)
+        report::text(&report, columns())
     };
     let logged = log.map_or(Ok(()), |log| {
         let runs = report.tests.iter().flat_map(|test| &test.runs);
@@ -131,7 +133,11 @@ fn measure_tests(
             continue;
         }
         let settings = settings(args, test, &report.peer)?;
-        let (tested, failed) = measure_test(args, &settings, stop);
+        let pace = pace(args, &settings, report, stop);
+        let (tested, failed) = match pace {
+            Ok(pace) => measure_test(args, &settings, pace, stop),
+            Err(failure) => failed_test(&settings, failure),
+        };
         // Where nothing has got through at all, nothing of another transport will, either.
         let has_measured = report.tests.iter().any(|test| !test.runs.is_empty());
         match failed {
@@ -144,16 +150,74 @@ fn measure_tests(
     Ok(())
 }
 
+/// What one-way datagrams are paced to: what was asked for, or what a stream gets through, so that the
+/// first look at a path is no flood.
+fn pace(
+    args: &Args,
+    settings: &Settings,
+    report: &Report,
+    stop: &Stop,
+) -> Result<Option<Pace>, Failure> {
+    if !sends_datagrams(settings) || args.udp_rate == Some(UdpRate::Unlimited) {
+        return Ok(None);
+    }
+    if let Some(UdpRate::Paced(rate)) = args.udp_rate {
+        return Ok(Some(Pace { rate, of: None }));
+    }
+    let is_stream = |test: &&Tested| {
+        let plan = &test.plan;
+        !plan.transport.has_datagrams() && plan.workload == Workload::send()
+    };
+    let known = report.tests.iter().rfind(is_stream);
+    let known = known.and_then(|test| Some((test.plan.name.clone(), test.mean_rate()?)));
+    let (name, rate) = match known.filter(|(_, rate)| *rate > 0.0) {
+        Some(known) => known,
+        None => probe(args, &report.peer, stop)?,
+    };
+    let directions = if args.bidirectional { 2.0 } else { 1.0 };
+    Ok(Some(Pace {
+        rate: BitRate(rate / directions),
+        of: Some(name),
+    }))
+}
+
+/// The rate of a short stream, of which no more is reported.
+fn probe(args: &Args, peer: &Peer, stop: &Stop) -> Result<(String, f64), Failure> {
+    const LENGTH: Duration = Duration::from_secs(1);
+    let mut args = args.clone();
+    (args.length, args.histogram) = (LENGTH.as_secs() as u32, None);
+    let settings = settings(&args, Test::TCP_STREAM, peer).map_err(Failure::of_test)?;
+    let name = settings.plan.name.clone();
+    let phase = Phase::new(format!("{name} to pace by"), LENGTH, false);
+    let outcome = flows::run(&settings, None, stop, &phase)?;
+    match Figures::of(&outcome).rate() {
+        Some(rate) if rate > 0.0 => Ok((name, rate)),
+        _ => Err(Failure::of_test(
+            "no rate of a stream is known to pace by (--udp-rate)".to_owned(),
+        )),
+    }
+}
+
+fn failed_test(settings: &Settings, failure: Failure) -> (Tested, Option<Scope>) {
+    let mut tested = Tested::of(settings.plan.clone());
+    tested.error = Some(failure.why);
+    (tested, Some(failure.scope))
+}
+
 /// One test: its warm-up, and each of its runs; if it failed, what else would fail.
-fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> (Tested, Option<Scope>) {
+fn measure_test(
+    args: &Args,
+    settings: &Settings,
+    pace: Option<Pace>,
+    stop: &Stop,
+) -> (Tested, Option<Scope>) {
     let mut failed = None;
     let (most, goal) = args.iterations();
+    let rate = pace.as_ref().map(|pace| pace.rate);
     let mut tested = Tested {
-        plan: settings.plan.clone(),
         goal,
-        runs: Vec::new(),
-        error: None,
-        ended_early: None,
+        pace,
+        ..Tested::of(settings.plan.clone())
     };
     let warm_up = (args.warm_up > 0).then_some((0, args.warm_up));
     let runs = (1..=most).map(|number| (number, args.length));
@@ -168,8 +232,11 @@ fn measure_test(args: &Args, settings: &Settings, stop: &Stop) -> (Tested, Optio
         });
         let transactional = settings.plan.workload.is_transactional();
         let phase = Phase::new(title(&settings, number, most), length, transactional);
-        let failure = match flows::run(&settings, stop, &phase) {
-            Ok(outcome) => {
+        let failure = match flows::run(&settings, rate, stop, &phase) {
+            Ok(mut outcome) => {
+                if tested.pace.as_ref().is_some_and(|pace| pace.of.is_some()) {
+                    doubts::without_pace(&mut outcome);
+                }
                 let cut = Failure::of_cut(&outcome);
                 // A part of a test is no sample among whole ones.
                 if number > 0 && (cut.is_none() || tested.runs.is_empty()) {
@@ -202,6 +269,13 @@ fn title(settings: &Settings, number: u32, of: u32) -> String {
         (_, 1) => name.clone(),
         _ => format!("{name} {number}/{of}"),
     }
+}
+
+/// How wide the report may be.
+fn columns() -> usize {
+    const WITHOUT_TERMINAL: usize = 80;
+    let terminal = sys::process::terminal_columns(io::stdout());
+    terminal.map_or(WITHOUT_TERMINAL, usize::from)
 }
 
 /// A reader that has had enough is no failure.

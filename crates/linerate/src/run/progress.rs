@@ -1,4 +1,5 @@
-//! The line that a person at a terminal sees while a test runs; elsewhere there is none.
+//! What is seen of a test while it runs: samples of its counts, and the line that a person at a terminal
+//! reads of them.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -7,10 +8,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use engine::Cell;
+use model::{Counts, SeriesPoint};
 use units::{BitRate, Bytes};
 
 /// How often the line changes.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How often the counts are sampled: so often over a test, and not more often than that.
+const SAMPLES: u32 = 200;
+const SHORTEST: Duration = Duration::from_millis(10);
 
 /// The widest that the bar gets.
 const BAR: usize = 40;
@@ -43,24 +49,32 @@ impl Phase {
         }
     }
 
-    /// Shows what the cells count, until the last of the flows hangs up.
-    pub(super) fn follow(&self, cells: &[Arc<Cell>], ended: &Receiver<()>) {
-        let Some(columns) = self.columns else {
-            let _ = ended.recv();
-            return;
-        };
+    /// Samples what the cells count, and shows it, until the last of the flows hangs up. The loops that
+    /// count do not notice.
+    pub(super) fn follow(&self, cells: &[Arc<Cell>], ended: &Receiver<()>) -> Vec<SeriesPoint> {
+        let grid = (self.length / SAMPLES).max(SHORTEST);
+        let mut series = Series::new(self.length);
         let started = Instant::now();
-        let mut before = (started, 0);
-        while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            let now = (
-                Instant::now(),
-                cells.iter().map(|cell| self.amount(cell)).sum(),
-            );
-            let rate = self.rate(now.1 - before.1, now.0 - before.0);
-            show(&self.line(columns, started.elapsed(), &rate));
-            before = now;
+        let (mut due, mut shown) = (started + grid, (started, counts(cells)));
+        while ended.recv_timeout(due.saturating_duration_since(Instant::now()))
+            == Err(RecvTimeoutError::Timeout)
+        {
+            let (now, counts) = (Instant::now(), counts(cells));
+            series.add(now, &counts);
+            due = (due + grid).max(now);
+            if let Some(columns) = self.columns
+                && now >= shown.0 + TICK
+            {
+                let amount = self.amount(&counts) - self.amount(&shown.1);
+                let rate = self.rate(amount, now - shown.0);
+                show(&self.line(columns, now - started, &rate));
+                shown = (now, counts);
+            }
         }
-        show("");
+        if self.columns.is_some() {
+            show("");
+        }
+        series.moments
     }
 
     fn line(&self, columns: usize, elapsed: Duration, rate: &str) -> String {
@@ -74,8 +88,7 @@ impl Phase {
         line.chars().take(columns.saturating_sub(ECHO)).collect()
     }
 
-    fn amount(&self, cell: &Cell) -> u64 {
-        let counts = cell.counts();
+    fn amount(&self, counts: &Counts) -> u64 {
         if self.transactional {
             counts.transactions
         } else {
@@ -91,6 +104,52 @@ impl Phase {
             .over(elapsed)
             .unwrap_or(BitRate(0.0))
             .to_string()
+    }
+}
+
+fn counts(cells: &[Arc<Cell>]) -> Counts {
+    let mut sum = Counts::default();
+    for cell in cells {
+        sum += cell.counts();
+    }
+    sum
+}
+
+/// What had been moved when, from the last sample before the data began to move to the test's length.
+struct Series {
+    length: Duration,
+    /// The last sample at which nothing had moved.
+    origin: Option<Instant>,
+    moments: Vec<SeriesPoint>,
+}
+
+impl Series {
+    fn new(length: Duration) -> Self {
+        Self {
+            length,
+            origin: None,
+            moments: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, now: Instant, counts: &Counts) {
+        let bytes = counts.sent + counts.received;
+        let has_moved = bytes.0 > 0 || counts.transactions > 0;
+        if !has_moved {
+            self.origin = Some(now);
+            return;
+        }
+        let at = now - *self.origin.get_or_insert(now);
+        if self.moments.is_empty() && !at.is_zero() {
+            self.moments.push(SeriesPoint::default());
+        }
+        if at <= self.length {
+            self.moments.push(SeriesPoint {
+                at,
+                bytes,
+                transactions: counts.transactions,
+            });
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use model::{SizeRule, Transport};
+use model::{Half, Pacing, SizeRule, Transport, Wait};
 use netperf::options::{Exit, Family, Settings, Unanswered};
 use report::Peer;
+use units::BitRate;
 
 use super::Args;
 use super::choice::Test;
@@ -78,15 +79,46 @@ pub(super) fn for_both_ways(settings: &mut Settings, change: impl Fn(&mut Settin
 
 /// Sets the size of one-way datagrams to what crosses the path's first hop in one piece.
 pub(super) fn fit_datagrams(settings: &mut Settings, remote: SocketAddr) {
-    let plan = &mut settings.plan;
+    if sends_datagrams(settings) {
+        sender(settings).send.size = SizeRule::Bytes(largest_datagram(remote));
+    }
+}
+
+/// Paces one-way datagrams of a known size to this rate of payload.
+pub(super) fn pace_datagrams(settings: &mut Settings, rate: BitRate) {
+    let sender = sender(settings);
+    if let SizeRule::Bytes(bytes) = sender.send.size {
+        sender.pacing = Some(pacing(rate, bytes));
+    }
+}
+
+/// Whether the test is one of one-way datagrams over IP.
+pub(super) fn sends_datagrams(settings: &Settings) -> bool {
+    let plan = &settings.plan;
     let has_udp = matches!(plan.transport, Transport::Udp | Transport::UdpLite);
-    if has_udp && !plan.workload.is_transactional() {
-        let sender = if plan.workload.sends() {
-            &mut plan.here
-        } else {
-            &mut plan.there
-        };
-        sender.send.size = SizeRule::Bytes(largest_datagram(remote));
+    has_udp && !plan.workload.is_transactional()
+}
+
+fn sender(settings: &mut Settings) -> &mut Half {
+    let plan = &mut settings.plan;
+    if plan.workload.sends() {
+        &mut plan.here
+    } else {
+        &mut plan.there
+    }
+}
+
+/// About a millisecond's worth of datagrams at once, at least one. The protocol has whole microseconds
+/// for the interval.
+fn pacing(rate: BitRate, bytes: u32) -> Pacing {
+    const USUAL: f64 = 1e-3;
+    let per_second = rate.0 / 8.0 / f64::from(bytes);
+    let burst = (per_second * USUAL).floor().max(1.0);
+    let micros = (burst / per_second * 1e6).ceil().min(f64::from(u32::MAX));
+    Pacing {
+        burst: burst as u64,
+        interval: Duration::from_micros(micros as u64),
+        wait: Wait::Sleep,
     }
 }
 
@@ -97,4 +129,29 @@ fn one_line(exit: &Exit) -> String {
         &exit.stderr
     };
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_the_rate_or_a_little_less() {
+        for (rate, bytes, burst, micros) in [
+            (1e9, 1472, 84, 990),
+            (1e8, 1472, 8, 943),
+            (1e7, 1472, 1, 1178),
+            (64e3, 1472, 1, 184_000),
+            (2e10, 65_507, 38, 996),
+            (100.0, 1472, 1, 117_760_000),
+        ] {
+            let pacing = pacing(BitRate(rate), bytes);
+            assert_eq!((pacing.burst, pacing.interval.as_micros()), (burst, micros));
+            let reached = pacing.rate() * f64::from(bytes) * 8.0;
+            assert!(
+                reached <= rate && reached > 0.998 * rate,
+                "{rate}: {reached}"
+            );
+        }
+    }
 }

@@ -1,10 +1,13 @@
-//! One-way datagrams: where they are lost.
+//! One-way datagrams: what they are paced to, and where they are lost.
 
 use std::time::Duration;
 
-use testkit::{Server, keyvals, linerate, run};
+use serde_json::Value;
+use testkit::{Finished, Namespace, Process, Server, eventually, keyvals, linerate, link, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
+
+const SERVER: &str = "198.51.100.2";
 
 /// On loopback nothing but the receiver's socket loses any: its buffer has room for a few.
 #[test]
@@ -23,4 +26,83 @@ fn what_the_socket_drops_is_told_from_what_the_path_loses() {
     };
     assert_eq!(lost, dropped, "{ended:?}");
     assert!(dropped.parse::<u64>().unwrap() > 0, "{ended:?}");
+}
+
+/// A link of 20 Mbit/s with a short queue.
+struct Link {
+    client: Namespace,
+    _server: Namespace,
+    _netserver: Process,
+}
+
+impl Link {
+    /// `None` where there are no namespaces.
+    fn new() -> Option<Self> {
+        if let Some(why) = Namespace::missing() {
+            assert!(!testkit::required(), "{why}");
+            println!("SKIPPED: {why}");
+            return None;
+        }
+        let (client, server) = (Namespace::bare(), Namespace::bare());
+        link(
+            (&client, "here", "198.51.100.1/24"),
+            (&server, "there", &format!("{SERVER}/24")),
+        );
+        let shape = "tc qdisc add dev here root tbf rate 20mbit burst 20kb latency 20ms";
+        client.run(shape).expect("tbf is in every kernel of ours");
+        let netserver = linerate("netserver -D -p 12865");
+        let netserver = Process::start(&mut server.command(&netserver));
+        let listens = || {
+            let listening = server.run("ss -Hltn sport = :12865");
+            listening.is_ok_and(|sockets| !sockets.is_empty())
+        };
+        assert!(eventually(LIMIT, listens), "no netserver");
+        Some(Self {
+            client,
+            _server: server,
+            _netserver: netserver,
+        })
+    }
+
+    fn run(&self, line: &str) -> (Finished, Value) {
+        let line = format!("run {SERVER} -l 1 --json {line}");
+        let ended = run(self.client.command(&linerate(&line)), LIMIT).unwrap();
+        let document = serde_json::from_str(&ended.stdout).unwrap();
+        (ended, document)
+    }
+}
+
+/// A first look is no flood: after TCP_STREAM, and by itself.
+#[test]
+fn datagrams_are_paced_to_what_a_stream_gets_through() {
+    let Some(link) = Link::new() else { return };
+    for (tests, stream) in [("TCP_STREAM,UDP_STREAM", Some(0)), ("UDP_STREAM", None)] {
+        let (ended, document) = link.run(&format!("-t {tests}"));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let tests = document["tests"].as_array().unwrap();
+        let datagrams = tests.last().unwrap();
+        let rate = |test: &Value, name: &str| test["figures"][name].as_f64().unwrap();
+        let offered = rate(datagrams, "offered_bps");
+        // A burst of a millisecond may be begun just before the end.
+        let most = stream.map_or(20e6, |at: usize| rate(&tests[at], "throughput_bps"));
+        assert!(offered <= 1.05 * most, "{offered} of {most}: {ended:?}");
+        assert!(offered >= 0.5 * most, "{offered} of {most}: {ended:?}");
+        let pacing = &datagrams["plan"]["here"]["pacing"];
+        assert!(pacing["burst"].as_u64().unwrap() > 0, "{pacing}");
+    }
+}
+
+#[test]
+fn the_user_may_ask_for_another_rate_or_for_none() {
+    let Some(link) = Link::new() else { return };
+    for (rate, least, most) in [("5mbit", 4e6, 5.3e6), ("unlimited", 10e6, 100e6)] {
+        let (ended, document) = link.run(&format!("-t UDP_STREAM --udp-rate {rate}"));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let test = &document["tests"][0];
+        let offered = test["figures"]["offered_bps"].as_f64().unwrap();
+        assert!((least..=most).contains(&offered), "{rate}: {offered}");
+        let pacing = &test["plan"]["here"]["pacing"];
+        assert_eq!(pacing.is_null(), rate == "unlimited", "{pacing}");
+        assert_eq!(test["figures"]["datagrams"]["dropped_by_receiver"], 0);
+    }
 }
