@@ -14,6 +14,7 @@ use model::{
 use serde::Serialize;
 use stats::confidence::Level;
 use stats::{Histogram, Summary};
+use units::BitRate;
 
 use crate::{Figures, Report, Tested};
 
@@ -76,6 +77,9 @@ struct TestDocument<'a> {
     median_run: Option<usize>,
     /// Of that run.
     figures: Option<Figures>,
+    /// What one-way datagrams were paced to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pace: Option<PaceDocument<'a>>,
     /// The lowest and the highest rate (transactions or bits a second) of several runs.
     rate_range: Option<[f64; 2]>,
     /// How well the mean of several runs is known.
@@ -86,6 +90,14 @@ struct TestDocument<'a> {
     runs: Vec<RunDocument<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct PaceDocument<'a> {
+    /// Payload of all flows in one direction.
+    rate_bps: BitRate,
+    /// The stream test whose rate it is; `null` where the user asked for it.
+    of: Option<&'a str>,
 }
 
 /// Half a width is what stands behind a ±, in percent of the mean; `null` with a mean of 0.
@@ -197,6 +209,10 @@ impl<'a> TestDocument<'a> {
             plan: &test.plan,
             median_run,
             figures: median_run.map(|run| Figures::of(&test.runs[run])),
+            pace: test.pace.as_ref().map(|pace| PaceDocument {
+                rate_bps: pace.rate,
+                of: pace.of.as_deref(),
+            }),
             rate_range: test.spread().map(|(low, high)| [low, high]),
             confidence: ConfidenceDocument::of(test),
             warnings: warnings.into_iter().map(WarningDocument::of).collect(),

@@ -69,7 +69,7 @@ fn heading(report: &Report) -> Vec<String> {
     }
     let program = report.first_of(|run| run.there.as_ref(), |side| side.program.clone());
     let program =
-        program.unwrap_or_else(|| "a stock netserver, which does not tell its host".to_owned());
+        program.unwrap_or_else(|| "a stock netserver, which does not report its host".to_owned());
     let facts = match report.first_of(|run| run.there.as_ref(), |side| side.host.as_ref()) {
         Some(there)
             if here.is_some_and(|here| here.boot_id.is_some() && here.boot_id == there.boot_id) =>

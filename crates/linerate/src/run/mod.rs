@@ -189,7 +189,15 @@ fn probe(args: &Args, peer: &Peer, stop: &Stop) -> Result<(String, f64), Failure
     let settings = settings(&args, Test::TCP_STREAM, peer).map_err(Failure::of_test)?;
     let name = settings.plan.name.clone();
     let phase = Phase::new(format!("{name} to pace by"), LENGTH, false);
-    let outcome = flows::run(&settings, None, stop, &phase)?;
+    let run = flows::run(&settings, None, stop, &phase);
+    let outcome = run.map_err(|failure| match failure.scope {
+        Scope::Peer => failure,
+        // Datagrams may get through all the same.
+        _ => Failure::of_test(format!(
+            "there is no rate to pace by (--udp-rate sets one): {name}: {}",
+            failure.why
+        )),
+    })?;
     match Figures::of(&outcome).rate() {
         Some(rate) if rate > 0.0 => Ok((name, rate)),
         _ => Err(Failure::of_test(

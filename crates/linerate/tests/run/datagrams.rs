@@ -89,6 +89,7 @@ fn datagrams_are_paced_to_what_a_stream_gets_through() {
         assert!(offered >= 0.5 * most, "{offered} of {most}: {ended:?}");
         let pacing = &datagrams["plan"]["here"]["pacing"];
         assert!(pacing["burst"].as_u64().unwrap() > 0, "{pacing}");
+        assert_eq!(datagrams["pace"]["of"], "TCP_STREAM");
     }
 }
 
