@@ -89,6 +89,25 @@ fn the_table_fits_the_terminal() {
     }
 }
 
+/// Six tests that fail of one thing are one line.
+#[test]
+fn a_reason_is_printed_once() {
+    let mut report = sample();
+    let failed = |name: &str| Tested {
+        error: Some("the server refused".to_owned()),
+        ..Tested::of(plan(name, Transport::Tcp, Workload::ask()))
+    };
+    report.tests.push(failed("TCP_CC"));
+    report.not_run = vec!["UDP_RR".to_owned()];
+    let text = report::text(&report, 80);
+    let last: Vec<&str> = text.lines().rev().take(2).collect();
+    let expected = [
+        "not run: UDP_RR",
+        "TCP_CRR, TCP_CC failed: the server refused",
+    ];
+    assert_eq!(last, expected, "{text}");
+}
+
 /// With a goal there is one central figure, the mean that the interval is of.
 #[test]
 fn a_confident_figure_is_one_figure() {
