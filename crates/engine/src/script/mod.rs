@@ -265,6 +265,11 @@ impl Failure {
             .contains(&self.errno)
     }
 
+    /// Whether nobody has the port any more that datagrams were sent to.
+    pub fn is_refused(&self) -> bool {
+        self.errno == Error::CONNREFUSED.raw_os_error()
+    }
+
     fn is_interruption(&self) -> bool {
         self.errno == Error::INTR.raw_os_error()
     }

@@ -111,8 +111,8 @@ impl Member {
                 histogram: times.and_then(|times| times.histogram().cloned()),
             });
             match end {
-                ScriptEnd::Failed(_, failure)
-                    if shared.is_end(transaction, began.elapsed(), &failure) => {}
+                ScriptEnd::Failed(at, failure)
+                    if shared.is_end(transaction, at, began.elapsed(), &failure) => {}
                 ScriptEnd::Failed(at, failure) => {
                     say(&mut desk.log, transaction, at, &failure);
                     outcome.failed = true;

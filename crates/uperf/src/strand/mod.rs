@@ -160,10 +160,18 @@ impl Shared {
         self.follows && transaction.only_receives() && !compile::has_datagrams(&self.group)
     }
 
-    /// Whether a failure is only that the other end's time was up first: what it had not read by then, and
-    /// closes, is a reset here.
-    fn is_end(&self, transaction: &Transaction, elapsed: Duration, failure: &Failure) -> bool {
+    /// Whether a failed flowop only shows that the end that leads has closed its connection: by a reset, if its
+    /// time was up first and it had data unread; by a refusal of datagrams.
+    fn is_end(
+        &self,
+        transaction: &Transaction,
+        at: usize,
+        elapsed: Duration,
+        failure: &Failure,
+    ) -> bool {
         let is_nearly_over = |duration| elapsed + LEEWAY >= duration;
-        self.follows && failure.is_reset() && transaction.duration.is_some_and(is_nearly_over)
+        let is_reset = failure.is_reset() && transaction.duration.is_some_and(is_nearly_over);
+        let is_refused = failure.is_refused() && transaction.flowops[at].kind.transfers();
+        self.follows && (is_reset || is_refused)
     }
 }
