@@ -13,7 +13,7 @@ use sys::resolve::{Wanted, resolve};
 use super::{Trouble, probe};
 use crate::control::{Control, why};
 use crate::mirror;
-use crate::strand::{Listeners, PeerHost, Ports, obstacle};
+use crate::strand::{Listeners, PeerHost, Ports, obstacle, whole_ticks};
 use crate::wire::{
     Ack1, Ack2, Command, END, Goodbye, Header, Layout, Order, SlaveInfo, Version, Work,
 };
@@ -165,7 +165,10 @@ impl Slave {
         group: &Group,
         listeners: &[Listeners],
     ) -> Result<PeerHost, Trouble> {
-        let work = mirror::work(group, &self.host).map_err(|error| self.unsendable(&error))?;
+        let mut work = mirror::work(group, &self.host).map_err(|error| self.unsendable(&error))?;
+        if !self.is_ours {
+            suit_stock(&mut work);
+        }
         work.check_layout(self.layout)
             .map_err(|error| self.unsendable(&error))?;
         let infos = if mirror::listens(group) {
@@ -276,6 +279,15 @@ impl Slave {
             host: self.host.clone(),
             why: error.to_string(),
         }
+    }
+}
+
+/// Changes what a stock slave would end too early by.
+fn suit_stock(work: &mut Work) {
+    for transaction in &mut work.transactions {
+        let nanoseconds = &mut transaction.record.duration_ns;
+        let duration = whole_ticks(Duration::from_nanos(*nanoseconds));
+        *nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(*nanoseconds);
     }
 }
 

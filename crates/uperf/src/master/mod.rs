@@ -364,6 +364,7 @@ impl Session<'_> {
         let mut posts = Vec::new();
         for ((number, group), tls) in self.workorder.groups.iter().enumerate().zip(contexts) {
             let mut of_group = slaves.iter().filter(|slave| slave.group == number);
+            let has_stock_slave = of_group.clone().any(|slave| !slave.is_ours);
             // Several slaves may reach this end at several addresses.
             let here = of_group.next().and_then(|slave| slave.control.here());
             let here = here.filter(|_| of_group.next().is_none());
@@ -384,6 +385,7 @@ impl Session<'_> {
             posts.push(Post {
                 group: group.clone(),
                 follows: false,
+                has_stock_slave,
                 peers,
                 listeners,
                 files: Arc::new(report::files(group).map_err(Trouble::Here)?),

@@ -24,6 +24,10 @@ use crate::{Group, Kind};
 /// late. Its own masters take as long as this, at most.
 const LONGEST_STAGE: Duration = Duration::from_secs(1);
 
+/// Time that a stock slave is given to read the last data of a transaction with a number of iterations: what it
+/// has not read when the next command comes is lost.
+const LAST_DATA: Duration = Duration::from_millis(200);
+
 /// How long a host takes to end all connections of a process that has died.
 const LAST_OF_ITS_CONNECTIONS: Duration = Duration::from_millis(200);
 
@@ -38,18 +42,16 @@ pub(super) fn stages(
     stop: &Stop,
     log: &mut Log,
 ) -> Option<u8> {
-    let least = if slaves.iter().all(|slave| slave.is_ours) {
-        Duration::ZERO
-    } else {
-        narrator.interval.min(LONGEST_STAGE)
-    };
+    let has_stock_slave = slaves.iter().any(|slave| !slave.is_ours);
+    let least = narrator.interval.min(LONGEST_STAGE);
     let mut begun = Instant::now();
     for stage in 0..crew.stages() {
-        let not_before = begun + least;
         if let Some(code) = until(crew, Some(stage), slaves, narrator, stop, log) {
             return Some(code);
         }
-        std::thread::sleep(not_before.saturating_duration_since(Instant::now()));
+        if has_stock_slave {
+            await_stock_slaves(crew, stage, begun + least);
+        }
         narrator.ended(crew);
         for slave in slaves.iter() {
             narrator.command(slave, Command::NextTransaction(stage as u32));
@@ -64,6 +66,19 @@ pub(super) fn stages(
         narrator.ended(crew);
     }
     code
+}
+
+/// Gives stock slaves' strands time to come to this barrier, at least until then. After a transaction's
+/// duration the strands here have waited for them already.
+fn await_stock_slaves(crew: &Crew, stage: usize, not_before: Instant) {
+    let is_settled = stage == 0 || crew.is_timed(stage - 1);
+    let for_data = if is_settled {
+        Duration::ZERO
+    } else {
+        LAST_DATA
+    };
+    let until = not_before.max(Instant::now() + for_data);
+    std::thread::sleep(until.saturating_duration_since(Instant::now()));
 }
 
 /// Waits for a barrier, or the end of all strands.

@@ -284,6 +284,7 @@ impl Session<'_> {
             peers: self.peers(&group, masters),
             group,
             follows: true,
+            has_stock_slave: false,
             listeners,
             files,
             tls,

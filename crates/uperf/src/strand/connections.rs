@@ -48,6 +48,13 @@ impl<T> Connections<T> {
         self.pool.push(Named { number, connection });
     }
 
+    /// Those that are open.
+    pub(super) fn open(&self) -> impl Iterator<Item = &T> {
+        self.pool
+            .iter()
+            .filter_map(|named| named.connection.as_deref())
+    }
+
     /// The first cached one of this number, else the newest, which is cached from then on.
     pub(super) fn find(&mut self, number: u32) -> Found<T> {
         if let Some(cached) = self.cache.iter().find(|named| named.number == number) {

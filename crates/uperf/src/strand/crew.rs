@@ -113,6 +113,7 @@ impl Crew {
         let Post {
             group,
             follows,
+            has_stock_slave,
             peers,
             listeners,
             files,
@@ -124,6 +125,7 @@ impl Crew {
             lists: compile::lists(&group),
             group,
             follows,
+            has_stock_slave,
             peers,
             files,
             tls,
@@ -217,6 +219,13 @@ impl Crew {
             let transaction = shared.group.transactions.get(stage);
             transaction.is_some_and(|transaction| shared.awaits_end_of(transaction))
         })
+    }
+
+    /// Whether this transaction lasts for a duration in every group that has it.
+    pub(crate) fn is_timed(&self, stage: usize) -> bool {
+        let groups = self.groups.iter();
+        let mut transactions = groups.filter_map(|shared| shared.group.transactions.get(stage));
+        transactions.all(|transaction| transaction.duration.is_some())
     }
 
     /// When the time of a transaction will be up next.

@@ -15,6 +15,7 @@ use sys::process::thread_id;
 use super::connections::Connections;
 use super::journal::Journal;
 use super::performer::{Desk, Worker};
+use super::settle::settle;
 use super::stages::Stages;
 use super::{Listeners, Log, Shared, StrandOutcome, TransactionOutcome, Watching, compile};
 use crate::profile::memory::{PROCESS, STATISTICS, TLS};
@@ -112,7 +113,10 @@ impl Member {
             });
             match end {
                 ScriptEnd::Failed(at, failure)
-                    if shared.is_end(transaction, at, began.elapsed(), &failure) => {}
+                    if shared.is_end(transaction, at, began.elapsed(), &failure) =>
+                {
+                    self.stages.cut();
+                }
                 ScriptEnd::Failed(at, failure) => {
                     say(&mut desk.log, transaction, at, &failure);
                     outcome.failed = true;
@@ -121,6 +125,9 @@ impl Member {
                 ScriptEnd::Stopped(Reason::Cancelled) => break,
                 ScriptEnd::EndOfStream(_) => self.stages.cut(),
                 ScriptEnd::Done | ScriptEnd::Stopped(_) => {}
+            }
+            if let (Some(duration), true) = (transaction.duration, shared.has_stock_slave) {
+                settle(&self.stages, &desk.connections, began, duration, buffer);
             }
         }
         leaving.say(outcome.failed);

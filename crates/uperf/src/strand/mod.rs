@@ -14,6 +14,7 @@ mod performer;
 mod process;
 mod reach;
 mod sctp;
+mod settle;
 mod stages;
 mod trial;
 
@@ -23,6 +24,7 @@ pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;
 pub(crate) use member::strand_bytes;
 pub(crate) use reach::{bind_to_any_port, obstacle};
+pub(crate) use settle::whole_ticks;
 pub(crate) use stages::Standing;
 pub(crate) use trial::{has, refusal};
 
@@ -51,6 +53,8 @@ pub(crate) struct Post {
     pub(crate) group: Group,
     /// The other end leads: its word ends what is only received here, when it has all come.
     pub(crate) follows: bool,
+    /// A slave of the group is a stock uperf, which ends a transaction's time at its next look at the clock.
+    pub(crate) has_stock_slave: bool,
     /// Where its connects go.
     pub(crate) peers: Peers,
     /// What its accepts listen with, a strand each.
@@ -91,6 +95,7 @@ struct Shared {
     group: Group,
     /// The other end leads.
     follows: bool,
+    has_stock_slave: bool,
     peers: Peers,
     files: Arc<Files>,
     tls: Contexts,
@@ -160,8 +165,9 @@ impl Shared {
         self.follows && transaction.only_receives() && !compile::has_datagrams(&self.group)
     }
 
-    /// Whether a failed flowop only shows that the end that leads has closed its connection: by a reset, if its
-    /// time was up first and it had data unread; by a refusal of datagrams.
+    /// Whether a failed flowop only shows that the other end has closed its connection: by a reset, if its time was
+    /// up first and it had data unread; by a refusal of datagrams, if it leads. Of those who do not lead only stock
+    /// slaves close so, at the end of the last transaction.
     fn is_end(
         &self,
         transaction: &Transaction,
@@ -172,6 +178,7 @@ impl Shared {
         let is_nearly_over = |duration| elapsed + LEEWAY >= duration;
         let is_reset = failure.is_reset() && transaction.duration.is_some_and(is_nearly_over);
         let is_refused = failure.is_refused() && transaction.flowops[at].kind.transfers();
-        self.follows && (is_reset || is_refused)
+        let may_close_first = self.follows || self.has_stock_slave;
+        may_close_first && is_reset || self.follows && is_refused
     }
 }

@@ -113,6 +113,21 @@ impl Stages {
         }
     }
 
+    /// Waits until then, unless the run is aborted.
+    pub(super) fn pause(&self, until: Instant) {
+        let mut state = self.state();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.aborted {
+                return;
+            }
+            (state, _) = self
+                .opened
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Lets strands go that have ended.
     pub(super) fn dismiss(&self) {
         self.state().dismissed = true;
@@ -234,6 +249,8 @@ mod tests {
         let stages = Stages::new(&[(2, 1)]);
         std::thread::scope(|scope| {
             let ended = scope.spawn(|| stages.await_dismissal());
+            let pauses =
+                scope.spawn(|| stages.pause(Instant::now() + Duration::from_secs(60 * 60)));
             let waits = scope.spawn(|| stages.arrive(0));
             stages.leave(true);
             let standing = stages.wait(Some(0), Instant::now() + Duration::from_secs(10));
@@ -241,6 +258,7 @@ mod tests {
             stages.abort();
             assert!(waits.join().unwrap().is_none());
             ended.join().unwrap();
+            pauses.join().unwrap();
         });
     }
 }

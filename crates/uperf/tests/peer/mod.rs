@@ -165,6 +165,7 @@ pub(crate) fn play_whole(
 
     let (mut listeners, mut strands) = (Some(listeners), None::<Strands>);
     let mut ports = Vec::new();
+    let mut cut_off = None;
     let played = play_with(&script, side, stream, |event| match &event.said {
         Said::Ports(other) if event.sender != side => ports.push(other.clone()),
         Said::Command(Command::NextTransaction(number)) => {
@@ -174,12 +175,22 @@ pub(crate) fn play_whole(
             let Some(strands) = &strands else { return };
             if side == Sender::Master {
                 strands.wait(transactions.min(*number));
+                strands.await_tick();
                 // A slave interrupts at once what it has not come to the end of.
                 thread::sleep(Duration::from_millis(100));
             }
+            cut_off = cut_off.or_else(|| strands.before_tick());
             strands.release(*number);
         }
-        Said::Command(Command::SendStatistics) | Said::Goodbye(_) if event.sender == side => {
+        Said::Command(Command::SendStatistics) => {
+            let Some(strands) = &strands else { return };
+            if side == Sender::Master {
+                strands.wait(transactions);
+                strands.await_tick();
+            }
+            cut_off = cut_off.or_else(|| strands.before_tick());
+        }
+        Said::Goodbye(_) if event.sender == side => {
             if let Some(strands) = &strands {
                 strands.wait(transactions);
             }
@@ -189,7 +200,12 @@ pub(crate) fn play_whole(
     if let Some(strands) = strands {
         strands.stop();
     }
-    played
+    let cut_off = cut_off.map(|transaction| Difference {
+        place: script.name.clone(),
+        expected: format!("an order after the slave's tick in transaction {transaction}"),
+        found: "one before it".to_owned(),
+    });
+    played.and_then(|events| cut_off.map_or(Ok(events), Err))
 }
 
 fn say(mut stream: &TcpStream, message: &Message) -> io::Result<()> {

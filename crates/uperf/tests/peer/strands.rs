@@ -14,9 +14,14 @@ use super::tls::Tls;
 use crate::data::Sender;
 
 /// Strands of one side that stand before the first transaction.
+///
+/// Those of a slave behave as stock's: a transaction with a duration ends at the slave's next look at its clock,
+/// once per second, and an order that comes before that cuts it off.
 pub(crate) struct Strands {
     stage: Arc<Stage>,
     threads: Vec<JoinHandle<()>>,
+    /// Time that a slave's transactions take by its own clock, `None` for those without a duration.
+    lengths: Vec<Option<Duration>>,
 }
 
 /// Where each strand of one side listens.
@@ -101,15 +106,40 @@ impl Strands {
                 thread::spawn(move || strand.run(&transactions))
             });
         let threads = threads.collect();
-        Self { stage, threads }
+        let length = |work: &TransactionWork| {
+            let nanoseconds = work.record.duration_ns;
+            (nanoseconds > 0).then(|| ticks(nanoseconds))
+        };
+        Self {
+            stage,
+            threads,
+            lengths: work.transactions.iter().map(length).collect(),
+        }
     }
 
     /// Lets them begin with this transaction; whoever is still in one before leaves it soon.
     pub(crate) fn release(&self, transaction: u32) {
+        let now = Instant::now();
+        let length = self.lengths.get(transaction as usize).copied().flatten();
         self.stage.change(|state| {
             state.released = transaction + 1;
-            state.patience = Some(Instant::now() + PATIENCE);
+            state.patience = Some(now + PATIENCE);
+            state.due = length.map(|length| now + length);
         });
+    }
+
+    /// The transaction that runs, while a slave has not seen yet that its time is up.
+    pub(crate) fn before_tick(&self) -> Option<u32> {
+        let state = self.stage.lock();
+        let is_before = state.due.is_some_and(|due| Instant::now() < due);
+        is_before.then_some(state.released)
+    }
+
+    /// Waits until a slave has seen that.
+    pub(crate) fn await_tick(&self) {
+        let due = self.stage.lock().due;
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        thread::sleep(left.unwrap_or_default());
     }
 
     /// Waits until all of them are through with so many transactions.
@@ -143,6 +173,8 @@ struct State {
     /// Transactions that strands have ended, all strands together.
     through: u32,
     stopped: bool,
+    /// When a slave ends the running transaction by its own clock.
+    due: Option<Instant>,
 }
 
 impl Stage {
@@ -181,6 +213,13 @@ enum Connection {
 /// Why a transaction ends before it is through: time, the end of the stream, or an error.
 struct Ended;
 
+/// Up to the tick at which a stock slave sees that so many nanoseconds have passed.
+fn ticks(nanoseconds: u64) -> Duration {
+    // A profile's 30 s are a little more (single precision).
+    let whole = (nanoseconds - nanoseconds / 10_000).div_ceil(1_000_000_000);
+    Duration::from_nanos(whole * TICK_NS)
+}
+
 impl Strand {
     fn run(mut self, transactions: &[TransactionWork]) {
         for (number, transaction) in (0..).zip(transactions) {
@@ -202,7 +241,11 @@ impl Strand {
     fn transaction(&mut self, number: u32, work: &TransactionWork) -> Result<(), Ended> {
         let record = &work.record;
         let timed = record.duration_ns > 0;
-        let end = Instant::now() + Duration::from_nanos(record.duration_ns);
+        let length = match self.side {
+            Sender::Slave => ticks(record.duration_ns),
+            Sender::Master => Duration::from_nanos(record.duration_ns),
+        };
+        let end = Instant::now() + length;
         let stage = Arc::clone(&self.stage);
         let over = move || {
             let (at, now) = (stage.lock(), Instant::now());
@@ -391,4 +434,6 @@ fn repeated<T>(
 /// The other side's strands may be through with a connection before this side's have accepted it.
 const PATIENCE: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(10);
+/// Time between a stock slave's looks at its orders and its clock: poll(2) takes 0.1 % longer than it is asked to.
+const TICK_NS: u64 = 1_001_000_000;
 const HANDSHAKE: &[u8] = b"uperf udp handshake";

@@ -1,0 +1,165 @@
+//! Stock slaves that do what real ones do only now and then.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use engine::Stop;
+use uperf::Protocol;
+use uperf::options::{self, Role, Settings};
+use uperf::output::Width;
+use uperf::profile::{Source, Surroundings, parse};
+use uperf::wire::{
+    Ack1, Ack2, Command, END, Goodbye, GroupRecord, Layout, Order, SlaveInfo, TransactionRecord,
+};
+
+const LAYOUT: Layout = Layout::V1_0_8;
+
+/// Its clock may be ahead, and its strand closes its connection when it ends.
+#[test]
+fn a_slave_whose_time_is_up_first_resets_its_connection() {
+    let profile = r#"<profile name="early">
+  <group nthreads="1">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/>
+    </transaction>
+    <transaction duration="1s">
+      <flowop type="write" options="size=8k"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let (said, commands) = run(profile, |slave| {
+        slave.next_command();
+        let (mut data, _) = slave.data.accept().expect("a connection");
+        slave.next_command();
+        // With data unread.
+        data.read_exact(&mut [0; 8192]).expect("it is written");
+        data.set_nonblocking(true).expect("a flag");
+        while data.peek(&mut [0]).is_err() {
+            thread::yield_now();
+        }
+        drop(data);
+        slave.next_command();
+    });
+    assert_eq!(commands.last(), Some(&Command::SendStatistics));
+    assert!(said.starts_with("0: ") && !said.contains("** "), "{said}");
+}
+
+/// A stock slave that has its work.
+struct Slave {
+    control: TcpStream,
+    data: TcpListener,
+    commands: Vec<Command>,
+}
+
+impl Slave {
+    fn next_command(&mut self) -> Command {
+        let bytes = take(&self.control, Command::LEN);
+        let bytes = bytes.first_chunk().expect("whole");
+        let command = Command::decode(bytes, Order::NATIVE).expect("a command");
+        self.commands.push(command);
+        command
+    }
+}
+
+/// Runs the profile with a slave that does this; what the master's exit code and text were, and the commands that
+/// the slave got.
+fn run(profile: &str, slave: impl FnOnce(&mut Slave) + Send) -> (String, Vec<Command>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let control = listener.local_addr().expect("it is bound").port();
+    thread::scope(|scope| {
+        let slave = scope.spawn(move || {
+            let mut served = serve(&listener);
+            slave(&mut served);
+            let goodbye = Goodbye {
+                kind: Goodbye::INFO,
+                ..Goodbye::default()
+            };
+            send(&served.control, &goodbye.encode(Order::NATIVE));
+            served.commands
+        });
+        let said = master(profile, control);
+        (said, slave.join().expect("no panic"))
+    })
+}
+
+/// The handshake.
+fn serve(listener: &TcpListener) -> Slave {
+    let (control, _) = listener.accept().expect("a master");
+    greet(&control);
+    let (probe, _) = listener
+        .accept()
+        .expect("the master's question about the layout");
+    greet(&probe);
+    take(&probe, 352 + 24 + 168 + LAYOUT.record_len());
+    send(&probe, &Ack2::Ok { slave_infos: 0 }.encode(Order::NATIVE));
+
+    take(&control, 352);
+    let group = take(&control, GroupRecord::LEN);
+    let group = GroupRecord::decode(group.first_chunk().expect("whole"), Order::NATIVE);
+    let group = group.expect("a group");
+    for number in 0..group.transactions {
+        let record = take(&control, TransactionRecord::LEN);
+        let record = record.first_chunk().expect("whole");
+        let record = TransactionRecord::decode(record, Order::NATIVE);
+        assert_eq!((record.flowops, record.number), (1, number));
+        take(&control, LAYOUT.record_len());
+    }
+
+    let data = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut info = SlaveInfo::default();
+    let port = data.local_addr().expect("it is bound").port();
+    info.set_port(Protocol::Tcp, port.into());
+    let infos = Ack2::Ok {
+        slave_infos: group.strands,
+    };
+    send(&control, &infos.encode(Order::NATIVE));
+    for _ in 0..group.strands {
+        send(&control, &info.encode(Order::NATIVE));
+    }
+    let end = take(&control, END.len());
+    send(&control, &end);
+    Slave {
+        control,
+        data,
+        commands: Vec::new(),
+    }
+}
+
+fn greet(control: &TcpStream) {
+    take(control, 352);
+    send(control, &Ack1::Ok.encode());
+}
+
+fn take(mut control: &TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    control.read_exact(&mut bytes).expect("it comes");
+    bytes
+}
+
+fn send(mut control: &TcpStream, bytes: &[u8]) {
+    control.write_all(bytes).expect("it is taken");
+}
+
+/// The master's exit code, and what it printed.
+fn master(profile: &str, control: u16) -> String {
+    let words = ["-P", &control.to_string(), "-i", "100ms", "-m", "p"].map(Into::into);
+    let settings: Settings = options::uperf("uperf", words).expect("good options");
+    let Role::Master(master) = &settings.role else {
+        panic!("no master: {settings:?}");
+    };
+    let source = Source {
+        name: "p",
+        bytes: profile.as_bytes(),
+    };
+    let surroundings = Surroundings {
+        environment: &|_| None,
+        directory: &|_| Ok(()),
+    };
+    let workorder = parse(&source, &surroundings).workorder.expect("a profile");
+    let (mut out, stop) = (Vec::new(), Stop::new());
+    let width = Width::of(None);
+    let ended = uperf::master::run(&settings, master, &workorder, width, &stop, &mut out);
+    format!("{}: {}", ended.code, String::from_utf8_lossy(&out))
+}
