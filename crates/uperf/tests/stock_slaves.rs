@@ -1,19 +1,57 @@
-//! Stock slaves that do what real ones do only now and then.
+//! Stock slaves that do what real ones do only now and then, or crash of.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use engine::Stop;
-use uperf::Protocol;
 use uperf::options::{self, Role, Settings};
 use uperf::output::Width;
 use uperf::profile::{Source, Surroundings, parse};
 use uperf::wire::{
-    Ack1, Ack2, Command, END, Goodbye, GroupRecord, Layout, Order, SlaveInfo, TransactionRecord,
+    Ack1, Ack2, Command, END, FlowopRecord, Goodbye, GroupRecord, Layout, Order, SlaveInfo,
+    TransactionRecord,
 };
+use uperf::{Kind, Protocol};
 
 const LAYOUT: Layout = Layout::V1_0_8;
+
+/// `port=` with several strands: a stock slave whose strands end crashes.
+#[test]
+fn strands_that_share_a_listener_wait_until_they_are_killed() {
+    let profile = r#"<profile name="shared">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp port=7"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let (said, commands) = run(profile, |slave| {
+        let expected = [
+            (1, Kind::Accept),
+            (1, Kind::Disconnect),
+            (0, Kind::Nop),
+            (0, Kind::Nop),
+        ];
+        assert_eq!(slave.work, expected);
+        while slave.next_command() != Command::Abort {}
+    });
+    assert_eq!(
+        commands,
+        [
+            Command::NextTransaction(0),
+            Command::NextTransaction(1),
+            // All strands have come to it, and it does nothing.
+            Command::NextTransaction(2),
+            Command::Abort,
+        ]
+    );
+    assert!(said.starts_with("0: ") && !said.contains("** "), "{said}");
+}
 
 /// Its clock may be ahead, and its strand closes its connection when it ends.
 #[test]
@@ -49,6 +87,8 @@ fn a_slave_whose_time_is_up_first_resets_its_connection() {
 /// A stock slave that has its work.
 struct Slave {
     control: TcpStream,
+    /// Iterations and first flowop of each transaction.
+    work: Vec<(u64, Kind)>,
     data: TcpListener,
     commands: Vec<Command>,
 }
@@ -99,12 +139,15 @@ fn serve(listener: &TcpListener) -> Slave {
     let group = take(&control, GroupRecord::LEN);
     let group = GroupRecord::decode(group.first_chunk().expect("whole"), Order::NATIVE);
     let group = group.expect("a group");
+    let mut work = Vec::new();
     for number in 0..group.transactions {
         let record = take(&control, TransactionRecord::LEN);
         let record = record.first_chunk().expect("whole");
         let record = TransactionRecord::decode(record, Order::NATIVE);
         assert_eq!((record.flowops, record.number), (1, number));
-        take(&control, LAYOUT.record_len());
+        let flowop = take(&control, LAYOUT.record_len());
+        let flowop = FlowopRecord::decode(&flowop, LAYOUT, Order::NATIVE).expect("whole");
+        work.push((record.iterations, Kind::of(flowop.kind).expect("a kind")));
     }
 
     let data = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -122,6 +165,7 @@ fn serve(listener: &TcpListener) -> Slave {
     send(&control, &end);
     Slave {
         control,
+        work,
         data,
         commands: Vec::new(),
     }

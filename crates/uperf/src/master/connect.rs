@@ -41,6 +41,8 @@ pub(super) struct Slave {
     pub(super) control: Control,
     /// It is a linerate, which needs no time to come to its barriers.
     pub(super) is_ours: bool,
+    /// Number of the transaction that its strands are parked after, if they must not end.
+    pub(super) parks_at: Option<u32>,
     /// What it said at the end, or how it was lost.
     pub(super) last_word: Option<io::Result<Goodbye>>,
     /// The form that it knows flowops in.
@@ -72,6 +74,7 @@ impl Slave {
                         group,
                         control,
                         is_ours: false,
+                        parks_at: None,
                         last_word: None,
                         layout: Layout::BatchSize,
                         address,
@@ -167,7 +170,7 @@ impl Slave {
     ) -> Result<PeerHost, Trouble> {
         let mut work = mirror::work(group, &self.host).map_err(|error| self.unsendable(&error))?;
         if !self.is_ours {
-            suit_stock(&mut work);
+            self.suit_stock(&mut work, group);
         }
         work.check_layout(self.layout)
             .map_err(|error| self.unsendable(&error))?;
@@ -207,6 +210,19 @@ impl Slave {
         })
     }
 
+    /// Changes what a stock slave would end too early by, or crash of.
+    fn suit_stock(&mut self, work: &mut Work, group: &Group) {
+        for transaction in &mut work.transactions {
+            let nanoseconds = &mut transaction.record.duration_ns;
+            let duration = whole_ticks(Duration::from_nanos(*nanoseconds));
+            *nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(*nanoseconds);
+        }
+        if mirror::shares_listener(group, &self.host) {
+            self.parks_at = Some(work.transactions.len() as u32);
+            mirror::park(work);
+        }
+    }
+
     /// The end of the handshake: the slave's strands are there.
     pub(super) fn agree(&self) -> Result<(), Trouble> {
         let echo = self.control.write(&END, PATIENCE).and_then(|()| {
@@ -217,6 +233,20 @@ impl Slave {
             host: self.host.clone(),
             why: why(&error),
         })
+    }
+
+    /// Command that lets a transaction begin, if the slave is to have it.
+    pub(super) fn next(&self, stage: u32) -> Option<Command> {
+        let has_it = self.parks_at.is_none_or(|end| stage < end);
+        has_it.then_some(Command::NextTransaction(stage))
+    }
+
+    /// Commands after which it reports its figures.
+    pub(super) fn end_of_run(&self) -> Vec<Command> {
+        match self.parks_at {
+            None => vec![Command::SendStatistics],
+            Some(end) => vec![Command::NextTransaction(end), Command::Abort],
+        }
     }
 
     /// Sends a command; a slave that is lost is told by what it does not answer.
@@ -279,15 +309,6 @@ impl Slave {
             host: self.host.clone(),
             why: error.to_string(),
         }
-    }
-}
-
-/// Changes what a stock slave would end too early by.
-fn suit_stock(work: &mut Work) {
-    for transaction in &mut work.transactions {
-        let nanoseconds = &mut transaction.record.duration_ns;
-        let duration = whole_ticks(Duration::from_nanos(*nanoseconds));
-        *nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(*nanoseconds);
     }
 }
 

@@ -201,7 +201,9 @@ impl Session<'_> {
         let was_told = self.master.print.run || failed.is_some();
         if was_told && failed.is_none() {
             for slave in &slaves {
-                narrator.command(slave, Command::SendStatistics);
+                for command in slave.end_of_run() {
+                    narrator.command(slave, command);
+                }
             }
             await_last_words(&slaves);
         }

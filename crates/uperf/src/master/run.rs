@@ -54,7 +54,9 @@ pub(super) fn stages(
         }
         narrator.ended(crew);
         for slave in slaves.iter() {
-            narrator.command(slave, Command::NextTransaction(stage as u32));
+            if let Some(command) = slave.next(stage as u32) {
+                narrator.command(slave, command);
+            }
         }
         // What is done before anybody looks is of the transaction as well.
         let before = crew.tallied();
@@ -64,6 +66,9 @@ pub(super) fn stages(
     let code = until(crew, None, slaves, narrator, stop, log);
     if code.is_none() {
         narrator.ended(crew);
+        if slaves.iter().any(|slave| slave.parks_at.is_some()) {
+            await_stock_slaves(crew, crew.stages(), Instant::now());
+        }
     }
     code
 }

@@ -6,8 +6,10 @@
 
 mod assignment;
 mod connections;
+mod parking;
 mod records;
 
 pub use assignment::assignment;
 pub use connections::{Part, hosts, parts};
+pub use parking::{park, shares_listener};
 pub use records::{Unsendable, listens, protocols, work};
