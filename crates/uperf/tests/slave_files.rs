@@ -77,7 +77,8 @@ fn asked(port: u16, directory: &Path) -> Result<String, String> {
     data.read_exact(&mut text).expect("three times twelve");
     tell(Command::SendStatistics);
     let goodbye = Goodbye::decode(&read(&mut control), Order::NATIVE).expect("a goodbye");
-    assert_eq!((goodbye.bytes, goodbye.operations), (36, 4));
+    // An accept, three files, and the end of the strand.
+    assert_eq!((goodbye.bytes, goodbye.operations), (36, 5));
     Ok(String::from_utf8(text.to_vec()).expect("letters"))
 }
 

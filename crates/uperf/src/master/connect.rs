@@ -43,6 +43,8 @@ pub(super) struct Slave {
     pub(super) is_ours: bool,
     /// Number of the transaction that its strands are parked after, if they must not end.
     pub(super) parks_at: Option<u32>,
+    /// Ends of strands that its figures count as operations.
+    pub(super) counted_ends: u32,
     /// What it said at the end, or how it was lost.
     pub(super) last_word: Option<io::Result<Goodbye>>,
     /// The form that it knows flowops in.
@@ -75,6 +77,7 @@ impl Slave {
                         control,
                         is_ours: false,
                         parks_at: None,
+                        counted_ends: 0,
                         last_word: None,
                         layout: Layout::BatchSize,
                         address,
@@ -241,10 +244,13 @@ impl Slave {
         has_it.then_some(Command::NextTransaction(stage))
     }
 
-    /// Commands after which it reports its figures.
-    pub(super) fn end_of_run(&self) -> Vec<Command> {
+    /// Commands after which it reports the figures of so many strands.
+    pub(super) fn end_of_run(&mut self, strands: u32) -> Vec<Command> {
         match self.parks_at {
-            None => vec![Command::SendStatistics],
+            None => {
+                self.counted_ends = strands;
+                vec![Command::SendStatistics]
+            }
             Some(end) => vec![Command::NextTransaction(end), Command::Abort],
         }
     }

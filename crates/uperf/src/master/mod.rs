@@ -200,8 +200,9 @@ impl Session<'_> {
         let traffic = counters.since();
         let was_told = self.master.print.run || failed.is_some();
         if was_told && failed.is_none() {
-            for slave in &slaves {
-                for command in slave.end_of_run() {
+            for slave in &mut slaves {
+                let strands = self.workorder.groups[slave.group].strands.count;
+                for command in slave.end_of_run(strands) {
                     narrator.command(slave, command);
                 }
             }
@@ -449,7 +450,7 @@ impl Session<'_> {
             said: self.settings.verbose.then_some(words),
             totals: Some(output::Totals::told(
                 goodbye.bytes,
-                goodbye.operations,
+                goodbye.operations.saturating_sub(slave.counted_ends.into()),
                 goodbye.errors,
                 Duration::from_nanos(goodbye.elapsed_ns),
             )),

@@ -42,7 +42,7 @@ pub struct Report {
 pub struct Totals {
     /// Payload of both directions.
     pub bytes: u64,
-    /// Executions of flowops, and of each strand its end.
+    /// Executions of flowops.
     pub operations: u64,
     /// Executions that failed.
     pub errors: u64,

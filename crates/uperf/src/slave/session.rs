@@ -14,8 +14,8 @@ use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
 use crate::strand::{
-    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, Watching, has, obstacle, refusal,
-    strand_bytes,
+    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, StrandOutcome, Watching, has,
+    obstacle, refusal, strand_bytes,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
@@ -128,10 +128,15 @@ impl Session<'_> {
         // Whatever still runs has nobody to run for.
         crew.abort();
         let tallied = crew.tallied();
+        let stages = crew.stages();
+        let strands = crew.finish();
         let mut log = Log::default();
-        for strand in crew.finish() {
+        for strand in &strands {
             log.merge(&strand.log);
         }
+        let has_ended =
+            |strand: &&StrandOutcome| strand.failed || strand.transactions.len() == stages;
+        let ends = strands.iter().filter(has_ended).count() as u64;
         drop(share);
         match &outcome {
             Obeyed::Late(stage) => {
@@ -145,7 +150,7 @@ impl Session<'_> {
             elapsed_ns: u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX),
             errors: tallied.failures,
             bytes: tallied.bytes(),
-            operations: tallied.executions,
+            operations: tallied.executions + ends,
             ..farewell(&log)
         };
         if let Obeyed::Broken(place) = outcome {

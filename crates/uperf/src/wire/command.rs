@@ -66,7 +66,7 @@ record! {
         [80] errors: u64,
         /// Payload sent and received.
         [88] bytes: u64,
-        /// Executions of flowops.
+        /// Executions of flowops, and the end of each strand that was not killed.
         [96] operations: u64,
         /// `Success`, or the slave's log.
         [104] message: Text<512>,
