@@ -221,33 +221,51 @@ fn groups_run_side_by_side_and_end_by_themselves() {
     assert!(ended.stdout.contains("\nshort"), "{ended:?}");
 }
 
+/// One longer than what a slave reads at once by stock's rule, several in one execution, and several of different
+/// lengths: a number of times, all of them arrive, and the run ends.
 #[test]
 fn files_are_sent_whole() {
-    // A profile's words are folded to lower case, as uperf does.
-    let directory = tempfile::Builder::new()
-        .prefix(&format!("files-{}", std::process::id()))
-        .rand_bytes(0)
-        .tempdir()
-        .expect("a directory");
-    std::fs::write(directory.path().join("f"), vec![7; 65_536]).expect("it is ours");
-    let profile = format!(
-        r#"<profile name="files">
+    let slave = Slave::start();
+    for (lengths, flowop, bytes) in [
+        (&[65_536][..], "sendfile", "640.00KB"),
+        (&[5_000_000], "sendfile", "47.68MB"),
+        (&[100_000], "sendfilev nfiles=3", "2.86MB"),
+        (&[1000], "sendfile size=100", "9.77KB"),
+        (&[100, 900_000], "sendfile", "4.29MB"),
+        (&[100, 900_000], "sendfilev nfiles=2", "8.58MB"),
+    ] {
+        // A profile's words are folded to lower case, as uperf does.
+        let directory = tempfile::Builder::new()
+            .prefix(&format!("files-{}", std::process::id()))
+            .rand_bytes(0)
+            .tempdir()
+            .expect("a directory");
+        for (number, length) in lengths.iter().enumerate() {
+            let file = directory.path().join(number.to_string());
+            std::fs::write(file, vec![7; *length]).expect("it is ours");
+        }
+        let (kind, options) = flowop.split_once(' ').unwrap_or((flowop, ""));
+        let profile = format!(
+            r#"<profile name="files">
   <group nthreads="1">
     <transaction iterations="1">
       <flowop type="connect" options="remotehost=$h protocol=tcp"/>
     </transaction>
     <transaction iterations="10">
-      <flowop type="sendfile" options="dir={}"/>
+      <flowop type="{kind}" options="dir={} {options}"/>
     </transaction>
   </group>
 </profile>
 "#,
-        directory.path().display()
-    );
-    let ended = Slave::start().run("", &profile);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(statistics(&ended, "127.0.0.1")[2], "640.00KB", "{ended:?}");
-    assert_eq!(statistics(&ended, "master")[2], "640.00KB", "{ended:?}");
+            directory.path().display()
+        );
+        let ended = slave.run("", &profile);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        for end in ["127.0.0.1", "master"] {
+            let moved = &statistics(&ended, end)[2];
+            assert_eq!(moved, bytes, "{flowop} {lengths:?} {end}: {ended:?}");
+        }
+    }
 }
 
 /// The page of a real run: whole, and without a request for anything else.

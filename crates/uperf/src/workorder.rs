@@ -88,6 +88,8 @@ pub struct Flowop {
     pub files: u32,
     /// `dir=`: what sendfile sends; empty where there is none.
     pub directory: String,
+    /// Bytes of its longest execution, of sendfile and sendfilev, where the slave is to read as many.
+    pub file_bytes: Option<u32>,
 }
 
 /// How many bytes an execution moves.
@@ -380,6 +382,7 @@ impl Flowop {
             endpoint: Endpoint::default(),
             files: 0,
             directory: String::new(),
+            file_bytes: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod connect;
 mod counted;
 mod course;
+mod files;
 mod hosts;
 mod interfaces;
 mod parts;
@@ -366,12 +367,15 @@ impl Session<'_> {
     ) -> Result<Vec<Post>, Trouble> {
         let mut posts = Vec::new();
         for ((number, group), tls) in self.workorder.groups.iter().enumerate().zip(contexts) {
+            let mut group = group.clone();
+            let files = files::files(&group).map_err(Trouble::Here)?;
+            files::settle_reads(&mut group, &files).map_err(Trouble::Here)?;
             let mut of_group = slaves.iter().filter(|slave| slave.group == number);
             let has_stock_slave = of_group.clone().any(|slave| !slave.is_ours);
             // Several slaves may reach this end at several addresses.
             let here = of_group.next().and_then(|slave| slave.control.here());
             let here = here.filter(|_| of_group.next().is_none());
-            let listeners = Listeners::open(group, here.as_ref())
+            let listeners = Listeners::open(&group, here.as_ref())
                 .map_err(|error| Trouble::Here(error.to_string()))?;
             let mut peers = Peers::default();
             // The newest connection first, as stock masters do.
@@ -382,16 +386,16 @@ impl Session<'_> {
             {
                 narrator.step(&Step::Phase2With(&slave.host));
                 narrator.step(&Step::AcceptsReady);
-                peers.add(slave.assign(group, &listeners)?);
-                narrator.assigned(&slave.host, group);
+                peers.add(slave.assign(&group, &listeners)?);
+                narrator.assigned(&slave.host, &group);
             }
             posts.push(Post {
-                group: group.clone(),
+                group,
                 follows: false,
                 has_stock_slave,
                 peers,
                 listeners,
-                files: Arc::new(report::files(group).map_err(Trouble::Here)?),
+                files: Arc::new(files),
                 tls,
             });
         }

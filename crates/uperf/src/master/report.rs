@@ -1,7 +1,5 @@
 //! What the strands did → what is printed of it.
 
-use std::fs::{self, File};
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::script::{Pass, Tallied};
@@ -14,17 +12,11 @@ use crate::output::{
     Active, Executions, Interfaces, Latencies, Report, Sample, Slave, Start, Totals, strand_name,
     transaction_name,
 };
-use crate::strand::{Files, Log, StrandOutcome, TransactionOutcome};
+use crate::strand::{Log, StrandOutcome, TransactionOutcome};
 use crate::{Group, Workorder};
 
 /// What is told of times.
 const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0];
-
-/// How deep directories are searched.
-const DEPTH: usize = 32;
-
-/// How many files of a directory are opened.
-const MOST_FILES: usize = 4096;
 
 pub(super) struct Figures<'a> {
     pub(super) master: &'a Master,
@@ -302,42 +294,4 @@ pub(super) fn span<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> D
         });
     }
     span.map_or(Duration::ZERO, |(first, last)| last - first)
-}
-
-/// What the group's sendfiles send: all readable files below each directory.
-pub(super) fn files(group: &Group) -> Result<Files, String> {
-    let mut all = Files::new();
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    for flowop in flowops.filter(|flowop| !flowop.directory.is_empty()) {
-        let directory = Path::new(&flowop.directory);
-        if all.iter().any(|(known, _)| known == directory) {
-            continue;
-        }
-        let mut files = Vec::new();
-        let refused = |why: String| {
-            let name = directory.display();
-            format!("Error initializing dir: {name}: {why}")
-        };
-        find(directory, DEPTH, &mut files).map_err(|error| refused(sys::describe(&error)))?;
-        if files.is_empty() {
-            return Err(refused("no readable file".to_owned()));
-        }
-        all.push((directory.to_owned(), files));
-    }
-    Ok(all)
-}
-
-fn find(directory: &Path, depth: usize, files: &mut Vec<File>) -> std::io::Result<()> {
-    let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
-    entries.sort_by_key(fs::DirEntry::path);
-    for entry in entries {
-        // Links are not followed: a directory may contain itself.
-        let kind = entry.file_type()?;
-        if kind.is_dir() && depth > 0 {
-            let _ = find(&entry.path(), depth - 1, files);
-        } else if kind.is_file() && files.len() < MOST_FILES {
-            files.extend(File::open(entry.path()));
-        }
-    }
-    Ok(())
 }

@@ -138,6 +138,7 @@ fn flowop(
         endpoint: endpoint(record, peer)?,
         files: if files { record.files } else { 0 },
         directory: if files { directory } else { String::new() },
+        file_bytes: None,
     })
 }
 

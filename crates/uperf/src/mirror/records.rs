@@ -108,7 +108,7 @@ fn records(
 fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
     let mut record = said(flowop)?;
     if matches!(flowop.kind, Kind::Sendfile | Kind::Sendfilev) {
-        record.size = FILE_PIECE;
+        record.size = flowop.file_bytes.unwrap_or(FILE_PIECE);
     }
     record.kind = flowop.kind.mirrored() as u32;
     let sctp = &flowop.endpoint.sctp;
@@ -128,7 +128,7 @@ fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
     Ok(record)
 }
 
-/// What a slave reads of a file in one execution, however long the file is.
+/// What a slave reads of files in one execution, unless their length is known; stock's.
 const FILE_PIECE: u32 = 65_536;
 
 /// The flowop as it is, with every option at its place.
