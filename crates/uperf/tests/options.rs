@@ -208,17 +208,9 @@ fn what_has_no_effect_on_a_slave_is_said() {
 #[test]
 fn wrong_values_are_one_line_that_names_them() {
     for (line, stderr) in [
-        ("-m p -S foo", "Protocol foo not supported\n"),
         (
             "-m p -S udp",
             "uperf: -S udp: the control connection goes over tcp, sctp or vsock\n",
-        ),
-        ("-m p -i 0", "Incorrect interval: 0\n"),
-        ("-m p -i x", "Incorrect interval: x\n"),
-        ("-m p -i 1h", "Incorrect interval: 1h\n"),
-        (
-            "-m p -i 5u",
-            "Incorrect interval: 5u (1 ms is the shortest)\n",
         ),
         (
             "-m p -P 65536",
@@ -291,6 +283,27 @@ fn wrong_values_are_one_line_that_names_them() {
     ] {
         let expected = Exit {
             stderr: stderr.to_owned(),
+            code: 1,
+            ..Exit::default()
+        };
+        assert_eq!(ended(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn what_stock_says_on_stdout_is_there() {
+    for (line, stdout) in [
+        ("-m p -S foo", "Protocol foo not supported\n"),
+        ("-m p -i 0", "Incorrect interval: 0\n"),
+        ("-m p -i x", "Incorrect interval: x\n"),
+        ("-m p -i 1h", "Incorrect interval: 1h\n"),
+        (
+            "-m p -i 5u",
+            "Incorrect interval: 5u (1 ms is the shortest)\n",
+        ),
+    ] {
+        let expected = Exit {
+            stdout: stdout.to_owned(),
             code: 1,
             ..Exit::default()
         };

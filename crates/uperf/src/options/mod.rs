@@ -39,10 +39,11 @@ pub struct Exit {
 pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Settings, Exit> {
     let words = utf8(program, args)?;
     if words.is_empty() {
-        return Err(usage_after(""));
+        return Err(usage_after(program, ""));
     }
     let mut typed = Typed::default();
-    let rest = scan(program, &table::SECTION, &words, &mut typed).map_err(ended)?;
+    let rest =
+        scan(program, &table::SECTION, &words, &mut typed).map_err(|stop| ended(program, stop))?;
     let behind = rest.behind.iter().map(String::as_str);
     if let Some(word) = rest.stray.into_iter().chain(behind).next() {
         return Err(refusal(format!(
@@ -52,10 +53,10 @@ pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
     settings::settings(program, typed)
 }
 
-fn ended(stop: Stop) -> Exit {
+fn ended(program: &str, stop: Stop) -> Exit {
     match stop {
         Stop::Help => Exit {
-            stdout: usage::text(),
+            stdout: usage::text(program),
             ..Exit::default()
         },
         Stop::Version => Exit {
@@ -64,7 +65,7 @@ fn ended(stop: Stop) -> Exit {
         },
         Stop::Complaint(line) => Exit {
             stderr: line,
-            ..usage_after("")
+            ..usage_after(program, "")
         },
         Stop::Refused(line) => refusal(line),
         Stop::Exit(exit) => exit,
@@ -72,9 +73,9 @@ fn ended(stop: Stop) -> Exit {
 }
 
 /// What the stock tool prints when it cannot tell what is wanted: a line, if any, and its usage text.
-fn usage_after(line: &str) -> Exit {
+fn usage_after(program: &str, line: &str) -> Exit {
     Exit {
-        stdout: line.to_owned() + &usage::text(),
+        stdout: line.to_owned() + &usage::text(program),
         code: 1,
         ..Exit::default()
     }

@@ -171,9 +171,14 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
         return refuse(&format!("-P {}: {NO_PORT}", typed.port));
     }
     let role = match (typed.profile, typed.slave, typed.check) {
-        (None, false, None) => return Err(usage_after("Please specify server or client.\n")),
+        (None, false, None) => {
+            return Err(usage_after(program, "Please specify server or client.\n"));
+        }
         (Some(_), true, _) => {
-            return Err(usage_after("Can only be server or client. Not both!\n"));
+            return Err(usage_after(
+                program,
+                "Can only be server or client. Not both!\n",
+            ));
         }
         (Some(_), _, Some(_)) | (_, true, Some(_)) => {
             return refuse("--check runs nothing: without -m and -s");

@@ -272,7 +272,11 @@ fn peers(typed: &mut Typed, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A line of the stock tool's own.
+/// A line of the stock tool's own, which it has on stdout.
 fn exit<T>(line: String) -> Result<T, Stop> {
-    Err(Stop::Exit(super::refusal(line + "\n")))
+    Err(Stop::Exit(Exit {
+        stdout: line + "\n",
+        code: 1,
+        ..Exit::default()
+    }))
 }

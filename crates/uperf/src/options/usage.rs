@@ -6,16 +6,19 @@ use super::Exit;
 use super::table::{SECTION, Typed};
 use crate::Protocol;
 
-/// `uperf -h`: the stock text and, below it, what it has not got.
-pub(super) fn text() -> String {
+/// `uperf -h`: the stock text and, below it, the options that stock lacks.
+pub(super) fn text(program: &str) -> String {
     let (own, stock): (Vec<_>, Vec<_>) = SECTION.flags.iter().partition(|flag| is_own(flag));
     format!(
         "Uperf Version {VERSION}\n\
-         Usage:   uperf [-m profile] [-hvV] [-ngtTfkpaeE:X:i:P:RS:]\n         \
-         uperf [-s] [-hvV]\n\n{}\n\
+         Usage:   {program} [-m profile] [-hvV] [-ngtTfkpaeE:X:i:P:RS:]\n\
+         \t {program} [-s] [-hvV]\n\n{}\n\
          More information at http://www.uperf.org\n\n\
          linerate's own options:\n\n{}",
-        lines(&stock),
+        stock
+            .iter()
+            .map(|flag| stock_line(flag))
+            .collect::<String>(),
         lines(&own)
     )
 }
@@ -58,6 +61,19 @@ const PROTOCOLS: [Protocol; 7] = [
 fn is_own(flag: &Flag<Typed, Exit>) -> bool {
     flag.name.is_long() || flag.name == Name::Letter('H')
 }
+
+/// With a tab before the option, and as many behind it as its text needs to begin in the fourth column.
+fn stock_line(flag: &Flag<Typed, Exit>) -> String {
+    let line = flag.help.first().copied().unwrap_or_default();
+    let Some((option, text)) = line.split_once("  ") else {
+        return String::new();
+    };
+    let tabs = if option.len() < TAB { "\t\t" } else { "\t" };
+    format!("\t{option}{tabs} {}\n", text.trim_start())
+}
+
+/// Columns of a tab.
+const TAB: usize = 8;
 
 fn lines(flags: &[&Flag<Typed, Exit>]) -> String {
     let mut text = String::new();
