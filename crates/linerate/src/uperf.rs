@@ -37,12 +37,13 @@ pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
     match &settings.role {
         Role::Master(master) => run(program, &typed, &settings, master),
         Role::Slave(limits) => serve(program, &settings, limits),
-        Role::Check(profile) => check(program, profile),
+        Role::Check(profile) => check(profile),
     }
 }
 
 fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> ExitCode {
-    let Some((workorder, profile)) = read(program, &master.profile) else {
+    let Some((workorder, profile)) = read(&master.profile) else {
+        print(&format!("Error parsing {}\n", master.profile.display()));
         return ExitCode::FAILURE;
     };
     let unwritten = |path: &Path, error: &io::Error| {
@@ -142,8 +143,8 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
     }
 }
 
-fn check(program: &str, path: &Path) -> ExitCode {
-    let Some(bytes) = contents(program, path) else {
+fn check(path: &Path) -> ExitCode {
+    let Some(bytes) = contents(path) else {
         return ExitCode::FAILURE;
     };
     let name = path.to_string_lossy();
@@ -162,9 +163,9 @@ fn check(program: &str, path: &Path) -> ExitCode {
 }
 
 /// The profile, if it makes sense; what it lacks is said.
-fn read(program: &str, path: &Path) -> Option<(Workorder, String)> {
-    let bytes = contents(program, path)?;
+fn read(path: &Path) -> Option<(Workorder, String)> {
     let name = path.to_string_lossy();
+    let bytes = contents(path)?;
     let source = Source {
         name: &name,
         bytes: &bytes,
@@ -172,18 +173,18 @@ fn read(program: &str, path: &Path) -> Option<(Workorder, String)> {
     let parsed = profile::parse(&source, &Surroundings::real());
     let shows_source = std::io::stderr().is_terminal();
     eprint!("{}", parsed.notes_text(&name, shows_source));
-    if parsed.workorder.is_none() {
-        print(&format!("Error parsing {name}\n"));
-    }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Some((parsed.workorder?, text))
 }
 
-fn contents(program: &str, path: &Path) -> Option<Vec<u8>> {
+/// The whole file; an error is reported in uperf's words.
+fn contents(path: &Path) -> Option<Vec<u8>> {
     match fs::read(path) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
-            eprintln!("{program}: {}: {}", path.display(), sys::describe(&error));
+            let what = if path.exists() { "open" } else { "stat" };
+            let why = sys::describe(&error);
+            eprintln!("Cannot {what} file {}: {why}", path.display());
             None
         }
     }

@@ -725,9 +725,62 @@ fn without_a_slave_it_says_so() {
     command.env("h", "127.0.0.1");
     let ended = Process::start(&mut command).finish(LIMIT);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(
-        ended.stdout.starts_with("Error connecting to 127.0.0.1\n"),
-        "{ended:?}"
+    let stdout = format!(
+        "Error connecting to 127.0.0.1\n\n** TCP: Cannot connect to 127.0.0.1:{port} Connection refused\n"
+    );
+    assert_eq!(ended.stdout, stdout, "{ended:?}");
+}
+
+/// The words are stock's, and so is where they go.
+#[test]
+fn what_cannot_be_opened_is_said() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), REQUESTS).expect("it is ours");
+    let profile = file.path().display();
+    for (options, stdout, stderr) in [
+        (
+            "-m /no/such/profile".to_owned(),
+            "Error parsing /no/such/profile\n",
+            "Cannot stat file /no/such/profile: No such file or directory",
+        ),
+        (
+            format!("-m {profile} -X /no/such/file"),
+            "Cannot open file\n",
+            "cannot open /no/such/file: No such file or directory",
+        ),
+    ] {
+        let mut command = linerate(&format!("uperf {options}"));
+        command.env("h", "127.0.0.1");
+        let ended = Process::start(&mut command).finish(LIMIT);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert_eq!(ended.stdout, stdout, "{ended:?}");
+        assert!(ended.stderr.contains(stderr), "{ended:?}");
+    }
+}
+
+/// Each failure has one line; the master's come before those of its slaves.
+#[test]
+fn the_log_is_in_stocks_order() {
+    let slave = Slave::start();
+    let profile = REQUESTS.replace("tcp_nodelay", "tcp_nodelay wndsz=50k");
+    let ended = slave.run("", &profile);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let places: Vec<_> = ["\n** Warning: Send ", "\n** [127.0.0.1] Warning: "]
+        .map(|line| ended.stdout.find(line))
+        .into_iter()
+        .flatten()
+        .collect();
+    assert!(places.len() == 2 && places.is_sorted(), "{ended:?}");
+
+    let profile = REQUESTS
+        .replace("protocol=tcp tcp_nodelay", "protocol=udp")
+        .replace("size=64 count=4", "size=70000");
+    let ended = slave.run("", &profile);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let lines = ended.stdout.lines().filter(|line| line.starts_with("** "));
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        ["** Error for flowop write  Message too long"]
     );
 }
 

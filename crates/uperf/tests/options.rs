@@ -148,15 +148,25 @@ fn a_profile_is_checked() {
 #[test]
 fn no_statistics_is_about_what_comes_before_it() {
     let none = Print {
-        run: false,
+        progress: false,
+        statistics: false,
         interfaces: false,
         ..Print::default()
     };
     for (line, expected) in [
         ("-n -m p", none),
+        ("-aRk -X f -e -p -H stdout -n -m p", none),
+        ("-n -R -m p", Print { raw: true, ..none }),
         (
-            "-aRk -X f -e -p -H stdout -n -m p",
-            Print { raw: true, ..none },
+            "-n -a -m p",
+            Print {
+                progress: false,
+                groups: true,
+                strands: true,
+                transactions: true,
+                flowops: true,
+                ..Print::default()
+            },
         ),
         (
             "-a -n -t -m p",

@@ -36,7 +36,13 @@ fn recorded_reports() {
         let text: Vec<_> = text.iter().map(|line| &line[1..]).collect();
         let print = master(options).print;
         let run = Run::of(&figures);
-        let printed = run.before + &report(&print, Width::of(None), &run.report);
+        let width = Width::of(None);
+        let rule = if print.progress {
+            width.rule()
+        } else {
+            String::new()
+        };
+        let printed = run.before + &rule + &report(&print, width, &run.report);
         let printed = without_own_lines(&printed);
         let printed: Vec<_> = printed.lines().map(last_written).collect();
         let is_exact = text.iter().any(|line| line.ends_with(' '));
@@ -118,7 +124,8 @@ fn a_slave_that_was_lost_has_no_figures() {
     let mut figures = figures();
     figures.slaves[0].totals = None;
     let text = report(&master("").print, Width::of(None), &figures);
-    assert!(!text.contains("127.0.0.1"), "{text}");
+    let lost = "-\n\nError saying goodbye with 127.0.0.1\nmaster ";
+    assert!(text.contains(lost), "{text}");
     let difference = "Difference(%)      0.00%      0.00%        0.00%        0.00%       0.00%\n";
     assert!(text.contains(difference), "{text}");
     figures.slaves.push(Slave {
@@ -149,11 +156,16 @@ fn no_statistics_prints_what_is_asked_for_afterwards() {
     figures.latencies = None;
     let text = |options| report(&master(options).print, Width::of(None), &figures);
     let log = "** Warning: Send buffer: 128.00KB (Requested:64.00KB)  \n";
-    assert_eq!(text("-a -n"), log);
+    assert_eq!(text("-a -n"), format!("{log}\n"));
     let with_interfaces = text("-n -k");
     assert!(with_interfaces.starts_with("\nNetstat statistics for this run\n"));
     assert!(!with_interfaces.contains("Run Statistics"));
     assert!(text("-n -T").starts_with("\nStrand Details\n"));
+    let all = text("-n -a");
+    assert!(all.starts_with("\nGroup Details\n"), "{all}");
+    for section in ["Netstat statistics", "Run Statistics", "Difference(%)"] {
+        assert!(all.contains(section), "{section}: {all}");
+    }
 }
 
 #[test]

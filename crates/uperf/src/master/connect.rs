@@ -86,7 +86,14 @@ impl Slave {
                     });
                 }
                 Err(error) => {
-                    why = format!("TCP: Cannot connect to {address} {}", self::why(&error));
+                    let protocol = over.name().to_ascii_uppercase();
+                    // Only socket(2) fails so.
+                    let what = if Error::from_io_error(&error) == Some(Error::PROTONOSUPPORT) {
+                        "create socket".to_owned()
+                    } else {
+                        format!("connect to {address}")
+                    };
+                    why = format!("{protocol}: Cannot {what} {}", self::why(&error));
                 }
             }
         }

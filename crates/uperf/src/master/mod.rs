@@ -24,7 +24,9 @@ use crate::mirror;
 use crate::options::{self, Counter, Master, Settings};
 use crate::output::html::Measured;
 use crate::output::{self, Message, Step, Width};
-use crate::strand::{Crew, Listeners, Log, Peers, Post, ResponseFile, Watching, refusal};
+use crate::strand::{
+    Crew, Listeners, Log, Peers, Post, ResponseFile, StrandOutcome, Watching, refusal,
+};
 use crate::tls::{self, Contexts, Security};
 use crate::wire::Command;
 
@@ -82,6 +84,9 @@ pub enum Trouble {
         /// What.
         why: String,
     },
+    /// The file of `-X` cannot be written.
+    #[error("{0}")]
+    ResponseFile(String),
     /// What cannot be had at this end.
     #[error("{0}")]
     Here(String),
@@ -193,23 +198,14 @@ impl Session<'_> {
         let mut log = Log::default();
         let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);
         let place = narrator.place();
-        if failed.is_some() {
-            tell_of_failure(&mut slaves, narrator);
-            crew.abort();
-        }
         let elapsed = agreed.elapsed();
         let traffic = counters.since();
-        let was_told = self.master.print.run || failed.is_some();
-        if was_told && failed.is_none() {
-            for slave in &mut slaves {
-                let strands = self.workorder.groups[slave.group].strands.count;
-                for command in slave.end_of_run(strands) {
-                    narrator.command(slave, command);
-                }
-            }
-            await_last_words(&slaves);
+        let was_told = self.master.print.statistics || failed.is_some();
+        let strands = self.end(crew, &mut slaves, failed.is_some(), narrator);
+        let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
+        for strand in &strands {
+            log.merge(&strand.log);
         }
-        let strands = crew.finish();
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
             log.say(format!("-X: {}", sys::describe(&error)), 0);
         }
@@ -225,12 +221,7 @@ impl Session<'_> {
         if told.iter().any(|slave| slave.totals.is_none()) {
             failed.get_or_insert(1);
         }
-        let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
-        for strand in &strands {
-            log.merge(&strand.log);
-        }
         if failures > 0 {
-            narrator.say(&Message::Strand(failures));
             failed.get_or_insert(1);
         }
         let figures = report::Figures {
@@ -312,11 +303,8 @@ impl Session<'_> {
             None => None,
             Some(path) => {
                 let file = ResponseFile::create(path).map_err(|error| {
-                    Trouble::Here(format!(
-                        "Cannot open file {}: {}",
-                        path.display(),
-                        sys::describe(&error)
-                    ))
+                    let why = sys::describe(&error);
+                    Trouble::ResponseFile(format!("cannot open {}: {why}", path.display()))
                 })?;
                 Some(Arc::new(file))
             }
@@ -402,6 +390,49 @@ impl Session<'_> {
         Ok(posts)
     }
 
+    /// Ends the strands of both ends; what each of this one did.
+    fn end(
+        &self,
+        crew: Crew,
+        slaves: &mut [Slave],
+        has_failed: bool,
+        narrator: &mut Narrator<'_>,
+    ) -> Vec<StrandOutcome> {
+        let mut aborted = Vec::new();
+        if has_failed {
+            aborted = abort_all(slaves);
+            crew.abort();
+        } else {
+            narrator.close();
+            if self.master.print.statistics {
+                self.ask_for_figures(slaves, narrator);
+            }
+        }
+        let strands = crew.finish();
+        let failures = strands.iter().filter(|strand| strand.failed);
+        for (number, _) in (1..).zip(failures) {
+            narrator.say(&Message::Strand(number));
+        }
+        if has_failed {
+            narrator.close();
+        }
+        for host in aborted {
+            narrator.step(&Step::Told(Command::Abort, &host));
+        }
+        strands
+    }
+
+    /// Has all slaves report their figures.
+    fn ask_for_figures(&self, slaves: &mut [Slave], narrator: &mut Narrator<'_>) {
+        for slave in &mut *slaves {
+            let strands = self.workorder.groups[slave.group].strands.count;
+            for command in slave.end_of_run(strands) {
+                narrator.command(slave, command);
+            }
+        }
+        await_last_words(slaves);
+    }
+
     /// What each slave says at the end, all within so long.
     fn goodbyes(
         &self,
@@ -434,7 +465,9 @@ impl Session<'_> {
         let goodbye = match &slave.last_word {
             Some(Ok(goodbye)) => goodbye,
             lost => {
-                narrator.say(&Message::Goodbye(host));
+                if self.master.json || !self.master.print.statistics {
+                    narrator.say(&Message::Goodbye(host));
+                }
                 if let (Some(Err(error)), true) = (lost, is_news) {
                     run::lost(log, host, place, error);
                 }
@@ -462,15 +495,18 @@ impl Session<'_> {
     }
 }
 
-/// Nothing more is to be done by those who have not said their last word.
-fn tell_of_failure(slaves: &mut [Slave], narrator: &mut Narrator<'_>) {
+/// Aborts the run at the slaves that have not said their last word; their hosts.
+fn abort_all(slaves: &mut [Slave]) -> Vec<String> {
+    let mut aborted = Vec::new();
     for slave in slaves {
         // A signal ends the run, and not the talk about its end.
         slave.control.outlive_stop();
         if slave.last_word.is_none() {
-            narrator.command(slave, Command::Abort);
+            slave.tell(Command::Abort);
+            aborted.push(slave.host.clone());
         }
     }
+    aborted
 }
 
 /// Finds out what stock slaves understand, a host once.
@@ -500,7 +536,7 @@ fn told(trouble: &Trouble, narrator: &mut Narrator<'_>) -> u8 {
     match trouble {
         Trouble::Connecting { host, why } => {
             say(Message::Connecting(host));
-            narrator.tell(&format!("** {why}\n"));
+            narrator.tell(&format!("\n** {why}\n"));
         }
         Trouble::Refused { host, phase, said } => {
             say(match phase {
@@ -509,12 +545,17 @@ fn told(trouble: &Trouble, narrator: &mut Narrator<'_>) -> u8 {
             });
             say(Message::Says { host, said });
             say(Message::Handshaking(host));
+            narrator.tell("\n");
         }
-        Trouble::Lost { host, .. } => say(Message::Handshaking(host)),
+        Trouble::Lost { host, .. } => {
+            say(Message::Handshaking(host));
+            narrator.tell("\n");
+        }
         Trouble::Phase3 { host, .. } => {
             say(Message::Phase3(host));
             return 255;
         }
+        Trouble::ResponseFile(_) => say(Message::ResponseFile),
         Trouble::Unsendable { .. } | Trouble::Here(_) => {}
     }
     1

@@ -196,7 +196,7 @@ impl<'a> Narrator<'a> {
         Self {
             voice,
             is_raw: master.print.raw,
-            is_silent: !master.print.run,
+            is_silent: !master.print.progress,
             width,
             interval: master.interval,
             running: None,
@@ -264,6 +264,18 @@ impl<'a> Narrator<'a> {
             None if self.has_begun => "at the end".to_owned(),
             None => "before Txn1".to_owned(),
         }
+    }
+
+    /// The progress is over.
+    pub(super) fn close(&mut self) {
+        if self.is_silent {
+            return;
+        }
+        // The line of a transaction that has failed has no end yet.
+        if self.running.take().is_some() {
+            self.print(PROGRESS_END);
+        }
+        self.print(&self.width.rule());
     }
 
     /// How the transactions went, since then.

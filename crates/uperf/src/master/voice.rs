@@ -58,11 +58,11 @@ mod tests {
     #[test]
     fn a_document_stands_alone() {
         for (is_mute, is_verbose, expected) in [
-            (false, false, "Starting *** Slave aborted! ***\n"),
+            (false, false, "Starting \n*** Slave aborted! ***\n"),
             (
                 false,
                 true,
-                "Starting *** Slave aborted! ***\nCompleted handshake phase 1\n",
+                "Starting \n*** Slave aborted! ***\nCompleted handshake phase 1\n",
             ),
             (true, true, ""),
         ] {

@@ -65,8 +65,10 @@ pub struct Master {
     reason = "each is a section, or one option without a value"
 )]
 pub struct Print {
-    /// Progress, totals and Run Statistics: not with `-n`.
-    pub run: bool,
+    /// Progress and its total: not with `-n`.
+    pub progress: bool,
+    /// Run Statistics: after `-n` only with `-a`.
+    pub statistics: bool,
     /// `-g`.
     pub groups: bool,
     /// `-T`.
@@ -126,7 +128,8 @@ impl Master {
 impl Default for Print {
     fn default() -> Self {
         Self {
-            run: true,
+            progress: true,
+            statistics: true,
             interfaces: true,
             ..Self::NOTHING
         }
@@ -136,7 +139,8 @@ impl Default for Print {
 impl Print {
     /// After `-n`.
     pub(super) const NOTHING: Self = Self {
-        run: false,
+        progress: false,
+        statistics: false,
         groups: false,
         strands: false,
         transactions: false,
@@ -196,10 +200,10 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
             if typed.port == 0 {
                 return refuse("-P 0: a master has to know the slaves' port");
             }
-            if master.json && (master.print.raw || !master.print.run) {
+            if master.json && (master.print.raw || !master.print.progress) {
                 return refuse("--json has the place of the text that -R and -n are about");
             }
-            if master.html.is_some() && !master.print.run {
+            if master.html.is_some() && !master.print.progress {
                 return refuse("--html has nothing to show with -n");
             }
             Role::Master(master)

@@ -180,13 +180,10 @@ fn control(typed: &mut Typed, text: &str) -> Result<(), Stop> {
 
 pub(super) const NO_PORT: &str = "not a port from 0 to 65535";
 
-/// It forgets what was asked for before it; what comes after it counts.
+/// It forgets the statistics, and `-R`, that were asked for before it; what comes after it counts.
 fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), Stop> {
     let master = typed.master("-n");
-    master.print = Print {
-        raw: master.print.raw,
-        ..Print::NOTHING
-    };
+    master.print = Print::NOTHING;
     master.flowop_cpu = false;
     master.counters.clear();
     master.response_times = None;
@@ -200,6 +197,8 @@ fn all(typed: &mut Typed, _: &str) -> Result<(), Stop> {
     print.strands = true;
     print.transactions = true;
     print.flowops = true;
+    print.interfaces = true;
+    print.statistics = true;
     Ok(())
 }
 

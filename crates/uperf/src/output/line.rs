@@ -20,7 +20,7 @@ impl Width {
     }
 
     /// A line of dashes, one less than there are columns.
-    pub(super) fn rule(self) -> String {
+    pub fn rule(self) -> String {
         "-".repeat(self.0 - 1) + "\n"
     }
 

@@ -27,25 +27,8 @@ pub enum Message<'a> {
     /// A slave told no totals at the end.
     Goodbye(&'a str),
     /// The file of `-X` cannot be written.
-    ResponseFile {
-        /// Its path.
-        path: &'a str,
-        /// The system's words.
-        reason: &'a str,
-    },
-    /// No connection of this name among those that there are.
-    NoConnection(u32),
-    /// A slave's master is gone, or cannot be read from: why.
-    ReadingCommand(&'a str),
-    /// What follows it.
-    GetCommand,
-    /// A slave was told something that is no command.
-    CommandMagic,
-    /// It was told a command that it does not know.
-    UnknownCommand(u32),
-    /// Its strands did not come to the end of the transaction before this one.
-    Barrier(u32),
-    /// A strand failed; so many have.
+    ResponseFile,
+    /// A strand failed, as the one of this number.
     Strand(u64),
     /// So many strands and slaves failed.
     Failures(u64),
@@ -62,17 +45,9 @@ impl Display for Message<'_> {
             Self::Says { host, said } => writeln!(f, "{host} says: {said}"),
             Self::Handshaking(host) => writeln!(f, "error handshaking with {host}"),
             Self::Phase3(host) => writeln!(f, "Error handshaking P3 with {host}"),
-            Self::SlaveAborted => f.write_str("*** Slave aborted! ***\n"),
+            Self::SlaveAborted => f.write_str("\n*** Slave aborted! ***\n"),
             Self::Goodbye(host) => writeln!(f, "\nError saying goodbye with {host}"),
-            Self::ResponseFile { path, reason } => writeln!(f, "Cannot open file {path}: {reason}"),
-            Self::NoConnection(name) => writeln!(f, "No such connection with id {name}"),
-            Self::ReadingCommand(why) => writeln!(f, "Error during reading command: {why}"),
-            Self::GetCommand => f.write_str("Error in get command\n"),
-            Self::CommandMagic => f.write_str("Wrong command magic\n"),
-            Self::UnknownCommand(number) => writeln!(f, "Unknown command {number}"),
-            Self::Barrier(number) => {
-                writeln!(f, "Error waiting for strands at barrier {number}")
-            }
+            Self::ResponseFile => f.write_str("Cannot open file\n"),
             Self::Strand(failed) => {
                 writeln!(
                     f,

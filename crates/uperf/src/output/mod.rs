@@ -3,7 +3,6 @@
 //! Where a stock figure is wrong by the way in which it is computed, the line is stock's and the figure
 //! is what happened.
 
-mod entry;
 mod figures;
 pub mod html;
 mod latency;
@@ -24,17 +23,17 @@ pub use figures::{
 pub use line::Width;
 pub use log::{goodbye, log};
 pub use message::Message;
+pub(crate) use number::size;
 pub use progress::{PROGRESS_END, progress, running_name, started, starting};
 pub use response::Response;
 pub use step::Step;
 
 use crate::options::Print;
 
-/// What is printed when a run has ended, after the last line of its progress.
+/// What is printed when a run has ended, after its progress and a rule.
 pub fn report(print: &Print, width: Width, report: &Report) -> String {
     let mut text = String::new();
-    if print.run {
-        text += &width.rule();
+    if print.progress {
         text += &line::section_line(print.raw, &report.total);
     }
     if print.groups {
@@ -53,7 +52,7 @@ pub fn report(print: &Print, width: Width, report: &Report) -> String {
     if print.interfaces {
         text += &sections::interfaces(width, &report.interfaces);
     }
-    if print.run {
+    if print.statistics {
         text += &statistics::run_statistics(width, &report.slaves, &report.master);
         text += &statistics::active(width, &report.active);
         text += &statistics::hosts(width, &report.slaves);
@@ -66,9 +65,7 @@ pub fn report(print: &Print, width: Width, report: &Report) -> String {
     if report.failures > 0 {
         text += &Message::Failures(report.failures).to_string();
     }
-    if print.run {
-        text.push('\n');
-    }
+    text.push('\n');
     text
 }
 

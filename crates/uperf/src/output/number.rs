@@ -9,7 +9,7 @@ pub(super) fn bytes(bytes: u64, width: usize) -> String {
 }
 
 /// The same, whole and in no column.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 8] = ["B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB"];
     scaled(bytes as f64, 1024.0, &UNITS)
 }

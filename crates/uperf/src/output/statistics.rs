@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::figures::{Active, Sample, Slave, Start, Totals};
 use super::line::{Width, printable, summary};
+use super::message::Message;
 use super::number::{bytes, rate, time};
 
 /// The slaves that told their figures, the sum of several, this end, and the differences.
@@ -83,13 +84,15 @@ pub(super) fn starts(width: Width, starts: &[Start]) -> String {
     format!("Beginnings of strands\n{}{lines}\n", width.rule())
 }
 
-/// What else it said stands in the same line, in front.
+/// What else it said stands in the same line, in front. A slave that was lost has a message in its place.
 fn slave_line(slave: &Slave) -> String {
     let host = printable(&slave.host);
+    let Some(totals) = &slave.totals else {
+        return Message::Goodbye(&host).to_string();
+    };
     let said = slave.said.as_deref().map(printable);
     let said = said.map(|said| format!("[{host}] {said}"));
-    let totals = slave.totals.map(|totals| host_line(&host, &totals));
-    said.unwrap_or_default() + &totals.unwrap_or_default()
+    said.unwrap_or_default() + &host_line(&host, totals)
 }
 
 fn host_line(host: &str, totals: &Totals) -> String {

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
 
-use crate::output::Entry;
+use crate::output::{self, Entry};
 
 /// Entries, each distinct one once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl Log {
         for (name, size) in given {
             let Ok(size) = size else { continue };
             if (size as u64).abs_diff(asked) * 10 > asked {
-                let (got, wanted) = (bytes(size as u64), bytes(asked));
+                let (got, wanted) = (output::size(size as u64), output::size(asked));
                 self.warn(format!("{name}: {got} (Requested:{wanted})"));
             }
         }
@@ -82,20 +82,6 @@ impl Log {
 /// The system's words, without the number that Rust adds.
 fn reason(errno: i32) -> String {
     sys::describe(&std::io::Error::from_raw_os_error(errno))
-}
-
-/// As uperf writes sizes.
-fn bytes(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for larger in ["KB", "MB", "GB", "TB"] {
-        if value <= 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    format!("{value:.2}{unit}")
 }
 
 #[cfg(test)]
@@ -125,6 +111,5 @@ mod tests {
         log.compare_buffers(&socket, given * 2);
         assert_eq!(log.entries().len(), 2);
         assert!(log.entries()[0].warning);
-        assert_eq!(bytes(65_536), "64.00KB");
     }
 }

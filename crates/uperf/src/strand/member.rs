@@ -259,11 +259,17 @@ fn buffer_bytes(group: &Group) -> usize {
     largest.unwrap_or(0).max(LEAST_BUFFER)
 }
 
-/// As uperf says it: `Error for flowop write  Message too long`.
+/// Logs a failure as uperf does: a failed call as `Error for flowop write  Message too long`; what has words of its
+/// own, with these.
 fn say(log: &mut Log, transaction: &Transaction, at: usize, failure: &Failure) {
-    log.say(failure.what.clone(), failure.errno);
     let flowop = transaction.flowops[at].kind;
-    log.say(format!("Error for flowop {flowop} "), failure.errno);
+    let is_call = failure.errno != 0 && !failure.what.contains(' ');
+    let what = if is_call {
+        format!("Error for flowop {flowop} ")
+    } else {
+        failure.what.clone()
+    };
+    log.say(what, failure.errno);
 }
 
 #[cfg(test)]

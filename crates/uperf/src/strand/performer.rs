@@ -64,7 +64,7 @@ impl Desk<'_> {
     fn find(&mut self, connection: u32) -> Result<Rc<Line>, Failure> {
         match self.connections.find(connection) {
             Found::Open(line) => Ok(line),
-            Found::Closed => Err(Failure::of_call("use a closed connection", Error::BADF)),
+            Found::Closed => Err(Failure::of_call("close", Error::BADF)),
             Found::Nothing => {
                 let what = format!("No such connection {connection}");
                 Err(Failure::of_sense(what))
@@ -83,6 +83,7 @@ impl Desk<'_> {
             .target(host, self.index, protocol)
             .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {host}")))?;
         let line = ends::open(flowop, &target, stop).map_err(|error| {
+            let protocol = protocol.name().to_ascii_uppercase();
             let what = format!("{protocol}: Cannot connect to {}", target.address);
             Failure::of_call(&what, error)
         })?;

@@ -30,7 +30,7 @@ pub(crate) fn printed(options: &str) -> String {
     if !latencies {
         figures.latencies = None;
     }
-    text + &report(&print, width, &figures)
+    text + &width.rule() + &report(&print, width, &figures)
 }
 
 /// What is asked for by `options`, of the profile `p`.
