@@ -11,6 +11,7 @@ mod process;
 mod server;
 mod sockets;
 mod trial;
+mod uperf;
 
 pub use mask::{Difference, figures, keyvals, same_text};
 pub use namespace::{End, Namespace, link, try_link};
@@ -18,4 +19,5 @@ pub use peer::{Make, Peers, Role, STOCK, linerate, program, stock};
 pub use process::{Finished, Process, run};
 pub use server::{Server, Usage};
 pub use sockets::{connections_of, counter, established, free_port, is_listening, listeners};
-pub use trial::{Need, eventually, required, trial, unless};
+pub use trial::{Need, eventually, required, trial, unless, unless_absent};
+pub use uperf::Uperf;

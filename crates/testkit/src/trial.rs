@@ -55,8 +55,26 @@ pub fn unless(
     name: impl Into<String>,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> Trial {
-    let name = name.into();
-    let skipped = missing.is_some() && !required();
+    skipped_if(!required(), missing, name.into(), run)
+}
+
+/// The same where what is missing is in no package, so that nobody can be required to have it: the test is skipped
+/// in any case.
+pub fn unless_absent(
+    missing: Option<String>,
+    name: impl Into<String>,
+    run: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Trial {
+    skipped_if(true, missing, name.into(), run)
+}
+
+fn skipped_if(
+    may_be_missing: bool,
+    missing: Option<String>,
+    name: String,
+    run: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Trial {
+    let skipped = missing.is_some() && may_be_missing;
     if let (Some(why), true) = (&missing, skipped) {
         println!("SKIPPED {name}: {why}");
     }

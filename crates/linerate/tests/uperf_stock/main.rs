@@ -1,0 +1,112 @@
+//! uperf's masters and slaves, ours and stock's, against each other.
+//!
+//! Each case runs stock with stock first, as the control. Then it runs our master with stock's slave, stock's master
+//! with our slave, and ours with ours. The exit code and the text must be the control's, but for the figures and for
+//! what `docs/differences.md` lists; both ends must have counted the same, within one per cent. Where stock fails with
+//! itself the case says why, and ours must succeed.
+//!
+//! No package has stock uperf: without it the cases are skipped, even with `LINERATE_REQUIRE_PEERS=1`. See
+//! [`testkit::Uperf`] for where it is looked for. Most of a case is waiting, so they run side by side.
+
+mod case;
+mod cases;
+mod pair;
+mod profiles;
+mod text;
+
+use std::cell::OnceCell;
+use std::thread;
+
+use libtest_mimic::{Arguments, Trial};
+use testkit::{Namespace, Uperf};
+
+use case::Case;
+use pair::{Make, Pairing};
+
+/// What a case does: an error says what is wrong.
+type Outcome = Result<(), String>;
+
+/// Cases at a time, for each processor.
+const LANES: usize = 6;
+
+/// Those of the oldest version are few: its text is that of the others.
+const VERSIONS: [Uperf; 3] = [Uperf::Head, Uperf::V1_0_8, Uperf::V1_0_7];
+
+thread_local! {
+    /// The lane's own host.
+    static HOST: OnceCell<Namespace> = const { OnceCell::new() };
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    arguments.test_threads.get_or_insert(processors * LANES);
+    libtest_mimic::run(&arguments, trials()).exit();
+}
+
+fn trials() -> Vec<Trial> {
+    let no_namespace = Namespace::missing();
+    let mut trials = Vec::new();
+    let mut counts = Vec::new();
+    for (number, version) in VERSIONS.into_iter().enumerate() {
+        let missing = version.program().err();
+        let missing = missing.or_else(|| no_namespace.clone());
+        let cases = cases::cases().into_iter().chain(profiles::cases());
+        for case in cases.filter(|case| version != Uperf::V1_0_7 || case.is_for_all) {
+            if number == 0 {
+                case.gaps().iter().for_each(|gap| println!("{gap}"));
+            }
+            let pairings = pairings(&case, version, number == 0);
+            counts.extend(pairings.clone());
+            let name = format!("{version}: {}", case.name);
+            let run = move || {
+                HOST.with(|host| {
+                    host.get_or_init(lane);
+                });
+                case.check(version, &pairings)
+            };
+            trials.push(testkit::unless_absent(missing.clone(), name, run));
+        }
+    }
+    print_counts(&counts);
+    trials
+}
+
+/// A host for this thread. Its sockets have small buffers: what is in them when a transaction's time is up, a stock
+/// slave does not count.
+fn lane() -> Namespace {
+    let host = Namespace::of_this_thread();
+    for limits in ["tcp_rmem", "tcp_wmem"] {
+        let path = format!("/proc/sys/net/ipv4/{limits}");
+        std::fs::write(path, "4096 65536 131072").expect("the host is ours");
+    }
+    host
+}
+
+/// What a case runs beside its control: ours with ours once.
+fn pairings(case: &Case, version: Uperf, with_ours: bool) -> Vec<Pairing> {
+    let stock = Make::Stock(version);
+    let all = [
+        Pairing::new(Make::Ours, stock),
+        Pairing::new(stock, Make::Ours),
+        Pairing::new(Make::Ours, Make::Ours),
+    ];
+    let wanted = all
+        .into_iter()
+        .filter(|pairing| with_ours || pairing.has_stock() || !case.has_slave);
+    wanted.filter(|pairing| case.runs_with(*pairing)).collect()
+}
+
+/// How many cases each pairing has.
+fn print_counts(pairings: &[Pairing]) {
+    let mut kinds: Vec<Pairing> = Vec::new();
+    for pairing in pairings {
+        if !kinds.contains(pairing) {
+            kinds.push(*pairing);
+        }
+    }
+    for kind in kinds {
+        let count = pairings.iter().filter(|other| **other == kind).count();
+        println!("{kind}: {count} cases");
+    }
+}
