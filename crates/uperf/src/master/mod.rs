@@ -198,10 +198,10 @@ impl Session<'_> {
         let mut log = Log::default();
         let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);
         let place = narrator.place();
-        let elapsed = agreed.elapsed();
         let traffic = counters.since();
         let was_told = self.master.print.statistics || failed.is_some();
-        let strands = self.end(crew, &mut slaves, failed.is_some(), narrator);
+        let (strands, ended) = self.end(crew, &mut slaves, failed.is_some(), narrator);
+        let elapsed = ended - agreed;
         let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
         for strand in &strands {
             log.merge(&strand.log);
@@ -390,14 +390,15 @@ impl Session<'_> {
         Ok(posts)
     }
 
-    /// Ends the strands of both ends; what each of this one did.
+    /// Ends the strands of both ends; what each of this one did, and when the run ended.
     fn end(
         &self,
         crew: Crew,
         slaves: &mut [Slave],
         has_failed: bool,
         narrator: &mut Narrator<'_>,
-    ) -> Vec<StrandOutcome> {
+    ) -> (Vec<StrandOutcome>, Instant) {
+        let mut ended = Instant::now();
         let mut aborted = Vec::new();
         if has_failed {
             aborted = abort_all(slaves);
@@ -406,6 +407,10 @@ impl Session<'_> {
             narrator.close();
             if self.master.print.statistics {
                 self.ask_for_figures(slaves, narrator);
+            }
+            // As stock masters, which take a while to see that the run is over: a stock slave ends after it.
+            if slaves.iter().any(|slave| !slave.is_ours) {
+                ended = Instant::now();
             }
         }
         let strands = crew.finish();
@@ -419,7 +424,7 @@ impl Session<'_> {
         for host in aborted {
             narrator.step(&Step::Told(Command::Abort, &host));
         }
-        strands
+        (strands, ended)
     }
 
     /// Has all slaves report their figures.
