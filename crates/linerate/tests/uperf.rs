@@ -440,11 +440,13 @@ fn harnesses_read_real_runs() {
         );
         // Each strand may be between a call and its count.
         assert!(bytes.abs_diff(64 * operations) <= 2 * 64, "{ended:?}");
-        // All but a connect and a disconnect of each strand.
+        // All but a connect and a disconnect of each strand, and what they did after the time on a busy machine.
         let total = statistics(&ended, "master")[4]
             .parse::<u64>()
             .expect("a count");
-        assert!(operations.abs_diff(total - 4) <= 2, "{ended:?}");
+        let in_time = total - 4;
+        assert!(operations <= in_time + 2, "{ended:?}");
+        assert!(operations * 10 >= in_time * 9, "{ended:?}");
         assert_eq!(rules::differences(text).len(), 5);
         assert_eq!(rules::suspicious(text), [""; 0], "{ended:?}");
         // With -v a slave's words are in the way, as in stock.
@@ -501,10 +503,8 @@ fn every_section_of_a_real_run() {
     assert_eq!(rules::suspicious(&ended.stdout), [""; 0], "{ended:?}");
     let flowop = rules::words_of(&ended.stdout, "read");
     assert_eq!(flowop.len(), 6, "{ended:?}");
-    assert!(
-        flowop[3].ends_with("us") && flowop[3] != "0.00us",
-        "{ended:?}"
-    );
+    let cpu = flowop[3].trim_end_matches(char::is_alphabetic);
+    assert!(cpu.parse::<f64>().is_ok_and(|cpu| cpu > 0.0), "{ended:?}");
 }
 
 /// One group works at once, the other thinks first: what stock averages over all of the time is told over
