@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,12 +20,13 @@ pub struct Buffers {
 
 impl Buffers {
     /// Makes what the workload needs of what the half plans, for a socket with these facts.
-    /// `pattern` fills what is sent, over and over, when the half names no file.
+    /// `fill` is the file that the half names, opened. Without one `pattern` fills what is sent, over and over.
     pub fn new(
         half: &Half,
         workload: &Workload,
         transport: Transport,
         facts: &SocketFacts,
+        fill: Option<File>,
         pattern: &[u8],
         memory: &Memory,
     ) -> Result<Self, RingError> {
@@ -33,13 +35,13 @@ impl Buffers {
             send_file: None,
             receive: None,
         };
-        let fill = half.fill.as_deref();
+        let fill = fill.map(|file| (file, half.fill.as_deref().unwrap_or(Path::new(""))));
         if workload.sends() && half.send_from_file {
             buffers.send_file = Some(SendFile::new(&half.send, facts.send_buffer_bytes, fill)?);
         } else if workload.sends() {
             let largest = transport.largest_send();
-            let contents = fill.map_or(Contents::Pattern(pattern), |file: &Path| {
-                Contents::File(file)
+            let contents = fill.map_or(Contents::Pattern(pattern), |(file, name)| {
+                Contents::File(file, name)
             });
             let ring = Ring::new(
                 &half.send,

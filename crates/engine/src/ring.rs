@@ -45,14 +45,14 @@ pub enum RingError {
 }
 
 /// What the buffers hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Contents<'a> {
     /// Nothing: what is received into need not be touched before.
     Nothing,
     /// This, over and over, on from one buffer into the next.
     Pattern(&'a [u8]),
-    /// A file, over and over.
-    File(&'a Path),
+    /// A file of this name, over and over.
+    File(File, &'a Path),
 }
 
 /// The buffers.
@@ -86,7 +86,7 @@ impl Ring {
         let footprint =
             BufferRing::footprint(count, bytes, alignment, offset).ok_or_else(too_large)?;
         let share = memory.take(footprint as u64).ok_or_else(too_large)?;
-        let mut filler = Filler::open(contents)?;
+        let mut filler = Filler::of(contents);
         let mut buffers = BufferRing::new(count, bytes, alignment, offset).ok_or_else(too_large)?;
         if let Some(filler) = &mut filler {
             for _ in 0..width {
@@ -142,17 +142,11 @@ enum Filler<'a> {
 
 impl<'a> Filler<'a> {
     /// `None` when there is nothing to fill with.
-    fn open(contents: Contents<'a>) -> Result<Option<Self>, RingError> {
+    fn of(contents: Contents<'a>) -> Option<Self> {
         match contents {
-            Contents::Nothing => Ok(None),
-            Contents::Pattern(pattern) => Ok(Some(Self::Pattern { pattern, at: 0 })),
-            Contents::File(path) => {
-                let file = File::open(path).map_err(|error| RingError::File {
-                    path: path.to_owned(),
-                    error,
-                })?;
-                Ok(Some(Self::File { file, path }))
-            }
+            Contents::Nothing => None,
+            Contents::Pattern(pattern) => Some(Self::Pattern { pattern, at: 0 }),
+            Contents::File(file, path) => Some(Self::File { file, path }),
         }
     }
 
@@ -203,21 +197,21 @@ pub(crate) struct SendFile {
 }
 
 impl SendFile {
-    /// Uses `path`, or a temporary file of random bytes that has no name any more.
+    /// Uses this file, or a temporary one of random bytes that has no name.
     pub(crate) fn new(
         plan: &BufferPlan,
         socket_buffer: Option<u32>,
-        path: Option<&Path>,
+        file: Option<(File, &Path)>,
     ) -> Result<Self, RingError> {
         let (size, width) = resolve(plan, None, socket_buffer);
         let needed = u64::from(size) * u64::from(width) + u64::from(plan.offset);
-        let shown = path.unwrap_or(Path::new("(temporary)"));
+        let (file, shown) = file.unzip();
         let failed = |error| RingError::File {
-            path: shown.to_owned(),
+            path: shown.unwrap_or(Path::new("(temporary)")).to_owned(),
             error,
         };
-        let file = match path {
-            Some(path) => File::open(path).map_err(failed)?,
+        let file = match file {
+            Some(file) => file,
             None => temporary(needed).map_err(failed)?,
         };
         if file.metadata().map_err(failed)?.len() < needed {
@@ -351,7 +345,7 @@ mod tests {
             &plan,
             None,
             None,
-            Contents::File(&path),
+            Contents::File(File::open(&path).unwrap(), &path),
             &Memory::new(1 << 20, 1 << 20),
         )
         .unwrap();
@@ -363,7 +357,7 @@ mod tests {
                 &plan,
                 None,
                 None,
-                Contents::File(&path),
+                Contents::File(File::open(&path).unwrap(), &path),
                 &Memory::new(1 << 20, 1 << 20)
             )
             .is_err()

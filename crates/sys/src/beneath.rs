@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,10 @@ use rustix::io::Errno;
 /// A directory that others may name files below.
 #[derive(Debug)]
 pub struct Root {
+    /// Without links in it.
     name: PathBuf,
+    /// As it was given.
+    given: PathBuf,
     directory: OwnedFd,
 }
 
@@ -33,11 +36,15 @@ struct Search<'a> {
 
 impl Root {
     /// The directory of this name.
-    pub fn open(name: &Path) -> io::Result<Self> {
-        let name = name.canonicalize()?;
+    pub fn open(given: &Path) -> io::Result<Self> {
+        let name = given.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, &name, flags, Mode::empty())?;
-        let root = Self { name, directory };
+        let root = Self {
+            name,
+            given: given.to_owned(),
+            directory,
+        };
         match root.open_below(Path::new("."), OFlags::DIRECTORY) {
             Err(Errno::NOSYS) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -50,10 +57,9 @@ impl Root {
     /// The regular files that can be read in a directory of this name and below it, in the order of their
     /// names, the first `most`; `None` if the name is of nothing below this one. No link is followed.
     pub fn files(&self, name: &Path, most: usize) -> io::Result<Option<Vec<File>>> {
-        let Ok(below) = name.strip_prefix(&self.name) else {
+        let Some(below) = self.below(name) else {
             return Ok(None);
         };
-        let below = Path::new(".").join(below);
         let mut search = Search {
             root: self,
             files: Vec::new(),
@@ -72,15 +78,40 @@ impl Root {
         }
     }
 
+    /// The regular file of this name, open for reading; `None` if the name leads out of this directory, or to
+    /// anything but a regular file. No link is followed.
+    ///
+    /// The name is looked up once, and neither a FIFO nor a device is opened.
+    pub fn file(&self, name: &Path) -> io::Result<Option<File>> {
+        let Some(below) = self.below(name) else {
+            return Ok(None);
+        };
+        let entry = match self.open_below(&below, OFlags::PATH) {
+            // Out of it by `..` or a link.
+            Err(Errno::XDEV | Errno::LOOP) => return Ok(None),
+            other => other?,
+        };
+        if kind(&entry)? != FileType::RegularFile {
+            return Ok(None);
+        }
+        Ok(Some(readable(&entry)?))
+    }
+
+    /// The name as it is seen from this directory; `None` if it does not begin with this one's.
+    fn below(&self, name: &Path) -> Option<PathBuf> {
+        let below = name
+            .strip_prefix(&self.name)
+            .or_else(|_| name.strip_prefix(&self.given))
+            .ok()
+            .filter(|_| name.is_absolute())?;
+        Some(Path::new(".").join(below))
+    }
+
     fn open_below(&self, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
         rustix::fs::openat2(&self.directory, name, flags, Mode::empty(), resolve)
-    }
-
-    fn kind_below(&self, name: &Path) -> Result<FileType, Errno> {
-        kind(&self.open_below(name, OFlags::PATH)?)
     }
 }
 
@@ -104,10 +135,12 @@ impl Search<'_> {
             if self.files.len() >= self.most || self.names == 0 {
                 break;
             }
-            // What is no file, or cannot be read, is passed over. It is looked at first: to open a device
-            // or a FIFO is to do something.
-            match self.root.kind_below(&name) {
-                Ok(FileType::RegularFile) => self.files.extend(self.file(&name)),
+            // What is no file, or cannot be read, is passed over.
+            let Ok(entry) = self.root.open_below(&name, OFlags::PATH) else {
+                continue;
+            };
+            match kind(&entry) {
+                Ok(FileType::RegularFile) => self.files.extend(readable(&entry).ok()),
                 Ok(FileType::Directory) if depth > 0 => {
                     let _ = self.find(&name, depth - 1);
                 }
@@ -116,13 +149,15 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
 
-    /// A regular file; the name may be of something else by now.
-    fn file(&self, name: &Path) -> Option<File> {
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let entry = self.root.open_below(name, flags).ok()?;
-        (kind(&entry) == Ok(FileType::RegularFile)).then(|| entry.into())
-    }
+/// Opens what was found (O_PATH) for reading. Whatever its name is of by now, it is this that is read.
+///
+/// To open a device or a FIFO is to do something, so the kind is looked at first.
+fn readable(entry: &OwnedFd) -> Result<File, Errno> {
+    let itself = format!("/proc/thread-self/fd/{}", entry.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(itself, flags, Mode::empty())?.into())
 }
 
 fn kind(entry: &OwnedFd) -> Result<FileType, Errno> {
@@ -178,6 +213,43 @@ mod tests {
     }
 
     #[test]
+    fn one_file_is_read_by_its_name() {
+        let (outside, root) = tree();
+        let named = |name: &str| {
+            let file = root.file(&root.name.join(name));
+            file.ok().flatten().map(|file| texts(Some(vec![file])))
+        };
+        let text = |text: &str| Some(Some(vec![text.to_owned()]));
+        assert_eq!(named("z"), text("last"));
+        assert_eq!(named("a/../a/b/1"), text("one"));
+        for name in [
+            "",
+            "a",
+            "gone",
+            "a/link",
+            "out/secret",
+            "../secret",
+            "/etc/passwd",
+            "a/../../secret",
+        ] {
+            assert_eq!(named(name), None, "{name}");
+        }
+        assert!(root.file(Path::new("z")).unwrap().is_none());
+
+        // A name that leads to the directory by a link is as good as its own.
+        let through = outside.path().join("through");
+        symlink(&root.name, &through).unwrap();
+        let root = Root::open(&through).unwrap();
+        for directory in [&root.name, &through] {
+            let file = root.file(&directory.join("z")).unwrap();
+            assert_eq!(
+                texts(file.map(|file| vec![file])),
+                Some(vec!["last".to_owned()])
+            );
+        }
+    }
+
+    #[test]
     fn what_is_no_file_is_not_opened() {
         let (outside, root) = tree();
         let fifo = outside.path().join("root/fifo");
@@ -185,6 +257,7 @@ mod tests {
         let watch = inotify_of_opens(&fifo);
         let all = root.files(&root.name, 9).unwrap();
         assert_eq!(texts(all).unwrap(), ["two", "one", "last"]);
+        assert!(root.file(&root.name.join("fifo")).unwrap().is_none());
         let mut events = [0; 4096];
         let seen = rustix::io::read(&watch, &mut events);
         assert_eq!(seen, Err(Errno::AGAIN), "it was opened");

@@ -252,11 +252,11 @@ fn tests_well(port: u16) {
 }
 
 /// A process that is nobody's child, ended with its owner.
-struct Daemon(Pid);
+pub(crate) struct Daemon(Pid);
 
 impl Daemon {
     /// The one with these words in its command line.
-    fn find(words: &[&str]) -> Self {
+    pub(crate) fn find(words: &[&str]) -> Self {
         let processes = std::fs::read_dir("/proc").expect("/proc is there");
         let numbers = processes
             .flatten()

@@ -10,6 +10,7 @@ mod content;
 mod deadlines;
 mod death;
 mod doubts;
+mod files;
 mod hostile;
 mod iterations;
 mod late;
@@ -30,6 +31,7 @@ fn main() {
         content::trials(),
         death::trials(),
         doubts::trials(),
+        files::trials(),
         deadlines::trials(),
         server_death::trials(),
         lifecycle::trials(),

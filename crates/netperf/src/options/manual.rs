@@ -225,7 +225,7 @@ const SERVER: &[Paragraph] = &[
     (Letter('V'), "-V", "Print the version and exit."),
     (Letter('Z'), "-Z text", "Serve only clients that send this passphrase first. It crosses the network in clear text."),
     (Letter('n'), "-n cpus", "Number of CPUs. Linux tells it: accepted up to 256, and not used."),
-    (Long("allow-fill-dir"), "--allow-fill-dir DIR", "Let clients name fill files below this directory. May be given several times; without it no file is read."),
+    (Long("allow-fill-dir"), "--allow-fill-dir DIR", "Let clients name fill files below this directory. May be given several times; without it no file is read. The directory is opened when the server starts. Only regular files are read, by paths without links (openat2(2), Linux 5.6)."),
     (Long("allow-looper"), "--allow-looper", "Let clients have CPU time measured by a looper (--cpu-method looper), which keeps every CPU of this host from idling as long as a test or calibration needs it. Without it CPU time is measured by /proc/stat, and a calibration is refused."),
     (Long("allow-third-party"), "--allow-third-party", "Let a client have datagrams sent to another host than its own, and have other hosts' SCTP associations in a test of many."),
     (Long("control-idle"), "--control-idle SECONDS", "How long a control connection may be silent. Default 120."),

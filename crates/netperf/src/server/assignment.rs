@@ -1,7 +1,8 @@
 //! A request of any family, brought into one form and checked: what this end is to do.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use model::{
@@ -76,7 +77,7 @@ impl Assignment {
         limits: &Limits,
     ) -> Option<Result<Self, Refusal>> {
         let assignment = match request {
-            Request::Omni(request) => omni(request, peer, local, limits),
+            Request::Omni(request) => omni(request, peer, local),
             Request::TcpStream(request) => stream(request, Workload::receive(), limits),
             Request::TcpMaerts(request) => stream(request, Workload::send(), limits),
             Request::TcpRr(request) => transaction(request, Transport::Tcp, Workload::answer()),
@@ -109,12 +110,7 @@ impl Assignment {
     }
 }
 
-fn omni(
-    request: &OmniRequest,
-    peer: &Address,
-    local: &Address,
-    limits: &Limits,
-) -> Result<Assignment, Refusal> {
+fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assignment, Refusal> {
     let flags = request.flags;
     let transport = request.transport().ok_or(Error::PROTONOSUPPORT)?;
     let workload = omni_workload(request, transport)?;
@@ -124,14 +120,7 @@ fn omni(
         0 => FAMILY_IPV4,
         family => family,
     };
-    let fill = match request.fill_file.to_string_lossy() {
-        name if name.is_empty() => None,
-        name => Some(
-            limits
-                .allowed_file(&PathBuf::from(name.as_ref()))
-                .ok_or(Error::ACCESS)?,
-        ),
-    };
+    let fill = OsStr::from_bytes(request.fill_file.as_bytes());
     let size = |bulk, whole| {
         if transactional {
             exactly(whole)
@@ -160,7 +149,7 @@ fn omni(
                 alignment: alignment(request.receive_alignment)?,
                 offset: request.receive_offset,
             },
-            fill,
+            fill: (!fill.is_empty()).then(|| fill.into()),
             discard_in_kernel: request.receive_copy_avoidance != 0 && transport.has_bytes(),
             pacing: pacing(
                 request.interval_burst.into(),
@@ -552,13 +541,6 @@ mod tests {
                 },
                 Error::DQUOT,
             ),
-            (
-                OmniRequest {
-                    fill_file: crate::wire::Text::new("/etc/passwd"),
-                    ..good.clone()
-                },
-                Error::ACCESS,
-            ),
         ] {
             assert_eq!(
                 assign(bad.clone()).unwrap_err(),
@@ -650,7 +632,6 @@ mod tests {
             let request = Request::decode(&frame).request;
             let taken = peers.iter().filter_map(|peer| {
                 let work = Assignment::of(&request, peer, peer, &limits)?.ok()?;
-                assert!(work.half.fill.is_none(), "no directory is open");
                 if let Limit::Time(length) = work.limit {
                     assert!(length <= limits.max_length, "{length:?}");
                 }

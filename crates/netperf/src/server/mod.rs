@@ -5,7 +5,7 @@
 
 mod assignment;
 mod family;
-mod limits;
+mod files;
 mod listen;
 mod omni;
 mod registry;
@@ -26,6 +26,7 @@ use sys::{Address, Socket};
 
 use engine::{Budget, Exceeded, Holder, Reason, Share, Stop};
 
+use self::files::Files;
 use self::registry::Registry;
 use self::session::Surroundings;
 use crate::options::{Limits, ServerSettings};
@@ -65,6 +66,9 @@ pub enum StartError {
         /// Why not.
         error: io::Error,
     },
+    /// The value of an option cannot be used.
+    #[error("netserver: {0}")]
+    Option(io::Error),
 }
 
 /// A server that runs in this process, for `linerate run` on one host and for tests; it ends when
@@ -81,7 +85,7 @@ impl Embedded {
     pub fn start(limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
-        let server = Arc::new(Server::new(limits, None));
+        let server = Arc::new(Server::new(limits, None)?);
         let stop = server.stop.clone();
         let thread = std::thread::Builder::new()
             .stack_size(STACK)
@@ -116,10 +120,9 @@ impl Drop for Embedded {
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
     sys::process::raise_descriptor_limit();
     LOGGING.store(settings.debug > 0 && !settings.suppress_debug, Relaxed);
-    let server = Arc::new(Server::new(
-        settings.limits.clone(),
-        settings.passphrase.clone(),
-    ));
+    // Names are looked up before the daemon changes its directory.
+    let server = Server::new(settings.limits.clone(), settings.passphrase.clone());
+    let server = Arc::new(server.map_err(StartError::Option)?);
 
     if let Some(control) = settings
         .may_be_inetd
@@ -195,6 +198,7 @@ fn system(what: &'static str, error: io::Error) -> StartError {
 struct Server {
     limits: Limits,
     passphrase: Option<String>,
+    files: Files,
     registry: Registry,
     /// Bytes of all tests' buffers.
     memory: Budget,
@@ -204,15 +208,16 @@ struct Server {
 }
 
 impl Server {
-    fn new(limits: Limits, passphrase: Option<String>) -> Self {
-        Self {
+    fn new(limits: Limits, passphrase: Option<String>) -> io::Result<Self> {
+        Ok(Self {
+            files: Files::open(&limits.fill_directories)?,
             memory: Budget::new(limits.max_memory_bytes),
             clients: Budget::new(limits.max_clients as u64),
             limits,
             passphrase,
             registry: Registry::default(),
             stop: Stop::new(),
-        }
+        })
     }
 
     fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], serial: bool) {
@@ -270,6 +275,7 @@ impl Server {
         let around = Surroundings {
             limits: &self.limits,
             passphrase: self.passphrase.as_deref(),
+            files: &self.files,
             registry: &self.registry,
             memory: &self.memory,
             stop: &self.stop,

@@ -10,6 +10,7 @@ use sys::call::Error;
 use sys::{Address, Socket};
 
 use super::assignment::{Assignment, Refusal};
+use super::files::Files;
 use super::log;
 use super::registry::Registry;
 use super::reply;
@@ -27,6 +28,7 @@ use crate::wire::{
 pub(super) struct Surroundings<'a> {
     pub(super) limits: &'a Limits,
     pub(super) passphrase: Option<&'a str>,
+    pub(super) files: &'a Files,
     pub(super) registry: &'a Registry,
     /// What all tests' buffers share.
     pub(super) memory: &'a Budget,
@@ -155,7 +157,10 @@ impl Session<'_> {
                     assignment
                 }
             })
-            .and_then(|assignment| Prepared::new(assignment, &self.memory(), self.around.limits));
+            .and_then(|assignment| {
+                let Surroundings { limits, files, .. } = self.around;
+                Prepared::new(assignment, &self.memory(), files, limits)
+            });
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(Refusal(errno)) => {

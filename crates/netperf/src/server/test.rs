@@ -16,6 +16,7 @@ use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::assignment::{Assignment, EndMark, Refusal};
+use super::files::Files;
 use super::wait;
 use crate::options::Limits;
 use crate::place::{self, Place};
@@ -69,8 +70,13 @@ impl Prepared {
     pub(super) fn new(
         mut assignment: Assignment,
         memory: &Memory,
+        files: &Files,
         limits: &Limits,
     ) -> Result<Self, Refusal> {
+        let fill = match assignment.half.fill.as_deref() {
+            Some(name) => Some(files.file(name).ok_or(Error::ACCESS)?),
+            None => None,
+        };
         if assignment.transport == Transport::Mptcp && !sys::facts::has_multipath() {
             // The client's connection falls back, and the client says so.
             assignment.transport = Transport::Tcp;
@@ -110,7 +116,8 @@ impl Prepared {
             data.socket.listen(backlog).map_err(|_| Error::ADDRINUSE)?;
         }
         let port = Address::of(&data.socket).map_or(0, |bound| bound.port());
-        let buffers = Buffers::new(half, workload, transport, &data.facts, PATTERN, memory)
+        let facts = &data.facts;
+        let buffers = Buffers::new(half, workload, transport, facts, fill, PATTERN, memory)
             .map_err(|error| refusal(&error))?;
         Ok(Self {
             assignment,

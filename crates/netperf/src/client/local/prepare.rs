@@ -1,9 +1,10 @@
 //! Socket and buffers of this end, settled before the peer is asked.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use engine::{Buffers, DataSocket, Memory, Role, SocketError};
+use engine::{Buffers, DataSocket, Memory, RingError, Role, SocketError};
 use model::{Plan, SizeRule, SocketOptions, Transport, Warning};
 use sys::{Address, Llc};
 
@@ -63,11 +64,13 @@ impl<'a> LocalEnd<'a> {
                 .map_err(|error| no_place(&place.socket(), error))?;
         }
         let memory = Memory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
+        let fill = half.fill.as_deref().map(open_fill).transpose()?;
         let buffers = Buffers::new(
             half,
             &plan.workload,
             plan.transport,
             &data.facts,
+            fill,
             PATTERN,
             &memory,
         )?;
@@ -93,6 +96,13 @@ fn place(settings: &Settings) -> Result<Option<Place>, ClientError> {
     place::clean(parent);
     let place = Place::new(parent).map_err(|error| no_place(parent, error))?;
     Ok(Some(place))
+}
+
+fn open_fill(path: &Path) -> Result<File, RingError> {
+    File::open(path).map_err(|error| RingError::File {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 fn no_place(path: &Path, error: io::Error) -> ClientError {

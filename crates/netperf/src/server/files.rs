@@ -1,0 +1,59 @@
+//! Files that a client may name.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sys::beneath::Root;
+
+/// The directories of `--allow-fill-dir`.
+#[derive(Debug, Default)]
+pub(super) struct Files(Vec<Root>);
+
+impl Files {
+    /// Opens the directories. The error names the one that cannot be opened.
+    pub(super) fn open(directories: &[PathBuf]) -> io::Result<Self> {
+        let roots = directories.iter().map(|directory| {
+            Root::open(directory).map_err(|error| {
+                let why = sys::call::reason(&error);
+                let text = format!("--allow-fill-dir {}: {why}", directory.display());
+                io::Error::new(error.kind(), text)
+            })
+        });
+        roots.collect::<io::Result<_>>().map(Self)
+    }
+
+    /// The file of this name; `None` if it is not a readable regular file below one of the directories.
+    pub(super) fn file(&self, name: &Path) -> Option<File> {
+        self.0
+            .iter()
+            .find_map(|root| root.file(name).ok().flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn only_files_of_allowed_directories_are_read() {
+        let [one, two, other] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        for (directory, text) in [(&one, "1"), (&two, "2"), (&other, "no")] {
+            std::fs::write(directory.path().join("fill"), text).unwrap();
+        }
+        let files = Files::open(&[one.path().to_owned(), two.path().to_owned()]).unwrap();
+        let text = |directory: &tempfile::TempDir| {
+            let mut text = String::new();
+            let mut file = files.file(&directory.path().join("fill"))?;
+            file.read_to_string(&mut text).ok().map(|_| text)
+        };
+        assert_eq!(text(&one).as_deref(), Some("1"));
+        assert_eq!(text(&two).as_deref(), Some("2"));
+        assert_eq!(text(&other), None);
+        assert!(Files::default().file(&one.path().join("fill")).is_none());
+        let missing = Files::open(&[one.path().join("none")]).unwrap_err();
+        assert!(missing.to_string().starts_with("--allow-fill-dir /"));
+    }
+}
