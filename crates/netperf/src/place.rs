@@ -1,11 +1,10 @@
 //! Where Unix domain sockets are made: in directories of their own that go with them.
 
-use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rand::Rng;
+use sys::directory::Directory;
 
 /// What the names of the directories begin with.
 const PREFIX: &str = "lr-";
@@ -27,9 +26,11 @@ pub(crate) const MAX_DIRECTORY: usize =
 /// is random: whoever was not told it cannot come between.
 #[derive(Debug)]
 pub(crate) struct Place {
-    directory: PathBuf,
-    /// Says that the directory is in use, as long as this process lives: flock(2).
-    _lock: File,
+    path: PathBuf,
+    parent: Directory,
+    name: String,
+    /// Locked, which says that it is in use as long as this process lives.
+    directory: Directory,
 }
 
 impl Place {
@@ -60,92 +61,90 @@ impl Place {
         let name: String = (0..RANDOM)
             .map(|_| char::from(random.sample(rand::distr::Alphanumeric)))
             .collect();
-        let directory = parent.join(format!("{PREFIX}{name}"));
-        DirBuilder::new().mode(0o700).create(&directory)?;
-        let lock = File::open(&directory)?;
-        lock.try_lock()?;
-        fs::set_permissions(&directory, Permissions::from_mode(0o711))?;
+        let name = format!("{PREFIX}{name}");
+        let path = parent.join(&name);
+        let parent = Directory::open(parent)?;
+        let directory = parent.make(&name)?;
+        directory.try_lock()?;
+        directory.allow(0o711)?;
         Ok(Self {
+            path,
+            parent,
+            name,
             directory,
-            _lock: lock,
         })
     }
 
     /// The socket's path.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.join(SOCKET)
+        self.path.join(SOCKET)
     }
 
-    /// Lets other users send to the socket that is bound there, as the stock server does.
+    /// Lets other users send to the socket that is bound there, as the stock server does. Fails if the path
+    /// led elsewhere when it was bound.
     pub(crate) fn open_to_all(&self) -> io::Result<()> {
-        fs::set_permissions(self.socket(), Permissions::from_mode(0o666))
+        self.directory.allow_socket(SOCKET, 0o666)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.socket());
-        let _ = fs::remove_dir(&self.directory);
+        let _ = self.directory.remove_file(SOCKET);
+        let _ = self.parent.remove_directory(&self.name);
     }
 }
 
 /// Removes what killed processes of this user left below `parent`.
 pub(crate) fn clean(parent: &Path) {
-    let own = sys::process::user();
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_ours = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(PREFIX))
-            .is_some_and(|rest| rest.len() == RANDOM);
-        // `metadata` of an entry does not follow a link.
-        let is_own_directory = entry
-            .metadata()
-            .is_ok_and(|facts| facts.is_dir() && facts.uid() == own);
-        if !is_ours || !is_own_directory {
-            continue;
-        }
-        let directory = entry.path();
-        if let Ok(lock) = File::open(&directory)
-            && lock.try_lock().is_ok()
+    let Ok(parent) = Directory::open(parent) else {
+        return;
+    };
+    let names = parent.names().unwrap_or_default();
+    let is_ours = |name: &String| {
+        let random = name.strip_prefix(PREFIX);
+        random.is_some_and(|random| random.len() == RANDOM)
+    };
+    for name in names.into_iter().filter(is_ours) {
+        if let Ok(left) = parent.own(&name)
+            && left.try_lock().is_ok()
         {
-            drop(Place {
-                directory,
-                _lock: lock,
-            });
+            let _ = left.remove_file(SOCKET);
+            let _ = parent.remove_directory(&name);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::net::UnixListener;
 
     use super::*;
 
     #[test]
     fn nothing_is_left_behind() {
-        let parent = Place::new(&std::env::temp_dir()).unwrap();
-        let place = Place::new(&parent.directory).unwrap();
+        let parent = tempfile::tempdir().unwrap();
+        let parent = parent.path();
+        let place = Place::new(parent).unwrap();
         let path = place.socket();
         let listener = UnixListener::bind(&path).unwrap();
         place.open_to_all().unwrap();
         assert!(path.exists());
 
         // What is in use stays …
-        clean(&parent.directory);
+        clean(parent);
         assert!(path.exists());
         drop(place);
         assert!(!path.exists() && !path.parent().unwrap().exists());
         drop(listener);
 
         // … and what a killed process left goes.
-        let left = parent.directory.join("lr-abcdefgh");
+        let left = parent.join("lr-abcdefgh");
         fs::create_dir(&left).unwrap();
         drop(UnixListener::bind(left.join(SOCKET)).unwrap());
-        let others = parent.directory.join("lr-of-somebody-else");
+        let others = parent.join("lr-of-somebody-else");
         fs::create_dir(&others).unwrap();
-        clean(&parent.directory);
+        clean(parent);
         assert!(!left.exists() && others.exists());
         fs::remove_dir(others).unwrap();
     }
@@ -155,5 +154,15 @@ mod tests {
         let place = Place::new(Path::new("/tmp")).unwrap();
         let behind = place.socket().as_os_str().len() - "/tmp".len();
         assert_eq!(MAX_DIRECTORY + behind, 31);
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_is_no_place() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = Place::new(parent.path()).unwrap();
+        fs::rename(&place.path, parent.path().join("moved")).unwrap();
+        fs::create_dir(&place.path).unwrap();
+        let _listener = UnixListener::bind(place.socket()).unwrap();
+        assert!(place.open_to_all().is_err());
     }
 }
