@@ -1,9 +1,9 @@
 //! A connection a transaction.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use model::SocketOptions;
-use sys::call::{self, Error};
+use sys::call::{self, Error, Peer};
 
 use crate::cell::Cell;
 use crate::channel::{Connected, Timer};
@@ -22,6 +22,55 @@ pub(crate) struct Exchange<'a> {
     /// Whether a response that does not come within the socket's timeout is given up, and the next
     /// request sent; else that is the end.
     pub(crate) asks_again: bool,
+}
+
+/// The connections of one host to a listener.
+#[derive(Debug)]
+pub struct Accepting {
+    listener: OwnedFd,
+    /// The host; in a family without addresses there is none.
+    host: Option<Peer>,
+    /// One that was accepted already.
+    first: Option<OwnedFd>,
+    refused: u64,
+}
+
+impl Accepting {
+    /// Connections from the host of `host`, of which `first` is accepted already.
+    pub fn new(listener: OwnedFd, host: Option<Peer>, first: Option<OwnedFd>) -> Self {
+        Self {
+            listener,
+            host,
+            first,
+            refused: 0,
+        }
+    }
+
+    /// What accepts them.
+    pub fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// How many connections of other hosts were closed.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The next connection; `None` if it is another host's.
+    #[inline]
+    fn next(&mut self) -> Result<Option<OwnedFd>, Error> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let (socket, from) = call::accept_from(self.listener())?;
+        if let (Some(host), Some(from)) = (&self.host, &from)
+            && !from.shares_host_with(host)
+        {
+            self.refused += 1;
+            return Ok(None);
+        }
+        Ok(Some(socket))
+    }
 }
 
 /// Connects, asks, and waits for the peer's close, over and over. Where this end `closes_first` it ends
@@ -100,7 +149,7 @@ pub(crate) fn connect(
 /// Accepts, answers and closes, over and over. A connection that is open when the stop is pulled is
 /// served to its end, or until `cut`.
 pub(crate) fn accept(
-    listener: BorrowedFd<'_>,
+    accepting: &mut Accepting,
     mut exchange: Option<Exchange<'_>>,
     bounds: Bounds<'_>,
     cut: &Stop,
@@ -117,10 +166,10 @@ pub(crate) fn accept(
         if hooks.waited(stop) {
             continue;
         }
-        let socket = match call::accept(listener) {
-            Ok(socket) => socket,
+        let socket = match accepting.next() {
+            Ok(Some(socket)) => socket,
             // accept(2): errors of the one connection that is being accepted.
-            Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,
+            Ok(None) | Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,
             Err(error) => return LoopEnd::from_call("accept", error),
         };
         hooks.took_turn();

@@ -41,6 +41,7 @@ pub use buffers::Buffers;
 pub use cell::Cell;
 pub use clock::{Clock, Passed};
 pub use company::{Company, FlowClock, Member};
+pub use connection::Accepting;
 pub use connector::{Connector, PortRange};
 pub use end::Ran;
 pub use finish::Finish;

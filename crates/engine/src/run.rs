@@ -15,7 +15,7 @@ use crate::channel::{
     Addressed, Channel, Clocked, Connected, FromFile, FromRing, InTurn, IntoNothing, IntoRing,
     Polled, Sink, Source, Written,
 };
-use crate::connection::{self, Exchange};
+use crate::connection::{self, Accepting, Exchange};
 use crate::connector::{self, Connector};
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks};
@@ -60,7 +60,7 @@ pub enum Path<'a> {
     /// A new connection a pass, opened.
     Connector(&'a mut Connector),
     /// A new connection a pass, accepted.
-    Listener(BorrowedFd<'a>),
+    Listener(&'a mut Accepting),
 }
 
 /// Runs a job to its end. The same job can be run again.
@@ -110,7 +110,7 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
         Path::OneToMany(associations) => on_channel(job, &associations, hooks),
         Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }, hooks),
         Path::Connector(connector) => on_connector(job, connector, hooks),
-        Path::Listener(listener) => on_listener(job, listener, hooks),
+        Path::Listener(accepting) => on_listener(job, accepting, hooks),
     }
 }
 
@@ -217,12 +217,12 @@ fn on_connector(job: &mut Job<'_>, connector: &mut Connector, hooks: &mut impl H
     }
 }
 
-fn on_listener(job: &mut Job<'_>, listener: BorrowedFd<'_>, hooks: &mut impl Hooks) -> Ran {
+fn on_listener(job: &mut Job<'_>, accepting: &mut Accepting, hooks: &mut impl Hooks) -> Ran {
     let (bounds, cut) = (job.bounds(), job.drain.unwrap_or(job.stop));
     // Seen from here what is sent are the responses.
     let exchange = exchange(&mut job.buffers.receive, &mut job.buffers.send);
     let options = &job.half.socket;
-    connection::accept(listener, exchange, bounds, cut, options, hooks).ran(bounds.stop)
+    connection::accept(accepting, exchange, bounds, cut, options, hooks).ran(bounds.stop)
 }
 
 /// A workload without data has no buffers, and so no exchange.
@@ -430,7 +430,9 @@ mod tests {
                 }
                 let peer = scope.spawn(move || peer(TcpStream::connect(address).unwrap()));
                 let ran = if connects {
-                    run(&mut job, Path::Listener(listener.as_fd()))
+                    let listener = listener.try_clone().unwrap();
+                    let mut accepting = Accepting::new(listener.into(), None, None);
+                    run(&mut job, Path::Listener(&mut accepting))
                 } else {
                     let (socket, _) = listener.accept().unwrap();
                     run(&mut job, Path::Connected(socket.as_fd()))

@@ -111,17 +111,24 @@ fn details_responses() {
 
 #[test]
 fn capabilities() {
-    let capability = Capability {
+    let plain = Capability {
         features: Capability::DETAILS,
         host: [7; 16],
+        nonce: None,
+    };
+    let with_nonce = Capability {
+        nonce: Some([8; 16]),
+        ..plain
     };
     let mut noise = Noise(3);
     fuzz("Capability with a changed byte", &[97, 98], |frame| {
-        let mut frame = *frame;
-        capability.put(&mut frame);
-        assert_eq!(Capability::find(&frame), Some(capability));
-        frame[216 + noise.below(36)] ^= noise.byte().max(1);
-        assert_eq!(Capability::find(&frame), None);
+        for (capability, length) in [(plain, 36), (with_nonce, 52)] {
+            let mut frame = *frame;
+            capability.put(&mut frame);
+            assert_eq!(Capability::find(&frame), Some(capability));
+            frame[216 + noise.below(length)] ^= noise.byte().max(1);
+            assert_eq!(Capability::find(&frame), None);
+        }
         None
     });
     fuzz("SysInfo", &[601], |frame| {

@@ -6,4 +6,4 @@
 
 mod peer;
 
-pub use peer::{Accepted, DataPeer, Nonce, Policy, accept};
+pub use peer::{Accepted, DataPeer, Nonce, PREFERENCE, Policy, accept};

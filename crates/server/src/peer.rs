@@ -4,6 +4,7 @@
 //! alone, and a datagram's source proves nothing. So a test takes its data from the address that its control
 //! connection comes from, or that its request names, and sends datagrams nowhere else.
 
+use std::mem::discriminant;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use sys::call::{self, Error};
 use sys::{Address, Socket};
 
 /// How long a connection from another address waits for one from an expected address.
-const PREFERENCE: Duration = Duration::from_secs(2);
+pub const PREFERENCE: Duration = Duration::from_secs(2);
 
 /// Connections that wait for it at a time; more are closed.
-const MOST_WAITING: usize = 16;
+const MOST_WAITING: usize = 8;
 
 /// What an operator allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,9 +69,12 @@ enum Proof {
 
 impl DataPeer<'_> {
     /// Whether data from `source` is expected: from the control connection's peer, from the address that the
-    /// request names, or from any address of this host if the control connection's peer is on it.
+    /// request names, or from any address of this host if the control connection's peer is on it. An address
+    /// of another kind than the control connection's, which tells nothing, is expected as well.
     pub fn expects(&self, source: &Address) -> bool {
-        self.is_control(source)
+        let tells_nothing = discriminant(source) != discriminant(self.control);
+        tells_nothing
+            || self.is_control(source)
             || self
                 .named
                 .is_some_and(|named| named.shares_host_with(source))
@@ -102,13 +106,14 @@ impl DataPeer<'_> {
 ///
 /// With a `nonce` it is the one that begins with it, wherever it comes from. Without, it is the first one from
 /// an expected address; or, if none comes within 2 s of it, the first one from another, unless the operator
-/// forbids that.
+/// forbids that. `refused` is called for each connection that is closed because of its address.
 pub fn accept(
     listener: &Socket,
     peer: &DataPeer<'_>,
     nonce: Option<&Nonce>,
     until: Instant,
     stop: &Stop,
+    refused: &dyn Fn(&Address),
 ) -> Result<Accepted, Error> {
     let _attending = stop.attend();
     // A connection that is aborted after the wait leaves nothing to accept.
@@ -125,7 +130,7 @@ pub fn accept(
             waiting.retain(|candidate| call::is_open(candidate.accepted.socket.as_fd()));
             // Without a nonce whoever waits is all that there is.
             if nonce.is_none() && !waiting.is_empty() {
-                return Ok(waiting.swap_remove(0).accepted);
+                return Ok(waiting.remove(0).accepted);
             }
             if now >= until {
                 return Err(Error::TIMEDOUT);
@@ -140,21 +145,35 @@ pub fn accept(
         {
             return Ok(proved);
         }
-        let Some(accepted) = next(listener, peer)? else {
-            continue;
+        let accepted = match next(listener, peer) {
+            Ok(Some(accepted)) => accepted,
+            Ok(None) => continue,
+            // No descriptor is left: one that waits gives way.
+            Err(Error::MFILE | Error::NFILE) if !waiting.is_empty() => {
+                waiting.remove(least(&waiting));
+                continue;
+            }
+            Err(error) => return Err(error),
         };
-        if nonce.is_none() && !accepted.is_stranger {
-            return Ok(accepted);
-        }
         if nonce.is_none() {
+            if !accepted.is_stranger {
+                for other in &waiting {
+                    refused(&other.accepted.from);
+                }
+                return Ok(accepted);
+            }
             if peer.policy.strict {
+                refused(&accepted.from);
                 continue;
             }
             first_stranger = first_stranger.or_else(|| Some(Instant::now()));
         }
         if waiting.len() == MOST_WAITING {
-            // A client sends its nonce at once; what is silent for longest is not its connection.
-            waiting.remove(0);
+            if nonce.is_none() {
+                // It would be the last one's turn.
+                continue;
+            }
+            waiting.remove(least(&waiting));
         }
         waiting.push(Candidate {
             accepted,
@@ -162,6 +181,13 @@ pub fn accept(
             filled: 0,
         });
     }
+}
+
+/// Which of those that wait is least likely the client's: one from an address that is not expected before one
+/// that is, and then the one that is silent for longest, as a client sends its nonce at once.
+fn least(waiting: &[Candidate]) -> usize {
+    let stranger = waiting.iter().position(|one| one.accepted.is_stranger);
+    stranger.unwrap_or(0)
 }
 
 /// Whether a connection can be accepted, or a candidate has sent something, by then.
@@ -192,12 +218,12 @@ fn next(listener: &Socket, peer: &DataPeer<'_>) -> Result<Option<Accepted>, Erro
     if !matches!(ready, Ok(true)) {
         return Ok(None);
     }
-    match call::accept(listener.as_fd()) {
-        Ok(connection) => {
+    match call::accept_from(listener.as_fd()) {
+        Ok((connection, from)) => {
             let socket = Socket::from(connection);
             // It has the listener's, which would have the kernel set a timer in each call that waits.
             let _ = socket.set_read_timeout(None);
-            let Ok(from) = Address::of_peer(&socket) else {
+            let Some(from) = from.and_then(|from| from.address()) else {
                 return Ok(None);
             };
             let is_stranger = !peer.expects(&from);
@@ -217,8 +243,8 @@ fn proved(waiting: &mut Vec<Candidate>, nonce: &Nonce) -> Option<Accepted> {
     let mut at = 0;
     while at < waiting.len() {
         match waiting[at].read(nonce) {
-            Proof::Right => return Some(waiting.swap_remove(at).accepted),
-            Proof::Wrong => drop(waiting.swap_remove(at)),
+            Proof::Right => return Some(waiting.remove(at).accepted),
+            Proof::Wrong => drop(waiting.remove(at)),
             Proof::Missing => at += 1,
         }
     }
@@ -247,6 +273,7 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -301,6 +328,18 @@ mod tests {
         assert!(!peer.may_send_to(&inet("127.0.0.1:9")));
         assert!(!peer.may_send_to(&Address::Unix("".into())));
         assert!(peer.expects(&named));
+        assert!(!peer.expects(&inet("192.0.2.3:7")));
+        // These tell nothing of the control connection's host.
+        for other in [
+            Address::Unix("".into()),
+            Address::Llc(sys::Llc::default()),
+            Address::Vsock {
+                context: 3,
+                port: 1,
+            },
+        ] {
+            assert!(peer.expects(&other), "{other}");
+        }
         peer.policy.third_party = true;
         assert!(peer.may_send_to(&named));
         let here = inet("127.0.0.1:7");
@@ -317,9 +356,12 @@ mod tests {
         };
         let mut stranger = connect_from([127, 0, 0, 2], at);
         let _own = connect_from([127, 0, 0, 3], at);
-        let accepted = accept(&listening, &peer, None, soon(), &Stop::new()).unwrap();
+        let turned_away = Cell::new(0);
+        let count = |_: &Address| turned_away.set(turned_away.get() + 1);
+        let accepted = accept(&listening, &peer, None, soon(), &Stop::new(), &count).unwrap();
         assert!(!accepted.is_stranger);
         assert_eq!(accepted.from.ip(), named.ip());
+        assert_eq!(turned_away.into_inner(), 1);
         assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
     }
 
@@ -331,15 +373,18 @@ mod tests {
         drop(connect_from([127, 0, 0, 2], at));
         let _stranger = connect_from([127, 0, 0, 3], at);
         let begun = Instant::now();
-        let accepted = accept(&listening, &peer, None, soon(), &Stop::new()).unwrap();
+        let accepted = accept(&listening, &peer, None, soon(), &Stop::new(), &|_| ()).unwrap();
         assert!(accepted.is_stranger && begun.elapsed() >= PREFERENCE);
         assert_eq!(accepted.from.ip(), inet("127.0.0.3:1").ip());
 
         peer.policy.strict = true;
         let _stranger = connect_from([127, 0, 0, 3], at);
         let until = Instant::now() + Duration::from_millis(100);
-        let refused = accept(&listening, &peer, None, until, &Stop::new());
-        assert_eq!(refused.unwrap_err(), Error::TIMEDOUT);
+        let refused = Cell::new(false);
+        let note = |_: &Address| refused.set(true);
+        let ended = accept(&listening, &peer, None, until, &Stop::new(), &note);
+        assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
+        assert!(refused.get());
     }
 
     #[test]
@@ -356,7 +401,8 @@ mod tests {
         own.write_all(&NONCE).unwrap();
         own.write_all(b"data").unwrap();
         let peer = elsewhere(&control);
-        let accepted = accept(&listening, &peer, Some(&NONCE), soon(), &Stop::new()).unwrap();
+        let nonce = Some(&NONCE);
+        let accepted = accept(&listening, &peer, nonce, soon(), &Stop::new(), &|_| ()).unwrap();
         assert_eq!(accepted.from.ip(), inet("127.0.0.9:1").ip());
         let mut data = [0; 4];
         TcpStream::from(accepted.socket)
@@ -372,7 +418,8 @@ mod tests {
         let control = inet("127.0.0.1:1");
         let stop = Stop::new();
         let _deadline = engine::keeper().at(Instant::now() + Duration::from_millis(20), &stop);
-        let ended = accept(&listening, &elsewhere(&control), None, soon(), &stop);
+        let peer = elsewhere(&control);
+        let ended = accept(&listening, &peer, None, soon(), &stop, &|_| ());
         assert_eq!(ended.unwrap_err(), Error::CANCELED);
     }
 }

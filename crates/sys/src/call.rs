@@ -2,11 +2,12 @@
 //! loop is woken ([`crate::wake`]).
 
 use std::io::IoSlice;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny};
+use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny};
 use rustix::pipe::SpliceFlags;
 use socket2::{SockAddr, SockAddrStorage};
 
@@ -45,6 +46,28 @@ impl Peer {
         Address::try_from(&own(&self.0)).ok()
     }
 
+    /// Whether both are of one host, as far as addresses of one family tell. The port does not matter.
+    #[inline]
+    pub fn shares_host_with(&self, other: &Self) -> bool {
+        self.0.address_family() == other.0.address_family() && self.host() == other.host()
+    }
+
+    /// The bytes that stand for the host; none in a family without hosts.
+    #[inline]
+    fn host(&self) -> &[u8] {
+        let (at, length) = match self.0.address_family() {
+            AddressFamily::INET => (offset_of!(libc::sockaddr_in, sin_addr), 4),
+            AddressFamily::INET6 => (offset_of!(libc::sockaddr_in6, sin6_addr), 16),
+            AddressFamily::VSOCK => (offset_of!(libc::sockaddr_vm, svm_cid), 4),
+            _ => return &[],
+        };
+        if at + length > self.0.addr_len() as usize {
+            return &[];
+        }
+        // SAFETY: the address is initialised for its length, which these bytes lie within.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(at), length) }
+    }
+
     /// As a message's header has it, for as long as this lives.
     pub(crate) fn for_kernel(&self) -> (*mut libc::c_void, libc::socklen_t) {
         (self.0.as_ptr().cast_mut().cast(), self.0.addr_len())
@@ -55,6 +78,11 @@ impl Peer {
 #[inline]
 pub fn send(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL)
+}
+
+/// As [`send`], with more to come at once, which the data may wait for: MSG_MORE.
+pub fn send_before_more(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
+    rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::MORE)
 }
 
 /// As [`send`], of bytes that lie in several places: sendmsg(2).
@@ -168,6 +196,14 @@ pub fn at_path(path: &std::path::Path) -> std::io::Result<std::fs::File> {
 #[inline]
 pub fn accept(listener: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
+}
+
+/// As [`accept`], with the other end's address, if it has one.
+#[inline]
+pub fn accept_from(listener: BorrowedFd<'_>) -> Result<(OwnedFd, Option<Peer>), Errno> {
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    let (connection, from) = rustix::net::acceptfrom_with(listener, flags)?;
+    Ok((connection, from.map(Peer)))
 }
 
 /// Opens a connection; one attempt, EINTR included: connect(2).
@@ -356,5 +392,29 @@ fn timespec(time: std::time::Duration) -> rustix::event::Timespec {
     rustix::event::Timespec {
         tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX / 2),
         tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_by_its_addresses() {
+        let peer = |text: &str| Peer::try_from(&Address::Inet(text.parse().unwrap())).unwrap();
+        let vsock = |context, port| Peer::try_from(&Address::Vsock { context, port }).unwrap();
+        let unix = |path: &str| Peer::try_from(&Address::Unix(path.into())).unwrap();
+        for (one, other, same) in [
+            (peer("192.0.2.1:1"), peer("192.0.2.1:2"), true),
+            (peer("192.0.2.1:1"), peer("192.0.2.2:1"), false),
+            (peer("[2001:db8::1]:1"), peer("[2001:db8::1]:2"), true),
+            (peer("[2001:db8::1]:1"), peer("[2001:db8::2]:1"), false),
+            (peer("[::ffff:192.0.2.1]:1"), peer("192.0.2.1:1"), false),
+            (vsock(3, 1), vsock(3, 2), true),
+            (vsock(3, 1), vsock(4, 1), false),
+            (unix("/a"), unix("/b"), true),
+        ] {
+            assert_eq!(one.shares_host_with(&other), same, "{one:?} {other:?}");
+        }
     }
 }

@@ -18,6 +18,8 @@ pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role, STOCK, linerate, program, stock};
 pub use process::{Finished, Process, run};
 pub use server::{Server, Usage};
-pub use sockets::{connections_of, counter, established, free_port, is_listening, listeners};
+pub use sockets::{
+    connections_of, counter, established, free_port, is_listening, listeners, listening_ports,
+};
 pub use trial::{Need, eventually, required, trial, unless, unless_absent};
 pub use uperf::Uperf;

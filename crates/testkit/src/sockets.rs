@@ -38,10 +38,16 @@ pub(crate) fn listens(of: &str, port: u16) -> bool {
 
 /// How many sockets listen.
 pub fn listeners() -> usize {
+    listening_ports().len()
+}
+
+/// The ports that are listened on, each as often as it is.
+pub fn listening_ports() -> Vec<u16> {
     table("thread-self")
         .iter()
         .filter(|entry| entry.state == LISTEN)
-        .count()
+        .map(|entry| entry.local_port)
+        .collect()
 }
 
 /// Whether somebody is connected to the port.

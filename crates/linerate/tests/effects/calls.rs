@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             Namespace::new().enter(calls_of_options);
         }),
         trial("retried_connects", &[Namespaces], retried_connects),
+        trial("proof_of_the_data_connection", &[STRACE], proof),
     ]
 }
 
@@ -55,6 +56,7 @@ const BUFFERS: &[&str] = &[
     "setsockopt(SOL_SOCKET, SO_RCVBUF, [30000]",
 ];
 const AT_1: &str = "bind({sa_family=AF_INET, sin_port=htons(0), sin_addr=inet_addr(\"127.0.0.1\")";
+/// A server's accept4(2) shows where the client's connection comes from.
 const AT_3: &str = "inet_addr(\"127.0.0.3\")";
 const PORT_20000: &str = "bind({sa_family=AF_INET, sin_port=htons(20000)";
 
@@ -76,9 +78,9 @@ const CASES: &[Case] = &[
     ("-H 127.0.0.3", SENDFILE, &[AT_3], &[]),
     ("-I", STREAM, &["write(\"netperf"], &[]),
     ("-l 4", DATAGRAMS, &[MULTICAST], &[]),
-    ("-L 127.0.0.3", GLOBAL, &[AT_3], &[]),
-    ("-L 127.0.0.3", RR, &[AT_3], &[]),
-    ("-L 127.0.0.3", SENDFILE, &[AT_3], &[]),
+    ("-L 127.0.0.3", GLOBAL, &[AT_3], &[AT_3]),
+    ("-L 127.0.0.3", RR, &[AT_3], &[AT_3]),
+    ("-L 127.0.0.3", SENDFILE, &[AT_3], &[AT_3]),
     ("-m 700", STREAM, &[", 700, "], &[]),
     ("-m 700", SENDFILE, &[", 700)"], &[]),
     ("-M 500", STREAM, &[], &[", 500, "]),
@@ -86,8 +88,8 @@ const CASES: &[Case] = &[
     ("-n", DATAGRAMS, &[CONNECT], &[]),
     ("-p ,42526", GLOBAL, &["htons(42526)"], &["htons(42526)"]),
     ("-p 20000,20001", CLOSE, &[PORT_20000], &[]),
-    ("-P 42524,42525", RR, &["htons(42524)", "htons(42525)"], &["htons(42525)"]),
-    ("-P 42534,42535", SENDFILE, &["htons(42534)", "htons(42535)"], &["htons(42535)"]),
+    ("-P 42524,42525", RR, &["htons(42524)", "htons(42525)"], &["htons(42524)", "htons(42525)"]),
+    ("-P 42534,42535", SENDFILE, &["htons(42534)", "htons(42535)"], &["htons(42534)", "htons(42535)"]),
     ("-r 700,500", RR, &[", 700, ", ", 500, "], &[", 700, ", ", 500, "]),
     ("-R 0", RR, &[DONT_ROUTE], &[DONT_ROUTE]),
     ("-R 0", SENDFILE, &[DONT_ROUTE], &[]),
@@ -159,4 +161,30 @@ fn retried_connects() {
         assert_ne!(refused.code, Some(0), "{refused:#?}");
         finish(&server, &format!("{test} -- -p 20000,20020 -U"));
     });
+}
+
+/// The nonce by which the server knows the data connection is one send, which leaves with the first request,
+/// or has a connection of its own before those that are measured.
+fn proof() {
+    for (line, flags, connections) in [
+        (RR, "MSG_NOSIGNAL|MSG_MORE", 2),
+        ("-t TCP_MAERTS -l -5000 --", "MSG_NOSIGNAL", 2),
+        ("-t TCP_CRR -l -5 --", "MSG_NOSIGNAL", 2 + 5),
+        ("-t TCP_RR -l -5 -- -F", "MSG_NOSIGNAL", 3),
+    ] {
+        let calls = both("-e trace=connect,sendto,recvfrom", "", line);
+        let nonce = |call: &&Call| call.name == "sendto" && call.result == "16";
+        let sends: Vec<_> = calls.client.iter().filter(nonce).collect();
+        let [send] = sends[..] else {
+            panic!("{line}: {sends:#?}");
+        };
+        assert!(
+            send.arguments.contains(&flags.to_owned()),
+            "{line}: {send:?}"
+        );
+        let connects = calls.client.iter().filter(|call| call.name == "connect");
+        assert_eq!(connects.count(), connections, "{line}");
+        let taken = |call: &&Call| call.name == "recvfrom" && call.result == "16";
+        assert_eq!(calls.server.iter().filter(taken).count(), 1, "{line}");
+    }
 }

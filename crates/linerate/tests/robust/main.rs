@@ -16,6 +16,7 @@ mod iterations;
 mod late;
 mod lifecycle;
 mod options;
+mod peers;
 mod raw;
 mod server_death;
 mod unix;
@@ -36,6 +37,7 @@ fn main() {
         server_death::trials(),
         lifecycle::trials(),
         options::trials(),
+        peers::trials(),
         hostile::trials(),
         iterations::trials(),
         late::trials(),

@@ -9,7 +9,7 @@ use model::{Counts, Ended, Half, Limit, Outcome, Plan, Side, Transport, Wait, Wa
 use super::control::{Established, Introduction, SHORT_PATIENCE};
 use super::family::{self, Location};
 use super::interim::Progress;
-use super::local::{LocalEnd, Measured, bind_thread};
+use super::local::{LocalEnd, Measured, Way, bind_thread};
 use super::request::request;
 use super::{ClientError, Endpoints, TestRun, Told};
 use crate::details::Details;
@@ -43,7 +43,9 @@ pub(super) fn test(
     let introduced = introduction
         .as_ref()
         .and_then(|introduction| introduction.capability);
-    let peer = Capability::find(&answer).or(introduced);
+    let in_answer = Capability::find(&answer);
+    end.nonce = in_answer.and_then(|peer| peer.nonce);
+    let peer = in_answer.or(introduced);
     let (mut told, location) = response(&asked, &answer)?;
     told.system = introduction.map(|introduction| introduction.system);
     let dest = match location {
@@ -198,6 +200,11 @@ fn introduction_of(settings: &Settings) -> Capability {
     if plan.there.measure_cpu && plan.there.idle_loop.is_some() {
         own.features |= Capability::ASKS_LOOPER;
     }
+    own.features |= match Way::of(plan) {
+        Some(Way::AtTheBeginning) => Capability::PROVES,
+        Some(Way::Apart) => Capability::PROVES_APART,
+        None => 0,
+    };
     own
 }
 

@@ -228,6 +228,7 @@ const SERVER: &[Paragraph] = &[
     (Long("allow-fill-dir"), "--allow-fill-dir DIR", "Let clients name fill files below this directory. May be given several times; without it no file is read. The directory is opened when the server starts. Only regular files are read, by paths without links (openat2(2), Linux 5.6)."),
     (Long("allow-looper"), "--allow-looper", "Let clients have CPU time measured by a looper (--cpu-method looper), which keeps every CPU of this host from idling as long as a test or calibration needs it. Without it CPU time is measured by /proc/stat, and a calibration is refused."),
     (Long("allow-third-party"), "--allow-third-party", "Let a client have datagrams sent to another host than its own, and have other hosts' SCTP associations in a test of many."),
+    (Long("strict-peers"), "--strict-peers", "Take a test's data from the client's address alone: that of its control connection, or the one that its request names. By default a connection from another address is taken if none from the client's comes within 2 seconds, which such a test lacks. A linerate client proves its connection by a random number, wherever that comes from."),
     (Long("control-idle"), "--control-idle SECONDS", "How long a control connection may be silent. Default 120."),
     (Long("data-wait"), "--data-wait SECONDS", "How long a test's data may take to begin. Default 60."),
     (Long("data-idle"), "--data-idle SECONDS", "How long data may stop before it is given up. Default 60."),

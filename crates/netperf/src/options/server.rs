@@ -8,6 +8,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use server::Policy;
+
 use super::grammar::Argument::{Nothing, Value};
 use super::grammar::{Flag, Section, Stop, flag, long, refuse};
 use super::value::{count, number, port, seconds, word};
@@ -72,8 +74,8 @@ pub struct Limits {
     pub max_length: Duration,
     /// `--allow-fill-dir`: directories below which a client may name a fill file (`-F ,FILE`).
     pub fill_directories: Vec<PathBuf>,
-    /// `--allow-third-party`: send datagrams to addresses other than the client's.
-    pub third_party: bool,
+    /// `--allow-third-party`, `--strict-peers`: whose data a test takes, and where its datagrams may go.
+    pub peers: Policy,
     /// `--allow-looper`: take all idle cycles of this host when a client wants CPU time measured so.
     pub looper: bool,
     /// `--unix-dir`: below it Unix domain tests have their sockets.
@@ -93,7 +95,7 @@ impl Default for Limits {
             max_memory_bytes: 1 << 30,
             max_length: Duration::from_secs(7 * 86_400),
             fill_directories: Vec::new(),
-            third_party: false,
+            peers: Policy::default(),
             looper: false,
             unix_directory: PathBuf::from("/tmp"),
         }
@@ -152,7 +154,9 @@ const FLAGS: &[Flag<ServerSettings>] = &[
     long("allow-looper", Nothing, &["--allow-looper            Let clients have CPU time measured by a looper"],
         |s, _| { s.limits.looper = true; Ok(()) }),
     long("allow-third-party", Nothing, &["--allow-third-party       Let clients have datagrams sent to other hosts"],
-        |s, _| { s.limits.third_party = true; Ok(()) }),
+        |s, _| { s.limits.peers.third_party = true; Ok(()) }),
+    long("strict-peers", Nothing, &["--strict-peers            Take no test's data from an address that is not the client's"],
+        |s, _| { s.limits.peers.strict = true; Ok(()) }),
     long("control-idle", Value, &["--control-idle SECONDS    Wait so long for a client's next request (120)"],
         |s, v| { s.limits.control_idle = seconds(v)?; Ok(()) }),
     long("data-wait", Value, &["--data-wait SECONDS       Wait so long for a test's data to begin (60)"],
@@ -251,10 +255,12 @@ mod tests {
                 }),
             ),
             (
-                "--allow-fill-dir /a --allow-fill-dir=/b --allow-third-party --allow-looper",
+                "--allow-fill-dir /a --allow-fill-dir=/b --allow-third-party --allow-looper \
+                 --strict-peers",
                 with(|s| {
                     s.limits.fill_directories = vec!["/a".into(), "/b".into()];
-                    s.limits.third_party = true;
+                    s.limits.peers.third_party = true;
+                    s.limits.peers.strict = true;
                     s.limits.looper = true;
                 }),
             ),

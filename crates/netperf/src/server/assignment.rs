@@ -33,6 +33,8 @@ pub(super) struct Assignment {
     pub(super) bind: Address,
     /// Where the client's data socket is, as far as it said.
     pub(super) client: Option<Address>,
+    /// The address that the request names for it, with whatever port.
+    pub(super) named: Option<Address>,
     /// Whether the results carry the congestion control's name.
     pub(super) tells_congestion: bool,
     /// Whether the client wants to know which interface the data goes by, and what that carries.
@@ -176,6 +178,7 @@ fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assign
             )?,
         },
         client: client(request, family, peer),
+        named: named(request, family).map(|ip| SocketAddr::new(ip, 0).into()),
         tells_congestion: flags.has(Flags::ROUTING_ALLOWED),
         tells_interface: flags.has_any(Flags::INTERFACE),
         workload,
@@ -223,7 +226,7 @@ fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address>
     let port = u16::try_from(request.client_port)
         .ok()
         .filter(|port| *port != 0)?;
-    let ip = request.client_address.ip(family);
+    let ip = named(request, family);
     let ip = ip.or_else(|| peer.ip().map(|peer| peer.to_canonical()))?;
     let mut address = SocketAddr::new(ip, port);
     if let (SocketAddr::V6(address), Address::Inet(SocketAddr::V6(peer))) = (&mut address, peer) {
@@ -231,6 +234,10 @@ fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address>
         address.set_scope_id(peer.scope_id());
     }
     Some(address.into())
+}
+
+fn named(request: &OmniRequest, family: u32) -> Option<IpAddr> {
+    request.client_address.ip(family)
 }
 
 pub(super) fn stream(
@@ -268,6 +275,7 @@ pub(super) fn stream(
         },
         bind: bind(request.family, None, port(request.data_port)?)?,
         client: None,
+        named: None,
         tells_congestion: false,
         tells_interface: false,
         end_mark: EndMark::Empty,
@@ -314,6 +322,7 @@ pub(super) fn transaction(
         },
         bind: bind(request.family, None, port(request.data_port)?)?,
         client: None,
+        named: None,
         tells_congestion: false,
         tells_interface: false,
         workload,
@@ -347,6 +356,7 @@ fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
         },
         bind: bind(request.family, None, port(request.data_port)?)?,
         client: None,
+        named: None,
         tells_congestion: false,
         tells_interface: false,
         end_mark: EndMark::OtherSizeThan(size),

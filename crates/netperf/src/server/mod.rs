@@ -4,6 +4,7 @@
 //! most. Every wait has a deadline and every allocation a bound: [`Limits`].
 
 mod assignment;
+mod data;
 mod family;
 mod files;
 mod listen;

@@ -1,15 +1,18 @@
 //! One control connection, from its first message to its end.
 
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{Budget, Holder, InterfaceMeter, Looper, Memory, Stop};
-use model::{Ended, IdleLoop, Refused, Side, Wait};
+use model::{Ended, IdleLoop, Refused, Side, Transport, Wait};
+use rand::Rng;
 use sys::call::Error;
 use sys::{Address, Socket};
 
 use super::assignment::{Assignment, Refusal};
+use super::data::Proof;
 use super::files::Files;
 use super::log;
 use super::registry::Registry;
@@ -46,7 +49,7 @@ pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()>
     control.set_write_timeout(Some(around.limits.control_idle))?;
     let local = match Address::of(&control)? {
         // A dual stack's form of an IPv4 address is no address to bind to.
-        Address::Inet(local) => std::net::SocketAddr::new(local.ip().to_canonical(), 0).into(),
+        Address::Inet(local) => SocketAddr::new(local.ip().to_canonical(), 0).into(),
         other => other.with_any_port(),
     };
     Session {
@@ -174,11 +177,16 @@ impl Session<'_> {
             }
         };
         let mut response = reply::response(request, &prepared);
-        if let Some(asker) = asker {
-            Capability::own().put(&mut response);
-            prepared.timing.calls = asker.has(Capability::ASKS_TIMES);
-        }
         let transport = prepared.assignment.transport;
+        if let Some(asker) = asker {
+            prepared.timing.calls = asker.has(Capability::ASKS_TIMES);
+            prepared.proof = proof(asker, transport);
+            Capability {
+                nonce: prepared.proof.map(|proof| proof.nonce),
+                ..Capability::own()
+            }
+            .put(&mut response);
+        }
         let tells_congestion = prepared.assignment.tells_congestion;
         // Once the client has the response the data may come.
         let meter = prepared.assignment.tells_interface.then(|| {
@@ -312,6 +320,17 @@ impl Session<'_> {
     fn write(&mut self, frame: &Frame) -> io::Result<()> {
         self.control.write_all(frame)
     }
+}
+
+/// A number for a client that can prove with it whose its data connection is.
+fn proof(asker: Capability, transport: Transport) -> Option<Proof> {
+    let is_apart = asker.has(Capability::PROVES_APART);
+    let proves = is_apart || asker.has(Capability::PROVES);
+    let one_a_socket = transport.has_connections() && transport != Transport::SctpMany;
+    (proves && one_a_socket).then(|| Proof {
+        nonce: rand::rng().random(),
+        is_apart,
+    })
 }
 
 fn asks_looper(asker: Option<Capability>) -> bool {

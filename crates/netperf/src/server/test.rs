@@ -7,17 +7,19 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Associations, Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path, Ran,
-    RingError, Role, Stop, complete_accepted, dropped, facts_at_end, keeper, prepare_accepted,
+    Accepting, Associations, Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path,
+    Ran, RingError, Role, Stop, complete_accepted, dropped, facts_at_end, keeper, prepare_accepted,
     receive_late, run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
+use server::{Accepted, DataPeer};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::assignment::{Assignment, EndMark, Refusal};
+use super::data::Proof;
 use super::files::Files;
-use super::wait;
+use super::{log, wait};
 use crate::options::Limits;
 use crate::place::{self, Place};
 use crate::{PATTERN, tcp_info};
@@ -49,6 +51,8 @@ pub(super) struct Prepared {
     pub(super) buffers: Buffers,
     /// What the client wants to know the times of.
     pub(super) timing: Timing,
+    /// How the client proves that its data is its own; without, addresses tell.
+    pub(super) proof: Option<Proof>,
     /// Where a Unix domain socket has its name.
     place: Option<Place>,
     /// Counts idle cycles as long as it is held.
@@ -125,6 +129,7 @@ impl Prepared {
             port,
             buffers,
             timing: Timing::default(),
+            proof: None,
             place,
             _looper: looper,
         })
@@ -145,13 +150,19 @@ impl Prepared {
     ) -> Finished {
         let _watch = keeper().on_hang_up(control, stop);
         let cell = Arc::new(Cell::default());
+        let named = self.assignment.named.clone();
+        let peer = &DataPeer {
+            control: peer,
+            named: named.as_ref(),
+            policy: limits.peers,
+        };
         let assignment = &self.assignment;
         let outcome = if assignment.workload.connects() {
-            self.connections(control, stop, limits, &cell)
+            self.connections(control, peer, stop, limits, &cell)
         } else if assignment.transport == Transport::SctpMany {
             self.associations(peer, stop, limits, &cell)
         } else if !assignment.transport.has_datagrams() {
-            self.stream(stop, limits, &cell)
+            self.stream(peer, stop, limits, &cell)
         } else {
             self.datagrams(peer, stop, limits, &cell)
         };
@@ -169,11 +180,12 @@ impl Prepared {
 
     fn stream(
         &mut self,
+        peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
         cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
-        let connection = wait::connection(&self.data.socket, stop, limits)?;
+        let connection = self.connection(peer, stop, limits)?.socket;
         keeper().on_silence(cell, self.patience(limits), stop);
         complete_accepted(connection.as_fd(), &self.assignment.half.socket);
         let Assignment {
@@ -229,13 +241,13 @@ impl Prepared {
     /// All associations that the client has with one socket, until the last of them has gone.
     fn associations(
         &mut self,
-        peer: &Address,
+        peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
         cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
         let socket = duplicate(&self.data.socket)?;
-        let admits = |source: &Address| wait::may_send_to(source, peer, limits);
+        let admits = |source: &Address| peer.may_send_to(source);
         let associations = Associations::new(socket.as_fd(), &admits);
         wait::association(&associations, socket.as_fd(), stop, limits)?;
         keeper().on_silence(cell, self.patience(limits), stop);
@@ -253,31 +265,42 @@ impl Prepared {
     fn connections(
         &mut self,
         control: BorrowedFd<'_>,
+        peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
         cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
         let listener = duplicate(&self.data.socket)?;
-        wait::readable(listener.as_fd(), stop, limits.data_wait)?;
+        let Accepted { socket, from, .. } = self.connection(peer, stop, limits)?;
+        let host = Peer::try_from(&from).ok();
+        let mut accepting = Accepting::new(listener.into(), host, Some(socket.into()));
         keeper().on_silence(cell, self.patience(limits), stop);
 
         let clock = self.clock();
         let time_up = stop.follower();
         let _deadline = keeper().at(clock.started + self.length(limits), &time_up);
         // The connection that is open when the time is up is served to its end.
-        let path = || Path::Listener(listener.as_fd());
-        let ran = run(&mut self.job(&time_up, Some(stop), cell), path());
+        let path = Path::Listener(&mut accepting);
+        let ran = run(&mut self.job(&time_up, Some(stop), cell), path);
         let mut finished = finished(&clock, ran);
 
         if finished.ended == Ended::Deadline {
             let late = stop.follower();
             let longest = LATE_CONNECTIONS.min(limits.drain);
             let _late = keeper().at(Instant::now() + longest, &late);
-            while wait::connects_again(listener.as_fd(), control, &late, LAST_CONNECTION) {
+            while wait::connects_again(accepting.listener(), control, &late, LAST_CONNECTION) {
                 let once = late.follower();
                 let _once = keeper().at(Instant::now() + LAST_CONNECTION, &once);
-                run(&mut self.job(&once, Some(&late), cell), path());
+                let path = Path::Listener(&mut accepting);
+                run(&mut self.job(&once, Some(&late), cell), path);
             }
+        }
+        if accepting.refused() > 0 {
+            log(format_args!(
+                "{}: refused {} data connections that did not come from {from}'s host",
+                peer.control,
+                accepting.refused()
+            ));
         }
         finished.side.socket = self.facts_of_start();
         Ok(finished)
@@ -285,7 +308,7 @@ impl Prepared {
 
     fn datagrams(
         &mut self,
-        peer: &Address,
+        peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
         cell: &Arc<Cell>,
@@ -293,6 +316,7 @@ impl Prepared {
         let workload = self.assignment.workload.clone();
         let (socket, client) = self.datagram_peer(peer, stop, limits)?;
         keeper().on_silence(cell, self.patience(limits), stop);
+
         let path = || match &client {
             Some(client) => Path::Addressed(socket.as_fd(), client.clone()),
             None => Path::Connected(socket.as_fd()),
@@ -356,14 +380,13 @@ impl Prepared {
     /// The socket that the datagrams go over, and whom they are sent to where the socket has no peer.
     fn datagram_peer(
         &self,
-        peer: &Address,
+        peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
     ) -> Result<(Socket, Option<Peer>), Refusal> {
         let (listener, assignment) = (&self.data.socket, &self.assignment);
         if assignment.transport.has_connections() {
-            let connection = wait::connection(listener, stop, limits)?;
-            return Ok((connection, None));
+            return Ok((self.connection(peer, stop, limits)?.socket, None));
         }
         let socket = duplicate(listener)?;
         if assignment.workload.receives() {
@@ -371,7 +394,7 @@ impl Prepared {
             return Ok((socket, client));
         }
         let client = assignment.client.as_ref().ok_or(Error::DESTADDRREQ)?;
-        if !wait::may_send_to(client, peer, limits) {
+        if !peer.may_send_to(client) {
             return Err(Error::ACCESS.into());
         }
         let client = Peer::try_from(client).map_err(|error| Refusal::from_io(&error))?;
@@ -383,7 +406,7 @@ impl Prepared {
     fn await_datagram(
         &self,
         socket: &Socket,
-        peer: &Address,
+        peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
     ) -> Result<Option<Peer>, Refusal> {

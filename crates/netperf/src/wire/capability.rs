@@ -14,11 +14,20 @@
 //! | 232–247 | identity of the running host |
 //! | 248–251 | CRC-32 (IEEE) over the message's type and the block up to here |
 //!
-//! A later block may be longer: what it adds stands before the checksum, which is always last. A
-//! change that is no addition takes another version, which this code does not find.
+//! A longer block has more before the checksum, which is always last. In the response to a client that can
+//! prove whose its data connection is, the length is 52:
+//!
+//! | message bytes | |
+//! |---|---|
+//! | 248–263 | a random number, with which the client begins the connection; zero is none |
+//! | 264–267 | the checksum |
+//!
+//! A change that is no addition takes another version, which this code does not find.
 //!
 //! Stock programs leave old bytes in their buffers, rightly ordered or reversed, so a block might
 //! come back in a later message of another type: hence the checksum, and the type in it.
+
+use server::Nonce;
 
 use super::Frame;
 use super::frame::bytes;
@@ -31,6 +40,8 @@ pub struct Capability {
     /// A random number that the kernel chose when it booted (random(4), `boot_id`); zero is
     /// unknown.
     pub host: [u8; 16],
+    /// What the client's data connection begins with.
+    pub nonce: Option<Nonce>,
 }
 
 impl Capability {
@@ -53,11 +64,19 @@ impl Capability {
     /// In a request for a test at a pace: intervals are to be let pass by looking at the clock.
     pub const ASKS_SPIN: u32 = 1 << 28;
 
+    /// In a request for a test: the data connection will begin with the nonce of the response.
+    pub const PROVES: u32 = 1 << 27;
+
+    /// In a request for a test: a connection of its own, before those that are measured, will bring the nonce of
+    /// the response. The data comes from the same host.
+    pub const PROVES_APART: u32 = 1 << 26;
+
     /// What this program says of itself.
     pub fn own() -> Self {
         Self {
             features: Self::DETAILS | Self::SPINS,
             host: sys::facts::boot_id().unwrap_or_default(),
+            nonce: None,
         }
     }
 
@@ -78,19 +97,26 @@ impl Capability {
         Some(Self {
             features: u32::from_be_bytes(bytes(frame, FEATURES_AT)),
             host: bytes(frame, HOST_AT),
+            nonce: (len >= LEN + NONCE_LEN)
+                .then(|| bytes(frame, NONCE_AT))
+                .filter(|nonce| *nonce != [0; NONCE_LEN]),
         })
     }
 
     /// Puts the block into a message that is otherwise complete: its type is part of the checksum.
     pub fn put(&self, frame: &mut Frame) {
         let mut put = |at: usize, value: &[u8]| frame[at..at + value.len()].copy_from_slice(value);
+        let nonce: &[u8] = self.nonce.as_ref().map_or(&[], |nonce| nonce);
+        let len = LEN + nonce.len();
         put(START, MAGIC);
         put(VERSION_AT, &VERSION.to_be_bytes());
-        put(LENGTH_AT, &(LEN as u16).to_be_bytes());
+        put(LENGTH_AT, &(len as u16).to_be_bytes());
         put(FEATURES_AT, &self.features.to_be_bytes());
         put(HOST_AT, &self.host);
-        let checksum = checksum(frame, CHECKSUM_AT);
-        frame[CHECKSUM_AT..][..CHECKSUM_LEN].copy_from_slice(&checksum);
+        put(NONCE_AT, nonce);
+        let checksum_at = START + len - CHECKSUM_LEN;
+        let checksum = checksum(frame, checksum_at);
+        frame[checksum_at..][..CHECKSUM_LEN].copy_from_slice(&checksum);
     }
 
     /// Whether all of these features are there.
@@ -120,9 +146,12 @@ const VERSION_AT: usize = START + MAGIC.len();
 const LENGTH_AT: usize = VERSION_AT + 2;
 const FEATURES_AT: usize = LENGTH_AT + 2;
 const HOST_AT: usize = FEATURES_AT + 4;
-const CHECKSUM_AT: usize = HOST_AT + 16;
+/// In a block with a nonce; in one without, the checksum stands there.
+const NONCE_AT: usize = HOST_AT + 16;
+const NONCE_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 4;
-const LEN: usize = CHECKSUM_AT + CHECKSUM_LEN - START;
+/// Without a nonce.
+const LEN: usize = NONCE_AT + CHECKSUM_LEN - START;
 
 #[cfg(test)]
 mod tests {
@@ -135,6 +164,12 @@ mod tests {
     const US: Capability = Capability {
         features: Capability::DETAILS,
         host: *b"0123456789abcdef",
+        nonce: None,
+    };
+
+    const WITH_NONCE: Capability = Capability {
+        nonce: Some(*b"sixteen bytes of"),
+        ..US
     };
 
     #[test]
@@ -148,9 +183,6 @@ mod tests {
             assert_eq!(Capability::find(&frame), Some(US));
             assert_eq!(Request::decode(&frame), Received { cpu: None, request });
         }
-        let mut frame = OmniResponse::default().encode();
-        US.put(&mut frame);
-        assert_eq!(OmniResponse::decode(&frame), Ok(OmniResponse::default()));
         let info = SysInfo {
             version: "v".repeat(1000),
             ..SysInfo::default()
@@ -160,12 +192,18 @@ mod tests {
         US.put(&mut frame);
         assert_eq!(SysInfo::decode(&frame), told);
         assert_eq!(Capability::find(&frame), Some(US));
-        let mut frame = StreamResponse::default().encode(10);
-        US.put(&mut frame);
-        assert_eq!(
-            StreamResponse::decode(&frame),
-            Ok(StreamResponse::default())
-        );
+        for us in [US, WITH_NONCE] {
+            let mut frame = StreamResponse::default().encode(10);
+            us.put(&mut frame);
+            assert_eq!(
+                StreamResponse::decode(&frame),
+                Ok(StreamResponse::default())
+            );
+            let mut frame = OmniResponse::default().encode();
+            us.put(&mut frame);
+            assert_eq!(OmniResponse::decode(&frame), Ok(OmniResponse::default()));
+            assert_eq!(Capability::find(&frame), Some(us));
+        }
     }
 
     #[test]
@@ -184,16 +222,21 @@ mod tests {
 
     #[test]
     fn a_later_block_is_longer() {
+        let sevens = Capability {
+            nonce: Some([7; NONCE_LEN]),
+            ..US
+        };
         for (len, found) in [
             (LEN - 1, None),
             (LEN, Some(US)),
             (LEN + 8, Some(US)),
-            (MESSAGE_LEN - START, Some(US)),
+            (LEN + NONCE_LEN, Some(sevens)),
+            (MESSAGE_LEN - START, Some(sevens)),
         ] {
             let mut frame = [0; MESSAGE_LEN];
             US.put(&mut frame);
             frame[LENGTH_AT..][..2].copy_from_slice(&(len as u16).to_be_bytes());
-            frame[CHECKSUM_AT..START + len.max(LEN)].fill(7);
+            frame[NONCE_AT..START + len.max(LEN)].fill(7);
             let end = START + len - CHECKSUM_LEN;
             let checksum = checksum(&frame, end);
             frame[end..][..CHECKSUM_LEN].copy_from_slice(&checksum);
@@ -212,9 +255,18 @@ mod tests {
         frame[3] = 97;
         US.put(&mut frame);
         let block = b"linerate\0\x01\0\x24\0\0\0\x010123456789abcdef";
-        assert_eq!(frame[START..CHECKSUM_AT], block[..]);
+        assert_eq!(frame[START..NONCE_AT], block[..]);
         // Computed with Python's zlib.crc32.
-        assert_eq!(frame[CHECKSUM_AT..][..4], 0x2528_272c_u32.to_be_bytes());
+        assert_eq!(frame[NONCE_AT..][..4], 0x2528_272c_u32.to_be_bytes());
+
+        frame[3] = 98;
+        WITH_NONCE.put(&mut frame);
+        let block = b"linerate\0\x01\0\x34\0\0\0\x010123456789abcdefsixteen bytes of";
+        assert_eq!(frame[START..NONCE_AT + NONCE_LEN], block[..]);
+        assert_eq!(
+            frame[NONCE_AT + NONCE_LEN..][..4],
+            0xa7b3_61e2_u32.to_be_bytes()
+        );
     }
 
     #[test]

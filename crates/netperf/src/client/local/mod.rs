@@ -4,6 +4,7 @@ mod associations;
 mod connections;
 mod doubts;
 mod prepare;
+mod proof;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,6 +16,7 @@ use engine::{
     Reason, Stop, connect, connect_without_data, facts_at_end, keeper, run,
 };
 use model::{End, Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
+use server::Nonce;
 use sys::Address;
 use sys::call::{self, Peer};
 
@@ -26,6 +28,8 @@ use super::request::Own;
 use crate::options::{Settings, Special, Test, Unanswered};
 use crate::place::Place;
 use crate::tcp_info;
+
+pub(super) use proof::Way;
 
 /// How long the peer may take to read what is on its way when the time is up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
@@ -42,6 +46,8 @@ pub(super) struct LocalEnd<'a> {
     /// Only a sample for a connection test, whose sockets come and go, and where there are several.
     data: DataSocket,
     buffers: Buffers,
+    /// What the server knows this end's data by, if it asked for that.
+    pub(super) nonce: Option<Nonce>,
 }
 
 /// What this end measured.
@@ -104,6 +110,11 @@ impl LocalEnd<'_> {
     ) -> Result<Measured, ClientError> {
         let control = control.map(|control| control.stream.as_fd());
         wait(self.plan.phases.wait, control, cancel);
+        if let Some(nonce) = self.nonce
+            && Way::of(self.plan) == Some(Way::Apart)
+        {
+            self.prove_apart(&nonce, dest, cancel)?;
+        }
         // What the machine is asked for stands outside the measured phase.
         let needs = settings.needs;
         let clock_facts = (needs.clock || self.plan.timing.passes || self.plan.timing.calls)
@@ -308,12 +319,18 @@ impl LocalEnd<'_> {
             Some(Ran {
                 failure: Some((_, errno)),
                 ..
-            }) => Err(unreachable(dest, io::Error::from_raw_os_error(errno))),
-            None if self.plan.transport.has_connections() => {
-                progress.answer.came();
-                Ok(None)
-            }
-            ended => Ok(ended),
+            }) => return Err(unreachable(dest, io::Error::from_raw_os_error(errno))),
+            Some(ended) => return Ok(Some(ended)),
+            None => {}
+        }
+        if self.plan.transport.has_connections() {
+            progress.answer.came();
+        }
+        match &self.nonce {
+            Some(nonce) if Way::of(self.plan) == Some(Way::AtTheBeginning) => self
+                .prove(nonce, stop)
+                .map_err(|error| unreachable(dest, error.into())),
+            _ => Ok(None),
         }
     }
 

@@ -80,6 +80,7 @@ impl<'a> LocalEnd<'a> {
             _place: place,
             data,
             buffers,
+            nonce: None,
         })
     }
 }

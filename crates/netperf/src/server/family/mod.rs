@@ -148,6 +148,7 @@ impl Asked {
             },
             bind: self.bind,
             client: None,
+            named: None,
             tells_congestion: false,
             tells_interface: false,
             end_mark,

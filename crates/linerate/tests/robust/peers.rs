@@ -1,0 +1,416 @@
+//! Whose data a test takes: not that of the first who connects.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use netperf::wire::{
+    Address, OmniRequest, OmniResponse, Request, StreamRequest, StreamResponse, TransactionRequest,
+    TransactionResponse,
+};
+
+use crate::ground::Need::Namespaces;
+use crate::ground::{
+    Finished, Namespace, Process, STOCK, Server, linerate, link, listening_ports, stock, trial,
+};
+use crate::raw::{Kind, Raw};
+
+/// The server's address.
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// Where control connections come from.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
+/// Another address of the client.
+const OTHER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 3);
+/// An address that is no business of the test.
+const STRANGER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 4);
+
+/// How long a server prefers the client's address.
+const PREFERENCE: Duration = Duration::from_secs(2);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let namespaces = &[Namespaces];
+    vec![
+        trial(
+            "peers::the_first_is_a_stranger",
+            namespaces,
+            the_first_is_a_stranger,
+        ),
+        trial("peers::later_connections", namespaces, later_connections),
+        trial("peers::an_address_that_is_named", namespaces, named),
+        trial("peers::another_address", namespaces, another_address),
+        trial("peers::another_address_strictly", namespaces, strictly),
+        trial(
+            "peers::who_connects_to_every_port",
+            &[STOCK, Namespaces],
+            connects_to_every_port,
+        ),
+        trial(
+            "peers::a_client_of_two_networks",
+            &[STOCK, Namespaces],
+            two_networks,
+        ),
+    ]
+}
+
+/// A server's host and a client's, which has several addresses on a link between them.
+struct Hosts {
+    server: Namespace,
+    client: Namespace,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let (server, client) = (Namespace::bare(), Namespace::bare());
+        link(
+            (&server, "near", &format!("{SERVER}/24")),
+            (&client, "far", &format!("{CLIENT}/24")),
+        );
+        for address in [OTHER, STRANGER] {
+            client.ip(&format!("address add {address}/24 dev far"));
+        }
+        Self { server, client }
+    }
+
+    fn serve(&self, options: &str) -> Server {
+        self.server.enter(|| Server::start(options))
+    }
+}
+
+fn control(server: &Server) -> Raw {
+    Raw::connect_to((SERVER, server.port).into())
+}
+
+fn connect_from(source: Ipv4Addr, port: u16) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddr::from((source, 0))).expect("an address of this host");
+    connect(&socket, &SocketAddr::from((SERVER, port))).expect("the test listens");
+    let socket = TcpStream::from(socket);
+    let patience = Some(Duration::from_secs(10));
+    socket
+        .set_read_timeout(patience)
+        .expect("a timeout that is not zero");
+    socket
+}
+
+/// Every request for a test with connections, and what its data begins with: what the client sends, and how
+/// much the server answers.
+fn requests() -> Vec<(&'static str, Request, usize, bool)> {
+    let stream = StreamRequest {
+        test_length: 10,
+        ..StreamRequest::default()
+    };
+    let exchange = TransactionRequest {
+        request_size: 1,
+        response_size: 1,
+        test_length: 10,
+        ..TransactionRequest::default()
+    };
+    let omni = |kind: Kind| Request::Omni(kind.request(10));
+    vec![
+        ("omni stream", omni(Kind::TcpStream), 1, false),
+        ("omni maerts", omni(Kind::TcpMaerts), 0, true),
+        ("omni rr", omni(Kind::TcpRr), 1, true),
+        ("omni crr", omni(Kind::TcpCrr), 1, true),
+        ("stream", Request::TcpStream(stream.clone()), 1, false),
+        ("maerts", Request::TcpMaerts(stream), 0, true),
+        ("rr", Request::TcpRr(exchange.clone()), 1, true),
+        ("crr", Request::TcpCrr(exchange.clone()), 1, true),
+        ("cc", Request::TcpCc(exchange), 0, false),
+    ]
+}
+
+/// Asks for a test; the port of its data.
+fn ask(raw: &mut Raw, request: &Request) -> u16 {
+    raw.send(request);
+    let frame = raw.receive().expect("a response");
+    let port = match request {
+        Request::Omni(_) => OmniResponse::decode(&frame).map(|told| told.data_port),
+        Request::TcpStream(_) | Request::TcpMaerts(_) => {
+            StreamResponse::decode(&frame).map(|told| told.data_port as u32)
+        }
+        _ => TransactionResponse::decode(&frame).map(|told| told.data_port as u32),
+    };
+    port.expect("the test is accepted") as u16
+}
+
+/// Whether the server serves this connection, as the request has it.
+fn is_served(data: &mut TcpStream, sends: usize, answers: bool) -> bool {
+    if data.write_all(&[b'x'; 1][..sends]).is_err() {
+        return false;
+    }
+    match data.read(&mut [0; 1]) {
+        // Of a connection that is only opened and closed, and of one that only takes data.
+        Ok(0) => !answers && sends == 0,
+        Ok(_) => answers,
+        Err(error) => !answers && sends > 0 && error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+fn the_first_is_a_stranger() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("");
+    hosts.client.enter(|| {
+        for (name, request, sends, answers) in requests() {
+            let mut raw = control(&server);
+            let port = ask(&mut raw, &request);
+            let mut stranger = connect_from(STRANGER, port);
+            stranger.write_all(b"first").expect("a new connection");
+            // The server has accepted it before it can choose.
+            std::thread::sleep(Duration::from_millis(100));
+            let begun = Instant::now();
+            let mut own = connect_from(CLIENT, port);
+            if !answers {
+                own.set_read_timeout(Some(Duration::from_millis(500)))
+                    .expect("a timeout that is not zero");
+            }
+            assert!(
+                is_served(&mut own, sends, answers),
+                "{name}: {}",
+                server.log()
+            );
+            assert!(
+                begun.elapsed() < PREFERENCE,
+                "{name}: {:?}",
+                begun.elapsed()
+            );
+            let end = stranger.read(&mut [0; 8]);
+            assert!(
+                matches!(end, Ok(0))
+                    || end.is_err_and(|end| end.kind() == ErrorKind::ConnectionReset),
+                "{name}: the stranger was served"
+            );
+        }
+    });
+    assert!(
+        server
+            .log()
+            .contains("refused a data connection from 198.51.100.4:")
+    );
+}
+
+/// In a connection test all connections are of the host of the first.
+fn later_connections() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("");
+    hosts.client.enter(|| {
+        let mut raw = control(&server);
+        let port = raw.ask(&Kind::TcpCrr.request(-3));
+        let mut transactions = 0;
+        for source in [CLIENT, STRANGER, CLIENT, OTHER, CLIENT] {
+            let is_own = is_served(&mut connect_from(source, port), 1, true);
+            assert_eq!(is_own, source == CLIENT, "{source}");
+            transactions += i32::from(is_own);
+        }
+        assert_eq!(transactions, 3);
+        raw.receive().expect("the results of three transactions");
+    });
+    assert!(
+        server.log().contains("refused 2 data connections"),
+        "{}",
+        server.log()
+    );
+}
+
+fn named() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("");
+    hosts.client.enter(|| {
+        for kind in [Kind::TcpStream, Kind::TcpRr, Kind::TcpCrr] {
+            let request = OmniRequest {
+                client_address: Address::from(std::net::IpAddr::from(OTHER)),
+                ..kind.request(10)
+            };
+            let mut raw = control(&server);
+            let port = raw.ask(&request);
+            let begun = Instant::now();
+            let mut stranger = connect_from(STRANGER, port);
+            let mut own = connect_from(OTHER, port);
+            own.write_all(b"x").expect("a new connection");
+            if kind == Kind::TcpStream {
+                // The stranger's end says that the other one was taken.
+                assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0);
+            } else {
+                own.read_exact(&mut [0; 1]).expect("an answer");
+            }
+            assert!(begun.elapsed() < PREFERENCE, "{}", kind.name());
+        }
+    });
+}
+
+/// A client that comes from where nobody expects it waits, and the log says that its test did.
+fn another_address() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("");
+    hosts.client.enter(|| {
+        for kind in [Kind::TcpRr, Kind::TcpCrr] {
+            let mut raw = control(&server);
+            let port = raw.ask(&kind.request(-1));
+            let begun = Instant::now();
+            let mut own = connect_from(OTHER, port);
+            assert!(is_served(&mut own, 1, true), "{}", server.log());
+            let took = begun.elapsed();
+            assert!(took >= PREFERENCE, "{took:?}");
+            raw.receive().expect("the results");
+            let log = server.log();
+            let said = "the data connection comes from another address, 198.51.100.3:";
+            assert!(
+                log.contains(said) && log.contains("2 s of the test"),
+                "{log}"
+            );
+        }
+    });
+}
+
+fn strictly() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("--strict-peers --data-wait 3");
+    hosts.client.enter(|| {
+        let mut raw = control(&server);
+        let port = raw.ask(&Kind::TcpRr.request(-1));
+        let mut other = connect_from(OTHER, port);
+        assert!(!is_served(&mut other, 1, true));
+        let mut own = connect_from(CLIENT, port);
+        assert!(is_served(&mut own, 1, true), "{}", server.log());
+        let mut raw = control(&server);
+        let port = raw.ask(&Kind::TcpRr.request(-1));
+        assert!(!is_served(&mut connect_from(OTHER, port), 1, true));
+        assert!(matches!(raw.refusal(), Ok(errno) if errno > 0));
+    });
+    let log = server.log();
+    assert!(
+        log.contains("refused a data connection from 198.51.100.3:"),
+        "{log}"
+    );
+}
+
+/// Somebody connects to whatever port opens, before a client of either make has a chance to. From another
+/// address he gets nothing, and of our clients not even from the same one.
+fn connects_to_every_port() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("");
+    let all = [
+        "TCP_STREAM",
+        "TCP_MAERTS",
+        "TCP_RR",
+        "TCP_CRR",
+        "TCP_CC",
+        "TCP_SENDFILE",
+    ];
+    let single = ["TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_SENDFILE"];
+    let ours: fn(&str) -> std::process::Command = |line| linerate(&format!("netperf {line}"));
+    let theirs: fn(&str) -> std::process::Command = |line| stock("netperf", line);
+    for (attacker, make, names) in [
+        (STRANGER, theirs, &all[..]),
+        (STRANGER, ours, &all[..]),
+        (CLIENT, ours, &single[..]),
+    ] {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| take_every_port(&hosts, server.port, attacker, &done));
+            let _ends = Finally(&done);
+            for name in names {
+                let line = format!("-H {SERVER} -p {} -t {name} -l -1000 -P 0", server.port);
+                let client = hosts.client.enter(|| Process::start(&mut make(&line)));
+                let client: Finished = client.finish(Duration::from_secs(30));
+                assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
+                let rate = client.figures().last().copied().unwrap_or_default();
+                assert!(rate > 1.0, "{client:#?}");
+            }
+        });
+    }
+}
+
+fn take_every_port(hosts: &Hosts, control: u16, source: Ipv4Addr, done: &AtomicBool) {
+    let mut taken = Vec::new();
+    while !done.load(Relaxed) {
+        let ports = hosts.server.enter(listening_ports);
+        let new = ports.into_iter().filter(|port| *port != control);
+        for port in new {
+            hosts.client.enter(|| {
+                if let Ok(mut socket) = try_connect_from(source, port) {
+                    let _ = socket.write_all(b"what a stranger would send");
+                    taken.push(socket);
+                }
+            });
+        }
+    }
+}
+
+fn try_connect_from(source: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::from((source, 0)))?;
+    connect(&socket, &SocketAddr::from((SERVER, port)))?;
+    Ok(TcpStream::from(socket))
+}
+
+/// Set when this goes, also by a failed assertion.
+struct Finally<'a>(&'a AtomicBool);
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Control over the one link and data over another, as flent's `--control-host` has it: the data's source is
+/// named nowhere. Our client proves it and waits for nothing; stock's waits.
+fn two_networks() {
+    let hosts = Hosts::new();
+    link(
+        (&hosts.server, "near2", "203.0.113.1/24"),
+        (&hosts.client, "far2", "203.0.113.2/24"),
+    );
+    let server = hosts.serve("");
+    let run = |command: &mut std::process::Command| {
+        let begun = Instant::now();
+        let client = hosts.client.enter(|| Process::start(command));
+        let client = client.finish(Duration::from_secs(30));
+        assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
+        (begun.elapsed(), client)
+    };
+    let line = |test: &str, count: &str, rest: &str| {
+        let at = format!("-H {SERVER} -p {}", server.port);
+        format!("{at} -t {test} -l -{count} -P 0 -- -H 203.0.113.1 {rest}")
+    };
+    for (test, count, rest) in [
+        ("TCP_STREAM", "1000000", "-m 1000"),
+        ("TCP_MAERTS", "1000000", "-m ,1000"),
+        ("TCP_RR", "100", ""),
+        ("TCP_CRR", "100", ""),
+        ("TCP_RR", "100", "-F"),
+        ("TCP_RR", "100", "-T mptcp"),
+    ] {
+        let counted = "-k LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT";
+        let line = line(test, count, &format!("{rest} {counted}"));
+        let (took, client) = run(&mut linerate(&format!("netperf {line}")));
+        assert!(took < PREFERENCE, "{line}: {took:?}: {}", server.log());
+        // What proves the connection is in no figure.
+        let values: Vec<&str> = client
+            .stdout
+            .lines()
+            .filter_map(|line| Some(line.split_once('=')?.1))
+            .collect();
+        let [sent, received, own_received, own_sent] = values[..] else {
+            panic!("{client:#?}");
+        };
+        assert_eq!((sent, own_received), (received, own_sent), "{client:#?}");
+    }
+    assert!(
+        !server.log().contains("another address"),
+        "{}",
+        server.log()
+    );
+    for test in ["TCP_RR", "TCP_CRR"] {
+        let (took, _) = run(&mut stock("netperf", &line(test, "100", "")));
+        assert!(took >= PREFERENCE, "{took:?}");
+        assert!(
+            server.log().contains("another address, 203.0.113.2:"),
+            "{}",
+            server.log()
+        );
+    }
+}
