@@ -8,6 +8,7 @@ use std::time::Duration;
 use stats::Histogram;
 use sys::call::{self, Drain, Error, Peer};
 use sys::clock::monotonic_ns;
+use sys::message::{self, Beside};
 
 use crate::hooks::Hooks;
 use crate::ring::{Ring, SendFile};
@@ -100,6 +101,31 @@ impl Channel for Addressed<'_> {
     #[inline]
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
         call::send_to_without_waiting(self.socket, data, &self.to)
+    }
+}
+
+/// A datagram socket without a peer of its own, which sends from an address that is told with each datagram.
+pub(crate) struct AddressedFrom<'a> {
+    pub(crate) socket: BorrowedFd<'a>,
+    pub(crate) to: Peer,
+    pub(crate) from: Beside,
+}
+
+impl Channel for AddressedFrom<'_> {
+    fn is_connected(&self) -> bool {
+        false
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket
+    }
+
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        message::send_with(self.socket, data, &self.to, &self.from, true)
+    }
+
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        message::send_with(self.socket, data, &self.to, &self.from, false)
     }
 }
 

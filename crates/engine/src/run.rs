@@ -1,19 +1,21 @@
 //! From a workload, as data, to the loop that runs it.
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use model::{Ended, Half, Limit, Operation, Timing, Workload};
 use stats::Histogram;
 use sys::call::{Drain, Peer};
+use sys::message::Beside;
 use sys::{Address, Socket};
 
 use crate::associations::Associations;
 use crate::buffers::Buffers;
 use crate::cell::Cell;
 use crate::channel::{
-    Addressed, Channel, Clocked, Connected, FromFile, FromRing, InTurn, IntoNothing, IntoRing,
-    Polled, Sink, Source, Written,
+    Addressed, AddressedFrom, Channel, Clocked, Connected, FromFile, FromRing, InTurn, IntoNothing,
+    IntoRing, Polled, Sink, Source, Written,
 };
 use crate::connection::{self, Accepting, Exchange};
 use crate::connector::{self, Connector};
@@ -53,6 +55,8 @@ pub enum Path<'a> {
     Connected(BorrowedFd<'a>),
     /// A datagram socket and whom it sends to.
     Addressed(BorrowedFd<'a>, Peer),
+    /// The same, with the address that it sends from.
+    AddressedFrom(BorrowedFd<'a>, Peer, IpAddr),
     /// Sockets and whom they send to, used in turn.
     InTurn(Vec<(BorrowedFd<'a>, Peer)>),
     /// An SCTP socket with many associations: who speaks is answered.
@@ -109,6 +113,10 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
         }
         Path::OneToMany(associations) => on_channel(job, &associations, hooks),
         Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }, hooks),
+        Path::AddressedFrom(socket, to, from) => {
+            let from = Beside::source(from);
+            on_channel(job, &AddressedFrom { socket, to, from }, hooks)
+        }
         Path::Connector(connector) => on_connector(job, connector, hooks),
         Path::Listener(accepting) => on_listener(job, accepting, hooks),
     }

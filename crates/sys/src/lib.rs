@@ -15,6 +15,7 @@ pub mod call;
 pub mod clock;
 pub mod counter;
 pub mod cpu;
+pub mod datagram;
 pub mod directory;
 mod error;
 pub mod facts;

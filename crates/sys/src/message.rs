@@ -1,7 +1,8 @@
-//! Several messages a call, and what SCTP is told with each that is sent: sendmmsg(2), recvmmsg(2).
+//! Several messages a call, and what the kernel is told beside a message: sendmmsg(2), recvmmsg(2).
 
 use std::fmt;
 use std::mem;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
@@ -29,7 +30,7 @@ pub struct Moved {
     pub bytes: usize,
 }
 
-/// What is sent beside a message, as cmsg(3) has it: an envelope, and its patience.
+/// What is sent beside a message, as cmsg(3) has it: an envelope and its patience, or a source.
 #[derive(Clone, Debug)]
 #[repr(C, align(8))]
 pub struct Beside {
@@ -160,27 +161,51 @@ impl Beside {
         /// Kinds of linux/sctp.h.
         const SCTP_SNDINFO: i32 = 2;
         const SCTP_PRINFO: i32 = 5;
-        let mut beside = Self {
-            bytes: [0; 64],
-            length: 0,
-        };
+        let mut beside = Self::nothing();
         // `struct sctp_sndinfo`: stream, flags, and what stays 0.
         let mut info = [0; 16];
         info[..2].copy_from_slice(&envelope.stream.to_ne_bytes());
         info[2..4].copy_from_slice(&envelope.flags().to_ne_bytes());
-        beside.push(SCTP_SNDINFO, &info);
+        beside.push(libc::IPPROTO_SCTP, SCTP_SNDINFO, &info);
         if let Some(patience) = envelope.patience {
             // `struct sctp_prinfo`.
             let mut info = [0; 8];
             info[..2].copy_from_slice(&patience.policy.number().to_ne_bytes());
             info[4..].copy_from_slice(&patience.value.to_ne_bytes());
-            beside.push(SCTP_PRINFO, &info);
+            beside.push(libc::IPPROTO_SCTP, SCTP_PRINFO, &info);
         }
         beside
     }
 
-    /// Adds a piece of control data; there is room for both.
-    fn push(&mut self, kind: i32, data: &[u8]) {
+    /// The address of this host that a datagram is to leave from: IP_PKTINFO, ip(7); IPV6_PKTINFO, ipv6(7).
+    pub fn source(address: IpAddr) -> Self {
+        let mut beside = Self::nothing();
+        match address {
+            IpAddr::V4(address) => {
+                // `struct in_pktinfo`: any interface, the source, and what stays 0.
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&address.octets());
+                beside.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            IpAddr::V6(address) => {
+                // `struct in6_pktinfo`: the source, and any interface.
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&address.octets());
+                beside.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+        }
+        beside
+    }
+
+    fn nothing() -> Self {
+        Self {
+            bytes: [0; 64],
+            length: 0,
+        }
+    }
+
+    /// Adds a piece of control data; there is room for two.
+    fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
         // SAFETY: these only compute with numbers.
         let (length, space, header) = unsafe {
             let length = data.len() as libc::c_uint;
@@ -193,7 +218,7 @@ impl Beside {
         // SAFETY: a header of zeroes is one.
         let mut head: libc::cmsghdr = unsafe { mem::zeroed() };
         head.cmsg_len = length as _;
-        head.cmsg_level = libc::IPPROTO_SCTP;
+        head.cmsg_level = level;
         head.cmsg_type = kind;
         let place = &mut self.bytes[self.length..self.length + space];
         place[header..header + data.len()].copy_from_slice(data);
@@ -206,6 +231,35 @@ impl Beside {
         };
         self.length += space;
     }
+}
+
+/// Sends one datagram with what is beside it: sendmsg(2). Without `waits` EAGAIN where it would wait.
+pub fn send_with(
+    socket: BorrowedFd<'_>,
+    data: &[u8],
+    to: &Peer,
+    beside: &Beside,
+    waits: bool,
+) -> Result<usize, Errno> {
+    let mut piece = libc::iovec {
+        iov_base: data.as_ptr().cast_mut().cast(),
+        iov_len: data.len(),
+    };
+    // SAFETY: a header of zeroes is one without a name, data and control data.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    (header.msg_name, header.msg_namelen) = to.for_kernel();
+    header.msg_iov = &raw mut piece;
+    header.msg_iovlen = 1;
+    header.msg_control = beside.bytes.as_ptr().cast_mut().cast();
+    header.msg_controllen = beside.length as _;
+    let flags = libc::MSG_NOSIGNAL | dont_wait(waits);
+    // SAFETY: what the header points to lives here or in the caller, and is as long as it says. To send, the
+    // kernel only reads it.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) };
+    usize::try_from(sent).map_err(|_| {
+        let error = std::io::Error::last_os_error();
+        Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
+    })
 }
 
 fn dont_wait(waits: bool) -> i32 {
@@ -261,6 +315,23 @@ mod tests {
             far.recv_from(&mut buffer).unwrap().1,
             stranger.local_addr().unwrap()
         );
+    }
+
+    #[test]
+    fn a_datagram_leaves_from_the_address_that_is_told() {
+        for (bind, from) in [
+            ("0.0.0.0:0", "127.0.0.3"),
+            ("[::]:0", "::1"),
+            ("[::]:0", "::ffff:127.0.0.3"),
+        ] {
+            let from: IpAddr = from.parse().unwrap();
+            let [near, far] = [(); 2].map(|()| UdpSocket::bind(bind).unwrap());
+            let to = (from, far.local_addr().unwrap().port()).into();
+            let to = Peer::try_from(&Address::Inet(to)).unwrap();
+            let sent = send_with(near.as_fd(), b"abc", &to, &Beside::source(from), true);
+            assert_eq!(sent, Ok(3));
+            assert_eq!(far.recv_from(&mut [0; 3]).unwrap().1.ip(), from);
+        }
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl TcpInfo {
     }
 }
 
-fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+pub(crate) fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the option value is a live int and its length is given as such.
     let result = unsafe {
         libc::setsockopt(

@@ -55,7 +55,6 @@ const BUFFERS: &[&str] = &[
     "setsockopt(SOL_SOCKET, SO_SNDBUF, [20000]",
     "setsockopt(SOL_SOCKET, SO_RCVBUF, [30000]",
 ];
-const AT_1: &str = "bind({sa_family=AF_INET, sin_port=htons(0), sin_addr=inet_addr(\"127.0.0.1\")";
 /// A server's accept4(2) shows where the client's connection comes from.
 const AT_3: &str = "inet_addr(\"127.0.0.3\")";
 const PORT_20000: &str = "bind({sa_family=AF_INET, sin_port=htons(20000)";
@@ -64,7 +63,6 @@ const PORT_20000: &str = "bind({sa_family=AF_INET, sin_port=htons(20000)";
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     ("-a", RR, &[], &[DEFER]),
-    ("-B", DATAGRAMS, &[], &[AT_1]),
     ("-c", "-t OMNI -l -5 -- -d rr", &[CONNECT], &["accept4("]),
     ("-C", STREAM, &[CORK], &[]),
     ("-C", SENDFILE, &[CORK], &[]),

@@ -7,6 +7,7 @@
 
 mod clients;
 mod content;
+mod datagrams;
 mod deadlines;
 mod death;
 mod doubts;
@@ -30,6 +31,7 @@ fn main() {
     let trials = [
         clients::trials(),
         content::trials(),
+        datagrams::trials(),
         death::trials(),
         doubts::trials(),
         files::trials(),

@@ -97,7 +97,7 @@ const GLOBAL: &[Paragraph] = &[
 const OMNI: &[Paragraph] = &[
     (Letter('a'), "-a", "Set TCP_DEFER_ACCEPT on the server's listening socket."),
     (Letter('b'), "-b requests", "In request/response tests, keep so many requests in flight beyond the one. Default 0."),
-    (Letter('B'), "-B", "The server answers datagrams from the address that they were sent to."),
+    (Letter('B'), "-B", "The server answers datagrams from the address that they were sent to. A linerate server always does."),
     (Letter('c'), "-c", "A connection for each transaction."),
     (Letter('C'), "-C", "Set TCP_CORK on the local data socket."),
     (Letter('d'), "-d direction", "Direction of an OMNI test: words joined by | (send, recv, stream, maerts, rr, crr) or a number of bits, 2 to transmit and 4 to receive."),
@@ -228,7 +228,7 @@ const SERVER: &[Paragraph] = &[
     (Long("allow-fill-dir"), "--allow-fill-dir DIR", "Let clients name fill files below this directory. May be given several times; without it no file is read. The directory is opened when the server starts. Only regular files are read, by paths without links (openat2(2), Linux 5.6)."),
     (Long("allow-looper"), "--allow-looper", "Let clients have CPU time measured by a looper (--cpu-method looper), which keeps every CPU of this host from idling as long as a test or calibration needs it. Without it CPU time is measured by /proc/stat, and a calibration is refused."),
     (Long("allow-third-party"), "--allow-third-party", "Let a client have datagrams sent to another host than its own, and have other hosts' SCTP associations in a test of many."),
-    (Long("strict-peers"), "--strict-peers", "Take a test's data from the client's address alone: that of its control connection, or the one that its request names. By default a connection from another address is taken if none from the client's comes within 2 seconds, which such a test lacks. A linerate client proves its connection by a random number, wherever that comes from."),
+    (Long("strict-peers"), "--strict-peers", "Take a test's data from the client's address alone: that of its control connection, or the one that its request names. By default a connection from another address is taken if none from the client's comes within 2 seconds, which such a test lacks, and datagrams from another if they come first. A linerate client proves its connection by a random number, wherever that comes from."),
     (Long("control-idle"), "--control-idle SECONDS", "How long a control connection may be silent. Default 120."),
     (Long("data-wait"), "--data-wait SECONDS", "How long a test's data may take to begin. Default 60."),
     (Long("data-idle"), "--data-idle SECONDS", "How long data may stop before it is given up. Default 60."),

@@ -130,10 +130,11 @@ fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assign
             at_most(bulk)
         }
     };
-    // Answers come from the address that was asked, which is the one that the client reached us by.
+    // Datagrams come from the address that the client's go to: a client that names none sends to the one that
+    // its control connection goes to, unless that is of another family.
     let own_address = local
         .ip()
-        .filter(|local| flags.has(Flags::PACKET_INFO) && family_of(*local) == family);
+        .filter(|local| !transport.has_connections() && family_of(*local) == family);
     Ok(Assignment {
         transport,
         limit: limit(request.test_length, workload.is_transactional()),
@@ -171,11 +172,14 @@ fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assign
                 context: Address::ANY_CONTEXT,
                 port: request.data_port,
             },
-            _ => bind(
-                family,
-                request.server_address.ip(family).or(own_address),
-                u16::try_from(request.data_port).map_err(|_| Error::INVAL)?,
-            )?,
+            _ => with_link(
+                bind(
+                    family,
+                    request.server_address.ip(family).or(own_address),
+                    u16::try_from(request.data_port).map_err(|_| Error::INVAL)?,
+                )?,
+                peer,
+            ),
         },
         client: client(request, family, peer),
         named: named(request, family).map(|ip| SocketAddr::new(ip, 0).into()),
@@ -228,12 +232,18 @@ fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address>
         .filter(|port| *port != 0)?;
     let ip = named(request, family);
     let ip = ip.or_else(|| peer.ip().map(|peer| peer.to_canonical()))?;
-    let mut address = SocketAddr::new(ip, port);
-    if let (SocketAddr::V6(address), Address::Inet(SocketAddr::V6(peer))) = (&mut address, peer) {
-        // A link-local address is one only with its link, which the request has no word for.
+    Some(with_link(SocketAddr::new(ip, port).into(), peer))
+}
+
+/// A link-local address is one only with its link, which the request has no word for: it is the control
+/// connection's.
+fn with_link(mut address: Address, peer: &Address) -> Address {
+    if let (Address::Inet(SocketAddr::V6(address)), Address::Inet(SocketAddr::V6(peer))) =
+        (&mut address, peer)
+    {
         address.set_scope_id(peer.scope_id());
     }
-    Some(address.into())
+    address
 }
 
 fn named(request: &OmniRequest, family: u32) -> Option<IpAddr> {

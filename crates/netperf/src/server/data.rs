@@ -1,14 +1,23 @@
-//! The data connection of a test, which must be the client's.
+//! The other end of a test's data, which must be the client's: a connection, or where datagrams come from and
+//! go to.
 
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path as FilePath, PathBuf};
 use std::time::Instant;
 
-use engine::Stop;
+use engine::{Path, Stop};
+use model::Transport;
 use server::{Accepted, DataPeer, Nonce, PREFERENCE, Policy};
-use sys::Address;
+use sys::call::{self, Error, Peer};
+use sys::datagram::{self, Next};
+use sys::{Address, Socket};
 
 use super::assignment::Refusal;
-use super::log;
 use super::test::Prepared;
+use super::{log, wait};
 use crate::options::Limits;
 
 /// A number that nobody else can know, and where it comes.
@@ -18,6 +27,44 @@ pub(super) struct Proof {
     /// On a connection of its own before the data, whose host is then the data's; else at the beginning of the
     /// data connection.
     pub(super) is_apart: bool,
+}
+
+/// A socket for datagrams, and how they go.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    pub(super) socket: Socket,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// The socket is connected, or only receives.
+    Plain,
+    /// They are sent there.
+    To(Peer),
+    /// They are sent there, from this address.
+    ToFrom(Peer, IpAddr),
+}
+
+impl Datagrams {
+    /// For the engine.
+    pub(super) fn path(&self) -> Path<'_> {
+        let socket = self.socket.as_fd();
+        match &self.way {
+            Way::Plain => Path::Connected(socket),
+            Way::To(to) => Path::Addressed(socket, to.clone()),
+            Way::ToFrom(to, from) => Path::AddressedFrom(socket, to.clone(), *from),
+        }
+    }
+}
+
+/// Has a socket that is bound to no address of this host say to which one its datagrams are sent, so that the
+/// answers can come from there. [`Prepared::datagrams_of`] needs that.
+pub(super) fn prepare_datagrams(socket: &Socket, transport: Transport) -> io::Result<()> {
+    if transport.has_ip() && !transport.has_connections() && Address::of(socket)?.is_wildcard() {
+        tell_destinations(socket, true)?;
+    }
+    Ok(())
 }
 
 impl Prepared {
@@ -67,4 +114,138 @@ impl Prepared {
             }
         }
     }
+
+    /// The socket that the datagrams go over, and where they are sent.
+    pub(super) fn datagrams_of(
+        &self,
+        peer: &DataPeer<'_>,
+        stop: &Stop,
+        limits: &Limits,
+    ) -> Result<Datagrams, Refusal> {
+        let assignment = &self.assignment;
+        if assignment.transport.has_connections() {
+            let socket = self.connection(peer, stop, limits)?.socket;
+            let way = Way::Plain;
+            return Ok(Datagrams { socket, way });
+        }
+        let socket = self.data.socket.try_clone();
+        let socket = socket.map_err(|error| Refusal::from_io(&error))?;
+        let way = if !assignment.workload.receives() {
+            let client = assignment.client.as_ref().ok_or(Error::DESTADDRREQ)?;
+            if !peer.may_send_to(client) {
+                return Err(Error::ACCESS.into());
+            }
+            Peer::try_from(client).map(Way::To)
+        } else if assignment.workload.sends() {
+            let first = first_datagram(&socket, peer, stop, limits, |next| {
+                next.from
+                    .as_ref()
+                    .is_some_and(|from| peer.may_send_to(from))
+            })?;
+            answers_to(&socket, &first)
+        } else {
+            let first = first_datagram(&socket, peer, stop, limits, |next| {
+                let expected = next.from.as_ref().is_none_or(|from| peer.expects(from));
+                // An empty one would end the test.
+                expected || !(peer.policy.strict || next.is_empty)
+            })?;
+            self.filter(&socket, &first, peer).map(|()| Way::Plain)
+        };
+        let way = way.map_err(|error| Refusal::from_io(&error))?;
+        Ok(Datagrams { socket, way })
+    }
+
+    /// Has the kernel throw away what others send to a socket that only receives.
+    fn filter(&self, socket: &Socket, first: &Next, peer: &DataPeer<'_>) -> io::Result<()> {
+        let Some(from @ Address::Inet(_)) = &first.from else {
+            return Ok(());
+        };
+        if !peer.expects(from) {
+            log(format_args!(
+                "{}: the datagrams come from another address, {from}; those of any are counted",
+                peer.control
+            ));
+            return Ok(());
+        }
+        let is_asked = self.assignment.half.socket.connect_datagrams;
+        // Where the kernel has yet to choose an address, none may be lost meanwhile.
+        if Address::of(socket)?.is_wildcard() && !(is_asked && is_usual(from, first.to)) {
+            return Ok(());
+        }
+        socket.connect(&from.to_kernel()?)
+    }
+}
+
+/// The first datagram that is the client's, which stays. Others' before it are thrown away.
+fn first_datagram(
+    socket: &Socket,
+    peer: &DataPeer<'_>,
+    stop: &Stop,
+    limits: &Limits,
+    is_clients: impl Fn(&Next) -> bool,
+) -> Result<Next, Refusal> {
+    let until = Instant::now() + limits.data_wait;
+    let mut others = 0_u64;
+    let next = loop {
+        let left = until.saturating_duration_since(Instant::now());
+        wait::readable(socket.as_fd(), stop, left)?;
+        match datagram::next(socket.as_fd()) {
+            Ok(next) if is_clients(&next) => break next,
+            Ok(_) => {
+                others += 1;
+                let _ = call::receive_without_waiting(socket.as_fd(), &mut [0; 1]);
+            }
+            Err(Error::INTR | Error::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    if others > 0 {
+        log(format_args!(
+            "{}: threw away {others} datagrams of others",
+            peer.control
+        ));
+    }
+    let _ = tell_destinations(socket, false);
+    Ok(next)
+}
+
+/// Where answers to the sender of this datagram go, and where they come from: the address that it was sent to.
+fn answers_to(socket: &Socket, first: &Next) -> io::Result<Way> {
+    match &first.from {
+        None => Err(Error::DESTADDRREQ.into()),
+        Some(Address::Unix(path)) => connect_to_path(socket, path).map(|()| Way::Plain),
+        Some(from @ Address::Llc(_)) => Peer::try_from(from).map(Way::To),
+        Some(from) => match first.to {
+            Some(to) if Address::of(socket)?.is_wildcard() && !is_usual(from, first.to) => {
+                Ok(Way::ToFrom(Peer::try_from(from)?, to))
+            }
+            // Its address is looked up once then, instead of with each answer.
+            _ => socket.connect(&from.to_kernel()?).map(|()| Way::Plain),
+        },
+    }
+}
+
+/// Whether this host's datagrams to `from` leave from `here`, unless somebody says otherwise.
+fn is_usual(from: &Address, here: Option<IpAddr>) -> bool {
+    let usual = datagram::source_towards(from).ok();
+    here.is_some() && usual.and_then(|usual| usual.ip()) == here
+}
+
+fn tell_destinations(socket: &Socket, on: bool) -> io::Result<()> {
+    let Address::Inet(bound) = Address::of(socket)? else {
+        return Ok(());
+    };
+    datagram::tell_destinations(socket.as_fd(), bound.is_ipv6(), on)
+}
+
+/// Connects to the socket that is at this very path. A path with a link in it is none that a datagram
+/// came from: somebody has put the link there since, and this process may be allowed more than he is.
+fn connect_to_path(socket: &Socket, path: &FilePath) -> io::Result<()> {
+    // Nothing that happens to the path from here on changes what this stands for.
+    let there = call::at_path(path)?;
+    let through = PathBuf::from(format!("/proc/thread-self/fd/{}", there.as_raw_fd()));
+    if !there.metadata()?.file_type().is_socket() || std::fs::read_link(&through)? != path {
+        return Err(io::Error::from_raw_os_error(Error::ACCESS.raw_os_error()));
+    }
+    socket.connect(&Address::Unix(through).to_kernel()?)
 }

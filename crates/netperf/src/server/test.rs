@@ -17,7 +17,7 @@ use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::assignment::{Assignment, EndMark, Refusal};
-use super::data::Proof;
+use super::data::{Proof, prepare_datagrams};
 use super::files::Files;
 use super::{log, wait};
 use crate::options::Limits;
@@ -118,6 +118,9 @@ impl Prepared {
                 BACKLOG
             };
             data.socket.listen(backlog).map_err(|_| Error::ADDRINUSE)?;
+        }
+        if workload.receives() {
+            prepare_datagrams(&data.socket, transport).map_err(|error| Refusal::from_io(&error))?;
         }
         let port = Address::of(&data.socket).map_or(0, |bound| bound.port());
         let facts = &data.facts;
@@ -314,13 +317,9 @@ impl Prepared {
         cell: &Arc<Cell>,
     ) -> Result<Finished, Refusal> {
         let workload = self.assignment.workload.clone();
-        let (socket, client) = self.datagram_peer(peer, stop, limits)?;
+        let datagrams = self.datagrams_of(peer, stop, limits)?;
+        let (socket, path) = (&datagrams.socket, || datagrams.path());
         keeper().on_silence(cell, self.patience(limits), stop);
-
-        let path = || match &client {
-            Some(client) => Path::Addressed(socket.as_fd(), client.clone()),
-            None => Path::Connected(socket.as_fd()),
-        };
 
         let clock = self.clock();
         let length = self.length(limits);
@@ -335,7 +334,7 @@ impl Prepared {
         let _in_time = keeper().at(clock.started + length + grace, &in_time);
         let ran = match self.assignment.end_mark {
             EndMark::OtherSizeThan(size) => {
-                receive_sized(&socket, size, &in_time, |bytes, calls| {
+                receive_sized(socket, size, &in_time, |bytes, calls| {
                     cell.count_received(bytes, calls);
                 })
             }
@@ -351,7 +350,7 @@ impl Prepared {
             match self.assignment.end_mark {
                 EndMark::Empty => receive_late(socket.as_fd(), &mut self.buffers, &late, cell),
                 EndMark::OtherSizeThan(size) => {
-                    receive_sized(&socket, size, &late, |bytes, calls| {
+                    receive_sized(socket, size, &late, |bytes, calls| {
                         cell.count_received_late(bytes, calls);
                     });
                 }
@@ -375,66 +374,6 @@ impl Prepared {
         finished.side.socket = self.facts_of_start();
         finished.side.socket.dropped = dropped(&socket, self.assignment.transport);
         Ok(finished)
-    }
-
-    /// The socket that the datagrams go over, and whom they are sent to where the socket has no peer.
-    fn datagram_peer(
-        &self,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-    ) -> Result<(Socket, Option<Peer>), Refusal> {
-        let (listener, assignment) = (&self.data.socket, &self.assignment);
-        if assignment.transport.has_connections() {
-            return Ok((self.connection(peer, stop, limits)?.socket, None));
-        }
-        let socket = duplicate(listener)?;
-        if assignment.workload.receives() {
-            let client = self.await_datagram(&socket, peer, stop, limits)?;
-            return Ok((socket, client));
-        }
-        let client = assignment.client.as_ref().ok_or(Error::DESTADDRREQ)?;
-        if !peer.may_send_to(client) {
-            return Err(Error::ACCESS.into());
-        }
-        let client = Peer::try_from(client).map_err(|error| Refusal::from_io(&error))?;
-        Ok((socket, Some(client)))
-    }
-
-    /// Waits for the first datagram, and takes its sender alone for the peer where one is answered
-    /// or was asked for. The sender, where the kernel cannot connect to it.
-    fn await_datagram(
-        &self,
-        socket: &Socket,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-    ) -> Result<Option<Peer>, Refusal> {
-        wait::readable(socket.as_fd(), stop, limits.data_wait)?;
-        let source = if self.assignment.workload.sends() {
-            // Its address is looked up once then, instead of with each answer.
-            Some(wait::own_client(socket, peer, stop, limits)?)
-        } else if self.assignment.half.socket.connect_datagrams {
-            call::next_source(socket.as_fd())?
-        } else {
-            None
-        };
-        let refused = |error| Refusal::from_io(&error);
-        match source {
-            None => Ok(None),
-            Some(source @ Address::Llc(_)) => Ok(Some(Peer::try_from(&source).map_err(refused)?)),
-            Some(Address::Unix(path)) => {
-                wait::connect_to_path(socket, &path).map_err(refused)?;
-                Ok(None)
-            }
-            Some(source) => {
-                let connected = source
-                    .to_kernel()
-                    .and_then(|source| socket.connect(&source));
-                connected.map_err(refused)?;
-                Ok(None)
-            }
-        }
     }
 
     fn clock(&self) -> Clock {
