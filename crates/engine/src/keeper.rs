@@ -56,7 +56,7 @@ struct Waking {
 #[derive(Debug, Default)]
 struct State {
     /// Deadlines, in order; the number tells equal times apart.
-    deadlines: BTreeMap<(Instant, u64), Stop>,
+    deadlines: BTreeMap<(Instant, u64), (Stop, Reason)>,
     /// When to look at what should move.
     looks: BTreeMap<(Instant, u64), Look>,
     /// What a hang-up, or an input, ends.
@@ -99,6 +99,11 @@ pub fn forked() {
 impl Keeper {
     /// Pulls `stop` at `when`, unless the promise is dropped before.
     pub fn at(&self, when: Instant, stop: &Stop) -> Promise<'_> {
+        self.at_for(when, stop, Reason::Deadline)
+    }
+
+    /// The same for another reason.
+    pub(crate) fn at_for(&self, when: Instant, stop: &Stop, reason: Reason) -> Promise<'_> {
         let mut state = self.state();
         let key = (when, state.number());
         let is_next = state
@@ -106,7 +111,7 @@ impl Keeper {
             .keys()
             .next()
             .is_none_or(|first| key < *first);
-        state.deadlines.insert(key, stop.clone());
+        state.deadlines.insert(key, (stop.clone(), reason));
         drop(state);
         if is_next {
             self.vigil.call();
@@ -207,8 +212,8 @@ impl Keeper {
         drop(state);
 
         // Without the lock: a pull takes the stop's own lock and comes back for ours.
-        for stop in &due {
-            stop.pull(Reason::Deadline);
+        for (stop, reason) in &due {
+            stop.pull(*reason);
         }
         for stop in &silent {
             stop.pull(Reason::Silence);

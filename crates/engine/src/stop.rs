@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use model::Ended;
 use sys::wake::Sleeper;
@@ -20,8 +21,8 @@ struct Inner {
     /// 0 while running, else a [`Reason`].
     flag: AtomicU8,
     sleepers: Mutex<Vec<Sleeper>>,
-    /// Stops that end with this one, as long as anybody has them.
-    followers: Mutex<Vec<Weak<Inner>>>,
+    /// Stops that end with this one, or so long after it, as long as anybody has them.
+    followers: Mutex<Vec<(Weak<Inner>, Duration)>>,
 }
 
 /// A stop's flag, where it lies.
@@ -69,14 +70,21 @@ impl Stop {
     /// A stop that this one's end also ends, but not the other way round.
     #[must_use]
     pub fn follower(&self) -> Self {
+        self.follower_after(Duration::ZERO)
+    }
+
+    /// As [`Stop::follower`], but it ends `delay` later: a server that is told to end lets what runs go on for so
+    /// long.
+    #[must_use]
+    pub fn follower_after(&self, delay: Duration) -> Self {
         let follower = Self::new();
         let mut followers = lock(&self.0.followers);
-        followers.retain(|other| other.strong_count() > 0);
-        followers.push(Arc::downgrade(&follower.0));
+        followers.retain(|(other, _)| other.strong_count() > 0);
+        followers.push((Arc::downgrade(&follower.0), delay));
         drop(followers);
         // Taken only now: whoever pulled this stop before saw no follower yet.
         if let Some(reason) = self.reason() {
-            follower.pull(reason);
+            follower.pull_after(delay, reason);
         }
         follower
     }
@@ -116,12 +124,23 @@ impl Stop {
         }
         // A follower that ended before this one needs no further word.
         let followers = std::mem::take(&mut *lock(&self.0.followers));
-        for follower in followers.iter().filter_map(Weak::upgrade) {
-            Self(follower).pull(reason);
+        for (follower, delay) in followers {
+            if let Some(follower) = follower.upgrade() {
+                Self(follower).pull_after(delay, reason);
+            }
         }
         if self.wake() {
             crate::keeper().keep_waking(self);
         }
+    }
+
+    fn pull_after(&self, delay: Duration, reason: Reason) {
+        if delay.is_zero() {
+            return self.pull(reason);
+        }
+        let promise = crate::keeper().at_for(Instant::now() + delay, self, reason);
+        // It is to be kept.
+        std::mem::forget(promise);
     }
 
     /// Wakes the threads that have not yet left their loops; whether there are any.
@@ -189,7 +208,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
-    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -224,6 +242,24 @@ mod tests {
         assert_eq!(first.reason(), Some(Reason::Deadline));
         assert_eq!(second.reason(), Some(Reason::Cancelled));
         assert_eq!(leader.follower().reason(), Some(Reason::Cancelled));
+    }
+
+    #[test]
+    fn a_follower_may_end_later() {
+        let leader = Stop::new();
+        let delay = Duration::from_millis(30);
+        let late = leader.follower_after(delay);
+        let begun = Instant::now();
+        leader.pull(Reason::Cancelled);
+        let later = leader.follower_after(delay);
+        assert!(!late.is_set() && !later.is_set());
+        for stop in [late, later] {
+            while !stop.is_set() {
+                std::thread::yield_now();
+            }
+            assert_eq!(stop.reason(), Some(Reason::Cancelled));
+        }
+        assert!(begun.elapsed() >= delay);
     }
 
     #[test]

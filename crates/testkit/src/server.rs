@@ -119,9 +119,15 @@ impl Server {
 
     /// SIGTERM, and what became of it.
     #[track_caller]
-    pub fn terminate(mut self) -> Finished {
+    pub fn terminate(self) -> Finished {
         self.signal(Signal::TERM);
-        match self.process.wait(SOON) {
+        self.ended(SOON)
+    }
+
+    /// Waits for its end; one that takes longer than `patience` fails the test.
+    #[track_caller]
+    pub fn ended(mut self, patience: Duration) -> Finished {
+        match self.process.wait(patience) {
             Ok(finished) => finished,
             Err(error) => panic!("{error}"),
         }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::ground::Need::Namespaces;
 use crate::ground::{
     Finished, Namespace, Process, STOCK, Server, connections_of, eventually, free_port,
-    is_listening, linerate, program, stock, trial,
+    is_listening, linerate, program, trial,
 };
 use crate::raw::Kind;
 
@@ -20,11 +20,6 @@ const AT_ONCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial(
-            "lifecycle::sigterm_ends_tests",
-            &[STOCK, Namespaces],
-            sigterm_ends_tests,
-        ),
         trial(
             "lifecycle::early_end_reports_from_ours",
             &[Namespaces],
@@ -42,34 +37,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("lifecycle::activated_by_socket", &[], activated_by_socket),
         trial("lifecycle::names", &[Namespaces], names),
     ]
-}
-
-fn sigterm_ends_tests() {
-    Namespace::new().enter(|| {
-        let server = Server::start("");
-        let start = |command: fn(&str) -> Command, kind: Kind| {
-            let options = format!(
-                "-H 127.0.0.1 -p {} -t {} -P 0 -l 6",
-                server.port,
-                kind.name()
-            );
-            Process::start(&mut command(&options))
-        };
-        let ours: fn(&str) -> Command = |options| linerate(&format!("netperf {options}"));
-        let theirs: fn(&str) -> Command = |options| stock("netperf", options);
-        let mut clients: Vec<Process> = [ours, theirs]
-            .iter()
-            .flat_map(|command| Kind::ALL.map(|kind| start(*command, kind)))
-            .collect();
-        clients.iter_mut().for_each(Process::await_data_phase);
-        let port = server.port;
-        server.terminate().succeeded();
-        assert!(!is_listening(port));
-        // Some stock clients go on until their time is up.
-        for client in clients {
-            client.finish(Duration::from_secs(10));
-        }
-    });
 }
 
 fn early_end_reports_from_ours() {

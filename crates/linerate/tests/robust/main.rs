@@ -20,6 +20,7 @@ mod options;
 mod peers;
 mod raw;
 mod server_death;
+mod stop;
 mod unix;
 
 use libtest_mimic::Arguments;
@@ -37,6 +38,7 @@ fn main() {
         files::trials(),
         deadlines::trials(),
         server_death::trials(),
+        stop::trials(),
         lifecycle::trials(),
         options::trials(),
         peers::trials(),

@@ -233,6 +233,7 @@ const SERVER: &[Paragraph] = &[
     (Long("data-wait"), "--data-wait SECONDS", "How long a test's data may take to begin. Default 60."),
     (Long("data-idle"), "--data-idle SECONDS", "How long data may stop before it is given up. Default 60."),
     (Long("drain"), "--drain SECONDS", "How long beyond its length a test may drain what is on its way. Default 15."),
+    (Long("drain-on-exit"), "--drain-on-exit SECONDS", "On SIGTERM or SIGINT, let running tests end first, for at most this long; no test begins meanwhile. Without it each running test ends at once without a result, and its client fails. A second signal ends the server at once."),
     (Long("passphrase-wait"), "--passphrase-wait SECONDS", "How long to wait for a passphrase. Default 20."),
     (Long("max-clients"), "--max-clients N", "Control connections at a time. Default 1024."),
     (Long("max-buffer"), "--max-buffer BYTES", "Memory of one test's buffers in one direction. Default 256M."),

@@ -62,6 +62,9 @@ pub struct Limits {
     pub data_idle: Duration,
     /// `--drain`: how long after its time a test may still drain what is on its way.
     pub drain: Duration,
+    /// `--drain-on-exit`: how long running tests may go on when the server is told to end; by default they end
+    /// at once.
+    pub drain_on_exit: Duration,
     /// `--passphrase-wait`: the first message of a client that must have a passphrase.
     pub passphrase_wait: Duration,
     /// `--max-clients`: control connections at a time.
@@ -89,6 +92,7 @@ impl Default for Limits {
             data_wait: Duration::from_secs(60),
             data_idle: Duration::from_secs(60),
             drain: Duration::from_secs(15),
+            drain_on_exit: Duration::ZERO,
             passphrase_wait: Duration::from_secs(20),
             max_clients: 1024,
             max_buffer_bytes: 256 << 20,
@@ -165,6 +169,8 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.data_idle = seconds(v)?; Ok(()) }),
     long("drain", Value, &["--drain SECONDS           Wait so long beyond a test's length for its end (15)"],
         |s, v| { s.limits.drain = seconds(v)?; Ok(()) }),
+    long("drain-on-exit", Value, &["--drain-on-exit SECONDS   When told to end, let running tests end first, at most so long"],
+        |s, v| { s.limits.drain_on_exit = seconds(v)?; Ok(()) }),
     long("passphrase-wait", Value, &["--passphrase-wait SECONDS Wait so long for a passphrase (20)"],
         |s, v| { s.limits.passphrase_wait = seconds(v)?; Ok(()) }),
     long("max-clients", Value, &["--max-clients N           Serve so many clients at a time (1024)"],
@@ -265,7 +271,8 @@ mod tests {
                 }),
             ),
             (
-                "--control-idle 5 --data-wait 1m0s --data-idle 7 --drain 3 --passphrase-wait 4 \
+                "--control-idle 5 --data-wait 1m0s --data-idle 7 --drain 3 --drain-on-exit 6 \
+                 --passphrase-wait 4 \
                  --max-clients 8 --max-buffer 1M --max-length 9",
                 with(|s| {
                     s.limits = Limits {
@@ -273,6 +280,7 @@ mod tests {
                         data_wait: Duration::from_secs(60),
                         data_idle: Duration::from_secs(7),
                         drain: Duration::from_secs(3),
+                        drain_on_exit: Duration::from_secs(6),
                         passphrase_wait: Duration::from_secs(4),
                         max_clients: 8,
                         max_buffer_bytes: 1 << 20,

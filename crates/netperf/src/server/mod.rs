@@ -38,7 +38,7 @@ const STACK: usize = 256 * 1024;
 /// How long the accepting thread sleeps when nobody comes; a stop wakes it.
 const LOOK: Duration = Duration::from_secs(3600);
 
-/// How long running tests have to tell their clients when the server is told to end.
+/// How long a session may take to end when its test has been ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Whether [`log`] writes.
@@ -90,7 +90,7 @@ impl Embedded {
         let stop = server.stop.clone();
         let thread = std::thread::Builder::new()
             .stack_size(STACK)
-            .spawn(move || server.accept_until_stopped(&[listener.into()], false))?;
+            .spawn(move || server.accept_until_stopped(vec![listener.into()], false))?;
         Ok(Self {
             port,
             stop,
@@ -154,7 +154,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
     }
     engine::keeper();
     stop_on_signals(&server.stop);
-    server.accept_until_stopped(&listeners, settings.serial);
+    server.accept_until_stopped(listeners, settings.serial);
     Ok(())
 }
 
@@ -205,26 +205,31 @@ struct Server {
     memory: Budget,
     /// Control connections.
     clients: Budget,
+    /// Nothing new begins.
     stop: Stop,
+    /// What runs ends, without results: `--drain-on-exit` after the stop.
+    cut: Stop,
 }
 
 impl Server {
     fn new(limits: Limits, passphrase: Option<String>) -> io::Result<Self> {
+        let stop = Stop::new();
         Ok(Self {
+            cut: stop.follower_after(limits.drain_on_exit),
+            stop,
             files: Files::open(&limits.fill_directories)?,
             memory: Budget::new(limits.max_memory_bytes),
             clients: Budget::new(limits.max_clients as u64),
             limits,
             passphrase,
             registry: Registry::default(),
-            stop: Stop::new(),
         })
     }
 
-    fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], serial: bool) {
+    fn accept_until_stopped(self: &Arc<Self>, listeners: Vec<Socket>, serial: bool) {
         let _attending = self.stop.attend();
         while !self.stop.is_set() {
-            match listen::accept(listeners, LOOK) {
+            match listen::accept(&listeners, LOOK) {
                 Ok(Some(control)) => {
                     let serving = self.serve_in_thread(control);
                     // A thread also then: a client may have its own bound to a CPU.
@@ -240,8 +245,10 @@ impl Server {
                 }
             }
         }
-        let until = Instant::now() + LAST_WORDS;
-        while self.registry.len() > 0 && Instant::now() < until {
+        // New clients are refused, and do not wait for the drain.
+        drop(listeners);
+        let until = Instant::now() + self.limits.drain_on_exit + LAST_WORDS;
+        while self.clients.used() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
         for left in self.registry.describe() {
@@ -280,6 +287,7 @@ impl Server {
             registry: &self.registry,
             memory: &self.memory,
             stop: &self.stop,
+            cut: &self.cut,
         };
         if let Err(error) = session::serve(control, around) {
             log(format_args!(

@@ -35,9 +35,15 @@ pub(super) struct Surroundings<'a> {
     pub(super) registry: &'a Registry,
     /// What all tests' buffers share.
     pub(super) memory: &'a Budget,
-    /// Ends all tests.
+    /// No test begins any more.
     pub(super) stop: &'a Stop,
+    /// Ends all tests.
+    pub(super) cut: &'a Stop,
 }
+
+/// When the server is told to end: how long a client whose test has ended by itself may take to ask for its
+/// details.
+const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// Serves a control connection to its end.
 pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()> {
@@ -78,7 +84,8 @@ struct Session<'a> {
 impl Session<'_> {
     fn run(mut self) -> io::Result<()> {
         if let Some(passphrase) = self.around.passphrase {
-            let Some(frame) = self.read_request(self.around.limits.passphrase_wait)? else {
+            let patience = self.around.limits.passphrase_wait;
+            let Some(frame) = self.read_request(patience, self.around.stop)? else {
                 return Ok(());
             };
             // A wrong one gets no answer: the stock client finds out by the end of the connection.
@@ -93,8 +100,11 @@ impl Session<'_> {
                 }
             }
         }
-        while let Some(frame) = self.read_request(self.around.limits.control_idle)? {
+        while let Some(frame) = self.next_request()? {
             let Received { cpu, request } = Request::decode(&frame);
+            if self.around.stop.is_set() && request != Request::Details {
+                return Ok(());
+            }
             self.refused = cpu.and_then(|cpu| self.bind(cpu));
             match request {
                 Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
@@ -196,9 +206,18 @@ impl Session<'_> {
         let running = self.around.registry.enter(&self.peer);
         self.write(&response)?;
 
-        let stop = self.around.stop.follower();
+        let stop = self.around.cut.follower();
         let mut finished =
             prepared.run(self.control.as_fd(), &self.peer, &stop, self.around.limits);
+        if self.around.cut.is_set() {
+            // Results would be those of a part of the test. The end of the connection is a failure to clients
+            // of either make.
+            log(format_args!(
+                "{}: test ended, the server is stopped",
+                self.peer
+            ));
+            return Ok(false);
+        }
         if let Some(Refusal(errno)) = finished.failure {
             if errno != Error::CANCELED.raw_os_error() {
                 let why = sys::describe(&io::Error::from_raw_os_error(errno));
@@ -285,10 +304,20 @@ impl Session<'_> {
         self.control.write_all(&document)
     }
 
-    /// The next message, or `None` at the end of the connection. A message must be whole within
+    /// The next request, or `None` at the end of the connection or of the server.
+    fn next_request(&mut self) -> io::Result<Option<Frame>> {
+        let Surroundings {
+            stop, cut, limits, ..
+        } = self.around;
+        if stop.is_set() && self.last.is_some() {
+            return self.read_request(LAST_QUESTION, cut);
+        }
+        self.read_request(limits.control_idle, stop)
+    }
+
+    /// The next message, or `None` at the end of the connection or at the stop. A message must be whole within
     /// `patience`, however slowly its bytes come.
-    fn read_request(&mut self, patience: Duration) -> io::Result<Option<Frame>> {
-        let stop = self.around.stop;
+    fn read_request(&mut self, patience: Duration, stop: &Stop) -> io::Result<Option<Frame>> {
         let _attending = stop.attend();
         let until = Instant::now() + patience;
         let mut frame = [0; MESSAGE_LEN];
