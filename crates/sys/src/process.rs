@@ -1,6 +1,7 @@
 //! Detaching from a terminal, limits, and descriptors that were handed over.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
@@ -205,6 +206,22 @@ pub fn socket_on_stdin() -> Option<OwnedFd> {
         .flatten()
 }
 
+/// Whether a path means the same to a process of this number as to this thread: both are in one mount namespace
+/// and see its first mount. Not if that cannot be found out.
+pub fn shares_paths_with(process: i32) -> bool {
+    // A mount's number is of one namespace alone: proc_pid_mountinfo(5). The link to the namespace may be read
+    // by the process's own user and root only.
+    let first_mount = |process: &str| {
+        let mut text = [0; 16];
+        let mut file = File::open(format!("/proc/{process}/mountinfo")).ok()?;
+        let length = file.read(&mut text).ok()?;
+        let number = text[..length].split(|byte| *byte == b' ').next()?;
+        (!number.is_empty()).then(|| number.to_owned())
+    };
+    let here = first_mount("thread-self");
+    here.is_some() && here == first_mount(&process.to_string())
+}
+
 /// How many columns the terminal has that this descriptor is, if it is one: TIOCGWINSZ, ioctl_tty(2).
 pub fn terminal_columns(descriptor: impl AsFd) -> Option<u16> {
     let size = rustix::termios::tcgetwinsize(descriptor).ok()?;
@@ -228,4 +245,15 @@ pub fn raise_descriptor_limit() -> u64 {
         },
     );
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shared_with_oneself() {
+        assert!(shares_paths_with(std::process::id() as i32));
+        assert!(!shares_paths_with(0) && !shares_paths_with(i32::MAX));
+    }
 }

@@ -1,8 +1,10 @@
 //! Unix domain sockets have names, and no name may be left behind.
 
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
@@ -12,11 +14,17 @@ use netperf::wire::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::ground::{Process, Server, eventually, linerate, trial};
+use crate::ground::{Need, Process, Server, eventually, linerate, program, trial};
 use crate::raw::Raw;
 
 /// How long a server may take to see the end of a connection.
 const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// Mount namespaces, and other users, are root's.
+const ROOT: Need = Need::Namespaces;
+
+/// errno(3).
+const EACCES: i32 = 13;
 
 const TESTS: [&str; 4] = ["STREAM_STREAM", "STREAM_RR", "DG_STREAM", "DG_RR"];
 
@@ -30,6 +38,17 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("unix::own_sockets_of_clients_go", &[], own_sockets),
         trial("unix::a_link_is_not_followed", &[], links),
+        trial("unix::a_socket_of_another_user", &[ROOT], other_user),
+        trial(
+            "unix::a_path_of_another_namespace",
+            &[ROOT],
+            other_namespace,
+        ),
+        trial(
+            "unix::a_client_of_another_user",
+            &[ROOT],
+            client_of_another_user,
+        ),
         trial("unix::nonsense_is_refused", &[], nonsense),
     ]
 }
@@ -176,6 +195,18 @@ fn links() {
     let name = mine.path().join("client");
     let data = UnixDatagram::bind(&name).expect("a socket");
 
+    let (mut raw, test) = ask_for_answers(&server);
+    std::fs::rename(&name, mine.path().join("moved")).expect("a rename");
+    symlink(mine.path().join("victim"), &name).expect("a link");
+    data.send_to(&[1; 10], &test).expect("the test receives");
+    assert_eq!(raw.refusal(), Ok(EACCES));
+    victim.set_nonblocking(true).expect("a socket");
+    assert!(victim.recv(&mut [0; 10]).is_err());
+    is_empty(theirs.path(), "a refusal");
+}
+
+/// A DG_RR, and the path of its socket.
+fn ask_for_answers(server: &Server) -> (Raw, String) {
     let mut raw = Raw::connect(server.port);
     raw.send(&Request::DgRr(DgRrRequest {
         receive_alignment: 8,
@@ -186,14 +217,60 @@ fn links() {
         ..DgRrRequest::default()
     }));
     let response = DgRrResponse::decode(&raw.receive().expect("a response")).expect("accepted");
-    std::fs::rename(&name, mine.path().join("moved")).expect("a rename");
-    symlink(mine.path().join("victim"), &name).expect("a link");
-    data.send_to(&[1; 10], response.path.0.to_string_lossy().as_ref())
-        .expect("the test receives");
-    assert!(raw.refusal().is_ok());
-    victim.set_nonblocking(true).expect("a socket");
-    assert!(victim.recv(&mut [0; 10]).is_err());
-    is_empty(theirs.path(), "a refusal");
+    (raw, response.path.0.to_string_lossy().into_owned())
+}
+
+/// What the sender's path leads to is not the sender's.
+fn other_user() {
+    let (theirs, mine) = (directory(), directory());
+    let server = server(theirs.path());
+    let name = mine.path().join("client");
+    let data = UnixDatagram::bind(&name).expect("a socket");
+    chown(&name, Some(65_534), None).expect("root may do that");
+    let (mut raw, test) = ask_for_answers(&server);
+    data.send_to(&[1; 10], test).expect("the test receives");
+    assert_eq!(raw.refusal(), Ok(EACCES), "{}", server.log());
+    data.set_nonblocking(true).expect("a socket");
+    assert!(data.recv(&mut [0; 10]).is_err());
+}
+
+/// The client's path means something else at the server.
+fn other_namespace() {
+    let (theirs, mine) = (directory(), directory());
+    let server = server(theirs.path());
+    let at = mine.path().display();
+    let line = format!(
+        "mount -t tmpfs none {at} && exec {} netperf -H 127.0.0.1 -p {} -t DG_RR -l 1 -- -p {at}",
+        program().display(),
+        server.port
+    );
+    let mut client = Command::new("unshare");
+    client.args(["--mount", "sh", "-c", &line]);
+    let client = Process::start(&mut client).finish(AT_ONCE);
+    assert_eq!(client.code, Some(1), "{client:#?}");
+    assert!(client.stderr.contains("Permission denied"), "{client:#?}");
+}
+
+/// Another user's tests work as they do as root.
+fn client_of_another_user() {
+    let (theirs, bin) = (directory(), directory());
+    for directory in [&theirs, &bin] {
+        let open = Permissions::from_mode(0o755);
+        std::fs::set_permissions(directory.path(), open).expect("a directory of ours");
+    }
+    // The build may be where others cannot go.
+    let netperf = bin.path().join("netperf");
+    std::fs::copy(program(), &netperf).expect("a new directory");
+    let server = server(theirs.path());
+    for test in TESTS {
+        let line = format!("-H 127.0.0.1 -p {} -t {test} -l -10 -P 0", server.port);
+        let mut client = Command::new("setpriv");
+        client
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&netperf)
+            .args(line.split_whitespace());
+        Process::start(&mut client).finish(AT_ONCE).succeeded();
+    }
 }
 
 fn nonsense() {

@@ -4,15 +4,14 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Instant;
 
 use engine::{Path, Stop};
-use model::Transport;
 use server::{Accepted, DataPeer, Nonce, PREFERENCE, Policy};
 use sys::call::{self, Error, Peer};
-use sys::datagram::{self, Next};
+use sys::datagram::{self, Next, Sender};
 use sys::{Address, Socket};
 
 use super::assignment::Refusal;
@@ -58,13 +57,16 @@ impl Datagrams {
     }
 }
 
-/// Has a socket that is bound to no address of this host say to which one its datagrams are sent, so that the
-/// answers can come from there. [`Prepared::datagrams_of`] needs that.
-pub(super) fn prepare_datagrams(socket: &Socket, transport: Transport) -> io::Result<()> {
-    if transport.has_ip() && !transport.has_connections() && Address::of(socket)?.is_wildcard() {
-        tell_destinations(socket, true)?;
+/// Has a socket report with its datagrams what answers depend on, or not any more: where they were sent to, if it
+/// is bound to no address of this host; in the Unix domain, who sent them.
+pub(super) fn describe_datagrams(socket: &Socket, on: bool) -> io::Result<()> {
+    match Address::of(socket)? {
+        Address::Unix(_) => datagram::tell_senders(socket.as_fd(), on),
+        bound @ Address::Inet(_) if bound.is_wildcard() => {
+            datagram::tell_destinations(socket.as_fd(), bound.is_ipv6(), on)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 impl Prepared {
@@ -205,7 +207,7 @@ fn first_datagram(
             peer.control
         ));
     }
-    let _ = tell_destinations(socket, false);
+    let _ = describe_datagrams(socket, false);
     Ok(next)
 }
 
@@ -213,7 +215,9 @@ fn first_datagram(
 fn answers_to(socket: &Socket, first: &Next) -> io::Result<Way> {
     match &first.from {
         None => Err(Error::DESTADDRREQ.into()),
-        Some(Address::Unix(path)) => connect_to_path(socket, path).map(|()| Way::Plain),
+        Some(Address::Unix(path)) => {
+            connect_to_sender(socket, path, first.sender).map(|()| Way::Plain)
+        }
         Some(from @ Address::Llc(_)) => Peer::try_from(from).map(Way::To),
         Some(from) => match first.to {
             Some(to) if Address::of(socket)?.is_wildcard() && !is_usual(from, first.to) => {
@@ -231,21 +235,22 @@ fn is_usual(from: &Address, here: Option<IpAddr>) -> bool {
     here.is_some() && usual.and_then(|usual| usual.ip()) == here
 }
 
-fn tell_destinations(socket: &Socket, on: bool) -> io::Result<()> {
-    let Address::Inet(bound) = Address::of(socket)? else {
-        return Ok(());
-    };
-    datagram::tell_destinations(socket.as_fd(), bound.is_ipv6(), on)
-}
-
-/// Connects to the socket that is at this very path. A path with a link in it is none that a datagram
-/// came from: somebody has put the link there since, and this process may be allowed more than he is.
-fn connect_to_path(socket: &Socket, path: &FilePath) -> io::Result<()> {
+/// Connects to the Unix domain socket that a datagram came from, by its path. The sender could have put
+/// something else there, and this process may be allowed more than the sender: the path must mean the same
+/// there as here, lead through no link, and to a socket of the sender's user.
+fn connect_to_sender(socket: &Socket, path: &FilePath, sender: Option<Sender>) -> io::Result<()> {
+    let refused = || io::Error::from(Error::ACCESS);
+    let sender = sender.ok_or_else(refused)?;
+    if !sys::process::shares_paths_with(sender.process) {
+        return Err(refused());
+    }
     // Nothing that happens to the path from here on changes what this stands for.
     let there = call::at_path(path)?;
     let through = PathBuf::from(format!("/proc/thread-self/fd/{}", there.as_raw_fd()));
-    if !there.metadata()?.file_type().is_socket() || std::fs::read_link(&through)? != path {
-        return Err(io::Error::from_raw_os_error(Error::ACCESS.raw_os_error()));
+    let facts = there.metadata()?;
+    let is_senders = facts.file_type().is_socket() && facts.uid() == sender.user;
+    if !is_senders || std::fs::read_link(&through)? != path {
+        return Err(refused());
     }
     socket.connect(&Address::Unix(through).to_kernel()?)
 }

@@ -17,7 +17,7 @@ use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::assignment::{Assignment, EndMark, Refusal};
-use super::data::{Proof, prepare_datagrams};
+use super::data::{Proof, describe_datagrams};
 use super::files::Files;
 use super::{log, wait};
 use crate::options::Limits;
@@ -119,8 +119,8 @@ impl Prepared {
             };
             data.socket.listen(backlog).map_err(|_| Error::ADDRINUSE)?;
         }
-        if workload.receives() {
-            prepare_datagrams(&data.socket, transport).map_err(|error| Refusal::from_io(&error))?;
+        if workload.receives() && !transport.has_connections() {
+            describe_datagrams(&data.socket, true).map_err(|error| Refusal::from_io(&error))?;
         }
         let port = Address::of(&data.socket).map_or(0, |bound| bound.port());
         let facts = &data.facts;
