@@ -60,6 +60,14 @@ pub enum Exceeded {
         /// What is left.
         left: u64,
     },
+    /// The bound of one part.
+    #[error("{asked} requested, {most} allowed")]
+    Part {
+        /// What was requested.
+        asked: u64,
+        /// What is allowed.
+        most: u64,
+    },
     /// The bound of one address.
     #[error("{asked} requested, {left} left for one address")]
     Holder {

@@ -1,4 +1,4 @@
-use crate::budget::{Budget, Holder, Share};
+use crate::budget::{Budget, Exceeded, Holder, Share};
 
 /// How much memory buffers may take: one ring, and all rings of a budget.
 #[derive(Clone, Debug)]
@@ -24,12 +24,15 @@ impl Memory {
         }
     }
 
-    /// Takes memory for a ring; `None` if a bound leaves less.
-    pub(crate) fn take(&self, bytes: u64) -> Option<Share> {
+    /// Takes memory for a ring; fails if a bound leaves less.
+    pub fn take(&self, bytes: u64) -> Result<Share, Exceeded> {
         if bytes > self.per_ring {
-            return None;
+            return Err(Exceeded::Part {
+                asked: bytes,
+                most: self.per_ring,
+            });
         }
-        self.budget.take(self.holder, bytes).ok()
+        self.budget.take(self.holder, bytes)
     }
 }
 
@@ -40,12 +43,12 @@ mod tests {
     #[test]
     fn a_ring_and_all_rings_have_bounds() {
         let memory = Memory::new(6, 10);
-        assert!(memory.take(7).is_none());
+        assert!(memory.take(7).is_err());
         let first = memory.take(6).unwrap();
-        assert!(memory.take(5).is_none());
+        assert!(memory.take(5).is_err());
         let second = memory.clone().take(4).unwrap();
-        assert!(memory.take(1).is_none());
+        assert!(memory.take(1).is_err());
         drop((first, second));
-        assert!(memory.take(6).is_some());
+        assert!(memory.take(6).is_ok());
     }
 }

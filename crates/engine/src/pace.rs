@@ -10,12 +10,17 @@ use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 
 use crate::stop::Stop;
 
+/// The longest spin: the last part of an interval, and all of a shorter one. What comes before is slept, so that
+/// an end that moves no data takes no CPU for it. No sleep that ends late takes as long, but on a machine that
+/// has no CPU to spin with either.
+const LONGEST_SPIN_NS: u64 = 2_000_000;
+
 /// A schedule that is being kept.
 pub(crate) struct Pace {
     schedule: Schedule,
     wait: Wait,
     waited_ns: u64,
-    _exact_sleep: Option<ExactSleep>,
+    _exact_sleep: ExactSleep,
 }
 
 impl Pace {
@@ -25,7 +30,7 @@ impl Pace {
         Self {
             wait: pacing.wait,
             waited_ns: 0,
-            _exact_sleep: (pacing.wait == Wait::Sleep).then(ExactSleep::begin),
+            _exact_sleep: ExactSleep::begin(),
             schedule: Schedule::new(pacing, length, monotonic_ns()),
         }
     }
@@ -43,12 +48,12 @@ impl Pace {
         }
         let mut now_ns = asked_ns;
         while !self.schedule.begin(now_ns) && !stop.is_set() {
-            match self.wait {
+            let until_ns = self.slept_until_ns();
+            if until_ns > now_ns {
                 // Interrupted or not, the clock says whether it was long enough.
-                Wait::Sleep => {
-                    let _ = sleep_until(self.schedule.due_ns());
-                }
-                Wait::Spin => std::hint::spin_loop(),
+                let _ = sleep_until(until_ns);
+            } else {
+                std::hint::spin_loop();
             }
             now_ns = monotonic_ns();
         }
@@ -62,13 +67,18 @@ impl Pace {
     }
 
     pub(crate) fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
-        let left_ns = self.schedule.due_ns().saturating_sub(monotonic_ns());
-        let patience = match self.wait {
-            Wait::Sleep => left_ns,
-            // Whoever asked comes back.
-            Wait::Spin => 0,
-        };
-        call::wait_readable(socket, Duration::from_nanos(patience)).unwrap_or(false)
+        // Within the spin nothing is waited for: whoever asked comes back.
+        let left_ns = self.slept_until_ns().saturating_sub(monotonic_ns());
+        call::wait_readable(socket, Duration::from_nanos(left_ns)).unwrap_or(false)
+    }
+
+    /// Until when the wait for the next interval is a sleep.
+    fn slept_until_ns(&self) -> u64 {
+        let due_ns = self.schedule.due_ns();
+        match self.wait {
+            Wait::Sleep => due_ns,
+            Wait::Spin => due_ns - LONGEST_SPIN_NS.min(due_ns),
+        }
     }
 
     #[inline]
@@ -233,6 +243,23 @@ mod tests {
             assert_eq!(pace.waited(&stop), was_early);
             assert!(monotonic_ns() >= due_ns);
             assert_eq!(pace.schedule.left, 1);
+        }
+    }
+
+    #[test]
+    fn a_spin_is_the_last_part_of_an_interval() {
+        for (interval_ns, slept_ns) in [
+            (1_000, 0),
+            (2_000_000, 0),
+            (2_000_001, 1),
+            (3_600_000_000_000, 3_599_998_000_000),
+        ] {
+            for (wait, expected_ns) in [(Wait::Spin, slept_ns), (Wait::Sleep, interval_ns)] {
+                let pace = Pace::start(&pacing(1, interval_ns, wait), None);
+                let begun_ns = pace.schedule.began_ns;
+                let slept = pace.slept_until_ns().saturating_sub(begun_ns);
+                assert_eq!(slept, expected_ns, "{interval_ns} {wait:?}");
+            }
         }
     }
 

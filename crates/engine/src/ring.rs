@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use model::{BufferPlan, SizeRule, WidthRule};
 use sys::buffer::BufferRing;
 
-use crate::budget::Share;
+use crate::budget::{Exceeded, Share};
 use crate::memory::Memory;
 
 /// The size that is used when the kernel does not tell a buffer's.
@@ -18,14 +18,17 @@ const UNKNOWN_BUFFER: u32 = 4_096;
 /// A ring that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// More memory than is allowed or to be had.
-    #[error("{width} buffers of {size} bytes are more than is allowed")]
+    /// More memory than there is.
+    #[error("{width} buffers of {size} bytes are more than there is memory")]
     TooLarge {
         /// Bytes of one buffer.
         size: u32,
         /// Buffers.
         width: u32,
     },
+    /// More memory than is allowed.
+    #[error("memory of buffers, bytes: {0}")]
+    Exceeded(#[from] Exceeded),
     /// An alignment that is not a power of two, or a size of 0.
     #[error("buffers of {size} bytes at multiples of {alignment}: not 0, and a power of two")]
     Senseless {
@@ -85,7 +88,7 @@ impl Ring {
             [width, size, plan.alignment, plan.offset].map(|n| n as usize);
         let footprint =
             BufferRing::footprint(count, bytes, alignment, offset).ok_or_else(too_large)?;
-        let share = memory.take(footprint as u64).ok_or_else(too_large)?;
+        let share = memory.take(footprint as u64)?;
         let mut filler = Filler::of(contents);
         let mut buffers = BufferRing::new(count, bytes, alignment, offset).ok_or_else(too_large)?;
         if let Some(filler) = &mut filler {

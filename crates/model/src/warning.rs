@@ -295,7 +295,9 @@ impl Warning {
             ),
             Self::NotPaced => "the peer does not pace: it went as fast as it could".to_owned(),
             Self::NotSpinning => {
-                "the peer cannot be asked to spin: it waited for its intervals as it always does".to_owned()
+                "the peer did not spin: it slept between its intervals; a linerate spins if it allows that \
+                 (netserver --allow-spin)"
+                    .to_owned()
             }
             Self::PeerCannotTell { figure } => format!("the peer cannot tell {figure}"),
             Self::EndedEarly { .. } => {

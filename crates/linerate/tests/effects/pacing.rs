@@ -30,6 +30,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Nanoseconds of the clock that none of it comes to.
+const NEVER: u64 = u64::MAX / 2;
+
 /// Passes of one second: which end's what is counted, what was asked for, and how many that makes.
 type Case = (&'static str, &'static str, f64);
 
@@ -185,32 +188,42 @@ fn pace_of_classic_tests() {
 /// The times that are slept until are the first one and multiples of the interval, to the nanosecond;
 /// who spins sleeps never.
 fn schedule() {
-    let sleeps = |options: &str| {
+    let sleeps = |options: &str| -> Vec<u64> {
         let client = format!("-t UDP_STREAM -l 1 -b 1 {options} -- -m 100 -R 1");
-        both("-e trace=clock_nanosleep", "", &client).client
+        let calls = both("-e trace=clock_nanosleep", "", &client).client;
+        // The end of the schedule is slept until for ever.
+        let until = calls.iter().map(wake_ns).filter(|until| *until < NEVER);
+        until.collect()
     };
-    assert_eq!(sleeps("-w 1111u --spin").len(), 0);
-    let until: Vec<u64> = sleeps("-w 1111u").iter().map(wake_ns).collect();
+    let spinning = sleeps("-w 1111u --spin");
+    assert_eq!(spinning.len(), 0, "{spinning:?}");
+    let until = sleeps("-w 1111u");
     assert!(until.len() > 10, "{until:?}");
     for pair in until.windows(2) {
         assert_eq!((pair[1] - pair[0]) % 1_111_000, 0, "{until:?}");
     }
 }
 
-/// The end that shall spin sleeps until no interval, the other one does.
+/// The end that shall spin sleeps until no interval, the other one does; a server only if it may. Of a longer
+/// interval only the last part is spun.
 fn who_spins() {
     let slept = |calls: &[Call]| {
         let until = |call: &&Call| call.arguments[1] == "TIMER_ABSTIME";
-        calls.iter().filter(until).count() > 0
+        calls
+            .iter()
+            .filter(until)
+            .any(|call| wake_ns(call) < u64::MAX / 2)
     };
-    for (spin, here, there) in [
-        ("", true, true),
-        ("--spin", false, false),
-        ("--spin=local", false, true),
-        ("--spin=remote", true, false),
+    for (server, spin, here, there) in [
+        ("--allow-spin", "-w 1,1", true, true),
+        ("--allow-spin", "-w 1,1 --spin", false, false),
+        ("--allow-spin", "-w 1,1 --spin=local", false, true),
+        ("--allow-spin", "-w 1,1 --spin=remote", true, false),
+        ("", "-w 1,1 --spin", false, true),
+        ("--allow-spin", "-w 5,5 --spin", true, true),
     ] {
-        let client = format!("-t TCP_RR -l 1 -b 1,1 -w 5,5 {spin}");
-        let calls = both("-e trace=clock_nanosleep", "", &client);
+        let client = format!("-t TCP_RR -l 1 -b 1,1 {spin}");
+        let calls = both("-e trace=clock_nanosleep", server, &client);
         assert_eq!(slept(&calls.client), here, "{spin}: {:?}", calls.client);
         assert_eq!(slept(&calls.server), there, "{spin}: {:?}", calls.server);
     }
@@ -226,10 +239,14 @@ fn foreign_peer() {
         finished.succeeded();
         finished.stderr
     };
-    let named = "cannot be asked to spin";
+    let named = "the peer did not spin";
     assert!(said("-b ,5 --spin").contains(named));
     assert!(said("-b ,5 --spin=remote").contains(named));
     assert_eq!(said("-b ,5"), "");
+    // Nor does one of ours that may not.
+    let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
+    assert!(ours.stderr.contains(named), "{ours:#?}");
+    let server = Server::start("--allow-spin");
     let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
     assert_eq!(ours.stderr, "");
 }
@@ -270,7 +287,6 @@ fn wake_ns(call: &Call) -> u64 {
     };
     let seconds = number(&call.arguments[2], "tv_sec=").expect("seconds");
     let nanos = number(&call.arguments[3], "tv_nsec=").expect("nanoseconds");
-    // What never comes is slept for in the last wait.
     seconds.saturating_mul(1_000_000_000) + nanos
 }
 

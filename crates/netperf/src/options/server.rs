@@ -81,6 +81,8 @@ pub struct Limits {
     pub peers: Policy,
     /// `--allow-looper`: take all idle cycles of this host when a client wants CPU time measured so.
     pub looper: bool,
+    /// `--allow-spin`: wait for a test's intervals by looking at the clock.
+    pub spin: bool,
     /// `--unix-dir`: below it Unix domain tests have their sockets.
     pub unix_directory: PathBuf,
 }
@@ -101,6 +103,7 @@ impl Default for Limits {
             fill_directories: Vec::new(),
             peers: Policy::default(),
             looper: false,
+            spin: false,
             unix_directory: PathBuf::from("/tmp"),
         }
     }
@@ -157,6 +160,8 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.fill_directories.push(PathBuf::from(v)); Ok(()) }),
     long("allow-looper", Nothing, &["--allow-looper            Let clients have CPU time measured by a looper"],
         |s, _| { s.limits.looper = true; Ok(()) }),
+    long("allow-spin", Nothing, &["--allow-spin              Let clients have intervals (-b, -w) awaited by spinning"],
+        |s, _| { s.limits.spin = true; Ok(()) }),
     long("allow-third-party", Nothing, &["--allow-third-party       Let clients have datagrams sent to other hosts"],
         |s, _| { s.limits.peers.third_party = true; Ok(()) }),
     long("strict-peers", Nothing, &["--strict-peers            Take no test's data from an address that is not the client's"],
@@ -262,11 +267,12 @@ mod tests {
             ),
             (
                 "--allow-fill-dir /a --allow-fill-dir=/b --allow-third-party --allow-looper \
-                 --strict-peers",
+                 --strict-peers --allow-spin",
                 with(|s| {
                     s.limits.fill_directories = vec!["/a".into(), "/b".into()];
                     s.limits.peers.third_party = true;
                     s.limits.peers.strict = true;
+                    s.limits.spin = true;
                     s.limits.looper = true;
                 }),
             ),

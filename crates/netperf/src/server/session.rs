@@ -152,7 +152,8 @@ impl Session<'_> {
         let multipath = asker.is_some_and(|asker| asker.has(Capability::ASKS_MULTIPATH));
         // Where it is not allowed /proc/stat measures, and the client sees that.
         let by_looper = asks_looper(asker) && self.around.limits.looper;
-        let spins = asker.is_some_and(|asker| asker.has(Capability::ASKS_SPIN));
+        let asks_spin = asker.is_some_and(|asker| asker.has(Capability::ASKS_SPIN));
+        let spins = asks_spin && self.around.limits.spin;
         let prepared = assignment
             .map(|mut assignment| {
                 if let Some(pacing) = &mut assignment.half.pacing
@@ -193,7 +194,7 @@ impl Session<'_> {
             prepared.proof = proof(asker, transport);
             Capability {
                 nonce: prepared.proof.map(|proof| proof.nonce),
-                ..Capability::own()
+                ..self.capability()
             }
             .put(&mut response);
         }
@@ -243,6 +244,15 @@ impl Session<'_> {
         Ok(finished.ended != Ended::Cancelled)
     }
 
+    /// What this server can do, and allows.
+    fn capability(&self) -> Capability {
+        let mut own = Capability::own();
+        if !self.around.limits.spin {
+            own.features &= !Capability::SPINS;
+        }
+        own
+    }
+
     /// The memory of this client's buffers.
     fn memory(&self) -> Memory {
         let per_ring = self.around.limits.max_buffer_bytes;
@@ -282,7 +292,7 @@ impl Session<'_> {
         }
         .encode();
         if Capability::find(asked).is_some() {
-            Capability::own().put(&mut answer);
+            self.capability().put(&mut answer);
         }
         self.write(&answer)
     }

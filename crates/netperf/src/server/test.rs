@@ -7,9 +7,9 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Accepting, Associations, Buffers, Cell, Clock, DataSocket, Finish, Job, Looper, Memory, Path,
-    Ran, RingError, Role, Stop, complete_accepted, dropped, facts_at_end, keeper, prepare_accepted,
-    receive_late, run,
+    Accepting, Associations, Buffers, Cell, Clock, DataSocket, Exceeded, Finish, Job, Looper,
+    Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted, dropped, facts_at_end,
+    keeper, prepare_accepted, receive_late, run,
 };
 use model::{Ended, Limit, Side, Timing, Transport};
 use server::{Accepted, DataPeer};
@@ -55,6 +55,8 @@ pub(super) struct Prepared {
     pub(super) proof: Option<Proof>,
     /// Where a Unix domain socket has its name.
     place: Option<Place>,
+    /// The memory of datagrams of a certain size, which are not received into the ring.
+    _datagram: Option<Share>,
     /// Counts idle cycles as long as it is held.
     _looper: Option<Arc<Looper>>,
 }
@@ -123,6 +125,13 @@ impl Prepared {
             describe_datagrams(&data.socket, true).map_err(|error| Refusal::from_io(&error))?;
         }
         let port = Address::of(&data.socket).map_or(0, |bound| bound.port());
+        let datagram = match assignment.end_mark {
+            EndMark::OtherSizeThan(size) => {
+                let share = memory.take(u64::from(size) + 1);
+                Some(share.map_err(refused_memory)?)
+            }
+            EndMark::Empty => None,
+        };
         let facts = &data.facts;
         let buffers = Buffers::new(half, workload, transport, facts, fill, PATTERN, memory)
             .map_err(|error| refusal(&error))?;
@@ -134,6 +143,7 @@ impl Prepared {
             timing: Timing::default(),
             proof: None,
             place,
+            _datagram: datagram,
             _looper: looper,
         })
     }
@@ -457,9 +467,15 @@ fn finished(clock: &Clock, ran: Ran) -> Finished {
 fn refusal(error: &RingError) -> Refusal {
     match error {
         RingError::TooLarge { .. } => Error::NOMEM.into(),
+        RingError::Exceeded(exceeded) => refused_memory(*exceeded),
         RingError::Senseless { .. } => Error::INVAL.into(),
         RingError::File { .. } => Error::ACCESS.into(),
     }
+}
+
+fn refused_memory(exceeded: Exceeded) -> Refusal {
+    log(format_args!("refused memory of buffers, bytes: {exceeded}"));
+    Error::NOMEM.into()
 }
 
 fn duplicate(socket: &Socket) -> Result<Socket, Refusal> {
