@@ -5,6 +5,7 @@
 //! the stock netperf are skipped where it is missing, and fail there if
 //! `LINERATE_REQUIRE_PEERS=1`.
 
+mod bounds;
 mod clients;
 mod content;
 mod datagrams;
@@ -30,6 +31,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let trials = [
+        bounds::trials(),
         clients::trials(),
         content::trials(),
         datagrams::trials(),

@@ -7,7 +7,8 @@ use super::grammar::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
 use super::grammar::{Flag, Section, Stop, flag, long, refuse};
 use super::repeat::RepeatWords;
 use super::value::{
-    Pair, alignment, count, count_or_default, family, number, port, seconds, type_of_service, word,
+    Pair, alignment, count, count_or_default, family, number, passphrase, port, seconds,
+    type_of_service, word,
 };
 use super::{CpuRates, Exit, Family, Unit};
 
@@ -245,7 +246,8 @@ const FLAGS: &[Flag<Global>] = &[
         |g, v| g.priority.set(v, count_or_default)),
     flag('Y', Value, &["-Y local,remote   Set the IP_TOS. Use hexadecimal."],
         |g, v| g.type_of_service.set(v, type_of_service)),
-    flag('Z', Value, &["-Z passphrase     Set and pass to netserver a passphrase"], passphrase),
+    flag('Z', Value, &["-Z passphrase     Set and pass to netserver a passphrase"],
+        |g, v| { g.passphrase = Some(passphrase(v)?); Ok(()) }),
     flag('4', Nothing, &[], |g, _| { both_families(g, Family::V4); Ok(()) }),
     flag('6', Nothing, &[], |g, _| { both_families(g, Family::V6); Ok(()) }),
     flag('b', Value, &[], |g, v| g.pace_burst.set_first(v, passes)),
@@ -434,17 +436,6 @@ fn buckets(text: &str) -> Result<u32, Stop> {
 
 /// More per decade than the histogram tells apart.
 const MAX_BUCKETS: i64 = 1000;
-
-fn passphrase(global: &mut Global, text: &str) -> Result<(), Stop> {
-    if text.len() > MAX_PASSPHRASE {
-        return refuse(format!("a passphrase has at most {MAX_PASSPHRASE} bytes"));
-    }
-    global.passphrase = Some(text.to_owned());
-    Ok(())
-}
-
-/// What fits into the protocol's message with its closing NUL.
-const MAX_PASSPHRASE: usize = 647;
 
 /// A count of passes. The stock tool's 32 bits would turn `10G`, which is in use, into something else.
 fn passes(text: &str) -> Result<u64, Stop> {

@@ -12,7 +12,7 @@ use server::Policy;
 
 use super::grammar::Argument::{Nothing, Value};
 use super::grammar::{Flag, Section, Stop, flag, long, refuse};
-use super::value::{count, number, port, seconds, word};
+use super::value::{count, number, passphrase, port, seconds, word};
 use super::{Exit, Family, global};
 
 /// The settings in force for one netserver.
@@ -154,7 +154,7 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.verbosity = word(v)?; Ok(()) }),
     flag('V', Nothing, &["-V                Display version information and exit"], |_, _| Err(Stop::Version)),
     flag('Z', Value, &["-Z passphrase     Expect passphrase as the first thing received"],
-        |s, v| { s.passphrase = Some(v.to_owned()); Ok(()) }),
+        |s, v| { s.passphrase = Some(passphrase(v)?); Ok(()) }),
     flag('n', Value, &[], cpus),
     long("allow-fill-dir", Value, &["--allow-fill-dir DIR      Let clients fill buffers from files below DIR (repeatable)"],
         |s, v| { s.limits.fill_directories.push(PathBuf::from(v)); Ok(()) }),

@@ -1,5 +1,7 @@
 //! The values that options take: numbers, pairs, families, types of service.
 
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -112,6 +114,35 @@ pub(super) fn port(text: &str) -> Result<String, Stop> {
     Ok(text.to_owned())
 }
 
+/// A passphrase, or the first line of the file that stands behind an `@`.
+pub(super) fn passphrase(text: &str) -> Result<String, Stop> {
+    /// What fits into the protocol's message with its closing NUL.
+    const MOST: usize = 647;
+    let passphrase = match text.strip_prefix('@') {
+        None => text.to_owned(),
+        Some(file) => match first_line(file, MOST) {
+            Ok(line) => line,
+            Err(error) => return refuse(sys::call::reason(&error)),
+        },
+    };
+    if passphrase.len() > MOST {
+        return refuse(format!("a passphrase has at most {MOST} bytes"));
+    }
+    Ok(passphrase)
+}
+
+/// The first line of a file, without its end, and not much more of it than so many bytes.
+fn first_line(file: &str, most: usize) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(file)?.take(most as u64 + 2);
+    BufReader::new(file).read_line(&mut text)?;
+    let line = text.trim_end_matches(['\n', '\r']);
+    if line.is_empty() {
+        return Err(io::Error::other("its first line is empty"));
+    }
+    Ok(line.to_owned())
+}
+
 /// An address family by one of its words. The second part is what the stock tool says about a word
 /// that it does not know; it then goes on with any family.
 pub(super) fn family(word: &str) -> (Family, Option<String>) {
@@ -216,6 +247,36 @@ mod tests {
             let mut pair = Pair::of(0);
             pair.set_first(text, count).unwrap();
             assert_eq!((pair.first, pair.second), first_only, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_passphrase_may_be_in_a_file() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        let of_file = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            passphrase(&format!("@{}", file.display())).ok()
+        };
+        let longest = "x".repeat(647);
+        for (text, expected) in [
+            ("secret", Some("secret")),
+            ("secret\n", Some("secret")),
+            ("a b\r\nmore\n", Some("a b")),
+            ("@x\n", Some("@x")),
+            ("\nsecret\n", None),
+            ("", None),
+            (&longest, Some(&*longest)),
+            (&format!("{longest}\n"), Some(&*longest)),
+            (&format!("{longest}x\n"), None),
+        ] {
+            assert_eq!(of_file(text).as_deref(), expected, "{text:?}");
+        }
+        assert_eq!(passphrase("plain").ok().as_deref(), Some("plain"));
+        assert!(passphrase(&format!("{longest}x")).is_err());
+        match passphrase("@/no/such/file") {
+            Err(Stop::Refused(said)) => assert_eq!(said, "No such file or directory"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -15,8 +15,9 @@ use sys::datagram::{self, Next, Sender};
 use sys::{Address, Socket};
 
 use super::assignment::Refusal;
+use super::log::log;
 use super::test::Prepared;
-use super::{log, wait};
+use super::wait;
 use crate::options::Limits;
 
 /// A number that nobody else can know, and where it comes.

@@ -8,19 +8,19 @@ mod data;
 mod family;
 mod files;
 mod listen;
+mod log;
 mod omni;
+mod passphrase;
 mod registry;
 mod reply;
 mod session;
 mod test;
 mod wait;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use sys::{Address, Socket};
@@ -28,6 +28,8 @@ use sys::{Address, Socket};
 use engine::{Budget, Exceeded, Holder, Reason, Share, Stop};
 
 use self::files::Files;
+use self::log::log;
+use self::passphrase::Passphrase;
 use self::registry::Registry;
 use self::session::Surroundings;
 use crate::options::{Limits, ServerSettings};
@@ -40,9 +42,6 @@ const LOOK: Duration = Duration::from_secs(3600);
 
 /// How long a session may take to end when its test has been ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-
-/// Whether [`log`] writes.
-static LOGGING: AtomicBool = AtomicBool::new(false);
 
 /// Why a server did not start, for stderr.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +119,7 @@ impl Drop for Embedded {
 /// serves.
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
     sys::process::raise_descriptor_limit();
-    LOGGING.store(settings.debug > 0 && !settings.suppress_debug, Relaxed);
+    log::enable(settings.debug > 0 && !settings.suppress_debug);
     // Names are looked up before the daemon changes its directory.
     let server = Server::new(settings.limits.clone(), settings.passphrase.clone());
     let server = Arc::new(server.map_err(StartError::Option)?);
@@ -198,7 +197,7 @@ fn system(what: &'static str, error: io::Error) -> StartError {
 #[derive(Debug)]
 struct Server {
     limits: Limits,
-    passphrase: Option<String>,
+    passphrase: Option<Passphrase>,
     files: Files,
     registry: Registry,
     /// Bytes of all tests' buffers.
@@ -221,7 +220,7 @@ impl Server {
             memory: Budget::new(limits.max_memory_bytes),
             clients: Budget::new(limits.max_clients as u64),
             limits,
-            passphrase,
+            passphrase: passphrase.map(Passphrase::new),
             registry: Registry::default(),
         })
     }
@@ -282,7 +281,7 @@ impl Server {
     fn serve(&self, control: Socket) {
         let around = Surroundings {
             limits: &self.limits,
-            passphrase: self.passphrase.as_deref(),
+            passphrase: self.passphrase.as_ref(),
             files: &self.files,
             registry: &self.registry,
             memory: &self.memory,
@@ -295,12 +294,5 @@ impl Server {
                 sys::describe(&error)
             ));
         }
-    }
-}
-
-/// A line on stderr when debug output is wanted (`-d`); never from within a measured loop.
-fn log(line: fmt::Arguments<'_>) {
-    if LOGGING.load(Relaxed) {
-        eprintln!("netserver: {line}");
     }
 }

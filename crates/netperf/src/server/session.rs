@@ -14,7 +14,8 @@ use sys::{Address, Socket};
 use super::assignment::{Assignment, Refusal};
 use super::data::Proof;
 use super::files::Files;
-use super::log;
+use super::log::log;
+use super::passphrase::{Attempt, Passphrase};
 use super::registry::Registry;
 use super::reply;
 use super::test::Prepared;
@@ -30,7 +31,7 @@ use crate::wire::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
     pub(super) limits: &'a Limits,
-    pub(super) passphrase: Option<&'a str>,
+    pub(super) passphrase: Option<&'a Passphrase>,
     pub(super) files: &'a Files,
     pub(super) registry: &'a Registry,
     /// What all tests' buffers share.
@@ -88,16 +89,21 @@ impl Session<'_> {
             let Some(frame) = self.read_request(patience, self.around.stop)? else {
                 return Ok(());
             };
+            let request = Request::decode(&frame).request;
+            let offered = match &request {
+                Request::Passphrase(offered) => Some(&offered[..]),
+                _ => None,
+            };
+            let from = Holder::of(&self.peer);
             // A wrong one gets no answer: the stock client finds out by the end of the connection.
-            match Request::decode(&frame).request {
-                Request::Passphrase(offered) if offered == passphrase.as_bytes() => {}
-                _ => {
-                    log(format_args!(
-                        "{}: refused, wrong or missing passphrase",
-                        self.peer
-                    ));
-                    return Ok(());
-                }
+            let why = match passphrase.attempt(from, offered, self.around.stop) {
+                Attempt::Right => None,
+                Attempt::Wrong => Some("wrong or missing passphrase"),
+                Attempt::NotLookedAt => Some("too many wrong passphrases from this address"),
+            };
+            if let Some(why) = why {
+                log(format_args!("{}: refused, {why}", self.peer));
+                return Ok(());
             }
         }
         while let Some(frame) = self.next_request()? {

@@ -1,0 +1,237 @@
+//! One client's demands leave room for others, and nothing is taken without a bound.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use netperf::wire::{DatagramRequest, OmniRequest, Request};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+use crate::ground::{Process, Server, eventually, linerate, trial};
+use crate::raw::{Kind, Raw};
+
+/// How long a server may take for what it does at once.
+const SOON: Duration = Duration::from_secs(5);
+
+/// errno(3).
+const ENOMEM: i32 = 12;
+
+/// Two clients' addresses, which loopback has without being told.
+const FIRST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "bounds::sessions_of_an_address",
+            &[],
+            sessions_of_an_address,
+        ),
+        trial("bounds::memory_of_an_address", &[], memory_of_an_address),
+        trial("bounds::many_flows_of_an_address", &[], many_flows),
+        trial("bounds::wrong_passphrases", &[], wrong_passphrases),
+        trial("bounds::a_passphrase_in_a_file", &[], passphrase_in_a_file),
+        trial("bounds::a_spin", &[], a_spin),
+        trial("bounds::lines_of_the_log", &[], lines_of_the_log),
+    ]
+}
+
+fn control_from(source: Ipv4Addr, port: u16) -> Raw {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddr::from((source, 0))).expect("an address of this host");
+    connect(&socket, &SocketAddr::from((FIRST, port))).expect("the server listens");
+    let control = TcpStream::from(socket);
+    control
+        .set_read_timeout(Some(SOON))
+        .expect("a timeout that is not zero");
+    Raw { control }
+}
+
+fn is_served(raw: &mut Raw) -> bool {
+    raw.control
+        .write_all(&Request::SysInfo.encode(None))
+        .is_ok()
+        && raw.receive().is_ok()
+}
+
+/// `--max-clients`: one address has all but a sixteenth of them.
+fn sessions_of_an_address() {
+    let server = Server::start("--max-clients 32");
+    let mut first: Vec<Raw> = (0..30).map(|_| control_from(FIRST, server.port)).collect();
+    assert!(first.iter_mut().all(is_served));
+    assert!(!is_served(&mut control_from(FIRST, server.port)));
+    let log = server.log();
+    assert!(
+        log.contains("127.0.0.1") && log.contains("for one address"),
+        "{log}"
+    );
+
+    let line = format!(
+        "netperf -H 127.0.0.1 -p {} -L 127.0.0.2 -t TCP_RR -l -10",
+        server.port
+    );
+    Process::start(&mut linerate(&line))
+        .finish(SOON)
+        .succeeded();
+    let mut second: Vec<Raw> = (0..2).map(|_| control_from(SECOND, server.port)).collect();
+    assert!(second.iter_mut().all(is_served));
+    assert!(
+        !is_served(&mut control_from(SECOND, server.port)),
+        "that makes 33"
+    );
+    drop(first);
+    let again = eventually(SOON, || is_served(&mut control_from(FIRST, server.port)));
+    assert!(again, "they are not given back: {}", server.log());
+}
+
+/// `--max-memory`: the same of the buffers, also those of classic datagrams.
+fn memory_of_an_address() {
+    let server = Server::start("--max-buffer 16M --max-memory 16M");
+    let rings = |megabytes: u32| {
+        Request::Omni(OmniRequest {
+            receive_size: 1 << 20,
+            receive_width: megabytes,
+            ..Kind::TcpStream.request(10)
+        })
+    };
+    let mut first = control_from(FIRST, server.port);
+    // Each has some bytes for its alignment.
+    first.send(&rings(14));
+    assert!(first.refusal().is_err(), "{}", server.log());
+    assert_eq!(
+        control_from(FIRST, server.port).ask_in_vain(&rings(1)),
+        ENOMEM
+    );
+    assert!(
+        server.log().contains("left for one address"),
+        "{}",
+        server.log()
+    );
+    let mut second = control_from(SECOND, server.port);
+    second.send(&rings(1));
+    assert!(second.refusal().is_err(), "{}", server.log());
+
+    let server = Server::start("--max-memory 64K");
+    let datagrams = Request::UdpStream(DatagramRequest {
+        message_size: 65_000,
+        test_length: 1,
+        ..DatagramRequest::default()
+    });
+    assert_eq!(Raw::connect(server.port).ask_in_vain(&datagrams), ENOMEM);
+}
+
+/// What one user starts is no attack.
+fn many_flows() {
+    let server = Server::start("");
+    let line = format!(
+        "super_netperf 200 -H 127.0.0.1 -p {} -t TCP_RR -l 1",
+        server.port
+    );
+    let client = Process::start(&mut linerate(&line)).finish(Duration::from_secs(60));
+    client.succeeded();
+    assert!(client.figures()[0] > 200.0, "{client:#?}");
+}
+
+/// Attempts take longer and longer, hold no more than some threads, and are no business of other addresses.
+fn wrong_passphrases() {
+    let server = Server::start("-Z secret");
+    let rest = server.usage();
+    let wrong = Request::Passphrase(b"guessed".to_vec());
+    let begun = Instant::now();
+    for _ in 0..4 {
+        let mut raw = control_from(FIRST, server.port);
+        raw.send(&wrong);
+        raw.time_to_end(SOON).expect("it is refused");
+    }
+    // 0.25, 0.5 and 1 s.
+    assert!(
+        begun.elapsed() > Duration::from_millis(1700),
+        "{:?}",
+        begun.elapsed()
+    );
+
+    let mut guesses: Vec<Raw> = (0..500).map(|_| control_from(FIRST, server.port)).collect();
+    for guess in &mut guesses {
+        let _ = guess.control.write_all(&wrong.encode(None));
+    }
+    let few = eventually(SOON, || server.usage().threads <= rest.threads + 40);
+    assert!(few, "{:?} from {rest:?}", server.usage());
+    let mut other = control_from(SECOND, server.port);
+    let begun = Instant::now();
+    other.send(&Request::Passphrase(b"secret".to_vec()));
+    assert!(is_served(&mut other), "{}", server.log());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(
+        server
+            .stderr()
+            .contains("too many wrong passphrases from this address")
+    );
+}
+
+/// It is nowhere in the command lines that ps(1) shows.
+fn passphrase_in_a_file() {
+    let place = tempfile::tempdir().expect("a directory");
+    let [right, wrong] = ["right", "wrong"].map(|name| place.path().join(name));
+    std::fs::write(&right, "sesame\n").expect("a new directory");
+    std::fs::write(&wrong, "barley\n").expect("a new directory");
+    let in_file = |file: &std::path::Path| format!("@{}", file.display());
+    let server = Server::start(&format!("-Z {}", in_file(&right)));
+    for (passphrase, code) in [
+        (in_file(&right), 0),
+        ("sesame".to_owned(), 0),
+        (in_file(&wrong), 1),
+    ] {
+        let line = format!(
+            "netperf -H 127.0.0.1 -p {} -Z {passphrase} -t TCP_RR -l -10",
+            server.port
+        );
+        let client = Process::start(&mut linerate(&line)).finish(SOON);
+        assert_eq!(client.code, Some(code), "{client:#?}");
+    }
+}
+
+/// A client that has intervals of a quarter of an hour awaited by looking at the clock gets a sleep for all but their end.
+fn a_spin() {
+    for options in ["", "--allow-spin"] {
+        let server = Server::start(options);
+        let line = format!(
+            "netperf -H 127.0.0.1 -p {} -t TCP_MAERTS -b ,1 -w ,1000s --spin=remote -l 3",
+            server.port
+        );
+        let before = cpu_ticks(server.pid());
+        Process::start(&mut linerate(&line))
+            .finish(SOON * 4)
+            .succeeded();
+        let used = cpu_ticks(server.pid()) - before;
+        assert!(used < 100, "{options}: {used} of 300 ticks");
+    }
+}
+
+/// CPU time that a process has used, in clock ticks of 10 ms.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let fields = fields.split_whitespace().skip(11).take(2);
+    fields.filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// A line for each refusal, but not without end.
+fn lines_of_the_log() {
+    let server = Server::start("");
+    let nonsense = Request::Omni(OmniRequest {
+        protocol: 999,
+        ..Kind::TcpRr.request(1)
+    });
+    let mut raw = Raw::connect(server.port);
+    for _ in 0..3000 {
+        raw.ask_in_vain(&nonsense);
+    }
+    let lines = server.stderr().lines().count();
+    // Two periods at most, on a machine that is not very slow.
+    assert!((1000..=2100).contains(&lines), "{lines} lines");
+}

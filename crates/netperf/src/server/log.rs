@@ -1,0 +1,100 @@
+//! Lines on stderr when debug output is wanted (`-d`), and no more of them than somebody can read: what clients do
+//! must not fill a disk.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lines in a [`PERIOD`].
+const MOST_LINES: u32 = 1000;
+
+const PERIOD: Duration = Duration::from_secs(10);
+
+static LOGGING: AtomicBool = AtomicBool::new(false);
+
+static PACE: Mutex<Option<Pace>> = Mutex::new(None);
+
+/// What was written in this period.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    since: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is written, after saying how many were left out before it.
+    Written {
+        left_out: u64,
+    },
+    LeftOut,
+}
+
+/// Turns the log on or off.
+pub(super) fn enable(on: bool) {
+    LOGGING.store(on, Relaxed);
+}
+
+/// Writes a line; never from within a measured loop.
+pub(super) fn log(line: fmt::Arguments<'_>) {
+    if !LOGGING.load(Relaxed) {
+        return;
+    }
+    let verdict = {
+        let mut pace = PACE.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        pace.get_or_insert(Pace::begin(now)).judge(now)
+    };
+    let Verdict::Written { left_out } = verdict else {
+        return;
+    };
+    if left_out > 0 {
+        eprintln!("netserver: {left_out} lines left out");
+    }
+    eprintln!("netserver: {line}");
+}
+
+impl Pace {
+    fn begin(now: Instant) -> Self {
+        Self {
+            since: now,
+            lines: 0,
+            left_out: 0,
+        }
+    }
+
+    fn judge(&mut self, now: Instant) -> Verdict {
+        let mut left_out = 0;
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            left_out = self.left_out;
+            *self = Self::begin(now);
+        }
+        if self.lines == MOST_LINES {
+            self.left_out += 1;
+            return Verdict::LeftOut;
+        }
+        self.lines += 1;
+        Verdict::Written { left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_has_so_many_lines() {
+        let now = Instant::now();
+        let mut pace = Pace::begin(now);
+        let verdicts = (0..MOST_LINES + 7).map(|_| pace.judge(now));
+        let written = verdicts.filter(|verdict| *verdict != Verdict::LeftOut);
+        assert_eq!(written.count(), MOST_LINES as usize);
+        let next = Verdict::Written { left_out: 7 };
+        assert_eq!(pace.judge(now + PERIOD), next);
+        let further = Verdict::Written { left_out: 0 };
+        assert_eq!(pace.judge(now + PERIOD), further);
+    }
+}
