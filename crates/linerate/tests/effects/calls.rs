@@ -185,4 +185,21 @@ fn proof() {
         let taken = |call: &&Call| call.name == "recvfrom" && call.result == "16";
         assert_eq!(calls.server.iter().filter(taken).count(), 1, "{line}");
     }
+    // All of it comes from the ports that were asked for.
+    for (line, binds) in [
+        ("-t TCP_CRR -l -5 -- -p 21000,21010", 1 + 5),
+        ("-t TCP_RR -l -5 -- -F -P 21020,21025", 2),
+    ] {
+        let calls = both("-e trace=bind", "", line);
+        let ports = calls.client.iter().filter_map(|call| {
+            let (_, port) = call.arguments[2].split_once("htons(")?;
+            port.trim_end_matches(')').parse::<u16>().ok()
+        });
+        let ports: Vec<_> = ports.filter(|port| *port != 0).collect();
+        assert!(
+            ports.iter().all(|port| (21_000..21_030).contains(port)),
+            "{line}: {ports:?}"
+        );
+        assert_eq!(ports.len(), binds, "{line}: {ports:?}");
+    }
 }

@@ -113,7 +113,7 @@ impl LocalEnd<'_> {
         if let Some(nonce) = self.nonce
             && Way::of(self.plan) == Some(Way::Apart)
         {
-            self.prove_apart(&nonce, dest, cancel)?;
+            self.prove_apart(&nonce, dest, settings.ports, cancel)?;
         }
         // What the machine is asked for stands outside the measured phase.
         let needs = settings.needs;

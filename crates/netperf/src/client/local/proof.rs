@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use engine::{Finish, Path, Ran, Reason, Role, Stop, connect, data_socket, keeper};
 use model::{Plan, SocketOptions, Transport};
+use rand::Rng;
 use server::Nonce;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
 use super::super::ClientError;
 use super::{LocalEnd, unreachable};
+use crate::options::ConnectionPorts;
 
 /// How long the server has to take a nonce that comes apart.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -61,17 +63,12 @@ impl LocalEnd<'_> {
         &self,
         nonce: &Nonce,
         dest: &Address,
+        ports: ConnectionPorts,
         cancel: &Stop,
     ) -> Result<(), ClientError> {
         let stop = cancel.follower();
         let _deadline = keeper().at(Instant::now() + PATIENCE, &stop);
-        let options = SocketOptions {
-            dont_route: self.plan.here.socket.dont_route,
-            ..SocketOptions::default()
-        };
-        let address = self.source.with_any_port();
-        let socket = data_socket(self.plan.transport, &address, &options, Role::Initiator)
-            .map_err(|error| ClientError::DataSocket { address, error })?;
+        let socket = self.socket_of_proof(ports)?;
         if let Some(Ran {
             failure: Some((_, errno)),
             ..
@@ -85,7 +82,36 @@ impl LocalEnd<'_> {
         if !taken && stop.reason() == Some(Reason::Deadline) {
             return Err(unreachable(dest, Error::TIMEDOUT.into()));
         }
+        // Nothing of it remains: the data may come from the same port.
+        let _ = socket.set_linger(Some(Duration::ZERO));
         Ok(())
+    }
+
+    /// Bound to a port that the data may come from, as a firewall may let no other pass; to any other if that is
+    /// taken.
+    fn socket_of_proof(&self, ports: ConnectionPorts) -> Result<Socket, ClientError> {
+        let plan = self.plan;
+        let options = SocketOptions {
+            dont_route: plan.here.socket.dont_route,
+            ..SocketOptions::default()
+        };
+        let port = if plan.workload.connects() {
+            let last = ports.max.saturating_sub(1).max(ports.min);
+            rand::rng().random_range(ports.min..=last).into()
+        } else {
+            self.source.port()
+        };
+        let bind = self
+            .source
+            .with_port(port)
+            .unwrap_or_else(|| self.source.clone());
+        let open = |bind: &Address| data_socket(plan.transport, bind, &options, Role::Initiator);
+        let anywhere = bind.with_any_port();
+        let socket = open(&bind).or_else(|_| open(&anywhere));
+        socket.map_err(|error| ClientError::DataSocket {
+            address: anywhere,
+            error,
+        })
     }
 }
 
