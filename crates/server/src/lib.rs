@@ -1,9 +1,12 @@
 //! What the servers of all dialects have in common.
 //!
-//! Whose data a test takes, and where its data may go: [`DataPeer`] and [`accept`].
+//! Whose data a test takes, and where its data may go: [`DataPeer`] and [`accept`]. What clients may have the
+//! host do: [`Permissions`].
 
 #![forbid(unsafe_code)]
 
 mod peer;
+mod permissions;
 
 pub use peer::{Accepted, DataPeer, Nonce, PREFERENCE, Policy, accept};
+pub use permissions::Permissions;

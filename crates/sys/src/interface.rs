@@ -77,10 +77,21 @@ pub fn index_towards(remote: SocketAddr) -> io::Result<u32> {
         .ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
 }
 
-/// The index of the interface of this name.
+/// The index of the interface of this name. Not by ioctl, as for a name that is none the kernel would look for a
+/// module of that name: netdevice(7), `SIOCGIFINDEX`.
 pub fn index_of(name: &str) -> io::Result<u32> {
-    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
-    Ok(rustix::net::netdevice::name_to_index(socket, name)?)
+    let mut request = vec![0; LINK_HEADER];
+    put_attribute(
+        &mut request,
+        libc::IFLA_IFNAME,
+        &[name.as_bytes(), &[0]].concat(),
+    );
+    let answer = ask(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
+    // struct ifinfomsg of linux/rtnetlink.h has the index in its bytes 4 to 7.
+    let index = answer.get(4..8).and_then(|word| word.try_into().ok());
+    index
+        .map(u32::from_ne_bytes)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// The interface with this index.
@@ -298,7 +309,13 @@ mod tests {
     #[test]
     fn what_is_not_there() {
         assert!(link(u32::MAX >> 1).is_err());
-        assert!(index_of("nosuchinterface").is_err());
+        for name in [
+            "nosuchinterface",
+            "",
+            "a name that is longer than any interface's",
+        ] {
+            assert!(index_of(name).is_err(), "{name}");
+        }
         assert!(driver("a name that is longer than any interface's").is_err());
         for bus in ["", "virtio0", "../../../etc", "0000:ff:1f.7", "N/A"] {
             assert_eq!((pci_ids(bus), pci_slot(bus)), (None, None), "{bus}");

@@ -28,6 +28,7 @@ pub mod resolve;
 pub mod sctp;
 pub mod shared;
 pub mod tun;
+pub mod user;
 pub mod vigil;
 pub mod wake;
 mod whole_file;

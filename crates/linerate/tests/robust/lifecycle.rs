@@ -241,6 +241,10 @@ impl Daemon {
         let found = numbers.filter(is_it).find_map(Pid::from_raw);
         Self(found.expect("the daemon runs"))
     }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.as_raw_nonzero().get().unsigned_abs()
+    }
 }
 
 impl Drop for Daemon {

@@ -19,6 +19,7 @@ mod late;
 mod lifecycle;
 mod options;
 mod peers;
+mod privileges;
 mod raw;
 mod server_death;
 mod stop;
@@ -44,6 +45,7 @@ fn main() {
         lifecycle::trials(),
         options::trials(),
         peers::trials(),
+        privileges::trials(),
         hostile::trials(),
         iterations::trials(),
         late::trials(),

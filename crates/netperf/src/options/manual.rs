@@ -227,6 +227,8 @@ const SERVER: &[Paragraph] = &[
     (Letter('n'), "-n cpus", "Number of CPUs. Linux tells it: accepted up to 256, and not used."),
     (Long("allow-fill-dir"), "--allow-fill-dir DIR", "Let clients name fill files below this directory. May be given several times; without it no file is read. The directory is opened when the server starts. Only regular files are read, by paths without links (openat2(2), Linux 5.6)."),
     (Long("allow-looper"), "--allow-looper", "Let clients have CPU time measured by a looper (--cpu-method looper), which keeps every CPU of this host from idling as long as a test or calibration needs it. Without it CPU time is measured by /proc/stat, and a calibration is refused."),
+    (Long("allow-modules"), "--allow-modules", "Let requests have the kernel load modules, for a transport or a congestion control. Without it a server has those that are there when the request comes: other transports are refused, another congestion control is left out, which its client sees from the one in force."),
+    (Long("allow-privileged-ports"), "--allow-privileged-ports", "Let clients name data ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start. Without it such requests are refused, whatever the server's privileges."),
     (Long("allow-spin"), "--allow-spin", "Let clients have the last 2 milliseconds of each pacing interval awaited by looking at the clock (--spin), which takes a CPU. Without it the server sleeps, and a linerate client says so."),
     (Long("allow-third-party"), "--allow-third-party", "Let a client have datagrams sent to another host than its own, and have other hosts' SCTP associations in a test of many."),
     (Long("strict-peers"), "--strict-peers", "Take a test's data from the client's address alone: that of its control connection, or the one that its request names. By default a connection from another address is taken if none from the client's comes within 2 seconds, which such a test lacks, and datagrams from another if they come first. A linerate client proves its connection by a random number, wherever that comes from."),
@@ -239,6 +241,7 @@ const SERVER: &[Paragraph] = &[
     (Long("max-clients"), "--max-clients N", "Control connections at a time. Default 1024."),
     (Long("max-buffer"), "--max-buffer BYTES", "Memory of one test's buffers in one direction. Default 256M."),
     (Long("max-memory"), "--max-memory BYTES", "Memory of all tests' buffers together. Default 1G."),
+    (Long("user"), "--user NAME", "Become this user, with its groups and without any privilege, once the control port, the directories of --allow-fill-dir and the file of -Z are open. Tests that need a privilege then fail or lack what it is needed for: the DLPI tests, -y above 6, privileged ports. Only root can do this."),
     (Long("unix-dir"), "--unix-dir DIR", "Below this directory, an absolute path of at most 17 bytes, are the sockets of Unix domain tests. Default /tmp."),
     (Long("max-length"), "--max-length SECONDS", "The longest test. Default 604800, seven days."),
 ];

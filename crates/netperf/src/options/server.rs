@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use server::Policy;
+use server::{Permissions, Policy};
 
 use super::grammar::Argument::{Nothing, Value};
 use super::grammar::{Flag, Section, Stop, flag, long, refuse};
@@ -38,6 +38,8 @@ pub struct ServerSettings {
     pub debug: u32,
     /// `-v`; nothing depends on it.
     pub verbosity: i32,
+    /// `--user`: whom to become.
+    pub user: Option<String>,
     /// `-Z`: what a client has to send first.
     pub passphrase: Option<String>,
     /// None of `-D`, `-f`, `-L` and `-p` was given, so that a socket on descriptor 0 is inetd's.
@@ -79,6 +81,8 @@ pub struct Limits {
     pub fill_directories: Vec<PathBuf>,
     /// `--allow-third-party`, `--strict-peers`: whose data a test takes, and where its datagrams may go.
     pub peers: Policy,
+    /// `--allow-modules`, `--allow-privileged-ports`: what clients may have this host do.
+    pub permissions: Permissions,
     /// `--allow-looper`: take all idle cycles of this host when a client wants CPU time measured so.
     pub looper: bool,
     /// `--allow-spin`: wait for a test's intervals by looking at the clock.
@@ -102,6 +106,7 @@ impl Default for Limits {
             max_length: Duration::from_secs(7 * 86_400),
             fill_directories: Vec::new(),
             peers: Policy::default(),
+            permissions: Permissions::default(),
             looper: false,
             spin: false,
             unix_directory: PathBuf::from("/tmp"),
@@ -120,6 +125,7 @@ impl Default for ServerSettings {
             suppress_debug: false,
             debug: 0,
             verbosity: 1,
+            user: None,
             passphrase: None,
             may_be_inetd: true,
             limits: Limits::default(),
@@ -160,6 +166,10 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.fill_directories.push(PathBuf::from(v)); Ok(()) }),
     long("allow-looper", Nothing, &["--allow-looper            Let clients have CPU time measured by a looper"],
         |s, _| { s.limits.looper = true; Ok(()) }),
+    long("allow-modules", Nothing, &["--allow-modules           Let requests load kernel modules (protocols, congestion controls)"],
+        |s, _| { s.limits.permissions.modules = true; Ok(()) }),
+    long("allow-privileged-ports", Nothing, &["--allow-privileged-ports  Let clients name data ports that need a privilege"],
+        |s, _| { s.limits.permissions.privileged_ports = true; Ok(()) }),
     long("allow-spin", Nothing, &["--allow-spin              Let clients have intervals (-b, -w) awaited by spinning"],
         |s, _| { s.limits.spin = true; Ok(()) }),
     long("allow-third-party", Nothing, &["--allow-third-party       Let clients have datagrams sent to other hosts"],
@@ -184,6 +194,8 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.max_buffer_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
     long("max-memory", Value, &["--max-memory BYTES        Give all tests' buffers so much memory (1G)"],
         |s, v| { s.limits.max_memory_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
+    long("user", Value, &["--user NAME               Become this user when the port is open (root alone can)"],
+        |s, v| { s.user = Some(v.to_owned()); Ok(()) }),
     long("unix-dir", Value, &["--unix-dir DIR            Make the sockets of Unix domain tests below DIR (/tmp)"], unix_directory),
     long("max-length", Value, &["--max-length SECONDS      Run a test for so long (604800, seven days)"],
         |s, v| { s.limits.max_length = seconds(v)?; Ok(()) }),
@@ -248,6 +260,10 @@ mod tests {
                 with(|s| (s.foreground, s.may_be_inetd) = (true, false)),
             ),
             ("-f", with(|s| (s.serial, s.may_be_inetd) = (true, false))),
+            (
+                "--user nobody",
+                with(|s| s.user = Some("nobody".to_owned())),
+            ),
             ("-ddN", with(|s| (s.debug, s.suppress_debug) = (2, true))),
             ("-v 3 -n 256", with(|s| s.verbosity = 3)),
             (
@@ -267,12 +283,16 @@ mod tests {
             ),
             (
                 "--allow-fill-dir /a --allow-fill-dir=/b --allow-third-party --allow-looper \
-                 --strict-peers --allow-spin",
+                 --strict-peers --allow-spin --allow-modules --allow-privileged-ports",
                 with(|s| {
                     s.limits.fill_directories = vec!["/a".into(), "/b".into()];
                     s.limits.peers.third_party = true;
                     s.limits.peers.strict = true;
                     s.limits.spin = true;
+                    s.limits.permissions = Permissions {
+                        modules: true,
+                        privileged_ports: true,
+                    };
                     s.limits.looper = true;
                 }),
             ),

@@ -66,7 +66,7 @@ pub enum StartError {
         /// Why not.
         error: io::Error,
     },
-    /// The value of an option cannot be used.
+    /// An option asks for what cannot be had.
     #[error("netserver: {0}")]
     Option(io::Error),
 }
@@ -130,6 +130,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
         .flatten()
     {
         // inetd waits for this process, and its connection is also our standard output.
+        become_user(settings)?;
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
         engine::keeper();
         stop_on_signals(&server.stop);
@@ -144,6 +145,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
     } else {
         listen_as(settings)?
     };
+    become_user(settings)?;
     if !settings.foreground && !supervised {
         let side = sys::process::detach().map_err(|error| system("go to the background", error))?;
         if side == sys::process::Side::Parent {
@@ -155,6 +157,13 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
     stop_on_signals(&server.stop);
     server.accept_until_stopped(listeners, settings.serial);
     Ok(())
+}
+
+fn become_user(settings: &ServerSettings) -> Result<(), StartError> {
+    match &settings.user {
+        Some(name) => sys::user::become_for_good(name).map_err(StartError::Option),
+        None => Ok(()),
+    }
 }
 
 fn listen_as(settings: &ServerSettings) -> Result<Vec<Socket>, StartError> {

@@ -88,6 +88,7 @@ impl Prepared {
             // The client's connection falls back, and the client says so.
             assignment.transport = Transport::Tcp;
         }
+        permit(&mut assignment, limits)?;
         let (workload, transport) = (&assignment.workload, assignment.transport);
         let listens = workload.receives() || transport.has_connections();
         let role = if listens {
@@ -463,6 +464,34 @@ fn finished(clock: &Clock, ran: Ran) -> Finished {
         failure,
         tcp_info: None,
     }
+}
+
+/// Refuses what a client may not have this host do, and leaves out what is only a wish.
+fn permit(assignment: &mut Assignment, limits: &Limits) -> Result<(), Refusal> {
+    let (permissions, bind) = (limits.permissions, &assignment.bind);
+    let transport = assignment.transport;
+    if !permissions.allows_transport(transport, bind) {
+        let (name, needs) = (transport.name(), transport.needs());
+        log(format_args!(
+            "refused {name}: it needs {needs}, which is not loaded (--allow-modules)"
+        ));
+        return Err(Error::PROTONOSUPPORT.into());
+    }
+    if !permissions.allows_port_of(bind) {
+        let port = bind.port();
+        log(format_args!(
+            "refused port {port}: it needs a privilege (--allow-privileged-ports)"
+        ));
+        return Err(Error::ACCESS.into());
+    }
+    let named = &mut assignment.half.socket.congestion_control;
+    if let Some(name) = named.take_if(|name| !permissions.allows_congestion_control(name)) {
+        // The client is told which one is in force.
+        log(format_args!(
+            "left out congestion control {name:?}: it is not loaded (--allow-modules)"
+        ));
+    }
+    Ok(())
 }
 
 fn refusal(error: &RingError) -> Refusal {

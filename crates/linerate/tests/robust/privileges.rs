@@ -1,0 +1,282 @@
+//! A server that runs as root lets no client have what is root's, and need not stay root.
+
+use std::fs::Permissions;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use netperf::wire::{OmniRequest, OmniResults, Request, Text};
+
+use crate::ground::Need::Namespaces;
+use crate::ground::{
+    Namespace, Process, Server, eventually, free_port, is_listening, linerate, program, run, trial,
+};
+use crate::lifecycle::Daemon;
+use crate::raw::{Kind, Raw, data_connection};
+
+/// How long a server may take for what it does at once.
+const SOON: Duration = Duration::from_secs(5);
+
+/// errno(3).
+const EACCES: i32 = 13;
+const EPROTONOSUPPORT: i32 = 93;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    // To become another user is root's, as namespaces are.
+    let root = &[Namespaces];
+    vec![
+        trial("privileges::congestion_controls", &[], congestion_controls),
+        trial("privileges::protocols", &[], protocols),
+        trial("privileges::ports", root, ports),
+        trial("privileges::another_user", root, another_user),
+        trial("privileges::another_user_as_a_daemon", root, daemon),
+        trial("privileges::another_user_under_inetd", root, inetd),
+        trial("privileges::another_user_by_socket", root, by_socket),
+        trial("privileges::another_user_of_a_slave", root, slave),
+        trial("privileges::who_cannot_be_had", root, cannot_be_had),
+    ]
+}
+
+/// One that is not loaded is not asked of the kernel, and the client sees which one is in force.
+fn congestion_controls() {
+    for (options, left_out) in [("", true), ("--allow-modules", false)] {
+        let server = Server::start(options);
+        let mut raw = Raw::connect(server.port);
+        let port = raw.ask(&OmniRequest {
+            congestion_control: Text::new("nosuchone"),
+            ..Kind::TcpStream.request(1)
+        });
+        drop(data_connection(port));
+        let results = OmniResults::decode(&raw.receive().expect("the results")).expect("results");
+        let in_force = results.congestion_control.to_string_lossy().into_owned();
+        assert!(!in_force.is_empty() && in_force != "nosuchone");
+        let said = server
+            .log()
+            .contains("left out congestion control \"nosuchone\"");
+        assert_eq!(said, left_out, "{options}: {}", server.log());
+    }
+}
+
+/// Where this kernel has SCTP there is nothing to refuse.
+fn protocols() {
+    let known = std::fs::read_to_string("/proc/net/protocols").expect("/proc is there");
+    let has_sctp = known.lines().any(|line| line.starts_with("SCTP "));
+    let server = Server::start("");
+    let request = Request::Omni(OmniRequest {
+        protocol: OmniRequest::SCTP,
+        ..Kind::TcpStream.request(1)
+    });
+    let mut raw = Raw::connect(server.port);
+    raw.send(&request);
+    let refused = raw.refusal().ok();
+    assert_eq!(refused, (!has_sctp).then_some(EPROTONOSUPPORT));
+    let said = server
+        .log()
+        .contains("refused SCTP: it needs the module sctp");
+    assert_eq!(said, !has_sctp, "{}", server.log());
+}
+
+fn ports() {
+    Namespace::new().enter(|| {
+        let on = |port: u32, kind: Kind| {
+            Request::Omni(OmniRequest {
+                data_port: port,
+                ..kind.request(1)
+            })
+        };
+        let strict = Server::start("");
+        for kind in Kind::ALL {
+            let errno = Raw::connect(strict.port).ask_in_vain(&on(443, kind));
+            assert_eq!(errno, EACCES, "{}", kind.name());
+        }
+        assert!(
+            strict.log().contains("refused port 443"),
+            "{}",
+            strict.log()
+        );
+        let lenient = Server::start("--allow-privileged-ports");
+        for (server, port) in [(&strict, 40_443), (&lenient, 443)] {
+            let mut raw = Raw::connect(server.port);
+            let Request::Omni(request) = on(port, Kind::TcpRr) else {
+                unreachable!("it is an omni request")
+            };
+            assert_eq!(u32::from(raw.ask(&request)), port);
+        }
+    });
+}
+
+/// The numbers of a user, by id(1).
+fn id(of: &str, user: &str) -> String {
+    let mut id = Command::new("id");
+    id.args([of, user]);
+    let said = run(id, SOON).expect("it ends");
+    said.stdout.trim().to_owned()
+}
+
+/// Whether a process is nobody, with its groups and without any capability, in all its threads.
+#[track_caller]
+fn is_nobody(pid: u32) {
+    let [user, group, groups] = ["-u", "-g", "-G"].map(|of| id(of, "nobody"));
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    for thread in threads {
+        let path = thread.expect("it runs").path().join("status");
+        let status = std::fs::read_to_string(path).expect("it runs");
+        let words = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let words: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
+            words.join(" ")
+        };
+        assert_eq!(words("Uid:"), [&*user; 4].join(" "));
+        assert_eq!(words("Gid:"), [&*group; 4].join(" "));
+        assert_eq!(words("Groups:"), groups);
+        for set in ["CapPrm:", "CapEff:"] {
+            assert_eq!(words(set).trim_matches('0'), "", "{status}");
+        }
+    }
+}
+
+fn test_at(port: u16) -> String {
+    format!("netperf -H 127.0.0.1 -p {port} -P 0 -l -50 -t")
+}
+
+#[track_caller]
+fn serves(port: u16) {
+    for test in ["TCP_RR", "TCP_CRR", "UDP_RR", "STREAM_RR", "DG_RR"] {
+        let client = linerate(&format!("{} {test}", test_at(port)));
+        run(client, SOON).expect("it ends").succeeded();
+    }
+}
+
+/// At a port that root alone may have.
+fn another_user() {
+    let place = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
+    std::fs::write(place.path().join("f"), "x").expect("a new directory");
+    Namespace::new().enter(|| {
+        let options = format!(
+            "netserver -D -p 443 --user nobody --allow-fill-dir {}",
+            place.path().display()
+        );
+        let server = Process::start(&mut linerate(&options));
+        assert!(
+            eventually(SOON, || is_listening(443)),
+            "{}",
+            server.stderr()
+        );
+        is_nobody(server.pid());
+        serves(443);
+        // While it serves, too.
+        let mut client = Process::start(&mut linerate(&format!("{} TCP_RR -l 10", test_at(443))));
+        client.await_data_phase();
+        is_nobody(server.pid());
+    });
+}
+
+fn daemon() {
+    let port = free_port();
+    let line = format!("netserver -p {port} --user nobody");
+    run(linerate(&line), SOON)
+        .expect("it goes to the background")
+        .succeeded();
+    let daemon = Daemon::find(&["netserver", "-p", &port.to_string()]);
+    is_nobody(daemon.pid());
+    serves(port);
+}
+
+fn inetd() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let client = format!("netperf -H 127.0.0.1 -p {port} -P 0 -l 3 -t TCP_RR");
+    let mut client = Process::start(&mut linerate(&client));
+    let (control, _) = listener.accept().expect("the client connects");
+    let control = Stdio::from(OwnedFd::from(control));
+    let server = Process::start_with_input(&mut linerate("netserver --user nobody"), control);
+    client.await_data_phase();
+    is_nobody(server.pid());
+    client.finish(SOON * 2).succeeded();
+}
+
+fn by_socket() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let script =
+        "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" netserver -D --user nobody 3<&0 </dev/null";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(program());
+    let server = Process::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
+    serves(port);
+    is_nobody(server.pid());
+}
+
+/// The slave has threads when it changes its user.
+fn slave() {
+    let place = tempfile::tempdir().expect("a directory");
+    let profile = place.path().join("p.xml");
+    Namespace::new().enter(|| {
+        let slave = Process::start(&mut linerate("uperf -s -P 443 --user nobody"));
+        assert!(eventually(SOON, || is_listening(443)), "{}", slave.stderr());
+        assert!(eventually(SOON, || user_of(slave.pid()) != "0"), "{}", slave.stderr());
+        is_nobody(slave.pid());
+        let flowop = |words: &str| format!("<flowop {words}/>");
+        let transaction = |count: &str, flowops: &[String]| {
+            format!("<transaction iterations=\"{count}\">{}</transaction>", flowops.concat())
+        };
+        let text = format!(
+            "<?xml version=\"1.0\"?><profile name=\"p\"><group nthreads=\"2\">{}{}{}</group></profile>",
+            transaction(
+                "1",
+                &[flowop("type=\"connect\" options=\"remotehost=127.0.0.1 protocol=tcp\"")]
+            ),
+            transaction(
+                "100",
+                &[
+                    flowop("type=\"write\" options=\"size=64\""),
+                    flowop("type=\"read\" options=\"size=64\"")
+                ]
+            ),
+            transaction("1", &[flowop("type=\"disconnect\"")]),
+        );
+        std::fs::write(&profile, text).expect("a new directory");
+        let master = linerate(&format!("uperf -P 443 -m {}", profile.display()));
+        run(master, Duration::from_secs(20)).expect("it ends").succeeded();
+        is_nobody(slave.pid());
+    });
+}
+
+/// The user's number of a process.
+fn user_of(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let user = line.and_then(|line| line.split_whitespace().next());
+    user.unwrap_or("0").to_owned()
+}
+
+fn cannot_be_had() {
+    let port = free_port();
+    let place = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
+    let open = Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.path(), open).expect("a directory of ours");
+    let copy = place.path().join("netserver");
+    std::fs::copy(program(), &copy).expect("a new directory");
+    let ours = linerate(&format!("netserver -D -p {port} --user no-such-user"));
+    let root = linerate(&format!("netserver -D -p {port} --user root"));
+    let mut nobody = Command::new("setpriv");
+    nobody
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy)
+        .args(["-D", "-p", &port.to_string(), "--user", "daemon"]);
+    for (command, why) in [
+        (ours, "cannot become user no-such-user: no such user"),
+        (root, "cannot become user root: it keeps all privileges"),
+        (
+            nobody,
+            "cannot become user daemon: only root can become another user",
+        ),
+    ] {
+        let ended = run(command, SOON).expect("it ends");
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        assert_eq!(ended.stderr.trim_end(), format!("netserver: {why}"));
+    }
+}

@@ -1,0 +1,127 @@
+//! What a client may have this host do beside moving data. A server that runs as root could do more than its
+//! clients should have done: load kernel modules, or take ports that stand for a service of the host.
+
+use model::Transport;
+use sys::Address;
+use sys::facts;
+
+/// What an operator allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// `--allow-modules`: requests may have the kernel load modules.
+    pub modules: bool,
+    /// `--allow-privileged-ports`: requests may name ports that need a privilege.
+    pub privileged_ports: bool,
+}
+
+/// Ports below this need a privilege in a family that has no setting for it: vsock(7).
+const FIRST_UNPRIVILEGED: u32 = 1024;
+
+impl Permissions {
+    /// Whether sockets of this transport may be opened at an address of this kind: whether the kernel has them
+    /// already.
+    pub fn allows_transport(self, transport: Transport, address: &Address) -> bool {
+        if self.modules {
+            return true;
+        }
+        match protocol(transport, address.is_ipv6()) {
+            // Part of every kernel that has the control connection.
+            None => true,
+            Some(name) => facts::has_protocol(name),
+        }
+    }
+
+    /// Whether this congestion control may be set: whether the kernel has it already.
+    pub fn allows_congestion_control(self, name: &str) -> bool {
+        self.modules || facts::has_congestion_control(name)
+    }
+
+    /// Whether a socket may be bound to this address, as far as its port goes.
+    pub fn allows_port_of(self, address: &Address) -> bool {
+        let first = match address {
+            Address::Inet(_) => facts::first_unprivileged_port(),
+            Address::Vsock { .. } => FIRST_UNPRIVILEGED,
+            Address::Unix(_) | Address::Llc(_) => return true,
+        };
+        self.privileged_ports || address.port() == 0 || address.port() >= first
+    }
+}
+
+/// The transport's name in /proc/net/protocols.
+fn protocol(transport: Transport, is_ipv6: bool) -> Option<&'static str> {
+    Some(match (transport, is_ipv6) {
+        (Transport::Tcp | Transport::Udp, false) => return None,
+        (Transport::Tcp, true) => "TCPv6",
+        (Transport::Udp, true) => "UDPv6",
+        (Transport::Mptcp, false) => "MPTCP",
+        (Transport::Mptcp, true) => "MPTCPv6",
+        (Transport::UdpLite, false) => "UDP-Lite",
+        (Transport::UdpLite, true) => "UDPLITEv6",
+        (Transport::Sctp | Transport::SctpMany, false) => "SCTP",
+        (Transport::Sctp | Transport::SctpMany, true) => "SCTPv6",
+        (Transport::Dccp, false) => "DCCP",
+        (Transport::Dccp, true) => "DCCPv6",
+        (Transport::UnixStream | Transport::UnixDatagram, _) => "UNIX",
+        (Transport::Vsock, _) => "AF_VSOCK",
+        (Transport::LlcStream | Transport::LlcDatagram, _) => "LLC",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Permissions = Permissions {
+        modules: false,
+        privileged_ports: false,
+    };
+    const ALL: Permissions = Permissions {
+        modules: true,
+        privileged_ports: true,
+    };
+
+    fn inet(text: &str) -> Address {
+        Address::Inet(text.parse().unwrap())
+    }
+
+    #[test]
+    fn ports_that_stand_for_services_need_a_permission() {
+        let first = facts::first_unprivileged_port();
+        let vsock = |port| Address::Vsock { context: 3, port };
+        for (address, allowed) in [
+            (inet("0.0.0.0:0"), true),
+            (inet("0.0.0.0:1"), first <= 1),
+            (inet("[::]:443"), first <= 443),
+            (inet("0.0.0.0:65535"), true),
+            (vsock(0), true),
+            (vsock(1023), false),
+            (vsock(1024), true),
+            (Address::Unix("/x".into()), true),
+            (Address::Llc(sys::Llc::default()), true),
+        ] {
+            assert_eq!(NOTHING.allows_port_of(&address), allowed, "{address}");
+            assert!(ALL.allows_port_of(&address), "{address}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_kernel_has_is_allowed() {
+        let (v4, v6) = (inet("0.0.0.0:0"), inet("[::]:0"));
+        for transport in [Transport::Tcp, Transport::Udp] {
+            assert!(NOTHING.allows_transport(transport, &v4));
+            assert!(NOTHING.allows_transport(transport, &v6));
+        }
+        assert!(NOTHING.allows_transport(Transport::UnixDatagram, &Address::Unix("".into())));
+        for transport in [Transport::Sctp, Transport::Dccp] {
+            let is_there = facts::has_protocol(protocol(transport, false).unwrap());
+            assert_eq!(NOTHING.allows_transport(transport, &v4), is_there);
+            assert!(ALL.allows_transport(transport, &v4));
+        }
+        let own = facts::congestion_control().unwrap();
+        assert!(NOTHING.allows_congestion_control(&own));
+        for name in ["", "no-such-one", "cubic reno", "../cubic"] {
+            assert!(!NOTHING.allows_congestion_control(name), "{name}");
+            assert!(ALL.allows_congestion_control(name));
+        }
+    }
+}
