@@ -116,6 +116,7 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         },
         control_idle: Some(limits.control_idle),
         masters: limits.masters,
+        permissions: limits.permissions,
         peers: limits.peers.clone(),
         shelf,
         verbose: settings.verbose,
@@ -123,21 +124,27 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
     };
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
-    let port = settings.port;
-    let served = Slave::listen(settings.control, port, terms, stop).and_then(|slave| {
-        if port == 0 {
-            print(&format!("Listening at port {}\n", slave.port()?));
-        }
-        slave.serve()
-    });
+    let (over, port) = (settings.control, settings.port);
+    let not_listening = |error: io::Error| {
+        let why = sys::describe(&error);
+        format!("cannot listen at {over} port {port}: {why}")
+    };
+    let served = Slave::listen(over, port, terms, stop)
+        .map_err(not_listening)
+        .and_then(|slave| {
+            if let Some(name) = &limits.user {
+                sys::user::become_for_good(name).map_err(|error| sys::describe(&error))?;
+            }
+            if port == 0 {
+                let port = slave.port().map_err(not_listening)?;
+                print(&format!("Listening at port {port}\n"));
+            }
+            slave.serve().map_err(not_listening)
+        });
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let over = settings.control;
-            eprintln!(
-                "{program}: cannot listen at {over} port {port}: {}",
-                sys::describe(&error)
-            );
+        Err(why) => {
+            eprintln!("{program}: {why}");
             ExitCode::FAILURE
         }
     }

@@ -116,15 +116,20 @@ fn every_option_of_a_slave_has_its_field() {
         ("-s", Limits::default()),
         (
             "-s --allow-dir /a --allow-dir /b --max-masters 2 --max-strands 1k --max-memory 2m \
-             --max-length 60 --control-idle 5",
+             --max-length 60 --control-idle 5 --user nobody --allow-modules --allow-privileged-ports",
             Limits {
                 directories: vec!["/a".into(), "/b".into()],
-                peers: Vec::new(),
+                permissions: server::Permissions {
+                    modules: true,
+                    privileged_ports: true,
+                },
+                user: Some("nobody".to_owned()),
                 masters: 2,
                 strands: 1024,
                 memory_bytes: 2 << 20,
                 length: Duration::from_secs(60),
                 control_idle: Duration::from_secs(5),
+                ..Limits::default()
             },
         ),
     ] {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use server::Permissions;
+
 use super::table::{NO_PORT, Typed};
 use super::{Counter, Exit, Network, refusal, usage_after};
 use crate::Protocol;
@@ -106,6 +108,10 @@ pub struct Limits {
     pub directories: Vec<PathBuf>,
     /// `--allow-peers`: where masters may come from; empty is everywhere.
     pub peers: Vec<Network>,
+    /// `--allow-modules`, `--allow-privileged-ports`: what a master may have this host do.
+    pub permissions: Permissions,
+    /// `--user`: whom to become.
+    pub user: Option<String>,
     /// `--max-masters`: control connections at a time.
     pub masters: usize,
     /// `--max-strands`: strands of all masters together.
@@ -155,6 +161,8 @@ impl Default for Limits {
         Self {
             directories: Vec::new(),
             peers: Vec::new(),
+            permissions: Permissions::default(),
+            user: None,
             masters: 1024,
             strands: 10_000,
             memory_bytes: 1 << 30,

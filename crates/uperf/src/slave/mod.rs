@@ -1,6 +1,7 @@
 //! The slave: does the other half of what its masters' profiles say.
 
 mod files;
+mod permit;
 mod room;
 mod session;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use engine::{Role, Stop, data_socket, keeper};
 use model::{SocketOptions, Transport};
+use server::Permissions;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
@@ -45,6 +47,8 @@ pub struct Terms {
     pub peers: Vec<Network>,
     /// What a master may have sent to it; nothing by default.
     pub shelf: Arc<Shelf>,
+    /// What a master may have this host do.
+    pub permissions: Permissions,
     /// Control connections at a time; 0 for as many as come.
     pub masters: usize,
     /// Says on stdout what happens.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use engine::Stop;
 use sys::call::Error;
 
-use super::Terms;
 use super::room::{Room, Share};
+use super::{Terms, permit};
 use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
@@ -204,7 +204,7 @@ impl Session<'_> {
         let mut rest = vec![0; version.header_len() - SHORT_HEADER];
         self.control.fill(&mut rest, until)?;
         Ok(header
-            .check_protocols(is_supported)
+            .check_protocols(|protocol| self.is_supported(protocol))
             .map(|()| (header, version, order)))
     }
 
@@ -255,6 +255,7 @@ impl Session<'_> {
             return Ok(Err(Refusal::Workorder("no workorder".to_owned())));
         };
         let peer = self.control.peer_text();
+        let is_supported = |protocol| self.is_supported(protocol);
         let assigned = mirror::assignment(&received.work, &peer, limits, is_supported);
         let group = match assigned.map(|order| order.groups.into_iter().next()) {
             Ok(Some(group)) => group,
@@ -264,7 +265,15 @@ impl Session<'_> {
         Ok(self.engage(group, &received.slave_infos))
     }
 
+    /// To see whether the kernel has a protocol is to have it load its module.
+    fn is_supported(&self, protocol: Protocol) -> bool {
+        permit::allows(self.terms.permissions, protocol) && is_supported(protocol)
+    }
+
     fn engage(&self, group: Group, masters: &[SlaveInfo]) -> Result<Mustered, Refusal> {
+        if let Some(why) = permit::refusal(self.terms.permissions, &group) {
+            return Err(Refusal::Workorder(why));
+        }
         if let Some(why) = refusal(&group) {
             return Err(Refusal::Workorder(why));
         }

@@ -134,7 +134,7 @@ pub(super) fn has_datagrams(group: &Group) -> bool {
 }
 
 /// What the engine calls it; TLS goes over TCP.
-pub(super) fn transport(protocol: Protocol) -> Option<model::Transport> {
+pub(crate) fn transport(protocol: Protocol) -> Option<model::Transport> {
     match protocol {
         Protocol::Tcp | Protocol::Ssl => Some(model::Transport::Tcp),
         Protocol::Udp => Some(model::Transport::Udp),

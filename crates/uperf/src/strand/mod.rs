@@ -18,6 +18,7 @@ mod settle;
 mod stages;
 mod trial;
 
+pub(crate) use compile::transport;
 pub(crate) use crew::Crew;
 pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
