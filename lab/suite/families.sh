@@ -110,6 +110,24 @@ sctp_strangers() {
     grep -q "data send error" stranger || fail "no stranger came: $(cat stranger)"
 }
 
+# A server that is stopped gives no results.
+sctp_stopped() {
+    for test in "SCTP_STREAM --" "SCTP_RR --" "SCTP_STREAM_MANY --" "SCTP_RR_MANY --" "TCP_CRR -- -T sctp"; do
+        serve ours
+        server=$!
+        "$OURS/netperf" -H "$ADDRESS" -p "$PORT" -P 0 -l 20 -t $test >out 2>&1 &
+        client=$!
+        until grep -qs 127.0.0.1 /proc/net/sctp/assocs; do sleep 0.1; done
+        sleep 0.3
+        kill "$server"
+        wait "$server" || fail "$test: the server: exit code $?"
+        code=0
+        wait "$client" || code=$?
+        equal "$test: exit code" "$code" 1
+        ! grep -qE '^ *[0-9]+ +[0-9]+ +[0-9.]+' out || fail "$test: a result: $(cat out)"
+    done
+}
+
 # With -B no end waits in the calls that move its data, while the other one stands still: recvfrom(2), 45 on
 # this machine, and recvmsg(2), 47.
 sctp_waits_in_poll() {
@@ -196,7 +214,7 @@ llc_refusals() {
 }
 
 try families.unix unix_domain
-for case in sctp_one_to_one sctp_one_to_many sctp_strangers sctp_waits_in_poll; do
+for case in sctp_one_to_one sctp_one_to_many sctp_strangers sctp_stopped sctp_waits_in_poll; do
     if has sctp; then try families.$case $case; else skip families.$case "no SCTP here"; fi
 done
 for case in llc_connections llc_datagrams llc_refusals; do

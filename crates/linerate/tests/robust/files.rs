@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::ground::{Server, free_port, is_listening, linerate, run, trial};
 use crate::lifecycle::Daemon;
-use crate::raw::{Kind, Raw, data_connection};
+use crate::raw::{Finally, Kind, Raw, data_connection};
 
 /// errno(3).
 const EACCES: i32 = 13;
@@ -149,13 +149,4 @@ fn becomes_a_link() {
         }
         assert!(sent_at_all > 0, "the file was never found");
     });
-}
-
-/// Set when this goes, also by a failed assertion.
-struct Finally<'a>(&'a AtomicBool);
-
-impl Drop for Finally<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }

@@ -15,7 +15,7 @@ use crate::ground::Need::Namespaces;
 use crate::ground::{
     Finished, Namespace, Process, STOCK, Server, linerate, link, listening_ports, stock, trial,
 };
-use crate::raw::{Kind, Raw};
+use crate::raw::{Finally, Kind, Raw};
 
 /// The server's address.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -345,15 +345,6 @@ fn try_connect_from(source: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
     bind(&socket, &SocketAddr::from((source, 0)))?;
     connect(&socket, &SocketAddr::from((SERVER, port)))?;
     Ok(TcpStream::from(socket))
-}
-
-/// Set when this goes, also by a failed assertion.
-struct Finally<'a>(&'a AtomicBool);
-
-impl Drop for Finally<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 /// Control over the one link and data over another, as flent's `--control-host` has it: the data's source is

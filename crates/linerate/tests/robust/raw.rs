@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use netperf::wire::{Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, check};
@@ -155,6 +156,15 @@ impl Kind {
             }),
             Self::UdpRr => datagrams(exchange),
         }
+    }
+}
+
+/// Set when this goes, also by a failed assertion: what runs beside a test ends with it.
+pub(crate) struct Finally<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 

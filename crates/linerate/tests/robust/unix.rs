@@ -1,10 +1,12 @@
 //! Unix domain sockets have names, and no name may be left behind.
 
 use std::fs::Permissions;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
@@ -15,7 +17,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::ground::{Need, Process, Server, eventually, linerate, program, trial};
-use crate::raw::Raw;
+use crate::raw::{Finally, Raw};
 
 /// How long a server may take to see the end of a connection.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -38,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("unix::own_sockets_of_clients_go", &[], own_sockets),
         trial("unix::a_link_is_not_followed", &[], links),
+        trial("unix::a_stranger_that_connects_first", &[], connects_first),
         trial("unix::a_socket_of_another_user", &[ROOT], other_user),
         trial(
             "unix::a_path_of_another_namespace",
@@ -271,6 +274,36 @@ fn client_of_another_user() {
             .args(line.split_whitespace());
         Process::start(&mut client).finish(AT_ONCE).succeeded();
     }
+}
+
+/// A stranger connects to each socket as soon as it is there, over and over. Between ours he is never taken for
+/// the client.
+fn connects_first() {
+    let theirs = directory();
+    let server = server(theirs.path());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut taken = Vec::new();
+            while !done.load(Relaxed) {
+                let places = theirs.path().read_dir().into_iter().flatten().flatten();
+                for place in places {
+                    if let Ok(mut stranger) = UnixStream::connect(place.path().join("s")) {
+                        let _ = stranger.write_all(b"what a stranger would send");
+                        taken.push(stranger);
+                    }
+                }
+                taken.truncate(100);
+            }
+        });
+        let _ends = Finally(&done);
+        for test in ["STREAM_STREAM", "STREAM_RR"] {
+            for _ in 0..5 {
+                let ended = client(&server, test, "-l -1000").finish(AT_ONCE);
+                assert_eq!(ended.code, Some(0), "{ended:#?}; log: {}", server.log());
+            }
+        }
+    });
 }
 
 fn nonsense() {
