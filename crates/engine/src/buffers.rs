@@ -20,7 +20,7 @@ pub struct Buffers {
 
 impl Buffers {
     /// Makes what the workload needs of what the half plans, for a socket with these facts.
-    /// `fill` is the file that the half names, opened. Without one `pattern` fills what is sent, over and over.
+    /// Send buffers are filled from `fill`, the open file that the half names, or else with `pattern`, repeated.
     pub fn new(
         half: &Half,
         workload: &Workload,

@@ -104,7 +104,7 @@ impl Channel for Addressed<'_> {
     }
 }
 
-/// A datagram socket without a peer of its own, which sends from an address that is told with each datagram.
+/// An unconnected datagram socket that sends each datagram from a given address of this host.
 pub(crate) struct AddressedFrom<'a> {
     pub(crate) socket: BorrowedFd<'a>,
     pub(crate) to: Peer,

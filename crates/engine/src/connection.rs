@@ -24,19 +24,19 @@ pub(crate) struct Exchange<'a> {
     pub(crate) asks_again: bool,
 }
 
-/// The connections of one host to a listener.
+/// A listener's connections from one host.
 #[derive(Debug)]
 pub struct Accepting {
     listener: OwnedFd,
-    /// The host; in a family without addresses there is none.
+    /// The host; `None` in a family without addresses.
     host: Option<Peer>,
-    /// One that was accepted already.
+    /// A connection that is accepted already.
     first: Option<OwnedFd>,
     refused: u64,
 }
 
 impl Accepting {
-    /// Connections from the host of `host`, of which `first` is accepted already.
+    /// Accepts connections from the host of the address `host`; `first` is accepted already.
     pub fn new(listener: OwnedFd, host: Option<Peer>, first: Option<OwnedFd>) -> Self {
         Self {
             listener,
@@ -46,17 +46,17 @@ impl Accepting {
         }
     }
 
-    /// What accepts them.
+    /// The listening socket.
     pub fn listener(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// How many connections of other hosts were closed.
+    /// The number of connections from other hosts, which were closed.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The next connection; `None` if it is another host's.
+    /// Accepts the next connection; `None` if it comes from another host.
     #[inline]
     fn next(&mut self) -> Result<Option<OwnedFd>, Error> {
         if let Some(first) = self.first.take() {

@@ -102,7 +102,7 @@ impl Keeper {
         self.at_for(when, stop, Reason::Deadline)
     }
 
-    /// The same for another reason.
+    /// As [`Keeper::at`], for another reason.
     pub(crate) fn at_for(&self, when: Instant, stop: &Stop, reason: Reason) -> Promise<'_> {
         let mut state = self.state();
         let key = (when, state.number());

@@ -10,9 +10,8 @@ use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 
 use crate::stop::Stop;
 
-/// The longest spin: the last part of an interval, and all of a shorter one. What comes before is slept, so that
-/// an end that moves no data takes no CPU for it. No sleep that ends late takes as long, but on a machine that
-/// has no CPU to spin with either.
+/// The longest spin. Of a longer interval only the last part is spun, the rest is slept, so that an end that
+/// moves no data takes no CPU. A late wake-up takes less than this, unless the machine has no free CPU anyway.
 const LONGEST_SPIN_NS: u64 = 2_000_000;
 
 /// A schedule that is being kept.
@@ -67,12 +66,12 @@ impl Pace {
     }
 
     pub(crate) fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
-        // Within the spin nothing is waited for: whoever asked comes back.
+        // During the spin it does not wait: the caller asks again.
         let left_ns = self.slept_until_ns().saturating_sub(monotonic_ns());
         call::wait_readable(socket, Duration::from_nanos(left_ns)).unwrap_or(false)
     }
 
-    /// Until when the wait for the next interval is a sleep.
+    /// The end of the slept part of the wait for the next interval.
     fn slept_until_ns(&self) -> u64 {
         let due_ns = self.schedule.due_ns();
         match self.wait {

@@ -54,7 +54,7 @@ pub(crate) enum Contents<'a> {
     Nothing,
     /// This, over and over, on from one buffer into the next.
     Pattern(&'a [u8]),
-    /// A file of this name, over and over.
+    /// An open file of this name, repeated.
     File(File, &'a Path),
 }
 

@@ -21,7 +21,7 @@ struct Inner {
     /// 0 while running, else a [`Reason`].
     flag: AtomicU8,
     sleepers: Mutex<Vec<Sleeper>>,
-    /// Stops that end with this one, or so long after it, as long as anybody has them.
+    /// Stops that are pulled with this one, or after a delay, as long as they are in use.
     followers: Mutex<Vec<(Weak<Inner>, Duration)>>,
 }
 
@@ -73,8 +73,7 @@ impl Stop {
         self.follower_after(Duration::ZERO)
     }
 
-    /// As [`Stop::follower`], but it ends `delay` later: a server that is told to end lets what runs go on for so
-    /// long.
+    /// As [`Stop::follower`], but pulled `delay` later: a stopped server lets running tests go on for that long.
     #[must_use]
     pub fn follower_after(&self, delay: Duration) -> Self {
         let follower = Self::new();
@@ -139,7 +138,7 @@ impl Stop {
             return self.pull(reason);
         }
         let promise = crate::keeper().at_for(Instant::now() + delay, self, reason);
-        // It is to be kept.
+        // Dropping the promise would cancel it.
         std::mem::forget(promise);
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Place {
     path: PathBuf,
     parent: Directory,
     name: String,
-    /// Locked, which says that it is in use as long as this process lives.
+    /// Locked as long as this process lives, which marks it as in use.
     directory: Directory,
 }
 
@@ -80,8 +80,8 @@ impl Place {
         self.path.join(SOCKET)
     }
 
-    /// Lets other users send to the socket that is bound there, as the stock server does. Fails if the path
-    /// led elsewhere when it was bound.
+    /// Lets other users send to the socket that is bound there, as the stock server does. Fails if the socket was
+    /// bound elsewhere because the path was replaced.
     pub(crate) fn open_to_all(&self) -> io::Result<()> {
         self.directory.allow_socket(SOCKET, 0o666)
     }

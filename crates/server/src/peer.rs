@@ -70,10 +70,10 @@ enum Proof {
 impl DataPeer<'_> {
     /// Whether data from `source` is expected: from the control connection's peer, from the address that the
     /// request names, or from any address of this host if the control connection's peer is on it. An address
-    /// of another kind than the control connection's, which tells nothing, is expected as well.
+    /// of another family than the control connection's cannot be compared, and is expected too.
     pub fn expects(&self, source: &Address) -> bool {
-        let tells_nothing = discriminant(source) != discriminant(self.control);
-        tells_nothing
+        let is_comparable = discriminant(source) == discriminant(self.control);
+        !is_comparable
             || self.is_control(source)
             || self
                 .named
@@ -148,7 +148,7 @@ pub fn accept(
         let accepted = match next(listener, peer) {
             Ok(Some(accepted)) => accepted,
             Ok(None) => continue,
-            // No descriptor is left: one that waits gives way.
+            // No descriptor is left: drop a candidate to get one.
             Err(Error::MFILE | Error::NFILE) if !waiting.is_empty() => {
                 waiting.remove(least(&waiting));
                 continue;
@@ -170,7 +170,7 @@ pub fn accept(
         }
         if waiting.len() == MOST_WAITING {
             if nonce.is_none() {
-                // It would be the last one's turn.
+                // The first candidate is preferred anyway.
                 continue;
             }
             waiting.remove(least(&waiting));
@@ -183,8 +183,8 @@ pub fn accept(
     }
 }
 
-/// Which of those that wait is least likely the client's: one from an address that is not expected before one
-/// that is, and then the one that is silent for longest, as a client sends its nonce at once.
+/// Returns the candidate that is least likely to be the client's: the oldest from an unexpected address, or else the
+/// oldest, because a client sends its nonce at once.
 fn least(waiting: &[Candidate]) -> usize {
     let stranger = waiting.iter().position(|one| one.accepted.is_stranger);
     stranger.unwrap_or(0)
@@ -329,7 +329,7 @@ mod tests {
         assert!(!peer.may_send_to(&Address::Unix("".into())));
         assert!(peer.expects(&named));
         assert!(!peer.expects(&inet("192.0.2.3:7")));
-        // These tell nothing of the control connection's host.
+        // These cannot be compared with the control connection's address.
         for other in [
             Address::Unix("".into()),
             Address::Llc(sys::Llc::default()),

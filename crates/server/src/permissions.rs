@@ -1,5 +1,5 @@
-//! What a client may have this host do beside moving data. A server that runs as root could do more than its
-//! clients should have done: load kernel modules, or take ports that stand for a service of the host.
+//! What a request may change on this host. A server that runs as root could load kernel modules or open ports of
+//! the host's services for any client.
 
 use model::Transport;
 use sys::Address;
@@ -14,29 +14,29 @@ pub struct Permissions {
     pub privileged_ports: bool,
 }
 
-/// Ports below this need a privilege in a family that has no setting for it: vsock(7).
+/// The first VSOCK port that needs no privilege: vsock(7).
 const FIRST_UNPRIVILEGED: u32 = 1024;
 
 impl Permissions {
-    /// Whether sockets of this transport may be opened at an address of this kind: whether the kernel has them
-    /// already.
+    /// Whether a socket of this transport may be opened for an address of this family: only if the kernel has the
+    /// protocol already.
     pub fn allows_transport(self, transport: Transport, address: &Address) -> bool {
         if self.modules {
             return true;
         }
         match protocol(transport, address.is_ipv6()) {
-            // Part of every kernel that has the control connection.
+            // Built in wherever there is a control connection.
             None => true,
             Some(name) => facts::has_protocol(name),
         }
     }
 
-    /// Whether this congestion control may be set: whether the kernel has it already.
+    /// Whether this congestion control may be set: only if the kernel has it already.
     pub fn allows_congestion_control(self, name: &str) -> bool {
         self.modules || facts::has_congestion_control(name)
     }
 
-    /// Whether a socket may be bound to this address, as far as its port goes.
+    /// Whether a socket may be bound to the port of this address.
     pub fn allows_port_of(self, address: &Address) -> bool {
         let first = match address {
             Address::Inet(_) => facts::first_unprivileged_port(),

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 /// A directory that others may name files below.
 #[derive(Debug)]
 pub struct Root {
-    /// Without links in it.
+    /// The name without links.
     name: PathBuf,
-    /// As it was given.
+    /// The name that was given.
     given: PathBuf,
     directory: OwnedFd,
 }
@@ -78,10 +78,10 @@ impl Root {
         }
     }
 
-    /// The regular file of this name, open for reading; `None` if the name leads out of this directory, or to
+    /// Opens the regular file of this name for reading; `None` if the name leads out of this directory or to
     /// anything but a regular file. No link is followed.
     ///
-    /// The name is looked up once, and neither a FIFO nor a device is opened.
+    /// The name is looked up once, and no FIFO or device is opened.
     pub fn file(&self, name: &Path) -> io::Result<Option<File>> {
         let Some(below) = self.below(name) else {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Root {
         Ok(Some(readable(&entry)?))
     }
 
-    /// The name as it is seen from this directory; `None` if it does not begin with this one's.
+    /// The name relative to this directory; `None` if it does not begin with this directory's name.
     fn below(&self, name: &Path) -> Option<PathBuf> {
         let below = name
             .strip_prefix(&self.name)
@@ -151,9 +151,8 @@ impl Search<'_> {
     }
 }
 
-/// Opens what was found (O_PATH) for reading. Whatever its name is of by now, it is this that is read.
-///
-/// To open a device or a FIFO is to do something, so the kind is looked at first.
+/// Opens an entry (O_PATH) for reading, whatever its name refers to by now. Opening a device or a FIFO has effects,
+/// so the caller has checked the kind.
 fn readable(entry: &OwnedFd) -> Result<File, Errno> {
     let itself = format!("/proc/thread-self/fd/{}", entry.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -46,13 +46,13 @@ impl Peer {
         Address::try_from(&own(&self.0)).ok()
     }
 
-    /// Whether both are of one host, as far as addresses of one family tell. The port does not matter.
+    /// Whether both addresses have the same host part. Addresses of different families never do.
     #[inline]
     pub fn shares_host_with(&self, other: &Self) -> bool {
         self.0.address_family() == other.0.address_family() && self.host() == other.host()
     }
 
-    /// The bytes that stand for the host; none in a family without hosts.
+    /// The bytes of the host part; none in a family without one.
     #[inline]
     fn host(&self) -> &[u8] {
         let (at, length) = match self.0.address_family() {
@@ -80,7 +80,7 @@ pub fn send(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL)
 }
 
-/// As [`send`], with more to come at once, which the data may wait for: MSG_MORE.
+/// As [`send`], for data that may wait for the next send: MSG_MORE.
 pub fn send_before_more(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::MORE)
 }
@@ -198,7 +198,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
 }
 
-/// As [`accept`], with the other end's address, if it has one.
+/// As [`accept`]; also returns the peer's address, if it has one.
 #[inline]
 pub fn accept_from(listener: BorrowedFd<'_>) -> Result<(OwnedFd, Option<Peer>), Errno> {
     let flags = rustix::net::SocketFlags::CLOEXEC;

@@ -1,5 +1,4 @@
-//! What comes with a datagram beside its data: where it is from, which of this host's addresses it was sent
-//! to, and who sent it. ip(7), ipv6(7), unix(7).
+//! A datagram's source, destination and sending process: ip(7), ipv6(7), unix(7).
 
 use std::io;
 use std::mem;
@@ -12,30 +11,30 @@ use socket2::{SockAddr, SockAddrStorage};
 use crate::option::set_int;
 use crate::{Address, Socket, Type};
 
-/// A datagram that would be received next.
+/// The facts of the datagram that would be received next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
     /// Its source.
     pub from: Option<Address>,
-    /// Where it was sent to, of a socket that was told to say so ([`tell_destinations`]). Of a multicast or
-    /// broadcast it is the address of this host that answers.
+    /// The address of this host that it was sent to, if [`tell_destinations`] is on. For a multicast or broadcast
+    /// it is the address to answer from, or `None`.
     pub to: Option<IpAddr>,
-    /// Who sent it, of a socket that was told to say so ([`tell_senders`]).
+    /// The process that sent it, if [`tell_senders`] is on.
     pub sender: Option<Sender>,
-    /// Whether it has no data.
+    /// Whether it is empty.
     pub is_empty: bool,
 }
 
-/// A process of this host, as the kernel has seen it.
+/// The credentials of a sending process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// Its number in this process's namespace; 0 if it has none there.
+    /// Its id in this process's PID namespace; 0 if it has none there.
     pub process: i32,
-    /// Its user.
+    /// Its real user id.
     pub user: u32,
 }
 
-/// Has a socket say where its datagrams were sent to, or not: IP_PKTINFO, or IPV6_RECVPKTINFO when `v6`.
+/// Sets whether a socket reports the destinations of its datagrams: IP_PKTINFO, or IPV6_RECVPKTINFO when `v6`.
 pub fn tell_destinations(socket: BorrowedFd<'_>, v6: bool, on: bool) -> io::Result<()> {
     let (level, name) = if v6 {
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
@@ -45,20 +44,20 @@ pub fn tell_destinations(socket: BorrowedFd<'_>, v6: bool, on: bool) -> io::Resu
     set_int(socket, level, name, on.into())
 }
 
-/// The address that this host sends from to another, unless something says otherwise: connect(2) of a socket
-/// for datagrams, which sends nothing.
+/// Returns the source address that the kernel prefers for a destination: connect(2) of a datagram socket, which
+/// sends nothing.
 pub fn source_towards(to: &Address) -> io::Result<Address> {
     let socket = Socket::new(to.domain(), Type::DGRAM, None)?;
     socket.connect(&to.to_kernel()?)?;
     Address::of(&socket)
 }
 
-/// Has a Unix domain socket say who has sent its datagrams, or not: SO_PASSCRED.
+/// Sets whether a Unix domain socket reports the senders of its datagrams: SO_PASSCRED.
 pub fn tell_senders(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_PASSCRED, on.into())
 }
 
-/// The next datagram, which stays: MSG_PEEK, recvmsg(2).
+/// Looks at the next datagram without removing it: MSG_PEEK, recvmsg(2).
 pub fn next(socket: BorrowedFd<'_>) -> Result<Next, Errno> {
     let mut from = SockAddrStorage::zeroed();
     let mut control = [0_u64; 32];

@@ -1,5 +1,5 @@
-//! A directory, and what is in it by a single name each: openat(2) and its kin, so that nobody who renames
-//! something meanwhile changes what is meant.
+//! A directory and its entries by descriptor: openat(2) and related calls. A rename by another user does not change
+//! which directory they act on.
 
 use std::fs::File;
 use std::io;
@@ -15,19 +15,19 @@ pub struct Directory(File);
 const FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 impl Directory {
-    /// The directory at a path.
+    /// Opens the directory at a path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = rustix::fs::openat(CWD, path, FLAGS, Mode::empty())?;
         Ok(Self(directory.into()))
     }
 
-    /// Makes a directory in this one for this user alone, and opens it.
+    /// Makes a directory in this one, accessible to this user only, and opens it.
     pub fn make(&self, name: &str) -> io::Result<Self> {
         rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
         self.own(name)
     }
 
-    /// The directory of this user that has this name; no link to one.
+    /// Opens a directory in this one that belongs to this user. Does not follow a link.
     pub fn own(&self, name: &str) -> io::Result<Self> {
         let flags = FLAGS | OFlags::NOFOLLOW;
         let directory = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
@@ -37,7 +37,7 @@ impl Directory {
         Ok(Self(directory.into()))
     }
 
-    /// The names in it.
+    /// Returns the names of its entries.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(self.0.as_fd())? {
@@ -51,8 +51,8 @@ impl Directory {
         Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
-    /// Sets the permissions of the socket of this name. In a directory where another user can write that may
-    /// be another's.
+    /// Sets the permissions of the socket of this name. Only for a directory in which no other user can write:
+    /// another could put a link there.
     pub fn allow_socket(&self, name: &str, mode: u32) -> io::Result<()> {
         let status = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
@@ -62,7 +62,7 @@ impl Directory {
         Ok(rustix::fs::chmodat(&self.0, name, mode, AtFlags::empty())?)
     }
 
-    /// Marks it as in use as long as it is open: flock(2). Fails if somebody else has.
+    /// Locks it for as long as it is open: flock(2). Fails if another process has locked it.
     pub fn try_lock(&self) -> io::Result<()> {
         self.0.try_lock().map_err(io::Error::from)
     }

@@ -66,21 +66,21 @@ pub fn congestion_control() -> Option<String> {
     read_line("/proc/sys/net/ipv4/tcp_congestion_control")
 }
 
-/// Whether this kernel has a congestion control without loading a module for it.
+/// Whether this kernel has a congestion control without loading a module.
 pub fn has_congestion_control(name: &str) -> bool {
     let available = read_line("/proc/sys/net/ipv4/tcp_available_congestion_control");
     available.is_some_and(|available| available.split(' ').any(|known| known == name))
 }
 
-/// Whether this kernel has sockets of a protocol without loading a module for it, by its name in
-/// /proc/net/protocols: `TCP`, `SCTPv6`.
+/// Whether this kernel has a protocol without loading a module, by its name in /proc/net/protocols (`TCP`,
+/// `SCTPv6`).
 pub fn has_protocol(name: &str) -> bool {
     let protocols = fs::read_to_string("/proc/thread-self/net/protocols").unwrap_or_default();
     let mut names = protocols.lines().skip(1).map(|line| line.split(' ').next());
     names.any(|known| known == Some(name))
 }
 
-/// The first port of IP that needs no privilege: `net.ipv4.ip_unprivileged_port_start`, ip(7).
+/// The first IP port that needs no privilege: `net.ipv4.ip_unprivileged_port_start`, ip(7).
 pub fn first_unprivileged_port() -> u32 {
     let text = read_line("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     text.and_then(|text| text.parse().ok()).unwrap_or(1024)

@@ -77,8 +77,8 @@ pub fn index_towards(remote: SocketAddr) -> io::Result<u32> {
         .ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
 }
 
-/// The index of the interface of this name. Not by ioctl, as for a name that is none the kernel would look for a
-/// module of that name: netdevice(7), `SIOCGIFINDEX`.
+/// The index of the interface of this name. By netlink, because the ioctl (`SIOCGIFINDEX`, netdevice(7)) has the
+/// kernel look for a module of an unknown name.
 pub fn index_of(name: &str) -> io::Result<u32> {
     let mut request = vec![0; LINK_HEADER];
     put_attribute(

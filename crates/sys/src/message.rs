@@ -1,4 +1,4 @@
-//! Several messages a call, and what the kernel is told beside a message: sendmmsg(2), recvmmsg(2).
+//! Several messages per call, and control data of a message: sendmmsg(2), recvmmsg(2), cmsg(3).
 
 use std::fmt;
 use std::mem;
@@ -30,7 +30,7 @@ pub struct Moved {
     pub bytes: usize,
 }
 
-/// What is sent beside a message, as cmsg(3) has it: an envelope and its patience, or a source.
+/// Control data to send with a message: an SCTP envelope, or a source address. cmsg(3).
 #[derive(Clone, Debug)]
 #[repr(C, align(8))]
 pub struct Beside {
@@ -177,7 +177,7 @@ impl Beside {
         beside
     }
 
-    /// The address of this host that a datagram is to leave from: IP_PKTINFO, ip(7); IPV6_PKTINFO, ipv6(7).
+    /// The source address of a datagram: IP_PKTINFO, ip(7); IPV6_PKTINFO, ipv6(7).
     pub fn source(address: IpAddr) -> Self {
         let mut beside = Self::nothing();
         match address {
@@ -233,7 +233,7 @@ impl Beside {
     }
 }
 
-/// Sends one datagram with what is beside it: sendmsg(2). Without `waits` EAGAIN where it would wait.
+/// Sends one datagram with control data: sendmsg(2). Without `waits` it fails with EAGAIN instead of waiting.
 pub fn send_with(
     socket: BorrowedFd<'_>,
     data: &[u8],

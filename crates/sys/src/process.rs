@@ -206,11 +206,11 @@ pub fn socket_on_stdin() -> Option<OwnedFd> {
         .flatten()
 }
 
-/// Whether a path means the same to a process of this number as to this thread: both are in one mount namespace
-/// and see its first mount. Not if that cannot be found out.
+/// Whether a process resolves paths as this thread does: both are in one mount namespace and see its first mount.
+/// False if that is unknown.
 pub fn shares_paths_with(process: i32) -> bool {
-    // A mount's number is of one namespace alone: proc_pid_mountinfo(5). The link to the namespace may be read
-    // by the process's own user and root only.
+    // Each mount id belongs to one namespace: proc_pid_mountinfo(5). Only root and the process's own user may read
+    // the link to its namespace.
     let first_mount = |process: &str| {
         let mut text = [0; 16];
         let mut file = File::open(format!("/proc/{process}/mountinfo")).ok()?;

@@ -1,10 +1,10 @@
-//! Becoming another user for good.
+//! Dropping privileges: changing to another user for good.
 
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// A user's numbers.
+/// A user's ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct User {
     id: libc::uid_t,
@@ -12,9 +12,9 @@ struct User {
     groups: Vec<libc::gid_t>,
 }
 
-/// Becomes the user of this name, in all threads: takes its groups and its identity, gives up all capabilities,
-/// and makes sure that there is no way back. A process that is this user already stays what it is, without
-/// capabilities.
+/// Changes all threads to the user of this name, with its groups and without capabilities, and verifies that no
+/// thread can change back. Fails for root, for a process that is neither root nor this user, and if a capability or
+/// group remains.
 pub fn become_for_good(name: &str) -> io::Result<()> {
     let become_it = || {
         let user = User::named(name)?;
@@ -68,13 +68,13 @@ impl User {
         })
     }
 
-    /// The groups first, as only root may set them: setgroups(2), setresgid(2), setresuid(2).
+    /// Sets the groups first, which needs root: setgroups(2), setresgid(2), setresuid(2).
     fn become_it(&self) -> io::Result<()> {
         let done = |result: libc::c_int| match result {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
-        // SAFETY: the list is live and as long as is said. The C library sees to all threads.
+        // SAFETY: the list is live and has this length. The C library changes all threads.
         done(unsafe { libc::setgroups(self.groups.len(), self.groups.as_ptr()) })?;
         // SAFETY: these take numbers.
         done(unsafe { libc::setresgid(self.group, self.group, self.group) })?;
@@ -82,7 +82,7 @@ impl User {
         done(unsafe { libc::setresuid(self.id, self.id, self.id) })
     }
 
-    /// Whether each thread is this user and no more, and none can become root.
+    /// Verifies that each thread has this user's ids only, no capabilities, and no way back to root.
     fn check(&self) -> io::Result<()> {
         let failed = |words: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
         let threads = std::fs::read_dir("/proc/self/task")?;
@@ -104,7 +104,7 @@ impl User {
                 return failed("capabilities remain");
             }
         }
-        // SAFETY: these take numbers. A call that succeeds against all expectation is an error.
+        // SAFETY: these take numbers. A call that succeeds is an error.
         if unsafe { libc::setresuid(0, 0, 0) } == 0 || unsafe { libc::setresgid(0, 0, 0) } == 0 {
             return failed("there is a way back to root");
         }
@@ -133,7 +133,7 @@ fn groups_of(name: &CString, group: libc::gid_t) -> Vec<libc::gid_t> {
     }
 }
 
-/// The numbers of a line of proc_pid_status(5).
+/// Returns the numbers of a line of proc_pid_status(5).
 fn numbers(status: &str, field: &str, radix: u32) -> Vec<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field));
     let words = line.unwrap_or_default().split_whitespace();

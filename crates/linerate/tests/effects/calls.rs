@@ -161,8 +161,8 @@ fn retried_connects() {
     });
 }
 
-/// The nonce by which the server knows the data connection is one send, which leaves with the first request,
-/// or has a connection of its own before those that are measured.
+/// The nonce is one send: in one segment with the first request, or on a separate connection before those that are
+/// measured.
 fn proof() {
     for (line, flags, connections) in [
         (RR, "MSG_NOSIGNAL|MSG_MORE", 2),

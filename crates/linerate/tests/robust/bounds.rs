@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// errno(3).
 const ENOMEM: i32 = 12;
 
-/// Two clients' addresses, which loopback has without being told.
+/// Two clients' addresses; loopback has all of 127.0.0.0/8.
 const FIRST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 

@@ -173,7 +173,7 @@ fn data_to_another_address() {
             }
         }
     }
-    // Who is behind a NAT knows the server by an address that it does not have.
+    // A client behind a NAT knows the server by an address that the server does not have.
     hosts.client.enter(|| {
         let mut raw = Raw::connect_to((IpAddr::from([198, 51, 100, 1]), server.port).into());
         let port = raw.ask(&OmniRequest {
@@ -197,7 +197,7 @@ fn answers(address: &str, port: u16, transactions: u32) {
     }
 }
 
-/// Their messages have no word for the address, so that it is the datagrams that tell.
+/// Their messages have no field for the server's address; the first datagram shows it.
 fn classic_requests() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
@@ -251,7 +251,7 @@ fn connected(source: Ipv4Addr, to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// A test that receives counts its client's datagrams, and ends when that says so.
+/// A receiving test counts its client's datagrams only, and only its client's end mark ends it.
 fn of_others() {
     let hosts = Hosts::new();
     for options in ["", "--strict-peers"] {

@@ -1,4 +1,4 @@
-//! Whose data a test takes: not that of the first who connects.
+//! A test takes its data from its client, not from the first host that connects.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -95,8 +95,8 @@ fn connect_from(source: Ipv4Addr, port: u16) -> TcpStream {
     socket
 }
 
-/// Every request for a test with connections, and what its data begins with: what the client sends, and how
-/// much the server answers.
+/// Every request for a test with connections, with the bytes that the client sends first and whether the server
+/// answers.
 fn requests() -> Vec<(&'static str, Request, usize, bool)> {
     let stream = StreamRequest {
         test_length: 10,
@@ -230,7 +230,7 @@ fn named() {
             let mut own = connect_from(OTHER, port);
             own.write_all(b"x").expect("a new connection");
             if kind == Kind::TcpStream {
-                // The stranger's end says that the other one was taken.
+                // The stranger's connection is closed when the other one is taken.
                 assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0);
             } else {
                 own.read_exact(&mut [0; 1]).expect("an answer");
@@ -240,7 +240,7 @@ fn named() {
     });
 }
 
-/// A client that comes from where nobody expects it waits, and the log says that its test did.
+/// A connection from an unexpected address waits, and the log has the consequence for the test.
 fn another_address() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
@@ -257,7 +257,7 @@ fn another_address() {
             let log = server.log();
             let said = "the data connection comes from another address, 198.51.100.3:";
             assert!(
-                log.contains(said) && log.contains("2 s of the test"),
+                log.contains(said) && log.contains("2 s of its time"),
                 "{log}"
             );
         }
@@ -286,8 +286,8 @@ fn strictly() {
     );
 }
 
-/// Somebody connects to whatever port opens, before a client of either make has a chance to. From another
-/// address he gets nothing, and of our clients not even from the same one.
+/// A stranger connects to each port that opens, before a client of either make can. From another address he never
+/// gets a test's data; from the client's own address he never gets a linerate client's.
 fn connects_to_every_port() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
@@ -347,8 +347,8 @@ fn try_connect_from(source: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-/// Control over the one link and data over another, as flent's `--control-host` has it: the data's source is
-/// named nowhere. Our client proves it and waits for nothing; stock's waits.
+/// Control over one link and data over another, as with flent's `--control-host`: no request names the data's source.
+/// Our client proves its connection and does not wait; the stock client waits.
 fn two_networks() {
     let hosts = Hosts::new();
     link(
@@ -379,7 +379,7 @@ fn two_networks() {
         let line = line(test, count, &format!("{rest} {counted}"));
         let (took, client) = run(&mut linerate(&format!("netperf {line}")));
         assert!(took < PREFERENCE, "{line}: {took:?}: {}", server.log());
-        // What proves the connection is in no figure.
+        // The nonce is in no figure.
         let values: Vec<&str> = client
             .stdout
             .lines()

@@ -1,4 +1,4 @@
-//! A server that runs as root lets no client have what is root's, and need not stay root.
+//! A server that runs as root gives clients no privilege, and can drop its own.
 
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,4 +1,4 @@
-//! A server that is told to end: its tests have no results then, or it waits for them.
+//! A stopped server: its tests end without results, or finish first.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -276,8 +276,7 @@ fn client_of_another_user() {
     }
 }
 
-/// A stranger connects to each socket as soon as it is there, over and over. Between ours he is never taken for
-/// the client.
+/// A stranger connects to each socket as soon as it exists. A linerate server never takes it for a linerate client.
 fn connects_first() {
     let theirs = directory();
     let server = server(theirs.path());

@@ -38,7 +38,7 @@ pub struct ServerSettings {
     pub debug: u32,
     /// `-v`; nothing depends on it.
     pub verbosity: i32,
-    /// `--user`: whom to become.
+    /// `--user`: the user to change to.
     pub user: Option<String>,
     /// `-Z`: what a client has to send first.
     pub passphrase: Option<String>,
@@ -64,8 +64,7 @@ pub struct Limits {
     pub data_idle: Duration,
     /// `--drain`: how long after its time a test may still drain what is on its way.
     pub drain: Duration,
-    /// `--drain-on-exit`: how long running tests may go on when the server is told to end; by default they end
-    /// at once.
+    /// `--drain-on-exit`: how long running tests may go on when the server is stopped; zero ends them at once.
     pub drain_on_exit: Duration,
     /// `--passphrase-wait`: the first message of a client that must have a passphrase.
     pub passphrase_wait: Duration,
@@ -79,13 +78,13 @@ pub struct Limits {
     pub max_length: Duration,
     /// `--allow-fill-dir`: directories below which a client may name a fill file (`-F ,FILE`).
     pub fill_directories: Vec<PathBuf>,
-    /// `--allow-third-party`, `--strict-peers`: whose data a test takes, and where its datagrams may go.
+    /// `--allow-third-party`, `--strict-peers`: which peers a test accepts data from and sends datagrams to.
     pub peers: Policy,
-    /// `--allow-modules`, `--allow-privileged-ports`: what clients may have this host do.
+    /// `--allow-modules`, `--allow-privileged-ports`: what requests may change on this host.
     pub permissions: Permissions,
     /// `--allow-looper`: take all idle cycles of this host when a client wants CPU time measured so.
     pub looper: bool,
-    /// `--allow-spin`: wait for a test's intervals by looking at the clock.
+    /// `--allow-spin`: spin at the end of a test's pacing intervals.
     pub spin: bool,
     /// `--unix-dir`: below it Unix domain tests have their sockets.
     pub unix_directory: PathBuf,
@@ -166,15 +165,15 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.fill_directories.push(PathBuf::from(v)); Ok(()) }),
     long("allow-looper", Nothing, &["--allow-looper            Let clients have CPU time measured by a looper"],
         |s, _| { s.limits.looper = true; Ok(()) }),
-    long("allow-modules", Nothing, &["--allow-modules           Let requests load kernel modules (protocols, congestion controls)"],
+    long("allow-modules", Nothing, &["--allow-modules           Let requests load kernel modules (protocols, congestion control)"],
         |s, _| { s.limits.permissions.modules = true; Ok(()) }),
-    long("allow-privileged-ports", Nothing, &["--allow-privileged-ports  Let clients name data ports that need a privilege"],
+    long("allow-privileged-ports", Nothing, &["--allow-privileged-ports  Let clients request data ports that need a privilege"],
         |s, _| { s.limits.permissions.privileged_ports = true; Ok(()) }),
-    long("allow-spin", Nothing, &["--allow-spin              Let clients have intervals (-b, -w) awaited by spinning"],
+    long("allow-spin", Nothing, &["--allow-spin              Let clients request spinning between intervals (-b, -w)"],
         |s, _| { s.limits.spin = true; Ok(()) }),
     long("allow-third-party", Nothing, &["--allow-third-party       Let clients have datagrams sent to other hosts"],
         |s, _| { s.limits.peers.third_party = true; Ok(()) }),
-    long("strict-peers", Nothing, &["--strict-peers            Take no test's data from an address that is not the client's"],
+    long("strict-peers", Nothing, &["--strict-peers            Accept a test's data from the client's address only"],
         |s, _| { s.limits.peers.strict = true; Ok(()) }),
     long("control-idle", Value, &["--control-idle SECONDS    Wait so long for a client's next request (120)"],
         |s, v| { s.limits.control_idle = seconds(v)?; Ok(()) }),
@@ -184,7 +183,7 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.data_idle = seconds(v)?; Ok(()) }),
     long("drain", Value, &["--drain SECONDS           Wait so long beyond a test's length for its end (15)"],
         |s, v| { s.limits.drain = seconds(v)?; Ok(()) }),
-    long("drain-on-exit", Value, &["--drain-on-exit SECONDS   When told to end, let running tests end first, at most so long"],
+    long("drain-on-exit", Value, &["--drain-on-exit SECONDS   When stopped, let running tests finish for at most this long"],
         |s, v| { s.limits.drain_on_exit = seconds(v)?; Ok(()) }),
     long("passphrase-wait", Value, &["--passphrase-wait SECONDS Wait so long for a passphrase (20)"],
         |s, v| { s.limits.passphrase_wait = seconds(v)?; Ok(()) }),
@@ -194,7 +193,7 @@ const FLAGS: &[Flag<ServerSettings>] = &[
         |s, v| { s.limits.max_buffer_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
     long("max-memory", Value, &["--max-memory BYTES        Give all tests' buffers so much memory (1G)"],
         |s, v| { s.limits.max_memory_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
-    long("user", Value, &["--user NAME               Become this user when the port is open (root alone can)"],
+    long("user", Value, &["--user NAME               Change to this user once the port is open (needs root)"],
         |s, v| { s.user = Some(v.to_owned()); Ok(()) }),
     long("unix-dir", Value, &["--unix-dir DIR            Make the sockets of Unix domain tests below DIR (/tmp)"], unix_directory),
     long("max-length", Value, &["--max-length SECONDS      Run a test for so long (604800, seven days)"],

@@ -114,7 +114,7 @@ pub(super) fn port(text: &str) -> Result<String, Stop> {
     Ok(text.to_owned())
 }
 
-/// A passphrase, or the first line of the file that stands behind an `@`.
+/// Parses a passphrase; `@FILE` reads it from the first line of a file.
 pub(super) fn passphrase(text: &str) -> Result<String, Stop> {
     /// What fits into the protocol's message with its closing NUL.
     const MOST: usize = 647;
@@ -131,7 +131,7 @@ pub(super) fn passphrase(text: &str) -> Result<String, Stop> {
     Ok(passphrase)
 }
 
-/// The first line of a file, without its end, and not much more of it than so many bytes.
+/// Reads the first line of a file without its line end; cuts it just above `most` bytes.
 fn first_line(file: &str, most: usize) -> io::Result<String> {
     let mut text = String::new();
     let file = File::open(file)?.take(most as u64 + 2);

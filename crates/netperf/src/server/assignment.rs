@@ -33,7 +33,7 @@ pub(super) struct Assignment {
     pub(super) bind: Address,
     /// Where the client's data socket is, as far as it said.
     pub(super) client: Option<Address>,
-    /// The address that the request names for it, with whatever port.
+    /// The client's data address, if the request names one; the port is not used.
     pub(super) named: Option<Address>,
     /// Whether the results carry the congestion control's name.
     pub(super) tells_congestion: bool,
@@ -130,8 +130,8 @@ fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assign
             at_most(bulk)
         }
     };
-    // Datagrams come from the address that the client's go to: a client that names none sends to the one that
-    // its control connection goes to, unless that is of another family.
+    // Answers must leave from the address that the client sends to. If the request names none, that is the local
+    // address of the control connection, unless the data has another family.
     let own_address = local
         .ip()
         .filter(|local| !transport.has_connections() && family_of(*local) == family);
@@ -235,8 +235,7 @@ fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address>
     Some(with_link(SocketAddr::new(ip, port).into(), peer))
 }
 
-/// A link-local address is one only with its link, which the request has no word for: it is the control
-/// connection's.
+/// Adds the control connection's link to an IPv6 address: a request has no field for the scope of a link-local one.
 fn with_link(mut address: Address, peer: &Address) -> Address {
     if let (Address::Inet(SocketAddr::V6(address)), Address::Inet(SocketAddr::V6(peer))) =
         (&mut address, peer)

@@ -1,5 +1,5 @@
-//! The other end of a test's data, which must be the client's: a connection, or where datagrams come from and
-//! go to.
+//! The peer of a test's data, which must be the client: the data connection, or the source and destination of
+//! datagrams.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,16 +20,16 @@ use super::test::Prepared;
 use super::wait;
 use crate::options::Limits;
 
-/// A number that nobody else can know, and where it comes.
+/// A nonce that only the client knows, and where it arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proof {
     pub(super) nonce: Nonce,
-    /// On a connection of its own before the data, whose host is then the data's; else at the beginning of the
-    /// data connection.
+    /// It arrives on a separate connection before the data, which then must come from the same host; otherwise at
+    /// the beginning of the data connection.
     pub(super) is_apart: bool,
 }
 
-/// A socket for datagrams, and how they go.
+/// A socket for datagrams, and how it sends them.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     pub(super) socket: Socket,
@@ -38,16 +38,16 @@ pub(super) struct Datagrams {
 
 #[derive(Debug)]
 enum Way {
-    /// The socket is connected, or only receives.
+    /// By a connected socket, or not at all.
     Plain,
-    /// They are sent there.
+    /// To this address.
     To(Peer),
-    /// They are sent there, from this address.
+    /// To this address, from that address of this host.
     ToFrom(Peer, IpAddr),
 }
 
 impl Datagrams {
-    /// For the engine.
+    /// Returns the path for the engine.
     pub(super) fn path(&self) -> Path<'_> {
         let socket = self.socket.as_fd();
         match &self.way {
@@ -58,8 +58,8 @@ impl Datagrams {
     }
 }
 
-/// Has a socket report with its datagrams what answers depend on, or not any more: where they were sent to, if it
-/// is bound to no address of this host; in the Unix domain, who sent them.
+/// Sets whether a socket reports with its datagrams what answers depend on: the destination, if the socket is not
+/// bound to an address; in the Unix domain, the sender.
 pub(super) fn describe_datagrams(socket: &Socket, on: bool) -> io::Result<()> {
     match Address::of(socket)? {
         Address::Unix(_) => datagram::tell_senders(socket.as_fd(), on),
@@ -71,7 +71,7 @@ pub(super) fn describe_datagrams(socket: &Socket, on: bool) -> io::Result<()> {
 }
 
 impl Prepared {
-    /// The data connection, or the first one of a connection test.
+    /// Accepts the data connection, or the first one of a connection test.
     pub(super) fn connection(
         &self,
         peer: &DataPeer<'_>,
@@ -106,8 +106,8 @@ impl Prepared {
                 let accepted = accept(peer, None)?;
                 if accepted.is_stranger {
                     log(format_args!(
-                        "{}: the data connection comes from another address, {}; {} s of the test were \
-                         spent waiting for one from the client's",
+                        "{}: the data connection comes from another address, {}; the test has spent {} s \
+                         of its time waiting for one from the client's",
                         peer.control,
                         accepted.from,
                         PREFERENCE.as_secs()
@@ -118,7 +118,7 @@ impl Prepared {
         }
     }
 
-    /// The socket that the datagrams go over, and where they are sent.
+    /// Finds the client's end of a datagram test.
     pub(super) fn datagrams_of(
         &self,
         peer: &DataPeer<'_>,
@@ -158,20 +158,20 @@ impl Prepared {
         Ok(Datagrams { socket, way })
     }
 
-    /// Has the kernel throw away what others send to a socket that only receives.
+    /// Connects a socket that only receives to its client, so that the kernel drops other datagrams.
     fn filter(&self, socket: &Socket, first: &Next, peer: &DataPeer<'_>) -> io::Result<()> {
         let Some(from @ Address::Inet(_)) = &first.from else {
             return Ok(());
         };
         if !peer.expects(from) {
             log(format_args!(
-                "{}: the datagrams come from another address, {from}; those of any are counted",
+                "{}: the datagrams come from another address, {from}; datagrams from any address count",
                 peer.control
             ));
             return Ok(());
         }
         let is_asked = self.assignment.half.socket.connect_datagrams;
-        // Where the kernel has yet to choose an address, none may be lost meanwhile.
+        // Connecting an unbound socket changes its address, and could lose datagrams.
         if Address::of(socket)?.is_wildcard() && !(is_asked && is_usual(from, first.to)) {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Prepared {
     }
 }
 
-/// The first datagram that is the client's, which stays. Others' before it are thrown away.
+/// Waits for the first datagram of the client and leaves it in the queue. Drops others before it.
 fn first_datagram(
     socket: &Socket,
     peer: &DataPeer<'_>,
@@ -204,7 +204,7 @@ fn first_datagram(
     };
     if others > 0 {
         log(format_args!(
-            "{}: threw away {others} datagrams of others",
+            "{}: dropped {others} datagrams from other addresses",
             peer.control
         ));
     }
@@ -212,7 +212,7 @@ fn first_datagram(
     Ok(next)
 }
 
-/// Where answers to the sender of this datagram go, and where they come from: the address that it was sent to.
+/// Returns how to answer this datagram: from the address that it was sent to.
 fn answers_to(socket: &Socket, first: &Next) -> io::Result<Way> {
     match &first.from {
         None => Err(Error::DESTADDRREQ.into()),
@@ -224,28 +224,28 @@ fn answers_to(socket: &Socket, first: &Next) -> io::Result<Way> {
             Some(to) if Address::of(socket)?.is_wildcard() && !is_usual(from, first.to) => {
                 Ok(Way::ToFrom(Peer::try_from(from)?, to))
             }
-            // Its address is looked up once then, instead of with each answer.
+            // The kernel looks up the route once instead of with each answer.
             _ => socket.connect(&from.to_kernel()?).map(|()| Way::Plain),
         },
     }
 }
 
-/// Whether this host's datagrams to `from` leave from `here`, unless somebody says otherwise.
+/// Whether the kernel prefers `here` as the source address for datagrams to `from`.
 fn is_usual(from: &Address, here: Option<IpAddr>) -> bool {
     let usual = datagram::source_towards(from).ok();
     here.is_some() && usual.and_then(|usual| usual.ip()) == here
 }
 
-/// Connects to the Unix domain socket that a datagram came from, by its path. The sender could have put
-/// something else there, and this process may be allowed more than the sender: the path must mean the same
-/// there as here, lead through no link, and to a socket of the sender's user.
+/// Connects to the Unix domain socket that a datagram came from, by its path. This process may have more rights than
+/// the sender, who could have put something else there. So the path must resolve alike for both, without a link, to
+/// a socket that the sender's user owns.
 fn connect_to_sender(socket: &Socket, path: &FilePath, sender: Option<Sender>) -> io::Result<()> {
     let refused = || io::Error::from(Error::ACCESS);
     let sender = sender.ok_or_else(refused)?;
     if !sys::process::shares_paths_with(sender.process) {
         return Err(refused());
     }
-    // Nothing that happens to the path from here on changes what this stands for.
+    // A later change of the path does not affect this descriptor.
     let there = call::at_path(path)?;
     let through = PathBuf::from(format!("/proc/thread-self/fd/{}", there.as_raw_fd()));
     let facts = there.metadata()?;

@@ -1,4 +1,4 @@
-//! Files that a client may name.
+//! Files that clients may name.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ impl Files {
         roots.collect::<io::Result<_>>().map(Self)
     }
 
-    /// The file of this name; `None` if it is not a readable regular file below one of the directories.
+    /// Opens the file of this name; `None` if it is not a readable regular file below one of the directories.
     pub(super) fn file(&self, name: &Path) -> Option<File> {
         self.0
             .iter()

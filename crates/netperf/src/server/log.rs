@@ -1,12 +1,11 @@
-//! Lines on stderr when debug output is wanted (`-d`), and no more of them than somebody can read: what clients do
-//! must not fill a disk.
+//! The log: lines on stderr with `-d`. Their rate is bounded, so that clients cannot fill a disk.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines in a [`PERIOD`].
+/// The most lines per [`PERIOD`].
 const MOST_LINES: u32 = 1000;
 
 const PERIOD: Duration = Duration::from_secs(10);
@@ -15,7 +14,7 @@ static LOGGING: AtomicBool = AtomicBool::new(false);
 
 static PACE: Mutex<Option<Pace>> = Mutex::new(None);
 
-/// What was written in this period.
+/// The lines of the current period.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     since: Instant,
@@ -23,10 +22,10 @@ struct Pace {
     left_out: u64,
 }
 
-/// What becomes of a line.
+/// Whether a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is written, after saying how many were left out before it.
+    /// It is written, after a count of the lines left out before.
     Written {
         left_out: u64,
     },
@@ -52,7 +51,7 @@ pub(super) fn log(line: fmt::Arguments<'_>) {
         return;
     };
     if left_out > 0 {
-        eprintln!("netserver: {left_out} lines left out");
+        eprintln!("netserver: {left_out} log lines left out");
     }
     eprintln!("netserver: {line}");
 }

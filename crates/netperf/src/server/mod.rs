@@ -66,7 +66,7 @@ pub enum StartError {
         /// Why not.
         error: io::Error,
     },
-    /// An option asks for what cannot be had.
+    /// An option cannot be satisfied.
     #[error("netserver: {0}")]
     Option(io::Error),
 }
@@ -120,7 +120,7 @@ impl Drop for Embedded {
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
     sys::process::raise_descriptor_limit();
     log::enable(settings.debug > 0 && !settings.suppress_debug);
-    // Names are looked up before the daemon changes its directory.
+    // Opens files by relative names before the daemon changes its directory.
     let server = Server::new(settings.limits.clone(), settings.passphrase.clone());
     let server = Arc::new(server.map_err(StartError::Option)?);
 
@@ -213,9 +213,9 @@ struct Server {
     memory: Budget,
     /// Control connections.
     clients: Budget,
-    /// Nothing new begins.
+    /// No test may begin.
     stop: Stop,
-    /// What runs ends, without results: `--drain-on-exit` after the stop.
+    /// Running tests end without results: `--drain-on-exit` after the stop.
     cut: Stop,
 }
 
@@ -253,7 +253,7 @@ impl Server {
                 }
             }
         }
-        // New clients are refused, and do not wait for the drain.
+        // Refuse new clients instead of letting them wait for the drain.
         drop(listeners);
         let until = Instant::now() + self.limits.drain_on_exit + LAST_WORDS;
         while self.clients.used() > 0 && Instant::now() < until {

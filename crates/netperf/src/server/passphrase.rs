@@ -1,4 +1,4 @@
-//! The passphrase of the server, and how often it may be tried.
+//! The server's passphrase and the delays after failed attempts.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -8,20 +8,19 @@ use std::time::{Duration, Instant};
 use engine::{Holder, Stop};
 use sys::clock::{monotonic_ns, sleep_until};
 
-/// After a first failure the next attempt from the same address is looked at so much later, and after each
-/// further one twice as much …
+/// The delay of the next attempt from an address after its first failure. Each further failure doubles it …
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 
 /// … up to this.
 const LONGEST_DELAY: Duration = Duration::from_secs(8);
 
-/// How long an attempt may have to wait; a later one is refused.
+/// The longest wait of an attempt; one that would wait longer is refused.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a failure counts.
+/// How long a failure is remembered.
 const MEMORY: Duration = Duration::from_secs(600);
 
-/// Addresses whose failures are known at a time.
+/// The most addresses with remembered failures.
 const MOST_ADDRESSES: usize = 4096;
 
 /// The passphrase.
@@ -31,22 +30,22 @@ pub(super) struct Passphrase {
     failures: Mutex<HashMap<Holder, Failures>>,
 }
 
-/// What is known of an address.
+/// The failures of one address.
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     count: u32,
     last: Instant,
-    /// When the next attempt may be looked at.
+    /// The earliest time of the next attempt.
     next: Instant,
 }
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     Right,
     Wrong,
-    /// Too many from the same address wait already.
-    NotLookedAt,
+    /// Refused without a check: too many from the same address are waiting.
+    Refused,
 }
 
 impl Passphrase {
@@ -57,12 +56,12 @@ impl Passphrase {
         }
     }
 
-    /// Looks at an attempt, after a wait if others from the same address have failed. `None` is one with
-    /// something else in place of a passphrase.
+    /// Checks an attempt, after a delay if others from the same address have failed. `None` stands for another
+    /// message in place of a passphrase.
     pub(super) fn attempt(&self, from: Holder, offered: Option<&[u8]>, stop: &Stop) -> Attempt {
         let now = Instant::now();
         let Some(turn) = self.turn(from, now) else {
-            return Attempt::NotLookedAt;
+            return Attempt::Refused;
         };
         wait_until(turn, stop);
         if offered.is_some_and(|offered| is_same(offered, self.text.as_bytes())) {
@@ -73,7 +72,7 @@ impl Passphrase {
         Attempt::Wrong
     }
 
-    /// When this attempt's turn is; `None` if that is too far away.
+    /// Returns the time of this attempt; `None` if it is too far away.
     fn turn(&self, from: Holder, now: Instant) -> Option<Instant> {
         let mut failures = self.failures();
         let Some(known) = failures.get_mut(&from) else {
@@ -119,7 +118,7 @@ impl Failures {
     }
 }
 
-/// Compares in a time that depends on the longer text's length, and not on where they differ.
+/// Compares in a time that depends on the longer text's length only.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let byte = |text: &[u8], at: usize| text.get(at).copied().unwrap_or(0);
     let differences = (0..one.len().max(other.len())).fold(0, |differences, at| {

@@ -36,14 +36,13 @@ pub(super) struct Surroundings<'a> {
     pub(super) registry: &'a Registry,
     /// What all tests' buffers share.
     pub(super) memory: &'a Budget,
-    /// No test begins any more.
+    /// No test may begin.
     pub(super) stop: &'a Stop,
-    /// Ends all tests.
+    /// Ends running tests.
     pub(super) cut: &'a Stop,
 }
 
-/// When the server is told to end: how long a client whose test has ended by itself may take to ask for its
-/// details.
+/// While the server drains: how long a client whose test has finished may take to request its details.
 const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// Serves a control connection to its end.
@@ -99,7 +98,7 @@ impl Session<'_> {
             let why = match passphrase.attempt(from, offered, self.around.stop) {
                 Attempt::Right => None,
                 Attempt::Wrong => Some("wrong or missing passphrase"),
-                Attempt::NotLookedAt => Some("too many wrong passphrases from this address"),
+                Attempt::Refused => Some("too many wrong passphrases from this address"),
             };
             if let Some(why) = why {
                 log(format_args!("{}: refused, {why}", self.peer));
@@ -217,10 +216,10 @@ impl Session<'_> {
         let mut finished =
             prepared.run(self.control.as_fd(), &self.peer, &stop, self.around.limits);
         if self.around.cut.is_set() {
-            // Results would be those of a part of the test. The end of the connection is a failure to clients
-            // of either make.
+            // Results would describe a part of the test. Clients of either make treat the end of the connection as a
+            // failure.
             log(format_args!(
-                "{}: test ended, the server is stopped",
+                "{}: ended the test, the server is stopping",
                 self.peer
             ));
             return Ok(false);
@@ -250,7 +249,7 @@ impl Session<'_> {
         Ok(finished.ended != Ended::Cancelled)
     }
 
-    /// What this server can do, and allows.
+    /// The capability of this server, as far as the operator allows.
     fn capability(&self) -> Capability {
         let mut own = Capability::own();
         if !self.around.limits.spin {
@@ -367,7 +366,7 @@ impl Session<'_> {
     }
 }
 
-/// A number for a client that can prove with it whose its data connection is.
+/// Draws a nonce for a client that can prove its data connection.
 fn proof(asker: Capability, transport: Transport) -> Option<Proof> {
     let is_apart = asker.has(Capability::PROVES_APART);
     let proves = is_apart || asker.has(Capability::PROVES);

@@ -52,11 +52,11 @@ pub(super) struct Prepared {
     pub(super) buffers: Buffers,
     /// What the client wants to know the times of.
     pub(super) timing: Timing,
-    /// How the client proves that its data is its own; without, addresses tell.
+    /// How the client proves its data connection; without it, addresses decide.
     pub(super) proof: Option<Proof>,
     /// Where a Unix domain socket has its name.
     place: Option<Place>,
-    /// The memory of datagrams of a certain size, which are not received into the ring.
+    /// The memory for datagrams of a fixed size, which are not received into the ring.
     _datagram: Option<Share>,
     /// Counts idle cycles as long as it is held.
     _looper: Option<Arc<Looper>>,
@@ -466,7 +466,7 @@ fn finished(clock: &Clock, ran: Ran) -> Finished {
     }
 }
 
-/// Refuses what a client may not have this host do, and leaves out what is only a wish.
+/// Refuses what the operator does not allow; leaves out a congestion control that is not loaded.
 fn permit(assignment: &mut Assignment, limits: &Limits) -> Result<(), Refusal> {
     let (permissions, bind) = (limits.permissions, &assignment.bind);
     let transport = assignment.transport;
@@ -486,7 +486,7 @@ fn permit(assignment: &mut Assignment, limits: &Limits) -> Result<(), Refusal> {
     }
     let named = &mut assignment.half.socket.congestion_control;
     if let Some(name) = named.take_if(|name| !permissions.allows_congestion_control(name)) {
-        // The client is told which one is in force.
+        // The results name the one in force.
         log(format_args!(
             "left out congestion control {name:?}: it is not loaded (--allow-modules)"
         ));

@@ -14,12 +14,12 @@
 //! | 232–247 | identity of the running host |
 //! | 248–251 | CRC-32 (IEEE) over the message's type and the block up to here |
 //!
-//! A longer block has more before the checksum, which is always last. In the response to a client that can
-//! prove whose its data connection is, the length is 52:
+//! A longer block has more before the checksum, which is always last. A response to a client that can prove its data
+//! connection has a block of 52 bytes:
 //!
 //! | message bytes | |
 //! |---|---|
-//! | 248–263 | a random number, with which the client begins the connection; zero is none |
+//! | 248–263 | the nonce with which the client proves its data connection; zero is none |
 //! | 264–267 | the checksum |
 //!
 //! A change that is no addition takes another version, which this code does not find.
@@ -40,7 +40,7 @@ pub struct Capability {
     /// A random number that the kernel chose when it booted (random(4), `boot_id`); zero is
     /// unknown.
     pub host: [u8; 16],
-    /// What the client's data connection begins with.
+    /// The nonce with which the client proves its data connection.
     pub nonce: Option<Nonce>,
 }
 
@@ -67,8 +67,8 @@ impl Capability {
     /// In a request for a test: the data connection will begin with the nonce of the response.
     pub const PROVES: u32 = 1 << 27;
 
-    /// In a request for a test: a connection of its own, before those that are measured, will bring the nonce of
-    /// the response. The data comes from the same host.
+    /// In a request for a test: a separate connection will bring the nonce of the response before the data, which
+    /// comes from the same host.
     pub const PROVES_APART: u32 = 1 << 26;
 
     /// What this program says of itself.

@@ -50,9 +50,9 @@ const OPTIONS: &[Paragraph] = &[
     (Long("max-strands"), "--max-strands n", "Strands of all masters together. Default 10000."),
     (Long("max-memory"), "--max-memory bytes", "Memory of all their buffers together. Default 1g."),
     (Long("max-length"), "--max-length seconds", "The longest duration of a transaction. Default 604800, seven days."),
-    (Long("allow-modules"), "--allow-modules", "Let workorders have the kernel load modules, for a protocol or a congestion control. Without it those that are not loaded when a workorder comes are refused."),
-    (Long("allow-privileged-ports"), "--allow-privileged-ports", "Let workorders have this slave listen on ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start."),
-    (Long("user"), "--user name", "Become this user, with its groups and without any privilege, once the control port and the directories of --allow-dir are open. Only root can do this."),
+    (Long("allow-modules"), "--allow-modules", "Let workorders load kernel modules for protocols and congestion control. Without it, the slave refuses those that are not loaded."),
+    (Long("allow-privileged-ports"), "--allow-privileged-ports", "Let workorders listen on ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start."),
+    (Long("user"), "--user name", "Change to this user, with its groups and without privileges, once the control port and the directories of --allow-dir are open. This needs root."),
     (Long("control-idle"), "--control-idle seconds", "How long to wait for a master's next word before its run begins. Default 120."),
 ];
 

@@ -108,9 +108,9 @@ pub struct Limits {
     pub directories: Vec<PathBuf>,
     /// `--allow-peers`: where masters may come from; empty is everywhere.
     pub peers: Vec<Network>,
-    /// `--allow-modules`, `--allow-privileged-ports`: what a master may have this host do.
+    /// `--allow-modules`, `--allow-privileged-ports`: what a workorder may change on this host.
     pub permissions: Permissions,
-    /// `--user`: whom to become.
+    /// `--user`: the user to change to.
     pub user: Option<String>,
     /// `--max-masters`: control connections at a time.
     pub masters: usize,

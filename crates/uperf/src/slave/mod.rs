@@ -47,7 +47,7 @@ pub struct Terms {
     pub peers: Vec<Network>,
     /// What a master may have sent to it; nothing by default.
     pub shelf: Arc<Shelf>,
-    /// What a master may have this host do.
+    /// What a workorder may change on this host.
     pub permissions: Permissions,
     /// Control connections at a time; 0 for as many as come.
     pub masters: usize,

@@ -1,4 +1,4 @@
-//! What a group may have this host do beside moving data.
+//! What a group may change on this host.
 
 use server::Permissions;
 use sys::Address;
@@ -12,7 +12,7 @@ pub(super) fn allows(permissions: Permissions, protocol: Protocol) -> bool {
     transport(protocol).is_none_or(|transport| permissions.allows_transport(transport, &anywhere))
 }
 
-/// Why a group is refused, if it is.
+/// The reason to refuse a group, if there is one.
 pub(super) fn refusal(permissions: Permissions, group: &Group) -> Option<String> {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     flowops

@@ -265,7 +265,7 @@ impl Session<'_> {
         Ok(self.engage(group, &received.slave_infos))
     }
 
-    /// To see whether the kernel has a protocol is to have it load its module.
+    /// Checks the permission first: a trial of a protocol makes the kernel load its module.
     fn is_supported(&self, protocol: Protocol) -> bool {
         permit::allows(self.terms.permissions, protocol) && is_supported(protocol)
     }

@@ -46,7 +46,7 @@ pub(super) struct LocalEnd<'a> {
     /// Only a sample for a connection test, whose sockets come and go, and where there are several.
     data: DataSocket,
     buffers: Buffers,
-    /// What the server knows this end's data by, if it asked for that.
+    /// The nonce of the server's response, if it has one.
     pub(super) nonce: Option<Nonce>,
 }
 

@@ -1,5 +1,5 @@
-//! Proves to a linerate server that this end's data is the client's: by the nonce of its response, outside of
-//! all that is counted.
+//! Proves to a linerate server that a data connection is this client's, with the nonce of the server's response.
+//! The nonce is in no count and no time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,27 +16,27 @@ use super::super::ClientError;
 use super::{LocalEnd, unreachable};
 use crate::options::ConnectionPorts;
 
-/// How long the server has to take a nonce that comes apart.
+/// How long the server may take to accept a separate nonce.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a test proves whose its data is.
+/// How a client proves its data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Way {
     /// The data connection begins with the nonce.
     AtTheBeginning,
-    /// A connection of its own brings it before the data.
+    /// A separate connection brings it before the data.
     Apart,
 }
 
 impl Way {
-    /// The way for a plan's test; `None` without a connection of which the server could take a nonce.
+    /// Returns the way for a plan; `None` if its transport has no reliable connection per socket.
     ///
-    /// At the beginning of the data it must not change what is measured: no request may wait for its
-    /// acknowledgement, and with Fast Open a request is to leave with the first segment.
+    /// At the beginning of the data the nonce must not change the measurement: no request may wait for its
+    /// acknowledgement, and Fast Open must carry the first request.
     pub(in super::super) fn of(plan: &Plan) -> Option<Self> {
         let socket = &plan.here.socket;
         match plan.transport {
-            // A lost one would be waited for.
+            // A lost nonce would not be sent again.
             Transport::Dccp | Transport::SctpMany => None,
             transport if !transport.has_connections() => None,
             Transport::Sctp | Transport::Mptcp => Some(Self::Apart),
@@ -47,9 +47,9 @@ impl Way {
 }
 
 impl LocalEnd<'_> {
-    /// Sends the nonce on the data connection; `Some` if the test's time was up before.
+    /// Sends the nonce on the data connection; `Some` if the test ended before.
     pub(super) fn prove(&self, nonce: &Nonce, stop: &Stop) -> Result<Option<Ran>, Error> {
-        // It leaves with the first data, which else would wait for its acknowledgement (RFC 896).
+        // With the first data in one segment, which Nagle's algorithm would hold back otherwise (RFC 896).
         let send = if self.sends_first() && self.plan.transport == Transport::Tcp {
             call::send_before_more
         } else {
@@ -58,7 +58,7 @@ impl LocalEnd<'_> {
         send_nonce(&self.data.socket, nonce, send, stop)
     }
 
-    /// Brings the nonce on a connection of its own, and waits until the server has it.
+    /// Sends the nonce on a separate connection and waits until the server has read it.
     pub(super) fn prove_apart(
         &self,
         nonce: &Nonce,
@@ -82,13 +82,13 @@ impl LocalEnd<'_> {
         if !taken && stop.reason() == Some(Reason::Deadline) {
             return Err(unreachable(dest, Error::TIMEDOUT.into()));
         }
-        // Nothing of it remains: the data may come from the same port.
+        // A reset leaves nothing behind, so that the data can use the same port.
         let _ = socket.set_linger(Some(Duration::ZERO));
         Ok(())
     }
 
-    /// Bound to a port that the data may come from, as a firewall may let no other pass; to any other if that is
-    /// taken.
+    /// Opens a socket on a port that the data may use too, because a firewall may block others; on any port if that
+    /// one is taken.
     fn socket_of_proof(&self, ports: ConnectionPorts) -> Result<Socket, ClientError> {
         let plan = self.plan;
         let options = SocketOptions {
@@ -115,7 +115,7 @@ impl LocalEnd<'_> {
     }
 }
 
-/// It always has room in a new connection.
+/// Sends the nonce, which a new connection always has room for.
 fn send_nonce(
     socket: &Socket,
     nonce: &Nonce,
