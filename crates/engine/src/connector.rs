@@ -111,6 +111,16 @@ impl Connector {
         }
     }
 
+    /// Opens the next connection, for what is no transaction; `None` if it was stopped.
+    pub fn connect(&mut self, stop: &Stop) -> io::Result<Option<Socket>> {
+        let _attending = stop.attend();
+        match self.open(&[], stop) {
+            Ok(opened) => Ok(Some(opened.socket)),
+            Err(LoopEnd::Failed { errno, .. }) => Err(io::Error::from_raw_os_error(errno)),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// The next connection. `first` is sent with its opening where fast open is asked for.
     pub(crate) fn open(&mut self, first: &[u8], stop: &Stop) -> Result<Opened, LoopEnd> {
         loop {

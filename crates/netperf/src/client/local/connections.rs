@@ -1,6 +1,7 @@
 //! A test whose every transaction has a connection of its own.
 
 use engine::{Connector, FlowClock, Path, PortRange, Stop, run};
+use model::SocketOptions;
 use rand::Rng;
 use sys::Address;
 
@@ -18,22 +19,7 @@ impl LocalEnd<'_> {
         progress: Progress<'_>,
         clock: &FlowClock<'_>,
     ) -> Result<Moved, ClientError> {
-        let range = PortRange {
-            min: ports.min,
-            max: ports.max,
-        };
-        let options = self.plan.here.socket.clone();
-        let first_port = rand::rng().random();
-        let mut connector = Connector::new(
-            self.plan.transport,
-            dest.clone(),
-            self.source.clone(),
-            range,
-            first_port,
-            options,
-            ports.retry_all,
-        )
-        .map_err(|error| unreachable(dest, error))?;
+        let mut connector = self.connector(dest, ports, self.plan.here.socket.clone())?;
         let path = Path::Connector(&mut connector);
         let ran = run(&mut self.job(stop, progress.cell), path);
         progress.ended();
@@ -50,11 +36,37 @@ impl LocalEnd<'_> {
         Ok(Moved {
             ran,
             socket,
-            doubts: doubts::ports_reused(progress.cell, range, passed.elapsed)
+            doubts: doubts::ports_reused(progress.cell, range_of(ports), passed.elapsed)
                 .into_iter()
                 .collect(),
             passed,
             tcp_info: None,
         })
+    }
+
+    /// Returns what opens connections from these ports, the first from any of them.
+    pub(super) fn connector(
+        &self,
+        dest: &Address,
+        ports: ConnectionPorts,
+        options: SocketOptions,
+    ) -> Result<Connector, ClientError> {
+        Connector::new(
+            self.plan.transport,
+            dest.clone(),
+            self.source.clone(),
+            range_of(ports),
+            rand::rng().random(),
+            options,
+            ports.retry_all,
+        )
+        .map_err(|error| unreachable(dest, error))
+    }
+}
+
+fn range_of(ports: ConnectionPorts) -> PortRange {
+    PortRange {
+        min: ports.min,
+        max: ports.max,
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use engine::{Finish, Path, Ran, Reason, Role, Stop, connect, data_socket, keeper};
 use model::{Plan, SocketOptions, Transport};
-use rand::Rng;
 use server::Nonce;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
@@ -68,50 +67,59 @@ impl LocalEnd<'_> {
     ) -> Result<(), ClientError> {
         let stop = cancel.follower();
         let _deadline = keeper().at(Instant::now() + PATIENCE, &stop);
-        let socket = self.socket_of_proof(ports)?;
-        if let Some(Ran {
-            failure: Some((_, errno)),
-            ..
-        }) = connect(&socket, dest, &stop)
-        {
-            return Err(unreachable(dest, io::Error::from_raw_os_error(errno)));
-        }
+        let late = || match stop.reason() {
+            Some(Reason::Deadline) => Err(unreachable(dest, Error::TIMEDOUT.into())),
+            _ => Ok(()),
+        };
+        let Some(socket) = self.connection_of_proof(dest, ports, &stop)? else {
+            return late();
+        };
         let sent = send_nonce(&socket, nonce, call::send, &stop);
         sent.map_err(|error| unreachable(dest, error.into()))?;
         let taken = Finish::AwaitClose.say(&Path::Connected(socket.as_fd()), &stop);
-        if !taken && stop.reason() == Some(Reason::Deadline) {
-            return Err(unreachable(dest, Error::TIMEDOUT.into()));
+        if !taken {
+            late()?;
         }
         // A reset leaves nothing behind, so that the data can use the same port.
         let _ = socket.set_linger(Some(Duration::ZERO));
         Ok(())
     }
 
-    /// Opens a socket on a port that the data may use too, because a firewall may block others; on any port if that
-    /// one is taken.
-    fn socket_of_proof(&self, ports: ConnectionPorts) -> Result<Socket, ClientError> {
+    /// Opens a connection from a port that the data may use too, because a firewall may block others; from any port
+    /// if that one is taken.
+    fn connection_of_proof(
+        &self,
+        dest: &Address,
+        ports: ConnectionPorts,
+        stop: &Stop,
+    ) -> Result<Option<Socket>, ClientError> {
         let plan = self.plan;
         let options = SocketOptions {
             dont_route: plan.here.socket.dont_route,
             ..SocketOptions::default()
         };
-        let port = if plan.workload.connects() {
-            let last = ports.max.saturating_sub(1).max(ports.min);
-            rand::rng().random_range(ports.min..=last).into()
-        } else {
-            self.source.port()
-        };
-        let bind = self
-            .source
-            .with_port(port)
-            .unwrap_or_else(|| self.source.clone());
-        let open = |bind: &Address| data_socket(plan.transport, bind, &options, Role::Initiator);
-        let anywhere = bind.with_any_port();
-        let socket = open(&bind).or_else(|_| open(&anywhere));
-        socket.map_err(|error| ClientError::DataSocket {
-            address: anywhere,
-            error,
-        })
+        if plan.workload.connects() {
+            let mut connector = self.connector(dest, ports, options)?;
+            return connector
+                .connect(stop)
+                .map_err(|error| unreachable(dest, error));
+        }
+        let open = |from: &Address| data_socket(plan.transport, from, &options, Role::Initiator);
+        let anywhere = self.source.with_any_port();
+        let socket = open(&self.source)
+            .or_else(|_| open(&anywhere))
+            .map_err(|error| ClientError::DataSocket {
+                address: anywhere,
+                error,
+            })?;
+        match connect(&socket, dest, stop) {
+            None => Ok(Some(socket)),
+            Some(Ran {
+                failure: Some((_, errno)),
+                ..
+            }) => Err(unreachable(dest, io::Error::from_raw_os_error(errno))),
+            Some(_) => Ok(None),
+        }
     }
 }
 
