@@ -214,18 +214,20 @@ fn who_spins() {
             .filter(until)
             .any(|call| wake_ns(call) < u64::MAX / 2)
     };
-    for (server, spin, here, there) in [
-        ("--allow-spin", "-w 1,1", true, true),
-        ("--allow-spin", "-w 1,1 --spin", false, false),
-        ("--allow-spin", "-w 1,1 --spin=local", false, true),
-        ("--allow-spin", "-w 1,1 --spin=remote", true, false),
-        ("", "-w 1,1 --spin", false, true),
-        ("--allow-spin", "-w 5,5 --spin", true, true),
+    // The second transaction of an interval here waits there, and there is time left here after it.
+    let (short, long) = ("-w 2000u,400u", "-w 20,5");
+    for (server, times, spin, here, there) in [
+        ("--allow-spin", short, "", true, true),
+        ("--allow-spin", short, "--spin", false, false),
+        ("--allow-spin", short, "--spin=local", false, true),
+        ("--allow-spin", short, "--spin=remote", true, false),
+        ("", short, "--spin", false, true),
+        ("--allow-spin", long, "--spin", true, true),
     ] {
-        let client = format!("-t TCP_RR -l 1 -b 1,1 {spin}");
+        let client = format!("-t TCP_RR -l 1 -b 2,1 {times} {spin}");
         let calls = both("-e trace=clock_nanosleep", server, &client);
-        assert_eq!(slept(&calls.client), here, "{spin}: {:?}", calls.client);
-        assert_eq!(slept(&calls.server), there, "{spin}: {:?}", calls.server);
+        assert_eq!(slept(&calls.client), here, "{client}: {:?}", calls.client);
+        assert_eq!(slept(&calls.server), there, "{client}: {:?}", calls.server);
     }
 }
 
@@ -242,13 +244,13 @@ fn foreign_peer() {
     let named = "the peer did not spin";
     assert!(said("-b ,5 --spin").contains(named));
     assert!(said("-b ,5 --spin=remote").contains(named));
-    assert_eq!(said("-b ,5"), "");
+    assert!(!said("-b ,5").contains(named));
     // Nor does one of ours that may not.
     let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
     assert!(ours.stderr.contains(named), "{ours:#?}");
     let server = Server::start("--allow-spin");
     let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
-    assert_eq!(ours.stderr, "");
+    assert!(!ours.stderr.contains(named), "{ours:#?}");
 }
 
 /// A port at which one control connection after the other reaches the server, without what stands
