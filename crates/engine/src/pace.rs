@@ -65,6 +65,7 @@ impl Pace {
         self.schedule.left > 0 || self.schedule.begin(monotonic_ns())
     }
 
+    #[cold]
     pub(crate) fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
         // During the spin it does not wait: the caller asks again.
         let left_ns = self.slept_until_ns().saturating_sub(monotonic_ns());
