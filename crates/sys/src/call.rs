@@ -16,13 +16,6 @@ use crate::Address;
 /// A system call's error number.
 pub use rustix::io::Errno as Error;
 
-/// The system's text for an error, without the number that Rust adds.
-pub fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split_once(" (os error").map(|(words, _)| words);
-    words.map_or(text.clone(), str::to_owned)
-}
-
 /// A peer's address in the form that the kernel takes, made once for many calls.
 #[derive(Clone, Debug)]
 pub struct Peer(SocketAddrAny);

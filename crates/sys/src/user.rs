@@ -28,7 +28,7 @@ pub fn become_for_good(name: &str) -> io::Result<()> {
         user.check()
     };
     become_it().map_err(|error| {
-        let why = crate::call::reason(&error);
+        let why = crate::describe(&error);
         io::Error::new(error.kind(), format!("cannot become user {name}: {why}"))
     })
 }

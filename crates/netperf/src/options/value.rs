@@ -122,7 +122,7 @@ pub(super) fn passphrase(text: &str) -> Result<String, Stop> {
         None => text.to_owned(),
         Some(file) => match first_line(file, MOST) {
             Ok(line) => line,
-            Err(error) => return refuse(sys::call::reason(&error)),
+            Err(error) => return refuse(sys::describe(&error)),
         },
     };
     if passphrase.len() > MOST {

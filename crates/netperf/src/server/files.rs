@@ -15,7 +15,7 @@ impl Files {
     pub(super) fn open(directories: &[PathBuf]) -> io::Result<Self> {
         let roots = directories.iter().map(|directory| {
             Root::open(directory).map_err(|error| {
-                let why = sys::call::reason(&error);
+                let why = sys::describe(&error);
                 let text = format!("--allow-fill-dir {}: {why}", directory.display());
                 io::Error::new(error.kind(), text)
             })

@@ -384,7 +384,7 @@ impl Prepared {
             Finish::EmptyDatagrams(3).say(&path(), &patience);
         }
         finished.side.socket = self.facts_of_start();
-        finished.side.socket.dropped = dropped(&socket, self.assignment.transport);
+        finished.side.socket.dropped = dropped(socket, self.assignment.transport);
         Ok(finished)
     }
 

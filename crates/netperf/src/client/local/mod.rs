@@ -110,10 +110,14 @@ impl LocalEnd<'_> {
     ) -> Result<Measured, ClientError> {
         let control = control.map(|control| control.stream.as_fd());
         wait(self.plan.phases.wait, control, cancel);
+        let missing = self.missing(settings, dest, control.is_some());
         if let Some(nonce) = self.nonce
             && Way::of(self.plan) == Some(Way::Apart)
         {
-            self.prove_apart(&nonce, dest, settings.ports, cancel)?;
+            if let Some(missing) = missing.clone() {
+                progress.answer.expect(missing, cancel);
+            }
+            self.prove_apart(&nonce, dest, settings.ports, cancel, progress)?;
         }
         // What the machine is asked for stands outside the measured phase.
         let needs = settings.needs;
@@ -139,7 +143,6 @@ impl LocalEnd<'_> {
             keeper().on_silence(progress.cell, patience, &stop);
         }
         progress.begun(started);
-        let missing = self.missing(settings, dest, control.is_some());
         if let Some(missing) = missing.clone().filter(|missing| !missing.is_one_way) {
             progress.answer.expect(missing, cancel);
         }

@@ -12,6 +12,7 @@ use sys::call::{self, Error};
 use sys::{Address, Socket};
 
 use super::super::ClientError;
+use super::super::interim::Progress;
 use super::{LocalEnd, unreachable};
 use crate::options::ConnectionPorts;
 
@@ -64,6 +65,7 @@ impl LocalEnd<'_> {
         dest: &Address,
         ports: ConnectionPorts,
         cancel: &Stop,
+        progress: Progress<'_>,
     ) -> Result<(), ClientError> {
         let stop = cancel.follower();
         let _deadline = keeper().at(Instant::now() + PATIENCE, &stop);
@@ -74,6 +76,7 @@ impl LocalEnd<'_> {
         let Some(socket) = self.connection_of_proof(dest, ports, &stop)? else {
             return late();
         };
+        progress.answer.came();
         let sent = send_nonce(&socket, nonce, call::send, &stop);
         sent.map_err(|error| unreachable(dest, error.into()))?;
         let taken = Finish::AwaitClose.say(&Path::Connected(socket.as_fd()), &stop);
