@@ -54,7 +54,7 @@ pub use memory::Memory;
 pub use ring::RingError;
 pub use run::{Job, Path, connect, connect_without_data, receive_late, run};
 pub use socket::{
-    DataSocket, Role, SocketError, complete_accepted, data_socket, dropped, facts_at_end,
-    prepare_accepted,
+    DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,
+    datagram_listener, dropped, facts_at_end, prepare_accepted,
 };
 pub use stop::{Reason, Stop};

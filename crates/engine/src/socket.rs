@@ -153,10 +153,7 @@ fn socket_and_refusals(
     options: &SocketOptions,
     role: Role,
 ) -> Result<(Socket, Vec<Refused>), SocketError> {
-    let (kind, protocol) = kind(transport);
-    let socket = Socket::new(bind.domain(), kind, protocol)
-        .map_err(|error| SocketError::of_open(transport, error))?;
-    let refused = apply(&socket, transport, options, role, bind.is_ipv6())?;
+    let (socket, refused) = unbound(transport, bind, options, role)?;
     if bind.port() != 0 && transport.has_connections() {
         // A port may be asked for again at once, while old connections linger. Datagram sockets leave
         // nothing behind, and two that are marked share a port: the later one gets the other's data.
@@ -169,6 +166,57 @@ fn socket_and_refusals(
         Role::Initiator => named("bind it", bind_to(&socket, bind))?,
         Role::Listener => named("bind it", bind_listener(&socket, bind))?,
     }
+    Ok((socket, refused))
+}
+
+/// Opens a datagram socket that has no peer, for as long as it is open. A peer gets a socket of its own at the
+/// same address by [`datagram_branch`].
+pub fn datagram_listener(
+    transport: Transport,
+    bind: &Address,
+    options: &SocketOptions,
+) -> Result<Socket, SocketError> {
+    let (socket, _) = unbound(transport, bind, options, Role::Initiator)?;
+    named(
+        "set SO_ATTACH_REUSEPORT_CBPF",
+        option::set_first_of_address(socket.as_fd()),
+    )?;
+    named("bind it", bind_to(&socket, bind))?;
+    Ok(socket)
+}
+
+/// Opens a socket at the address and port of a [`datagram_listener`], connected to `peer`. From then on `peer`'s
+/// datagrams come here; those that came before are in the listener's queue, and so is everybody else's.
+pub fn datagram_branch(
+    listener: &Socket,
+    transport: Transport,
+    peer: &Address,
+    options: &SocketOptions,
+) -> Result<Socket, SocketError> {
+    let bind = named("get its address", Address::of(listener))?;
+    let (socket, _) = unbound(transport, &bind, options, Role::Initiator)?;
+    let share = |is_shared| named("set SO_REUSEPORT", listener.set_reuse_port(is_shared));
+    named("set SO_REUSEPORT", socket.set_reuse_port(true))?;
+    share(true)?;
+    let connected = named("bind it", bind_to(&socket, &bind)).and_then(|()| {
+        let peer = named("connect it", peer.to_kernel())?;
+        named("connect it", socket.connect(&peer))
+    });
+    // Without this, nobody else gets the port, and the kernel finds the connected socket faster.
+    share(false)?;
+    connected.map(|()| socket)
+}
+
+fn unbound(
+    transport: Transport,
+    bind: &Address,
+    options: &SocketOptions,
+    role: Role,
+) -> Result<(Socket, Vec<Refused>), SocketError> {
+    let (kind, protocol) = kind(transport);
+    let socket = Socket::new(bind.domain(), kind, protocol)
+        .map_err(|error| SocketError::of_open(transport, error))?;
+    let refused = apply(&socket, transport, options, role, bind.is_ipv6())?;
     Ok((socket, refused))
 }
 

@@ -52,6 +52,21 @@ pub struct Accepted {
     pub is_stranger: bool,
 }
 
+/// Accepts a test's data connections, of which there are many at one listener. The first one decides whether the
+/// others may come from an address that is not expected.
+#[derive(Debug, Default)]
+pub struct Door {
+    /// Whether the first one came from such an address.
+    takes_strangers: Option<bool>,
+    /// Where the first one came from that was closed for its address.
+    refused: Option<Address>,
+    /// Those of other peers of the same test, which are accepted later.
+    kept: Vec<Accepted>,
+}
+
+/// Who else connects to the same listener for the same test.
+pub type Others<'a> = &'a dyn Fn(&Address) -> bool;
+
 /// A connection that may become the test's.
 struct Candidate {
     accepted: Accepted,
@@ -102,6 +117,89 @@ impl DataPeer<'_> {
     }
 }
 
+impl Door {
+    /// Whether no connection has been accepted yet: the first may have to wait for a better one.
+    pub fn is_first(&self) -> bool {
+        self.takes_strangers.is_none()
+    }
+
+    /// Where the first connection came from that was closed for its address, if there was one.
+    pub fn refused(&self) -> Option<&Address> {
+        self.refused.as_ref()
+    }
+
+    /// Accepts the next connection of `peer`. The first is accepted by [`accept`]'s rule until `until`; later ones
+    /// when they come, or until `stop`: if an expected one was first, others are closed. Connections of `others` are
+    /// kept until their turn.
+    pub fn accept(
+        &mut self,
+        listener: &Socket,
+        peer: &DataPeer<'_>,
+        others: Others<'_>,
+        until: Instant,
+        stop: &Stop,
+    ) -> Result<Accepted, Error> {
+        let mut kept = self.kept.iter();
+        if let Some(at) = kept.position(|kept| peer.expects(&kept.from)) {
+            return Ok(self.kept.remove(at));
+        }
+        let Some(takes_strangers) = self.takes_strangers else {
+            let mut may_wait = |stranger: Accepted| {
+                if peer.policy.strict || others(&stranger.from) {
+                    self.reject(stranger, others);
+                    return None;
+                }
+                self.refused.get_or_insert_with(|| stranger.from.clone());
+                Some(stranger)
+            };
+            let refused = |_: &Address| {};
+            let accepted = accept_first(listener, peer, None, until, stop, &refused, &mut may_wait);
+            // The later ones wait without a timer.
+            let _ = listener.set_read_timeout(None);
+            let accepted = accepted?;
+            self.takes_strangers = Some(accepted.is_stranger);
+            if accepted.is_stranger {
+                self.refused = None;
+            }
+            return Ok(accepted);
+        };
+        loop {
+            if stop.is_set() {
+                return Err(Error::CANCELED);
+            }
+            let (connection, from) = match call::accept_from(listener.as_fd()) {
+                Ok((connection, Some(from))) => (connection, from.address()),
+                Ok((_, None)) | Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => continue,
+                Err(error) => return Err(error),
+            };
+            let Some(from) = from else {
+                continue;
+            };
+            let accepted = Accepted {
+                socket: connection.into(),
+                is_stranger: !peer.expects(&from),
+                from,
+            };
+            if !accepted.is_stranger || takes_strangers && !others(&accepted.from) {
+                return Ok(accepted);
+            }
+            self.reject(accepted, others);
+        }
+    }
+
+    /// Keeps a connection of another peer; closes what is nobody's.
+    fn reject(&mut self, accepted: Accepted, others: Others<'_>) {
+        if !others(&accepted.from) {
+            self.refused.get_or_insert(accepted.from);
+        } else if self.kept.len() < MOST_WAITING {
+            self.kept.push(Accepted {
+                is_stranger: false,
+                ..accepted
+            });
+        }
+    }
+}
+
 /// Accepts the data connection of a test until `until`; [`Error::TIMEDOUT`] if none comes.
 ///
 /// With a `nonce` it is the one that begins with it, wherever it comes from. Without, it is the first one from
@@ -114,6 +212,29 @@ pub fn accept(
     until: Instant,
     stop: &Stop,
     refused: &dyn Fn(&Address),
+) -> Result<Accepted, Error> {
+    let mut may_wait = |stranger: Accepted| {
+        if peer.policy.strict {
+            refused(&stranger.from);
+            return None;
+        }
+        Some(stranger)
+    };
+    accept_first(listener, peer, nonce, until, stop, refused, &mut may_wait)
+}
+
+/// What becomes of a connection from an unexpected address: it waits for a better one, or it is taken away.
+type MayWait<'a> = &'a mut dyn FnMut(Accepted) -> Option<Accepted>;
+
+/// As [`accept`], with another rule for strangers.
+fn accept_first(
+    listener: &Socket,
+    peer: &DataPeer<'_>,
+    nonce: Option<&Nonce>,
+    until: Instant,
+    stop: &Stop,
+    refused: &dyn Fn(&Address),
+    may_wait: MayWait<'_>,
 ) -> Result<Accepted, Error> {
     let _attending = stop.attend();
     // A connection that is aborted after the wait leaves nothing to accept.
@@ -145,7 +266,7 @@ pub fn accept(
         {
             return Ok(proved);
         }
-        let accepted = match next(listener, peer) {
+        let mut accepted = match next(listener, peer) {
             Ok(Some(accepted)) => accepted,
             Ok(None) => continue,
             // No descriptor is left: drop a candidate to get one.
@@ -162,10 +283,10 @@ pub fn accept(
                 }
                 return Ok(accepted);
             }
-            if peer.policy.strict {
-                refused(&accepted.from);
+            let Some(stranger) = may_wait(accepted) else {
                 continue;
-            }
+            };
+            accepted = stranger;
             first_stranger = first_stranger.or_else(|| Some(Instant::now()));
         }
         if waiting.len() == MOST_WAITING {
@@ -385,6 +506,64 @@ mod tests {
         let ended = accept(&listening, &peer, None, until, &Stop::new(), &note);
         assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
         assert!(refused.get());
+    }
+
+    #[test]
+    fn the_first_connection_decides_about_the_later_ones() {
+        let (listening, at) = listener();
+        let (control, named) = (inet("192.0.2.1:1"), inet("127.0.0.3:1"));
+        let peer = DataPeer {
+            named: Some(&named),
+            ..elsewhere(&control)
+        };
+        let mut door = Door::default();
+        let accept = |door: &mut Door| {
+            let accepted = door.accept(&listening, &peer, &|_| false, soon(), &Stop::new());
+            accepted.map(|accepted| (accepted.from.ip(), accepted.is_stranger))
+        };
+        let _own = connect_from([127, 0, 0, 3], at);
+        assert_eq!(accept(&mut door), Ok((named.ip(), false)));
+        let mut stranger = connect_from([127, 0, 0, 2], at);
+        let _own = connect_from([127, 0, 0, 3], at);
+        let begun = Instant::now();
+        assert_eq!(accept(&mut door), Ok((named.ip(), false)));
+        assert!(begun.elapsed() < PREFERENCE, "it is not waited for");
+        assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
+        let refused = door.refused().and_then(Address::ip);
+        assert_eq!(refused, inet("127.0.0.2:1").ip());
+
+        let mut door = Door::default();
+        for source in [2, 4] {
+            let _stranger = connect_from([127, 0, 0, source], at);
+            let from = inet(&format!("127.0.0.{source}:1")).ip();
+            assert_eq!(accept(&mut door), Ok((from, true)));
+        }
+    }
+
+    #[test]
+    fn connections_of_another_peer_of_the_test_wait_for_their_turn() {
+        let (listening, at) = listener();
+        let (here, there) = (inet("127.0.0.3:1"), inet("127.0.0.2:1"));
+        // The addresses of this host are all expected if one is, so both are named.
+        let control = inet("192.0.2.1:1");
+        let peer = |named| DataPeer {
+            named: Some(named),
+            ..elsewhere(&control)
+        };
+        let mut door = Door::default();
+        let mut early = connect_from([127, 0, 0, 2], at);
+        let _own = connect_from([127, 0, 0, 3], at);
+        for (expected, other) in [(&here, &there), (&there, &here)] {
+            let others = |from: &Address| from.shares_host_with(other);
+            let accepted = door.accept(&listening, &peer(expected), &others, soon(), &Stop::new());
+            let accepted = accepted.unwrap();
+            assert_eq!(accepted.from.ip(), expected.ip());
+            assert!(!accepted.is_stranger);
+            if expected.shares_host_with(&there) {
+                TcpStream::from(accepted.socket).write_all(b"x").unwrap();
+            }
+        }
+        early.read_exact(&mut [0; 1]).unwrap();
     }
 
     #[test]

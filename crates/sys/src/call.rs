@@ -274,11 +274,6 @@ pub fn wait_writable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Re
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
-/// Takes a datagram socket's peer away again: connect(2) with AF_UNSPEC.
-pub fn disconnect_datagrams(socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::net::connect_unspec(socket)
-}
-
 /// Receives what is there; EAGAIN when that is nothing: MSG_DONTWAIT, recv(2).
 #[inline]
 pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
@@ -292,6 +287,18 @@ pub fn is_open(socket: BorrowedFd<'_>) -> bool {
         Ok((taken, _)) => taken > 0,
         Err(error) => error == Errno::AGAIN,
     }
+}
+
+/// As [`receive_without_waiting`], one datagram and its sender: recvfrom(2).
+pub fn receive_from_without_waiting(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> Result<(usize, Option<Address>), Errno> {
+    let (taken, _, from) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
+    Ok((
+        taken,
+        from.and_then(|from| Address::try_from(&own(&from)).ok()),
+    ))
 }
 
 /// Who sent the datagram that would be received next, which stays: MSG_PEEK, recvfrom(2).

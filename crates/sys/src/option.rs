@@ -78,6 +78,46 @@ pub fn set_receive_errors(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     }
 }
 
+/// Makes a datagram socket, which must not be bound yet, the one that receives what comes from no peer of the
+/// connected sockets that share its address: SO_ATTACH_REUSEPORT_CBPF, socket(7). Without it a socket that is to be
+/// connected receives everything between bind(2) and connect(2).
+///
+/// Other sockets can bind to its address only while SO_REUSEPORT is set, which it is not afterwards.
+pub fn set_first_of_address(socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// Returns 0: the index of the socket that was bound first.
+    const RETURN_0: [libc::sock_filter; 1] = [libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    }];
+    let program = libc::sock_fprog {
+        len: RETURN_0.len() as u16,
+        filter: RETURN_0.as_ptr().cast_mut(),
+    };
+    set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    // SAFETY: the program lies in a constant, is as long as it says, and the kernel copies it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)
+}
+
+/// IP_BIND_ADDRESS_NO_PORT: a socket that is bound to an address and any port gets its port by connect(2), which
+/// knows which are free for that peer. ip(7), since Linux 4.2; of TCP.
+pub fn set_late_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
 /// TCP_DEFER_ACCEPT: a connection is accepted when its first data came. tcp(7).
 pub fn set_defer_accept(socket: BorrowedFd<'_>, seconds: u32) -> io::Result<()> {
     set_int(
@@ -405,6 +445,13 @@ fn memory_info(socket: BorrowedFd<'_>) -> io::Result<[u32; 16]> {
         Err(io::Error::last_os_error())
     }
 }
+
+/// Of asm/socket.h; libc has it for some systems only. SPARC and PA-RISC have numbers of their own.
+const SO_ATTACH_REUSEPORT_CBPF: i32 = if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) {
+    0x35
+} else {
+    51
+};
 
 /// Of linux/sctp.h.
 const SCTP_EVENTS: i32 = 11;

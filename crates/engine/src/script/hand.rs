@@ -190,6 +190,9 @@ impl<P: Performer> Hand<'_, P> {
         let Some(line) = &steps.lines[at] else {
             return Ok(());
         };
+        if line.has_become_plain() {
+            steps.calls[at].bind(&steps.list[at], Some(line));
+        }
         for _ in 0..transfer.repeat {
             if transfer.parcel.is_none() {
                 self.transfer(line, way, transfer, came.take())?;

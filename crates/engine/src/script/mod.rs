@@ -16,7 +16,7 @@ mod tests;
 mod watch;
 
 pub use counting::Counts;
-pub use line::{Layer, Line};
+pub use line::{Early, Layer, Line};
 pub use messages::Parcel;
 pub use tally::{Tallied, Tally};
 pub use watch::{Journal, Pass, StepTimes, Watch};

@@ -67,7 +67,7 @@ impl Call {
     /// The step's line is this one, or none any more.
     pub(super) fn bind(&mut self, step: &Step, line: Option<&Rc<Line>>) {
         self.way = match line {
-            Some(line) if matches!(**line, Line::Socket(_)) => Way::of(&step.action, line),
+            Some(line) if line.plain_socket().is_some() => Way::of(&step.action, line),
             _ => Way::Other,
         };
     }

@@ -547,3 +547,45 @@ fn who_does_not_wait_fails_or_has_patience() {
         assert!(begun.elapsed() >= Duration::from_millis(20));
     }
 }
+
+#[test]
+fn datagrams_that_came_early_are_received_first() {
+    let patient = Transfer {
+        patience: Some(Duration::from_secs(20)),
+        ..exactly(4)
+    };
+    let parcel = Transfer {
+        parcel: Some(Parcel {
+            count: 2,
+            envelope: None,
+        }),
+        ..exactly(4)
+    };
+    for transfer in [exactly(4), patient, parcel] {
+        let (mut host, far) = datagrams();
+        let line = host.line.take().expect("it has one");
+        let Ok(Line::Socket(socket)) = Rc::try_unwrap(line) else {
+            panic!("it is a socket");
+        };
+        let mut early = Early::default();
+        // The last is longer than what is asked for.
+        for datagram in [&b"1234"[..], b"12", b"34", b"123456"] {
+            early.push(datagram);
+        }
+        host.line = Some(Rc::new(Line::Early(socket, RefCell::new(early))));
+        for _ in 0..3 {
+            far.send(b"1234").unwrap();
+        }
+        let steps = vec![
+            once(Action::Receive(transfer)),
+            once(Action::Send(exactly(4))),
+        ];
+        let mut script = Script::new(steps, 0);
+        let rounds = if transfer.parcel.is_some() { 3 } else { 6 };
+        let stop = Stop::new();
+        let (end, tallied) = run(&mut script, &mut host, Rounds::Times(rounds), &stop);
+        assert_eq!(end, ScriptEnd::Done);
+        assert_eq!((tallied.received, tallied.sent), (24, 4 * rounds));
+        assert_eq!(host.looked_up, [0, 1], "each step keeps its line");
+    }
+}
