@@ -118,6 +118,7 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         masters: limits.masters,
         permissions: limits.permissions,
         peers: limits.peers.clone(),
+        policy: settings.policy,
         shelf,
         verbose: settings.verbose,
         tls,

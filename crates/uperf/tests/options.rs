@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use server::Policy;
 use uperf::Protocol;
 use uperf::options::{Counter, Exit, Limits, Master, Print, Role, Settings, Tls, uperf};
 
@@ -104,6 +105,11 @@ fn every_option_of_a_master_has_its_field() {
         (
             "--tls-cert c --tls-key k -m p",
             with(|s, _| (s.tls.certificate, s.tls.key) = (Some("c".into()), Some("k".into()))),
+        ),
+        ("--strict-peers -m p", with(|s, _| s.policy.strict = true)),
+        (
+            "--allow-third-party -m p",
+            with(|s, _| s.policy.third_party = true),
         ),
     ] {
         assert_eq!(run(line), expected, "{line}");
@@ -380,6 +386,7 @@ fn by_default(role: Role) -> Settings {
         port: 20_000,
         verbose: false,
         tls: Tls::default(),
+        policy: Policy::default(),
         notices: Vec::new(),
     }
 }

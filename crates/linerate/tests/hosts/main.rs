@@ -3,11 +3,14 @@
 //!
 //! Most of them wait most of the time, so they run side by side.
 
+mod addresses;
 mod gate;
 mod ground;
 mod limits;
 mod lost;
 mod nonsense;
+mod scripted;
+mod strangers;
 mod workloads;
 
 use libtest_mimic::Arguments;
@@ -16,9 +19,11 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(SIDE_BY_SIDE);
     let trials = [
+        addresses::trials(),
         lost::trials(),
         limits::trials(),
         nonsense::trials(),
+        strangers::trials(),
         workloads::trials(),
     ]
     .into_iter()

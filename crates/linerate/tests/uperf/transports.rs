@@ -18,6 +18,66 @@ fn unix_sockets() {
     agree(&slave.run("", &profile));
 }
 
+/// Each connection begins with a handshake at the same port, and the next may come before the last one is closed.
+#[test]
+fn datagram_connections_again_and_again() {
+    const LOOP: &str = r#"<profile name="loop">
+  <group nthreads="3">
+    <transaction iterations="200">
+      <flowop type="connect" options="remotehost=$h protocol=udp"/>
+      <flowop type="write" options="size=90"/>
+      <flowop type="read" options="size=90"/>
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let slave = Slave::start();
+    let at_a_port = format!("protocol=udp port={}", testkit::free_port());
+    for profile in [
+        LOOP.to_owned(),
+        LOOP.replace("\"connect\"", "\"accept\""),
+        LOOP.replace("protocol=udp", &at_a_port)
+            .replace("nthreads=\"3\"", "nthreads=\"1\""),
+        LOOP.replace("nthreads", "nprocs"),
+    ] {
+        let ended = slave.run("", &profile);
+        agree(&ended);
+        let strands = if profile.contains("port=") { 1 } else { 3 };
+        let operations = (strands * 200 * 4).to_string();
+        assert_eq!(statistics(&ended, "master")[4], operations, "{ended:?}");
+    }
+}
+
+/// Several at a time, of one strand: each has its own datagrams.
+#[test]
+fn datagram_connections_side_by_side() {
+    let profile = r#"<profile name="two">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="conn=1 remotehost=$h protocol=udp"/>
+      <flowop type="connect" options="conn=2 remotehost=$h protocol=udp"/>
+    </transaction>
+    <transaction iterations="100">
+      <flowop type="write" options="conn=2 size=50"/>
+      <flowop type="write" options="conn=1 size=90"/>
+      <flowop type="read" options="conn=1 size=90"/>
+      <flowop type="read" options="conn=2 size=50"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+    let slave = Slave::start();
+    for profile in [
+        profile.to_owned(),
+        profile.replace("\"connect\"", "\"accept\""),
+    ] {
+        let ended = slave.run("", &profile);
+        agree(&ended);
+        assert_eq!(statistics(&ended, "master")[2], "54.69KB", "{ended:?}");
+    }
+}
+
 #[test]
 fn multipath_tcp() {
     if !has_multipath_tcp() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{Role, Stop, data_socket};
@@ -185,7 +186,8 @@ impl Slave {
         work.check_layout(self.layout)
             .map_err(|error| self.unsendable(&error))?;
         let infos = if mirror::listens(group) {
-            slave_infos(listeners)
+            let here = self.control.here();
+            slave_infos(listeners, here.as_ref())
         } else {
             Vec::new()
         };
@@ -212,12 +214,9 @@ impl Slave {
         let ports = self
             .ports(count)
             .map_err(|error| self.lost("phase 2", &error))?;
-        Ok(PeerHost {
-            name: self.host.clone(),
-            address: self.control.peer().clone(),
-            ports,
-            answers_from_anywhere: !self.is_ours,
-        })
+        let mut peer = PeerHost::new(&self.host, &self.control, ports);
+        peer.answers_from_anywhere = !self.is_ours;
+        Ok(peer)
     }
 
     /// Changes what a stock slave would end too early by, or crash of.
@@ -300,7 +299,7 @@ impl Slave {
         Ok(Ack2::decode(&answer, Order::NATIVE))
     }
 
-    fn ports(&self, count: u32) -> io::Result<Vec<Ports>> {
+    fn ports(&self, count: u32) -> io::Result<Arc<[Ports]>> {
         let until = Instant::now() + PATIENCE;
         let infos = (0..count).map(|_| {
             let bytes = self.control.read(until)?;
@@ -326,8 +325,8 @@ impl Slave {
 }
 
 /// What listeners are told of.
-pub(super) fn slave_infos(listeners: &[Listeners]) -> Vec<SlaveInfo> {
-    let infos = listeners.iter().map(|strand| strand.ports().info());
+fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo> {
+    let infos = listeners.iter().map(|strand| strand.ports(here).info());
     infos.collect()
 }
 

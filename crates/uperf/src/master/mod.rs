@@ -358,13 +358,16 @@ impl Session<'_> {
             let mut group = group.clone();
             let files = files::files(&group).map_err(Trouble::Here)?;
             files::settle_reads(&mut group, &files).map_err(Trouble::Here)?;
-            let mut of_group = slaves.iter().filter(|slave| slave.group == number);
+            let of_group = slaves.iter().filter(|slave| slave.group == number);
             let has_stock_slave = of_group.clone().any(|slave| !slave.is_ours);
             // Several slaves may reach this end at several addresses.
-            let here = of_group.next().and_then(|slave| slave.control.here());
-            let here = here.filter(|_| of_group.next().is_none());
-            let listeners = Listeners::open(&group, here.as_ref())
-                .map_err(|error| Trouble::Here(error.to_string()))?;
+            let here = |host: &str| {
+                let mut of_group = of_group.clone();
+                let slave = of_group.find(|slave| slave.host.eq_ignore_ascii_case(host))?;
+                slave.control.here()
+            };
+            let listeners =
+                Listeners::open(&group, here).map_err(|error| Trouble::Here(error.to_string()))?;
             let mut peers = Peers::default();
             // The newest connection first, as stock masters do.
             for slave in slaves
@@ -385,6 +388,7 @@ impl Session<'_> {
                 listeners,
                 files: Arc::new(files),
                 tls,
+                policy: self.settings.policy,
             });
         }
         Ok(posts)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use server::Permissions;
+use server::{Permissions, Policy};
 
 use super::table::{NO_PORT, Typed};
 use super::{Counter, Exit, Network, refusal, usage_after};
@@ -22,6 +22,8 @@ pub struct Settings {
     pub verbose: bool,
     /// What SSL connections are made with.
     pub tls: Tls,
+    /// `--strict-peers`, `--allow-third-party`: whose data is taken, and where datagrams go.
+    pub policy: Policy,
     /// Lines for stderr before anything else happens, without their line ends.
     pub notices: Vec<String>,
 }
@@ -223,6 +225,7 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
         port: typed.port,
         verbose: typed.verbose,
         tls: typed.tls,
+        policy: typed.policy,
         notices,
     })
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use getopt::Argument::{Nothing, Value};
 use getopt::{Flag, Section, flag, long, refuse};
+use server::Policy;
 
 use super::settings::{Limits, Master, Print, Tls};
 use super::value::{integer, number, seconds, time};
@@ -32,6 +33,8 @@ pub(super) struct Typed {
     pub(super) verbose: bool,
     /// `--tls-*`.
     pub(super) tls: Tls,
+    /// `--strict-peers`, `--allow-third-party`.
+    pub(super) policy: Policy,
     /// What a master is asked for, but for the profile.
     pub(super) master: Master,
     /// What a slave is held to.
@@ -54,6 +57,7 @@ impl Default for Typed {
             port: DEFAULT_PORT,
             verbose: false,
             tls: Tls::default(),
+            policy: Policy::default(),
             master: Master {
                 profile: PathBuf::new(),
                 interval: DEFAULT_INTERVAL,
@@ -131,6 +135,10 @@ const FLAGS: &[Flag<Typed, Exit>] = &[
         |t, v| { t.tls.pass_phrase = Some(v.into()); Ok(()) }),
     long("tls-verify", Value, &["--tls-verify <file>     PEM with authorities that the other end's certificate must be of"],
         |t, v| { t.tls.authorities = Some(v.into()); Ok(()) }),
+    long("strict-peers", Nothing, &["--strict-peers          Accept data connections from the control peer's address only"],
+        |t, _| { t.both("--strict-peers").policy.strict = true; Ok(()) }),
+    long("allow-third-party", Nothing, &["--allow-third-party     Send UDP datagrams to any address that sends a handshake"],
+        |t, _| { t.both("--allow-third-party").policy.third_party = true; Ok(()) }),
     long("allow-dir", Value, &["--allow-dir <dir>       Let masters have files below <dir> sent (repeatable)"],
         |t, v| { t.slave("--allow-dir").directories.push(v.into()); Ok(()) }),
     long("allow-peers", Value, &["--allow-peers <cidr>    Serve masters from this network alone (repeatable)"], peers),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use engine::{Role, Stop, data_socket, keeper};
 use model::{SocketOptions, Transport};
-use server::Permissions;
+use server::{Permissions, Policy};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
@@ -51,6 +51,8 @@ pub struct Terms {
     pub permissions: Permissions,
     /// Control connections at a time; 0 for as many as come.
     pub masters: usize,
+    /// Whose data a run takes, and where its datagrams go.
+    pub policy: Policy,
     /// Says on stdout what happens.
     pub verbose: bool,
     /// What its TLS connections are made with.

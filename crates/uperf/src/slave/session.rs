@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
+use sys::Address;
 use sys::call::Error;
 
 use super::room::{Room, Share};
@@ -138,6 +139,9 @@ impl Session<'_> {
             |strand: &&StrandOutcome| strand.failed || strand.transactions.len() == stages;
         let ends = strands.iter().filter(has_ended).count() as u64;
         drop(share);
+        for text in log.strangers() {
+            eprintln!("uperf: {}: {text}", self.control.peer());
+        }
         match &outcome {
             Obeyed::Late(stage) => {
                 log.say(format!("Error waiting for strands at barrier {stage}"), 0);
@@ -291,9 +295,10 @@ impl Session<'_> {
             .room
             .take(&group, strand_bytes(&group), &self.terms.limits)?;
         let files = self.terms.shelf.files(&group)?;
-        let listeners = Listeners::open(&group, self.control.here().as_ref())
+        let here = self.control.here();
+        let listeners = Listeners::open(&group, |_| here.clone())
             .map_err(|error| Refusal::Ports(sys::describe(&error.error)))?;
-        let infos = slave_infos(&listeners);
+        let infos = slave_infos(&listeners, here.as_ref());
         let post = Post {
             peers: self.peers(&group, masters),
             group,
@@ -302,6 +307,7 @@ impl Session<'_> {
             listeners,
             files,
             tls,
+            policy: self.terms.policy,
         };
         let crew = Crew::start(vec![post], &Watching::default(), self.stop)
             .map_err(|error| Refusal::Threads(sys::describe(&error)))?;
@@ -310,16 +316,12 @@ impl Session<'_> {
 
     /// The master, under every name that its flowops have for it.
     fn peers(&self, group: &Group, infos: &[SlaveInfo]) -> Peers {
-        let ports: Vec<Ports> = infos.iter().map(Ports::of_info).collect();
+        let ports: Arc<[Ports]> = infos.iter().map(Ports::of_info).collect();
         let mut peers = Peers::default();
         let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
         for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
-            peers.add(PeerHost {
-                name: flowop.endpoint.remote_host.clone(),
-                address: self.control.peer().clone(),
-                ports: ports.clone(),
-                answers_from_anywhere: true,
-            });
+            let name = &flowop.endpoint.remote_host;
+            peers.add(PeerHost::new(name, self.control, Arc::clone(&ports)));
         }
         peers
     }
@@ -503,7 +505,7 @@ fn await_quiet(
     loop {
         let standing = crew.wait(stage, until.min(Instant::now() + QUIET_LOOK));
         let (now, after) = (Instant::now(), done());
-        if after == before {
+        if after == before && standing.choosing == 0 {
             quiet_looks += 1;
         } else {
             (before, last_news, quiet_looks) = (after, now, 0);
@@ -565,11 +567,11 @@ fn farewell(log: &Log) -> Goodbye {
     }
 }
 
-fn slave_infos(listeners: &[Listeners]) -> Vec<SlaveInfo> {
+fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo> {
     // Who listens for nothing tells nothing.
     if listeners.iter().all(Listeners::is_empty) {
         return Vec::new();
     }
-    let infos = listeners.iter().map(|strand| strand.ports().info());
+    let infos = listeners.iter().map(|strand| strand.ports(here).info());
     infos.collect()
 }

@@ -118,6 +118,7 @@ impl Crew {
             listeners,
             files,
             tls,
+            policy,
         } = post;
         let transactions = group.transactions.len();
         self.groups.push(Arc::new(Shared {
@@ -129,6 +130,7 @@ impl Crew {
             peers,
             files,
             tls,
+            policy,
             watching,
         }));
         listeners

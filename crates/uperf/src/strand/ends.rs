@@ -5,25 +5,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::script::Line;
-use engine::{Role, SocketError, Stop, data_socket};
+use engine::{Role, SocketError, Stop, data_socket, datagram_listener};
 use model::SocketOptions;
-use socket2::{SockRef, Type};
+use server::{DataPeer, Door, Policy};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::compile::transport;
-use super::{reach, sctp};
+use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
+use super::stages::Stages;
+use super::{Log, buffer_bytes, reach, sctp};
+use crate::control::Control;
 use crate::wire::SlaveInfo;
 use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
 
 /// How long an accept waits for its connection; uperf's.
-const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The first datagram of a UDP "connection".
-const UDP_HANDSHAKE: &[u8] = b"uperf udp handshake";
+pub(super) const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections that may wait for their accept; uperf's number, which the kernel lowers to its own.
 const BACKLOG: i32 = 10_240;
@@ -41,10 +41,14 @@ pub(crate) struct Peers(Vec<PeerHost>);
 pub(crate) struct PeerHost {
     /// As flowops name it.
     pub(crate) name: String,
-    /// Where it is; the port is not looked at.
+    /// The other end of its control connection; the port is not looked at.
     pub(crate) address: Address,
+    /// Where it reaches this end: this end of its control connection.
+    pub(crate) here: Option<Address>,
+    /// The same, if what goes there leaves from another address of this end.
+    from: Option<Address>,
     /// What it listens at, a strand each.
-    pub(crate) ports: Vec<Ports>,
+    pub(crate) ports: Arc<[Ports]>,
     /// Its datagrams may come from another of its addresses than that which it is reached at: a stock
     /// slave sends them from whichever the route says.
     pub(crate) answers_from_anywhere: bool,
@@ -54,6 +58,8 @@ pub(crate) struct PeerHost {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) address: Address,
+    /// Where it is to come from, where the system would choose another address.
+    from: Option<Address>,
     answers_from_anywhere: bool,
 }
 
@@ -62,11 +68,19 @@ pub(super) struct Target {
 pub(crate) struct Listeners(Vec<Listener>);
 
 /// One of them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Listener {
     protocol: Protocol,
     port: u32,
-    socket: Arc<Socket>,
+    ear: Ear,
+}
+
+#[derive(Debug)]
+enum Ear {
+    /// The strands may share it.
+    Streams(Arc<Socket>, Door),
+    /// For those who reach this end at this address.
+    Datagrams(Address, DatagramListener),
 }
 
 /// A listener that could not be had.
@@ -128,18 +142,39 @@ impl Peers {
         self.0.push(host);
     }
 
+    /// The one of this name.
+    pub(super) fn host(&self, name: &str) -> Option<&PeerHost> {
+        self.0.iter().find(|host| host.is(name))
+    }
+
     /// Where a strand's connect goes.
     pub(super) fn target(&self, name: &str, strand: usize, protocol: Protocol) -> Option<Target> {
-        let host = self.0.iter().find(|host| host.is(name))?;
+        let host = self.host(name)?;
         let port = host.ports.get(strand)?.of(protocol)?;
         Some(Target {
             address: reach::place(protocol, &host.address, port)?,
+            from: host.from.clone(),
             answers_from_anywhere: host.answers_from_anywhere,
         })
     }
 }
 
 impl PeerHost {
+    /// The other end of this control connection, which listens at these ports.
+    pub(crate) fn new(name: &str, control: &Control, ports: Arc<[Ports]>) -> Self {
+        let (address, here) = (control.peer().clone(), control.here());
+        Self {
+            name: name.to_owned(),
+            from: here
+                .clone()
+                .filter(|here| !reach::leaves_from(here, &address)),
+            address,
+            here,
+            ports,
+            answers_from_anywhere: true,
+        }
+    }
+
     fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
@@ -149,9 +184,12 @@ impl Listeners {
     /// Opens what the accepts of a group need: a listener a strand and protocol, or, where the profile
     /// names a port, one for all strands. The strands' listeners, in their order.
     ///
-    /// `here` is where the other end reaches this one, if there is one such address: datagrams leave
-    /// from it then, and not from whichever the route says.
-    pub(crate) fn open(group: &Group, here: Option<&Address>) -> Result<Vec<Self>, ListenError> {
+    /// `here` says where a host reaches this end. Datagrams are received there and leave from there, and not from
+    /// whichever address the route says.
+    pub(crate) fn open(
+        group: &Group,
+        here: impl Fn(&str) -> Option<Address>,
+    ) -> Result<Vec<Self>, ListenError> {
         let mut all: Vec<Self> = Vec::new();
         all.resize_with(group.strands.count as usize, Self::default);
         let accepts = group.transactions.iter().flat_map(|txn| &txn.flowops);
@@ -159,28 +197,43 @@ impl Listeners {
             let Some(protocol) = accept.endpoint.protocol else {
                 continue;
             };
-            if all.first().is_none_or(|first| first.of(protocol).is_some()) {
+            let here = here(&accept.endpoint.remote_host);
+            if all
+                .first_mut()
+                .is_none_or(|first| first.of(protocol, here.as_ref()).is_some())
+            {
                 continue;
             }
-            let mut shared: Option<Listener> = None;
-            for strand in &mut all {
-                let listener = match &shared {
-                    Some(listener) => listener.clone(),
-                    None => Listener::open_at_any(accept, protocol, here)?,
-                };
-                if accept.endpoint.port != 0 && protocol != Protocol::Udp {
-                    shared = Some(listener.clone());
+            if protocol == Protocol::Udp {
+                for strand in &mut all {
+                    let listener = Listener::of_datagrams(accept, here.as_ref(), group)?;
+                    strand.0.push(listener);
                 }
-                strand.0.push(listener);
+                continue;
+            }
+            let mut shared: Option<(u32, Arc<Socket>)> = None;
+            for strand in &mut all {
+                let (port, socket) = match &shared {
+                    Some(shared) => shared.clone(),
+                    None => listen_at_any(accept, protocol)?,
+                };
+                if accept.endpoint.port != 0 {
+                    shared = Some((port, Arc::clone(&socket)));
+                }
+                strand.0.push(Listener {
+                    protocol,
+                    port,
+                    ear: Ear::Streams(socket, Door::default()),
+                });
             }
         }
         Ok(all)
     }
 
-    /// What the other end is told.
-    pub(crate) fn ports(&self) -> Ports {
+    /// What the end is told that reaches this one here.
+    pub(crate) fn ports(&self, here: Option<&Address>) -> Ports {
         let mut ports = Ports::default();
-        for listener in &self.0 {
+        for listener in self.0.iter().filter(|listener| listener.is_at(here)) {
             ports.add(listener.protocol, listener.port);
         }
         ports
@@ -188,7 +241,10 @@ impl Listeners {
 
     /// The sockets.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(|listener| listener.socket.as_fd())
+        self.0.iter().map(|listener| match &listener.ear {
+            Ear::Streams(socket, _) => socket.as_fd(),
+            Ear::Datagrams(_, listener) => listener.socket().as_fd(),
+        })
     }
 
     /// Whether it listens for nothing.
@@ -196,124 +252,212 @@ impl Listeners {
         self.0.is_empty()
     }
 
-    pub(super) fn has(&self, protocol: Protocol) -> bool {
-        self.of(protocol).is_some()
+    fn of(&mut self, protocol: Protocol, here: Option<&Address>) -> Option<&mut Listener> {
+        let mut listeners = self.0.iter_mut();
+        listeners.find(|listener| listener.protocol == protocol && listener.is_at(here))
     }
 
-    fn of(&self, protocol: Protocol) -> Option<&Listener> {
-        self.0.iter().find(|listener| listener.protocol == protocol)
-    }
-
-    /// Waits for a connection. Of UDP it is the listener itself, from then on its sender's alone.
+    /// Waits for a connection.
     ///
-    /// The first one must come in time. Whether the others do, who leads the run sees.
-    pub(super) fn accept(
-        &self,
-        flowop: &Flowop,
-        is_first: bool,
-        stop: &Stop,
-    ) -> Result<Socket, Error> {
+    /// uperf's protocol has no word that a connection could begin with to prove whose it is, and a byte more would
+    /// be part of what is measured. So its address decides: [`server::DataPeer`]. The first one must come in time;
+    /// whether the others do, who leads the run sees.
+    pub(super) fn accept(&mut self, call: &Acceptance<'_>, log: &mut Log) -> Result<Line, Error> {
+        let Acceptance { flowop, host, .. } = *call;
         let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
-        let listener = self.of(protocol).ok_or(Error::NOTCONN)?;
-        let patience = match protocol {
-            Protocol::Udp => flowop.timeout.unwrap_or(Duration::MAX),
-            _ => ACCEPT_PATIENCE,
+        let listener = self.of(protocol, host.here.as_ref());
+        let peer = DataPeer {
+            control: &host.address,
+            named: None,
+            policy: call.policy,
         };
-        let socket = &listener.socket;
-        if is_first || protocol == Protocol::Udp {
-            readable(socket, patience, stop)?;
-        }
-        if protocol != Protocol::Udp {
-            return accept_until(socket, stop);
-        }
-        let mut greeting = [0; UDP_HANDSHAKE.len() + 1];
-        let sender = call::next_source(socket.as_fd())?;
-        let length = call::receive(socket.as_fd(), &mut greeting)?;
-        if &greeting[..length] != UDP_HANDSHAKE {
-            return Err(Error::PROTO);
-        }
-        let sender = sender.ok_or(Error::DESTADDRREQ)?;
-        let own = socket.try_clone().map_err(|error| errno(&error))?;
-        connect(&own, &sender, stop)?;
-        Ok(own)
-    }
-}
-
-fn accept_until(socket: &Socket, stop: &Stop) -> Result<Socket, Error> {
-    loop {
-        match call::accept(socket.as_fd()) {
-            Err(Error::INTR) if !stop.is_set() => {}
-            accepted => return accepted.map(Socket::from),
+        match &mut listener.ok_or(Error::NOTCONN)?.ear {
+            Ear::Streams(socket, door) => call.stream(socket, door, &peer, log),
+            Ear::Datagrams(_, listener) => call.datagrams(listener, &peer, log),
         }
     }
 }
 
-impl Listener {
-    /// At the port that the flowop names, or at any: of Unix domain sockets chance has to find one.
-    fn open_at_any(
-        accept: &Flowop,
-        protocol: Protocol,
-        here: Option<&Address>,
-    ) -> Result<Self, ListenError> {
-        let port = accept.endpoint.port;
-        if protocol != Protocol::Unix || port != 0 {
-            return Self::open(accept, protocol, port, here);
+/// What a strand is to accept.
+pub(super) struct Acceptance<'a> {
+    pub(super) flowop: &'a Flowop,
+    /// Whose connection it is to be.
+    pub(super) host: &'a PeerHost,
+    pub(super) peers: &'a Peers,
+    pub(super) policy: Policy,
+    /// The other end leads: it may be anybody, who must not have datagrams sent to others. Of the slaves that this end
+    /// leads, stock's send from whichever of their addresses the route says.
+    pub(super) follows: bool,
+    pub(super) stages: &'a Stages,
+    pub(super) stop: &'a Stop,
+}
+
+impl Acceptance<'_> {
+    fn stream(
+        &self,
+        listener: &Socket,
+        door: &mut Door,
+        peer: &DataPeer<'_>,
+        log: &mut Log,
+    ) -> Result<Line, Error> {
+        let (is_first, known) = (door.is_first(), door.refused().is_some());
+        if is_first {
+            self.stages.choose(true);
         }
-        loop {
-            let port = rand::random_range(1..=u32::MAX);
-            match Self::open(accept, protocol, port, here) {
-                Err(taken) if taken.error.kind() == io::ErrorKind::AddrInUse => {}
-                other => return other,
+        let until = Instant::now() + ACCEPT_PATIENCE;
+        let others = |from: &Address| self.is_of_another(from);
+        let accepted = door.accept(listener, peer, &others, until, self.stop);
+        if is_first {
+            self.stages.choose(false);
+        }
+        if let Some(from) = door.refused().filter(|_| !known) {
+            let what = "refused a data connection";
+            log.stranger(of_stranger(what, from, peer.control));
+        }
+        match accepted {
+            Ok(accepted) => {
+                if accepted.is_stranger {
+                    let what = "accepted a data connection";
+                    log.stranger(of_stranger(what, &accepted.from, peer.control));
+                }
+                Ok(Line::Socket(accepted.socket.into()))
+            }
+            Err(Error::CANCELED) => Err(Error::INTR),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn datagrams(
+        &self,
+        listener: &mut DatagramListener,
+        peer: &DataPeer<'_>,
+        log: &mut Log,
+    ) -> Result<Line, Error> {
+        let handshake = listener.accept(&Call {
+            options: &options(self.flowop),
+            peer,
+            others: &|from| self.is_of_another(from),
+            takes_strangers: !self.follows && !self.policy.strict,
+            patience: self.flowop.timeout.unwrap_or(Duration::MAX),
+            stop: self.stop,
+        })?;
+        match handshake {
+            Handshake::Accepted(line, None) => Ok(line),
+            Handshake::Accepted(line, Some(from)) => {
+                let what = "accepted a UDP handshake";
+                log.stranger(of_stranger(what, &from, peer.control));
+                Ok(line)
+            }
+            Handshake::Refused(from) => {
+                let what = of_stranger("refused a UDP handshake", &from, peer.control);
+                log.stranger(format!("{what} (--allow-third-party)"));
+                Err(Error::TIMEDOUT)
             }
         }
     }
 
-    fn open(
+    /// Whether this is where another host of the group comes from.
+    fn is_of_another(&self, from: &Address) -> bool {
+        let hosts = self.peers.0.iter();
+        let mut others = hosts.filter(|other| !other.is(&self.host.name));
+        others.any(|other| other.address.shares_host_with(from))
+    }
+}
+
+fn of_stranger(what: &str, from: &Address, control: &Address) -> String {
+    let (from, control) = (host(from), host(control));
+    format!("{what} from {from}: the control connection is with {control}")
+}
+
+/// An address without its port.
+fn host(address: &Address) -> String {
+    match address.ip() {
+        Some(ip) => ip.to_canonical().to_string(),
+        None => address.with_any_port().to_string(),
+    }
+}
+
+impl Listener {
+    /// A listener for datagrams of who reaches this end here.
+    fn of_datagrams(
         accept: &Flowop,
-        protocol: Protocol,
-        port: u32,
         here: Option<&Address>,
+        group: &Group,
     ) -> Result<Self, ListenError> {
+        let (protocol, port) = (Protocol::Udp, accept.endpoint.port);
         let refused = |error| ListenError {
             protocol,
             port,
             error,
         };
-        let open = |bind: &Address| unconnected(accept, bind);
-        let anywhere = |ip: IpAddr| Address::Inet(SocketAddr::new(ip, port as u16));
-        let here = here.filter(|_| protocol == Protocol::Udp);
-        let socket = match protocol {
-            Protocol::Udp if here.is_some() => {
-                let here = here.and_then(|here| here.with_port(port));
-                open(&here.ok_or_else(|| refused(Error::AFNOSUPPORT.into()))?)
-            }
-            Protocol::Unix => open(&reach::unix_place(port)),
-            Protocol::Vsock => open(&Address::Vsock {
-                context: Address::ANY_CONTEXT,
-                port,
-            }),
-            // Both families; a kernel without IPv6 has the one.
-            _ => open(&anywhere(Ipv6Addr::UNSPECIFIED.into()))
-                .or_else(|_| open(&anywhere(Ipv4Addr::UNSPECIFIED.into()))),
-        };
-        let socket = socket.map_err(refused)?;
-        if protocol == Protocol::Vsock && port == 0 {
-            reach::bind_to_any_port(&socket).map_err(refused)?;
-        }
-        if protocol != Protocol::Udp {
-            socket.listen(BACKLOG).map_err(refused)?;
-        }
-        // What is bound to any port has one only now.
-        let port = match protocol {
-            Protocol::Unix => port,
-            _ => Address::of(&socket).map_or(0, |bound| bound.port()),
-        };
+        let bind = here.and_then(|here| here.with_port(port));
+        let bind = bind.ok_or_else(|| refused(Error::AFNOSUPPORT.into()))?;
+        let socket = datagram_listener(model::Transport::Udp, &bind, &options(accept));
+        let socket = socket.map_err(|error| refused(of_kernel(&error)))?;
         Ok(Self {
             protocol,
-            port,
-            socket: Arc::new(socket),
+            port: Address::of(&socket).map_or(0, |bound| bound.port()),
+            ear: Ear::Datagrams(bind, DatagramListener::new(socket, buffer_bytes(group))),
         })
     }
+
+    /// Whether it is for who reaches this end here.
+    fn is_at(&self, here: Option<&Address>) -> bool {
+        match &self.ear {
+            Ear::Streams(..) => true,
+            Ear::Datagrams(at, _) => here.is_some_and(|here| at.shares_host_with(here)),
+        }
+    }
+}
+
+/// Listens at the port that the flowop names, or at any: of Unix domain sockets chance has to find one.
+fn listen_at_any(accept: &Flowop, protocol: Protocol) -> Result<(u32, Arc<Socket>), ListenError> {
+    let port = accept.endpoint.port;
+    if protocol != Protocol::Unix || port != 0 {
+        return listen(accept, protocol, port);
+    }
+    loop {
+        let port = rand::random_range(1..=u32::MAX);
+        match listen(accept, protocol, port) {
+            Err(taken) if taken.error.kind() == io::ErrorKind::AddrInUse => {}
+            other => return other,
+        }
+    }
+}
+
+fn listen(
+    accept: &Flowop,
+    protocol: Protocol,
+    port: u32,
+) -> Result<(u32, Arc<Socket>), ListenError> {
+    let refused = |error| ListenError {
+        protocol,
+        port,
+        error,
+    };
+    let open = |bind: &Address| unconnected(accept, bind);
+    let anywhere = |ip: IpAddr| Address::Inet(SocketAddr::new(ip, port as u16));
+    let socket = match protocol {
+        Protocol::Unix => open(&reach::unix_place(port)),
+        Protocol::Vsock => open(&Address::Vsock {
+            context: Address::ANY_CONTEXT,
+            port,
+        }),
+        // Both families; a kernel without IPv6 has the one.
+        _ => open(&anywhere(Ipv6Addr::UNSPECIFIED.into()))
+            .or_else(|_| open(&anywhere(Ipv4Addr::UNSPECIFIED.into()))),
+    };
+    let socket = socket.map_err(refused)?;
+    if protocol == Protocol::Vsock && port == 0 {
+        reach::bind_to_any_port(&socket).map_err(refused)?;
+    }
+    socket.listen(BACKLOG).map_err(refused)?;
+    // What is bound to any port has one only now.
+    let port = match protocol {
+        Protocol::Unix => port,
+        _ => Address::of(&socket).map_or(0, |bound| bound.port()),
+    };
+    Ok((port, Arc::new(socket)))
 }
 
 /// Opens the connection that a connect asks for.
@@ -324,46 +468,54 @@ pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Line
         Protocol::Unix => Address::Unix(PathBuf::new()),
         _ => address.anywhere().with_any_port(),
     };
-    let socket = unconnected(flowop, &anywhere).map_err(|error| errno(&error))?;
+    let from = target.from.as_ref().map(Address::with_any_port);
+    let bind = from.as_ref().filter(|_| protocol == Protocol::Udp);
+    let socket = unconnected(flowop, bind.unwrap_or(&anywhere)).map_err(|error| errno(&error))?;
     if protocol != Protocol::Udp {
+        let has_one_address = matches!(protocol, Protocol::Tcp | Protocol::Ssl | Protocol::Mptcp);
+        if let Some(from) = from.filter(|_| has_one_address) {
+            bind_late(&socket, &from).map_err(|error| errno(&error))?;
+        }
         connect(&socket, address, stop)?;
         return Ok(Line::Socket(socket.into()));
     }
     if target.answers_from_anywhere {
         let peer = Peer::try_from(address).map_err(|error| errno(&error))?;
-        call::send_to(socket.as_fd(), UDP_HANDSHAKE, &peer)?;
+        call::send_to(socket.as_fd(), HANDSHAKE, &peer)?;
         return Ok(Line::Addressed(socket.into(), peer));
     }
     connect(&socket, address, stop)?;
-    call::send(socket.as_fd(), UDP_HANDSHAKE)?;
+    call::send(socket.as_fd(), HANDSHAKE)?;
     Ok(Line::Socket(socket.into()))
 }
 
-/// A datagram socket that is nobody's again takes the next one's greeting.
-pub(super) fn let_go(socket: &impl AsFd) {
-    let kind = SockRef::from(socket).r#type();
-    if kind.is_ok_and(|kind| kind == Type::DGRAM) {
-        let _ = call::disconnect_datagrams(socket.as_fd());
-    }
+/// Binds a socket to an address, and to a port when it connects.
+fn bind_late(socket: &Socket, from: &Address) -> io::Result<()> {
+    // An old kernel chooses the port at once.
+    let _ = sys::option::set_late_port(socket.as_fd());
+    socket.bind(&from.to_kernel()?)
 }
 
 /// A socket as a flowop asks for it. Of an option that is refused the error says which.
 pub(super) fn unconnected(flowop: &Flowop, bind: &Address) -> io::Result<Socket> {
     let protocol = flowop.endpoint.protocol;
     let transport = protocol.and_then(transport).ok_or(Error::PROTONOSUPPORT)?;
-    let socket = data_socket(transport, bind, &options(flowop), Role::Initiator).map_err(
-        |error| match error {
-            SocketError::Missing { .. } => {
-                io::Error::new(io::ErrorKind::Unsupported, error.to_string())
-            }
-            SocketError::Refused { .. } => io::Error::from_raw_os_error(error.errno()),
-        },
-    )?;
+    let socket = data_socket(transport, bind, &options(flowop), Role::Initiator)
+        .map_err(|error| of_kernel(&error))?;
     if protocol == Some(Protocol::Sctp) {
         sctp::prepare(socket.as_fd(), flowop)?;
     }
     choose_congestion_control(&socket, flowop)?;
     Ok(socket)
+}
+
+fn of_kernel(error: &SocketError) -> io::Error {
+    match error {
+        SocketError::Missing { .. } => {
+            io::Error::new(io::ErrorKind::Unsupported, error.to_string())
+        }
+        SocketError::Refused { .. } => io::Error::from_raw_os_error(error.errno()),
+    }
 }
 
 /// SO_SNDBUF, SO_RCVBUF and the rest, as a flowop asks.
@@ -413,11 +565,15 @@ fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> 
     }
 }
 
-fn readable(socket: &Socket, patience: Duration, stop: &Stop) -> Result<(), Error> {
-    let until = std::time::Instant::now().checked_add(patience);
+/// Waits until there is something to receive.
+pub(super) fn await_readable(
+    socket: &Socket,
+    until: Option<Instant>,
+    stop: &Stop,
+) -> Result<(), Error> {
     loop {
         let left = until.map_or(Duration::MAX, |until| {
-            until.saturating_duration_since(std::time::Instant::now())
+            until.saturating_duration_since(Instant::now())
         });
         match call::wait_readable(socket.as_fd(), left) {
             Ok(true) => return Ok(()),

@@ -8,7 +8,14 @@ use crate::output::{self, Entry};
 
 /// Entries, each distinct one once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Log(Vec<Entry>);
+pub(crate) struct Log {
+    entries: Vec<Entry>,
+    /// What was done about unexpected addresses, for the operator of this end.
+    strangers: Vec<String>,
+}
+
+/// Lines about unexpected addresses that one run may have.
+const MOST_STRANGERS: usize = 8;
 
 impl Log {
     /// Says an error, with the system's reason, 0 for none.
@@ -35,21 +42,41 @@ impl Log {
         });
     }
 
+    /// Warns of a connection or a datagram from an unexpected address.
+    pub(super) fn stranger(&mut self, text: String) {
+        self.warn(text.clone());
+        self.add_stranger(text);
+    }
+
+    fn add_stranger(&mut self, text: String) {
+        if self.strangers.len() < MOST_STRANGERS && !self.strangers.contains(&text) {
+            self.strangers.push(text);
+        }
+    }
+
     /// Takes over another's entries.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for entry in &other.0 {
+        for entry in &other.entries {
             self.add(entry.clone());
+        }
+        for text in &other.strangers {
+            self.add_stranger(text.clone());
         }
     }
 
     /// In the order in which they were first said.
     pub(crate) fn entries(&self) -> &[Entry] {
-        &self.0
+        &self.entries
+    }
+
+    /// What was done about unexpected addresses.
+    pub(crate) fn strangers(&self) -> &[String] {
+        &self.strangers
     }
 
     /// Whether nothing was said.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     /// Warns when the buffers that the kernel gave are not what was asked for: by more than a tenth,
@@ -72,9 +99,9 @@ impl Log {
     fn add(&mut self, entry: Entry) {
         let same =
             |other: &&mut Entry| (&other.text, &other.reason) == (&entry.text, &entry.reason);
-        match self.0.iter_mut().find(same) {
+        match self.entries.iter_mut().find(same) {
             Some(known) => known.count += entry.count,
-            None => self.0.push(entry),
+            None => self.entries.push(entry),
         }
     }
 }

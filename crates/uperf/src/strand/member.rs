@@ -53,12 +53,14 @@ impl Member {
             failed: false,
         };
         let mut desk = Desk {
+            stages: &self.stages,
             index: self.index,
             connections: Connections::new(),
             peers: &shared.peers,
             tls: &shared.tls,
+            policy: shared.policy,
+            follows: shared.follows,
             listeners: self.listeners,
-            has_accepted: false,
             files: Arc::clone(&shared.files),
             next_file: self.index,
             log: Log::default(),
@@ -252,7 +254,7 @@ pub(crate) fn strand_bytes(group: &Group) -> usize {
 }
 
 /// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
-fn buffer_bytes(group: &Group) -> usize {
+pub(super) fn buffer_bytes(group: &Group) -> usize {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let transfers = flowops.filter(|flowop| flowop.kind.transfers());
     let largest = transfers.map(|flowop| flowop.size.largest() as usize).max();

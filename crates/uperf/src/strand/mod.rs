@@ -6,6 +6,7 @@
 mod compile;
 mod connections;
 mod crew;
+mod datagrams;
 mod ends;
 mod journal;
 mod log;
@@ -37,10 +38,12 @@ use std::time::{Duration, Instant};
 
 use engine::Stop;
 use engine::script::{Counts, Failure, Pass, Step, Tallied};
+use server::Policy;
 use stats::Histogram;
 use sys::counter::Event;
 
 use crew::LATE;
+use member::buffer_bytes;
 
 use crate::tls::Contexts;
 use crate::workorder::{Group, Transaction};
@@ -64,6 +67,8 @@ pub(crate) struct Post {
     pub(crate) files: Arc<Files>,
     /// What its TLS connections are made with.
     pub(crate) tls: Contexts,
+    /// Whose data it takes.
+    pub(crate) policy: Policy,
 }
 
 /// Files to send, by the directory that they were found below.
@@ -100,6 +105,7 @@ struct Shared {
     peers: Peers,
     files: Arc<Files>,
     tls: Contexts,
+    policy: Policy,
     /// What each transaction is, compiled.
     lists: Vec<Vec<Step>>,
     /// What ends each transaction.

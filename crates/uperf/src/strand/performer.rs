@@ -9,14 +9,16 @@ use std::sync::Arc;
 
 use engine::Stop;
 use engine::script::{Failure, Line, Performed, Performer};
+use server::Policy;
 use sys::call::{self, Error};
 
 use super::Files;
 use super::connections::{Connections, Found};
-use super::ends::{self, Listeners, Peers};
+use super::ends::{self, Acceptance, Listeners, Peers};
 use super::log::Log;
+use super::stages::Stages;
 use crate::tls::Contexts;
-use crate::workorder::{Flowop, Kind, Protocol, Size, Transaction};
+use crate::workorder::{Flowop, Kind, Size, Transaction};
 
 /// As much of a file as one call sends.
 const FILE_CHUNK: u64 = 1 << 30;
@@ -24,13 +26,15 @@ const FILE_CHUNK: u64 = 1 << 30;
 /// A strand between its transactions.
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
+    pub(super) stages: &'a Stages,
     /// Which of its group.
     pub(super) index: usize,
     pub(super) connections: Connections<Line>,
     pub(super) peers: &'a Peers,
     pub(super) tls: &'a Contexts,
+    pub(super) policy: Policy,
+    pub(super) follows: bool,
     pub(super) listeners: Listeners,
-    pub(super) has_accepted: bool,
     /// Those of sendfile, by directory.
     pub(super) files: Arc<Files>,
     pub(super) next_file: usize,
@@ -91,12 +95,25 @@ impl Desk<'_> {
     }
 
     fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
-        let socket = self
+        let name = &flowop.endpoint.remote_host;
+        let host = self
+            .peers
+            .host(name)
+            .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {name}")))?;
+        let call = Acceptance {
+            flowop,
+            host,
+            peers: self.peers,
+            policy: self.policy,
+            follows: self.follows,
+            stages: self.stages,
+            stop,
+        };
+        let line = self
             .listeners
-            .accept(flowop, !self.has_accepted, stop)
+            .accept(&call, &mut self.log)
             .map_err(|error| Failure::of_call("accept", error))?;
-        self.has_accepted = true;
-        self.opened(flowop, Line::Socket(socket.into()), stop)
+        self.opened(flowop, line, stop)
     }
 
     fn opened(&mut self, flowop: &Flowop, line: Line, stop: &Stop) -> Result<Performed, Failure> {
@@ -120,11 +137,6 @@ impl Desk<'_> {
                 ..Performed::default()
             };
         };
-        if self.listeners.has(Protocol::Udp) {
-            for line in closed.iter().flatten() {
-                ends::let_go(&line.socket());
-            }
-        }
         Performed {
             later_forget: true,
             closed,

@@ -34,6 +34,10 @@ pub(super) enum Word {
     Failed = 3,
     /// The other end has ended one of its connections.
     Cut = 4,
+    /// It begins to choose its first connection.
+    Choosing = 5,
+    /// It has chosen.
+    Chosen = 6,
 }
 
 impl Word {
@@ -49,6 +53,8 @@ impl Word {
             2 => Ok(Self::Left),
             3 => Ok(Self::Failed),
             4 => Ok(Self::Cut),
+            5 => Ok(Self::Choosing),
+            6 => Ok(Self::Chosen),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -184,6 +190,10 @@ impl Process {
                 Word::Arrived => {}
                 Word::Cut => {
                     stages.cut();
+                    continue;
+                }
+                Word::Choosing | Word::Chosen => {
+                    stages.choose(word == Word::Choosing);
                     continue;
                 }
                 Word::Left | Word::Failed => break word == Word::Failed,
@@ -367,7 +377,9 @@ mod tests {
     #[test]
     fn words_and_orders_arrive() {
         let (here, there) = UnixStream::pair().unwrap();
-        for word in [Word::Arrived, Word::Left, Word::Failed, Word::Cut] {
+        for number in 1..=6 {
+            (&here).write_all(&[number]).unwrap();
+            let word = Word::hear(&there).unwrap();
             word.say(&here).unwrap();
             assert_eq!(Word::hear(&there).unwrap(), word);
         }

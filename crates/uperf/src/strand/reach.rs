@@ -1,7 +1,7 @@
 //! What leads from one end to the other: that is known only when the control connection is there.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use sys::{Address, Socket};
@@ -34,6 +34,22 @@ pub(super) fn place(protocol: Protocol, machine: &Address, port: u32) -> Option<
         Protocol::Unix => Some(unix_place(port)),
         _ => machine.with_port(port),
     }
+}
+
+/// Whether what goes to this address leaves from `here`, as the system chooses.
+pub(super) fn leaves_from(here: &Address, to: &Address) -> bool {
+    let (Address::Inet(here), Address::Inet(to)) = (here, to) else {
+        return true;
+    };
+    let anywhere: IpAddr = match here {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let chosen = UdpSocket::bind((anywhere, 0)).and_then(|socket| {
+        socket.connect(to)?;
+        socket.local_addr()
+    });
+    chosen.is_ok_and(|chosen| chosen.ip() == here.ip())
 }
 
 /// The name that a Unix domain socket has in the place of a port. It is no path: nothing is left behind

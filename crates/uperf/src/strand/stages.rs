@@ -34,6 +34,8 @@ struct State {
     failed: bool,
     /// Since the last barrier opened.
     cut: bool,
+    /// Strands that may have to wait for a better connection than the first that came.
+    choosing: usize,
     aborted: bool,
     dismissed: bool,
 }
@@ -47,6 +49,8 @@ pub(crate) struct Standing {
     pub(crate) failed: bool,
     /// The other end has ended one of its connections, since the last barrier opened.
     pub(crate) cut: bool,
+    /// Strands that may have to wait for a better connection than the first that came: they are not idle.
+    pub(crate) choosing: usize,
     /// All strands that come to the barrier that was asked about are there.
     pub(crate) complete: bool,
 }
@@ -67,6 +71,7 @@ impl Stages {
                 running: groups.iter().map(|(strands, _)| strands).sum(),
                 failed: false,
                 cut: false,
+                choosing: 0,
                 aborted: false,
                 dismissed: false,
             }),
@@ -140,6 +145,17 @@ impl Stages {
         self.tell_parent(Word::Cut);
     }
 
+    /// A strand begins to choose its first connection, or has chosen.
+    pub(super) fn choose(&self, begins: bool) {
+        let mut state = self.state();
+        if begins {
+            state.choosing += 1;
+        } else {
+            state.choosing = state.choosing.saturating_sub(1);
+        }
+        self.tell_parent(if begins { Word::Choosing } else { Word::Chosen });
+    }
+
     /// A strand has ended.
     pub(super) fn leave(&self, failed: bool) {
         let mut state = self.state();
@@ -201,6 +217,7 @@ impl State {
             running: self.running,
             failed: self.failed,
             cut: self.cut,
+            choosing: self.choosing,
             complete: stage.is_some_and(|stage| {
                 let expected = self.expected.get(stage);
                 expected.is_some_and(|expected| self.arrived[stage] >= *expected)

@@ -1,0 +1,175 @@
+//! Masters and slaves that speak the protocol, and do with data connections what a test wants.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+use uperf::mirror;
+use uperf::profile::{Source, Surroundings, parse};
+use uperf::wire::{
+    Ack1, Ack2, Command, END, Goodbye, Header, Layout, Order, SHORT_HEADER, SlaveInfo, Version,
+    Work,
+};
+use uperf::{Group, Protocol};
+
+use crate::ground::{PORT, address};
+
+const ORDER: Order = Order::NATIVE;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The first datagram of a UDP connection.
+pub(crate) const HANDSHAKE: &[u8] = b"uperf udp handshake";
+
+/// The only group of a profile.
+pub(crate) fn group(profile: &str) -> Group {
+    let source = Source {
+        name: "profile",
+        bytes: profile.as_bytes(),
+    };
+    let parsed = parse(&source, &Surroundings::real());
+    let mut workorder = parsed.workorder.expect("a profile");
+    workorder.groups.remove(0)
+}
+
+/// What the slave on the first host is sent for a profile.
+pub(crate) fn work(profile: &str) -> Work {
+    mirror::work(&group(profile), &address(0)).expect("it can be sent")
+}
+
+/// A master whose words a test says one by one.
+pub(crate) struct Master {
+    pub(crate) control: TcpStream,
+}
+
+impl Master {
+    /// Connects to the slave on the first host.
+    pub(crate) fn connect() -> Self {
+        let control = TcpStream::connect((address(0).as_str(), PORT)).expect("it listens");
+        control.set_read_timeout(Some(LIMIT)).expect("not zero");
+        control.set_nodelay(true).expect("it is TCP");
+        Self { control }
+    }
+
+    pub(crate) fn say(&mut self, words: &[u8]) {
+        self.control.write_all(words).expect("the slave reads");
+    }
+
+    pub(crate) fn hear<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.control
+            .read_exact(&mut bytes)
+            .expect("the slave answers");
+        bytes
+    }
+
+    /// Phase 1.
+    pub(crate) fn greet(&mut self, protocols: &[Protocol]) -> Ack1 {
+        let header = Header::of_phase_1(Version::V0_3_1, protocols.iter().copied());
+        self.say(&header.encode(ORDER));
+        Ack1::decode(&self.hear())
+    }
+
+    /// Phase 2: where the slave's strands listen, or why it refuses.
+    pub(crate) fn assign(&mut self, work: &Work) -> Result<Vec<SlaveInfo>, String> {
+        self.say(&Header::of_phase_2(Version::V0_3_1, 0).encode(ORDER));
+        self.say(&work.encode(Layout::BatchSize, ORDER));
+        match Ack2::decode(&self.hear(), ORDER) {
+            Ack2::Ok { slave_infos } => Ok((0..slave_infos)
+                .map(|_| SlaveInfo::decode(&self.hear(), ORDER))
+                .collect()),
+            Ack2::Refused(why) => Err(why.to_string()),
+        }
+    }
+
+    /// All that comes before the first transaction; where the slave's strands listen.
+    pub(crate) fn begin(profile: &str) -> (Self, Vec<SlaveInfo>) {
+        let mut master = Self::connect();
+        let greeted = master.greet(&mirror::protocols(&group(profile)));
+        assert_eq!(greeted, Ack1::Ok);
+        let infos = master.assign(&work(profile)).expect("it is taken");
+        master.say(&END);
+        assert_eq!(master.hear(), END);
+        (master, infos)
+    }
+
+    pub(crate) fn command(&mut self, command: Command) {
+        self.say(&command.encode(ORDER));
+    }
+
+    /// The slave's last words.
+    pub(crate) fn goodbye(mut self) -> Goodbye {
+        Goodbye::decode(&self.hear(), ORDER).expect("a goodbye")
+    }
+}
+
+/// A slave that says yes to everything, for one master.
+pub(crate) struct Slave {
+    listener: TcpListener,
+}
+
+impl Slave {
+    /// Listens at the first slave's address.
+    pub(crate) fn listen() -> Self {
+        let listener = TcpListener::bind((address(0).as_str(), PORT)).expect("a port");
+        Self { listener }
+    }
+
+    /// Serves a master up to its first transaction; where it is, and where its strands listen.
+    pub(crate) fn serve(&self, profile: &str) -> (TcpStream, Vec<SlaveInfo>) {
+        let (mut control, _) = self.listener.accept().expect("a master");
+        control.set_read_timeout(Some(LIMIT)).expect("not zero");
+        let group = group(profile);
+        let mut header = [0; SHORT_HEADER];
+        let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master speaks");
+        read(&mut header);
+        control.write_all(&Ack1::of_linerate()).expect("it listens");
+        let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master speaks");
+        read(&mut header);
+        read(&mut vec![
+            0;
+            work(profile)
+                .encode(Layout::BatchSize, ORDER)
+                .len()
+        ]);
+        let (header, _) = Header::decode(&header).expect("a header");
+        let infos = (0..header.slave_infos).map(|_| {
+            let mut info = [0; SlaveInfo::LEN];
+            read(&mut info);
+            SlaveInfo::decode(&info, ORDER)
+        });
+        let infos = infos.collect();
+        assert!(mirror::listens(&group), "the master's part is to listen");
+        let ok = Ack2::Ok { slave_infos: 0 };
+        control.write_all(&ok.encode(ORDER)).expect("it listens");
+        let mut end = [0; END.len()];
+        control.read_exact(&mut end).expect("the master speaks");
+        control.write_all(&end).expect("it listens");
+        let mut next = [0; Command::LEN];
+        control.read_exact(&mut next).expect("the master speaks");
+        (control, infos)
+    }
+}
+
+/// A TCP connection that comes from this address.
+pub(crate) fn stream_from(from: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).expect("a socket");
+    socket
+        .bind(&SocketAddr::new(from, 0).into())
+        .expect("it is ours");
+    socket.connect(&to.into()).expect("it listens");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(LIMIT)).expect("not zero");
+    stream
+}
+
+/// A UDP connection that begins at this address.
+pub(crate) fn datagrams_from(from: IpAddr, to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).expect("it is ours");
+    socket.connect(to).expect("there is a route");
+    socket.set_read_timeout(Some(LIMIT)).expect("not zero");
+    socket.send(HANDSHAKE).expect("there is a route");
+    socket
+}

@@ -1,0 +1,415 @@
+//! UDP "connections" of one strand, which all come to one port and each begin with a handshake.
+//!
+//! The socket that listens has no peer for as long as its strand lives, so that the next handshake may come while
+//! the last connection is still open. Each peer whose handshake is accepted gets a connected socket at the same
+//! address and port: the loops have a plain socket, replies leave from the address that the peer sent to, and the
+//! kernel keeps everybody else's datagrams away from it. What the peer sent before that socket was connected is in
+//! the listening socket's queue, and is received first.
+
+use std::cell::RefCell;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use engine::script::{Early, Line};
+use engine::{Stop, datagram_branch};
+use model::{SocketOptions, Transport};
+use server::{DataPeer, Others, PREFERENCE};
+use sys::call::{self, Error};
+use sys::{Address, Socket};
+
+use super::ends::{ACCEPT_PATIENCE, await_readable};
+
+/// The first datagram of a UDP "connection".
+pub(super) const HANDSHAKE: &[u8] = b"uperf udp handshake";
+
+/// As long as a datagram can be, bytes.
+const LONGEST: usize = 65_536;
+
+/// Handshakes that may wait to be accepted.
+const MOST_CANDIDATES: usize = 64;
+
+/// Datagrams that are taken from the queue for one accept: more than the queue holds with the system's own size.
+const MOST_DATAGRAMS: usize = 4096;
+
+/// What a datagram that waits is counted with beside its bytes.
+const OVERHEAD: usize = 64;
+
+/// A socket that accepts UDP "connections".
+#[derive(Debug)]
+pub(super) struct DatagramListener {
+    socket: Socket,
+    /// Those whose handshake has come, in this order.
+    candidates: Vec<Candidate>,
+    /// Bytes that may wait: as many as in the kernel's queue.
+    room: usize,
+    buffer: Vec<u8>,
+    /// Whether the first that was accepted came from an unexpected address.
+    takes_strangers: Option<bool>,
+}
+
+/// What an accept came to.
+#[derive(Debug)]
+pub(super) enum Handshake {
+    /// A connection, and where it comes from if that is unexpected.
+    Accepted(Line, Option<Address>),
+    /// No handshake but those from unexpected addresses, of which the first is this one: without an end to the wait,
+    /// a peer whose datagrams leave from another of its addresses would be waited for.
+    Refused(Address),
+}
+
+#[derive(Debug)]
+struct Candidate {
+    from: Address,
+    since: Instant,
+    early: Early,
+    early_bytes: usize,
+}
+
+/// What a strand is to accept.
+pub(super) struct Call<'a> {
+    pub(super) options: &'a SocketOptions,
+    pub(super) peer: &'a DataPeer<'a>,
+    /// Who else sends handshakes here.
+    pub(super) others: Others<'a>,
+    /// A handshake from an unexpected address is accepted if no other comes in time.
+    pub(super) takes_strangers: bool,
+    pub(super) patience: Duration,
+    pub(super) stop: &'a Stop,
+}
+
+/// Which handshake is accepted next.
+enum Next {
+    /// That of this candidate.
+    Candidate(usize),
+    /// A better one, until then; or the first, without end.
+    Later(Option<Instant>),
+    /// None: this one's is refused, and no other has come in time.
+    Refused(Address),
+}
+
+impl DatagramListener {
+    /// Accepts by a socket of [`engine::datagram_listener`]. No transfer moves more than `longest` bytes at once.
+    pub(super) fn new(socket: Socket, longest: usize) -> Self {
+        let room = socket.recv_buffer_size().unwrap_or_default();
+        Self {
+            socket,
+            candidates: Vec::new(),
+            room: room.max(LONGEST),
+            buffer: vec![0; longest.clamp(HANDSHAKE.len() + 1, LONGEST)],
+            takes_strangers: None,
+        }
+    }
+
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Waits for a handshake, and connects its sender. Whatever belongs to no handshake is late, or nobody's.
+    pub(super) fn accept(&mut self, call: &Call<'_>) -> Result<Handshake, Error> {
+        let until = Instant::now().checked_add(call.patience);
+        let at = loop {
+            let decision = match self.next(call) {
+                Next::Candidate(at) => break at,
+                Next::Later(decision) => decision,
+                Next::Refused(from) => return Ok(Handshake::Refused(from)),
+            };
+            let look = until.into_iter().chain(decision).min();
+            match await_readable(&self.socket, look, call.stop) {
+                Err(Error::TIMEDOUT) if look != until => {}
+                other => other?,
+            }
+            self.receive(call)?;
+        };
+        let is_stranger = call.is_stranger(&self.candidates[at]);
+        let from = self.candidates[at].from.clone();
+        let connected = datagram_branch(&self.socket, Transport::Udp, &from, call.options);
+        // What has come until now is in this queue, and what comes from now on is in its own.
+        if connected.is_ok() {
+            for _ in 0..MOST_DATAGRAMS {
+                if !self.receive(call)? {
+                    break;
+                }
+            }
+        }
+        let at = self.position(&from);
+        let early = at.map_or_else(Early::default, |at| self.candidates.remove(at).early);
+        let socket = connected.map_err(|error| Error::from_raw_os_error(error.errno()))?;
+        self.takes_strangers.get_or_insert(is_stranger);
+        let line = if early.is_empty() {
+            Line::Socket(socket.into())
+        } else {
+            Line::Early(socket.into(), RefCell::new(early))
+        };
+        Ok(Handshake::Accepted(line, is_stranger.then_some(from)))
+    }
+
+    fn next(&self, call: &Call<'_>) -> Next {
+        let mut candidates = self.candidates.iter();
+        if let Some(at) = candidates.position(|candidate| call.peer.may_send_to(&candidate.from)) {
+            return Next::Candidate(at);
+        }
+        let mut candidates = self.candidates.iter();
+        let Some(at) = candidates.position(|candidate| call.is_stranger(candidate)) else {
+            return Next::Later(None);
+        };
+        let Candidate { from, since, .. } = &self.candidates[at];
+        let takes_strangers = call.takes_strangers && self.takes_strangers != Some(false);
+        if self.takes_strangers == Some(true) && takes_strangers {
+            return Next::Candidate(at);
+        }
+        // Later ones need not come in time, whoever else comes.
+        if self.takes_strangers.is_some() {
+            return Next::Later(None);
+        }
+        let patience = if takes_strangers {
+            PREFERENCE
+        } else {
+            ACCEPT_PATIENCE
+        };
+        let decision = *since + patience;
+        if Instant::now() < decision {
+            return Next::Later(Some(decision));
+        }
+        if takes_strangers {
+            Next::Candidate(at)
+        } else {
+            Next::Refused(from.clone())
+        }
+    }
+
+    /// Takes a datagram from the queue; false if there is none.
+    fn receive(&mut self, call: &Call<'_>) -> Result<bool, Error> {
+        let socket = self.socket.as_fd();
+        let (length, from) = match call::receive_from_without_waiting(socket, &mut self.buffer) {
+            Ok((length, Some(from))) => (length, from),
+            Ok((_, None)) | Err(Error::INTR) => return Ok(true),
+            Err(Error::AGAIN) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let is_handshake = &self.buffer[..length] == HANDSHAKE;
+        if let Some(at) = self.position(&from) {
+            self.take_early(at, length, is_handshake);
+        } else if is_handshake && self.has_room_for_candidate(call) {
+            self.candidates.push(Candidate {
+                from,
+                since: Instant::now(),
+                early: Early::default(),
+                early_bytes: 0,
+            });
+        }
+        Ok(true)
+    }
+
+    fn position(&self, from: &Address) -> Option<usize> {
+        let mut candidates = self.candidates.iter();
+        candidates.position(|candidate| candidate.from == *from)
+    }
+
+    /// Strangers' handshakes make room, but for the first.
+    fn has_room_for_candidate(&mut self, call: &Call<'_>) -> bool {
+        if self.candidates.len() < MOST_CANDIDATES {
+            return true;
+        }
+        let mut candidates = self.candidates.iter();
+        let first = candidates.position(|candidate| call.is_stranger(candidate));
+        let mut candidates = self.candidates.iter();
+        let last = candidates.rposition(|candidate| call.is_stranger(candidate));
+        let last = last.filter(|last| first != Some(*last));
+        last.map(|at| self.candidates.remove(at)).is_some()
+    }
+
+    fn take_early(&mut self, at: usize, length: usize, is_handshake: bool) {
+        let waiting: usize = self
+            .candidates
+            .iter()
+            .map(|candidate| candidate.early_bytes)
+            .sum();
+        let candidate = &mut self.candidates[at];
+        // A handshake may be sent more than once.
+        let is_repeated = is_handshake && candidate.early.is_empty();
+        if is_repeated || waiting + length + OVERHEAD > self.room {
+            return;
+        }
+        candidate.early.push(&self.buffer[..length]);
+        candidate.early_bytes += length + OVERHEAD;
+    }
+}
+
+impl Call<'_> {
+    fn is_stranger(&self, candidate: &Candidate) -> bool {
+        !self.peer.may_send_to(&candidate.from) && !(self.others)(&candidate.from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use engine::datagram_listener;
+    use server::Policy;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// The control connection's other end, on another host.
+    const ELSEWHERE: &str = "192.0.2.1:1";
+
+    fn listener() -> (DatagramListener, Address) {
+        let anywhere = Address::Inet("127.0.0.1:0".parse().unwrap());
+        let options = SocketOptions::default();
+        let socket = datagram_listener(Transport::Udp, &anywhere, &options).unwrap();
+        let at = Address::of(&socket).unwrap();
+        (DatagramListener::new(socket, 100), at)
+    }
+
+    fn caller(at: &Address) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let Address::Inet(at) = at else {
+            panic!("{at}");
+        };
+        socket.connect(at).unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        socket
+    }
+
+    fn caller_with_handshake(at: &Address) -> UdpSocket {
+        let caller = caller(at);
+        caller.send(HANDSHAKE).unwrap();
+        caller
+    }
+
+    fn accept(listener: &mut DatagramListener, control: &str, takes_strangers: bool) -> Handshake {
+        let control = Address::Inet(control.parse().unwrap());
+        let peer = DataPeer {
+            control: &control,
+            named: None,
+            policy: Policy::default(),
+        };
+        let call = Call {
+            options: &SocketOptions::default(),
+            peer: &peer,
+            others: &|_| false,
+            takes_strangers,
+            patience: SOON,
+            stop: &Stop::new(),
+        };
+        listener.accept(&call).unwrap()
+    }
+
+    /// From an expected address.
+    fn accepted(listener: &mut DatagramListener) -> Line {
+        let Handshake::Accepted(line, None) = accept(listener, "127.0.0.1:1", false) else {
+            panic!("it is a stranger's");
+        };
+        line
+    }
+
+    fn answer(line: &Line, word: &[u8], caller: &UdpSocket) {
+        call::send(line.socket(), word).unwrap();
+        let mut heard = [0; 9];
+        let length = caller.recv(&mut heard).unwrap();
+        assert_eq!(&heard[..length], word);
+    }
+
+    #[test]
+    fn the_next_handshake_may_come_early() {
+        let (mut listener, at) = listener();
+        let callers = [(); 3].map(|()| caller(&at));
+        for (caller, word) in callers.iter().zip([b"a", b"b", b"c"]) {
+            caller.send(HANDSHAKE).unwrap();
+            caller.send(word).unwrap();
+        }
+        let mut lines = Vec::new();
+        for (caller, word) in callers.iter().zip([b"a", b"b", b"c"]) {
+            let line = accepted(&mut listener);
+            let Line::Early(_, early) = &line else {
+                panic!("{line:?}");
+            };
+            assert!(!early.borrow().is_empty());
+            answer(&line, word, caller);
+            lines.push(line);
+        }
+        // Each has its own from now on, and the port is still there for others.
+        let mut heard = [0; 9];
+        for (caller, line) in callers.iter().zip(&lines) {
+            caller.send(b"later").unwrap();
+            assert_eq!(call::receive(line.socket(), &mut heard), Ok(5));
+        }
+        drop(lines);
+        let late = caller(&at);
+        callers[0].send(b"late").unwrap();
+        late.send(HANDSHAKE).unwrap();
+        let line = accepted(&mut listener);
+        assert!(matches!(line, Line::Socket(_)), "{line:?}");
+        answer(&line, b"d", &late);
+    }
+
+    #[test]
+    fn what_is_no_handshake_is_nobodys() {
+        let (mut listener, at) = listener();
+        caller(&at).send(b"no handshake").unwrap();
+        let own = caller_with_handshake(&at);
+        answer(&accepted(&mut listener), b"a", &own);
+    }
+
+    #[test]
+    fn strangers_do_not_keep_others_out() {
+        let (mut listener, at) = listener();
+        let control = Address::Inet(ELSEWHERE.parse().unwrap());
+        let peer = DataPeer {
+            control: &control,
+            named: None,
+            policy: Policy::default(),
+        };
+        let call = Call {
+            options: &SocketOptions::default(),
+            peer: &peer,
+            others: &|_| false,
+            takes_strangers: false,
+            patience: SOON,
+            stop: &Stop::new(),
+        };
+        let strangers: Vec<_> = (0..MOST_CANDIDATES + 2)
+            .map(|_| {
+                let stranger = caller_with_handshake(&at);
+                listener.receive(&call).unwrap();
+                stranger
+            })
+            .collect();
+        assert_eq!(listener.candidates.len(), MOST_CANDIDATES);
+        // The first one counts from when it came.
+        let first = Address::from(strangers[0].local_addr().unwrap());
+        assert_eq!(listener.candidates[0].from, first);
+        let last = Address::from(strangers[MOST_CANDIDATES + 1].local_addr().unwrap());
+        assert_eq!(listener.candidates[MOST_CANDIDATES - 1].from, last);
+    }
+
+    #[test]
+    fn only_the_control_peer_is_sent_to() {
+        let (mut listener, at) = listener();
+        let stranger = caller_with_handshake(&at);
+        let Handshake::Refused(from) = accept(&mut listener, ELSEWHERE, false) else {
+            panic!("it is accepted");
+        };
+        assert_eq!(from, Address::from(stranger.local_addr().unwrap()));
+    }
+
+    #[test]
+    fn a_stranger_is_accepted_second() {
+        let (mut listener, at) = listener();
+        let _stranger = caller_with_handshake(&at);
+        let is_a_strangers = |listener: &mut DatagramListener| {
+            let handshake = accept(listener, ELSEWHERE, true);
+            matches!(handshake, Handshake::Accepted(_, Some(_)))
+        };
+        let begun = Instant::now();
+        assert!(is_a_strangers(&mut listener));
+        assert!(begun.elapsed() >= PREFERENCE);
+        // Others may come from there, too.
+        let _stranger = caller_with_handshake(&at);
+        let begun = Instant::now();
+        assert!(is_a_strangers(&mut listener));
+        assert!(begun.elapsed() < PREFERENCE);
+    }
+}
