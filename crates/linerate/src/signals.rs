@@ -1,17 +1,20 @@
 //! What SIGINT, SIGTERM and SIGALRM do: end what runs, early but properly.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use engine::{Stop, keeper};
+use engine::{Reason, Stop, keeper};
 use signal_hook::consts::{SIGALRM, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
 /// The exit code of a process that a second signal ends, as a shell shows a SIGINT.
 const INTERRUPTED: i32 = 130;
+
+/// What a thread needs that only waits for signals.
+const STACK: usize = 64 * 1024;
 
 /// Pulls `stop` at the first SIGINT or SIGTERM. A second one ends the process at once, for a user
 /// who has lost patience.
@@ -24,6 +27,30 @@ pub(crate) fn stop_on_signals(stop: &Stop) {
 /// that the time is up. More of them say nothing new.
 pub(crate) fn stop_on_signals_and_alarm(stop: &Stop) {
     let _ = register(stop, &[SIGALRM]);
+}
+
+/// Pulls these stops in their order, one at each SIGINT or SIGTERM. The next one ends the process at once.
+pub(crate) fn stop_in_turn(stops: Vec<Stop>) {
+    let _ = ring_in_turn(stops);
+}
+
+fn ring_in_turn(stops: Vec<Stop>) -> io::Result<()> {
+    let (mut bell, ring) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM] {
+        pipe::register(signal, ring.try_clone()?)?;
+    }
+    std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || {
+            let mut ring = [0];
+            for stop in stops {
+                let _ = bell.read_exact(&mut ring);
+                stop.pull(Reason::Cancelled);
+            }
+            let _ = bell.read_exact(&mut ring);
+            std::process::exit(INTERRUPTED);
+        })?;
+    Ok(())
 }
 
 fn register(stop: &Stop, alarms: &[i32]) -> io::Result<()> {

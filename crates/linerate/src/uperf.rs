@@ -117,6 +117,8 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         control_idle: Some(limits.control_idle),
         masters: limits.masters,
         permissions: limits.permissions,
+        drain: limits.drain,
+        end: Stop::new(),
         peers: limits.peers.clone(),
         policy: settings.policy,
         shelf,
@@ -124,7 +126,11 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         tls,
     };
     let stop = Stop::new();
-    crate::signals::stop_on_signals(&stop);
+    if terms.drain.is_zero() {
+        crate::signals::stop_on_signals(&stop);
+    } else {
+        crate::signals::stop_in_turn(vec![stop.clone(), terms.end.clone()]);
+    }
     let (over, port) = (settings.control, settings.port);
     let not_listening = |error: io::Error| {
         let why = sys::describe(&error);

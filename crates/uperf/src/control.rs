@@ -63,6 +63,15 @@ impl Control {
         self.stop = Stop::new();
     }
 
+    /// The same connection, for last words after the stop.
+    pub(crate) fn beyond_stop(&self) -> io::Result<Self> {
+        Ok(Self {
+            socket: self.socket.try_clone()?,
+            peer: self.peer.clone(),
+            stop: Stop::new(),
+        })
+    }
+
     /// Reads so many bytes; [`io::ErrorKind::UnexpectedEof`] if the other end has no more,
     /// [`io::ErrorKind::TimedOut`] if they have not come by then.
     pub(crate) fn read<const N: usize>(&self, until: Instant) -> io::Result<[u8; N]> {

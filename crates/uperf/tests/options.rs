@@ -122,7 +122,8 @@ fn every_option_of_a_slave_has_its_field() {
         ("-s", Limits::default()),
         (
             "-s --allow-dir /a --allow-dir /b --max-masters 2 --max-strands 1k --max-memory 2m \
-             --max-length 60 --control-idle 5 --user nobody --allow-modules --allow-privileged-ports",
+             --max-length 60 --control-idle 5 --drain-on-exit 7 --user nobody --allow-modules \
+             --allow-privileged-ports",
             Limits {
                 directories: vec!["/a".into(), "/b".into()],
                 permissions: server::Permissions {
@@ -135,6 +136,7 @@ fn every_option_of_a_slave_has_its_field() {
                 memory_bytes: 2 << 20,
                 length: Duration::from_secs(60),
                 control_idle: Duration::from_secs(5),
+                drain: Duration::from_secs(7),
                 ..Limits::default()
             },
         ),

@@ -169,6 +169,10 @@ impl Slave<'_> {
         self.server.signal(signal);
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        self.server.pid() as i32
+    }
+
     pub(crate) fn stderr(&self) -> String {
         self.server.stderr()
     }
@@ -187,6 +191,13 @@ impl Master {
         let said = eventually(SOON, || is_it(&self.process.stdout()));
         let (stdout, stderr) = (self.process.stdout(), self.process.stderr());
         assert!(said, "it does not say so: {stdout:?}, {stderr:?}");
+    }
+
+    /// The same, of standard output and standard error.
+    #[track_caller]
+    pub(crate) fn says_anywhere(&self, is_it: impl Fn(&str) -> bool) {
+        let all = || self.process.stdout() + &self.process.stderr();
+        assert!(eventually(SOON, || is_it(&all())), "{}", all());
     }
 
     #[track_caller]

@@ -10,6 +10,7 @@ mod limits;
 mod lost;
 mod nonsense;
 mod scripted;
+mod stopped;
 mod strangers;
 mod workloads;
 
@@ -23,6 +24,7 @@ fn main() {
         lost::trials(),
         limits::trials(),
         nonsense::trials(),
+        stopped::trials(),
         strangers::trials(),
         workloads::trials(),
     ]

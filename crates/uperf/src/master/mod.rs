@@ -28,7 +28,7 @@ use crate::strand::{
     Crew, Listeners, Log, Peers, Post, ResponseFile, StrandOutcome, Watching, refusal,
 };
 use crate::tls::{self, Contexts, Security};
-use crate::wire::Command;
+use crate::wire::{Command, Goodbye};
 
 pub use hosts::SHARED_HOST;
 
@@ -218,7 +218,12 @@ impl Session<'_> {
         } else {
             Vec::new()
         };
-        if told.iter().any(|slave| slave.totals.is_none()) {
+        // A slave may be stopped just when it is asked for its figures.
+        let is_interrupted = |slave: &Slave| {
+            let goodbye = slave.last_word.as_ref();
+            goodbye.is_some_and(|said| said.as_ref().is_ok_and(Goodbye::is_interruption))
+        };
+        if told.iter().any(|slave| slave.totals.is_none()) || slaves.iter().any(is_interrupted) {
             failed.get_or_insert(1);
         }
         if failures > 0 {
@@ -278,6 +283,7 @@ impl Session<'_> {
             peer: slaves.first().map(program),
             shares_host,
             doubts: about_counters.into_iter().chain(about_hosts).collect(),
+            is_interrupted: self.stop.is_set(),
         }
     }
 

@@ -124,6 +124,8 @@ pub struct Limits {
     pub length: Duration,
     /// `--control-idle`: the longest silence of a master before its run begins.
     pub control_idle: Duration,
+    /// `--drain-on-exit`: how long runs may go on after a signal.
+    pub drain: Duration,
 }
 
 impl Master {
@@ -170,6 +172,7 @@ impl Default for Limits {
             memory_bytes: 1 << 30,
             length: Duration::from_secs(7 * 86_400),
             control_idle: Duration::from_secs(120),
+            drain: Duration::ZERO,
         }
     }
 }

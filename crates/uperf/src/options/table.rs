@@ -158,6 +158,8 @@ const FLAGS: &[Flag<Typed, Exit>] = &[
         |t, v| { t.slave("--max-length").length = seconds(v)?; Ok(()) }),
     long("control-idle", Value, &["--control-idle <seconds> Wait so long for a master's next word before its run (120)"],
         |t, v| { t.slave("--control-idle").control_idle = seconds(v)?; Ok(()) }),
+    long("drain-on-exit", Value, &["--drain-on-exit <seconds> Let runs go on for so long after a signal (0)"],
+        |t, v| { t.slave("--drain-on-exit").drain = Duration::from_secs(number(v, 0..=86_400)?); Ok(()) }),
 ];
 
 impl Typed {

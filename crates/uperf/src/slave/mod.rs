@@ -11,9 +11,9 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use engine::{Role, Stop, data_socket, keeper};
+use engine::{Reason, Role, Stop, data_socket, keeper};
 use model::{SocketOptions, Transport};
 use server::{Permissions, Policy};
 use sys::call::{self, Error};
@@ -53,6 +53,10 @@ pub struct Terms {
     pub masters: usize,
     /// Whose data a run takes, and where its datagrams go.
     pub policy: Policy,
+    /// `--drain-on-exit`: how long runs may go on when the slave is stopped.
+    pub drain: Duration,
+    /// Ends them before that.
+    pub end: Stop,
     /// Says on stdout what happens.
     pub verbose: bool,
     /// What its TLS connections are made with.
@@ -105,7 +109,8 @@ impl Slave {
         Ok(Address::of(&self.listener)?.port())
     }
 
-    /// Serves masters, each on a thread of its own, until the stop is pulled; their sessions end with it.
+    /// Serves masters, each on a thread of its own, until the stop is pulled. Runs may then go on for as long as the
+    /// terms say.
     pub fn serve(&self) -> io::Result<()> {
         let _attending = self.stop.attend();
         let mut sessions = Vec::new();
@@ -125,6 +130,12 @@ impl Slave {
             }
             sessions.retain(|session: &std::thread::JoinHandle<()>| !session.is_finished());
         }
+        // Whoever comes now is refused.
+        let _ = call::shutdown(self.listener.as_fd());
+        if self.terms.drain.is_zero() {
+            self.terms.end.pull(Reason::Cancelled);
+        }
+        let _deadline = keeper().at(Instant::now() + self.terms.drain, &self.terms.end);
         for session in sessions {
             let _ = session.join();
         }
@@ -137,7 +148,7 @@ impl Slave {
         if most != 0 && Arc::strong_count(&self.sessions) > most {
             return None;
         }
-        let stop = self.stop.follower();
+        let stop = self.terms.end.follower();
         let control = Control::new(connection, stop.clone()).ok()?;
         if !self.terms.admits(control.peer()) {
             return None;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
+use engine::script::Tallied;
 use sys::Address;
 use sys::call::Error;
 
@@ -49,6 +50,9 @@ const LAST_STRANDS: Duration = Duration::from_secs(12);
 
 /// How often the strands are looked at while the master says nothing.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the master of a run that has come to its end may take to ask for the figures, if this slave is stopped.
+const LAST_COMMAND: Duration = Duration::from_secs(1);
 
 /// How long the master may take to read an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -122,6 +126,14 @@ impl Session<'_> {
         }
         let begun = Instant::now();
         let outcome = self.obey(&mut crew, order);
+        if let Obeyed::Interrupted(place) = &outcome {
+            // Before the connections close: their end would look like the end of the work.
+            let goodbye = interruption(place, &crew.tallied(), begun.elapsed());
+            let said = self.control.write(&goodbye.encode(order), PATIENCE);
+            crew.abort();
+            crew.finish();
+            return said.map_err(|error| End::Left(place.clone(), error));
+        }
         let ended = match &outcome {
             Obeyed::Done(ended) => *ended,
             _ => Instant::now(),
@@ -146,16 +158,12 @@ impl Session<'_> {
             Obeyed::Late(stage) => {
                 log.say(format!("Error waiting for strands at barrier {stage}"), 0);
             }
-            Obeyed::Interrupted(place) => log.say(format!("interrupted {place}"), 0),
             Obeyed::Unended(strands) => log.warn(format!("{strands} strands had not ended")),
             _ => {}
         }
         let goodbye = Goodbye {
-            elapsed_ns: u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX),
-            errors: tallied.failures,
-            bytes: tallied.bytes(),
             operations: tallied.executions + ends,
-            ..farewell(&log)
+            ..farewell(&log, &tallied, ended - begun)
         };
         if let Obeyed::Broken(place) = outcome {
             return Err(End::Left(place, Error::CANCELED.into()));
@@ -309,7 +317,8 @@ impl Session<'_> {
             tls,
             policy: self.terms.policy,
         };
-        let crew = Crew::start(vec![post], &Watching::default(), self.stop)
+        // A stop here ends the strands when the master knows of it.
+        let crew = Crew::start(vec![post], &Watching::default(), &Stop::new())
             .map_err(|error| Refusal::Threads(sys::describe(&error)))?;
         Ok((crew, share, infos))
     }
@@ -341,7 +350,10 @@ impl Session<'_> {
                     if stage >= crew.stages() || opened.is_some_and(|opened| stage <= opened) {
                         continue;
                     }
-                    let standing = await_barrier(crew, opened, stage);
+                    let standing = self.await_barrier(crew, opened, stage);
+                    if self.stop.is_set() {
+                        return Obeyed::Interrupted(place(opened));
+                    }
                     if standing.failed {
                         return Obeyed::Failed;
                     }
@@ -365,7 +377,7 @@ impl Session<'_> {
         let place = || "at the statistics".to_owned();
         let until = Instant::now() + LAST_STRANDS;
         if let Some(last) = opened.filter(|last| crew.awaits_end(*last)) {
-            let (standing, last_news) = await_quiet(crew, None, until, QUIET_LOOKS);
+            let (standing, last_news) = self.await_quiet(crew, None, until, QUIET_LOOKS);
             if standing.running > 0 {
                 crew.interrupt(last);
                 return Obeyed::Done(last_news);
@@ -374,11 +386,11 @@ impl Session<'_> {
         loop {
             let now = Instant::now();
             let standing = crew.wait(None, until.min(now + LOOK));
-            if self.stop.is_set() {
-                return Obeyed::Broken(place());
-            }
             if standing.running == 0 {
                 return Obeyed::Done(Instant::now());
+            }
+            if self.stop.is_set() {
+                return Obeyed::Broken(place());
             }
             if now >= until {
                 return Obeyed::Unended(standing.running);
@@ -418,7 +430,7 @@ impl Session<'_> {
                     return Err(lost(io::ErrorKind::TimedOut.into()));
                 }
                 Ok(false) => {}
-                Err(_) if self.stop.is_set() => return Err(Obeyed::Interrupted(place(opened))),
+                Err(_) if self.stop.is_set() => return self.last_command(crew, opened, order),
                 Err(error) => return Err(lost(error)),
             }
         }
@@ -430,6 +442,76 @@ impl Session<'_> {
                 "Wrong command magic",
             ))
         })
+    }
+
+    /// The word of a master whose run has just come to its end when this slave is stopped.
+    fn last_command(
+        &self,
+        crew: &Crew,
+        opened: Option<usize>,
+        order: Order,
+    ) -> Result<Command, Obeyed> {
+        let interrupted = || Obeyed::Interrupted(place(opened));
+        let is_last = opened.is_some_and(|opened| opened + 1 == crew.stages());
+        if !is_last || crew.wait(None, Instant::now()).running > 0 {
+            return Err(interrupted());
+        }
+        let control = self.control.beyond_stop().map_err(|_| interrupted())?;
+        let bytes = control.read::<{ Command::LEN }>(Instant::now() + LAST_COMMAND);
+        let command = bytes.map(|bytes| Command::decode(&bytes, order));
+        match command {
+            Ok(Ok(command)) => Ok(command),
+            _ => Err(interrupted()),
+        }
+    }
+
+    /// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
+    fn await_barrier(&self, crew: &Crew, opened: Option<usize>, stage: usize) -> Standing {
+        let until = Instant::now() + BARRIER;
+        let Some(opened) = opened else {
+            return self.await_quiet(crew, Some(stage), until, u32::MAX).0;
+        };
+        let looks = if crew.awaits_end(opened) {
+            QUIET_LOOKS
+        } else {
+            GRACE_LOOKS
+        };
+        let (standing, _) = self.await_quiet(crew, Some(stage), until, looks);
+        if standing.complete {
+            return standing;
+        }
+        crew.interrupt(opened);
+        let until = Instant::now() + BARRIER;
+        self.await_quiet(crew, Some(stage), until, u32::MAX).0
+    }
+
+    /// Waits as long as something is done, or until the stop; and when the last was.
+    fn await_quiet(
+        &self,
+        crew: &Crew,
+        stage: Option<usize>,
+        until: Instant,
+        looks: u32,
+    ) -> (Standing, Instant) {
+        let done = || {
+            let tallied = crew.tallied();
+            (tallied.bytes(), tallied.executions)
+        };
+        let (mut before, mut last_news, mut quiet_looks) = (done(), Instant::now(), 0);
+        loop {
+            let standing = crew.wait(stage, until.min(Instant::now() + QUIET_LOOK));
+            let (now, after) = (Instant::now(), done());
+            if after == before && standing.choosing == 0 {
+                quiet_looks += 1;
+            } else {
+                (before, last_news, quiet_looks) = (after, now, 0);
+            }
+            let is_over =
+                standing.complete || standing.failed || standing.running == 0 || self.stop.is_set();
+            if is_over || quiet_looks >= looks || now >= until {
+                return (standing, last_news);
+            }
+        }
     }
 
     /// A stock slave takes an engine that it does not know for none, and on Linux has no other stack of TCP
@@ -471,52 +553,6 @@ impl Session<'_> {
     }
 }
 
-/// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
-fn await_barrier(crew: &Crew, opened: Option<usize>, stage: usize) -> Standing {
-    let until = Instant::now() + BARRIER;
-    let Some(opened) = opened else {
-        return crew.wait(Some(stage), until);
-    };
-    let looks = if crew.awaits_end(opened) {
-        QUIET_LOOKS
-    } else {
-        GRACE_LOOKS
-    };
-    let (standing, _) = await_quiet(crew, Some(stage), until, looks);
-    if standing.complete {
-        return standing;
-    }
-    crew.interrupt(opened);
-    crew.wait(Some(stage), Instant::now() + BARRIER)
-}
-
-/// Waits as long as something is done; and when the last was.
-fn await_quiet(
-    crew: &Crew,
-    stage: Option<usize>,
-    until: Instant,
-    looks: u32,
-) -> (Standing, Instant) {
-    let done = || {
-        let tallied = crew.tallied();
-        (tallied.bytes(), tallied.executions)
-    };
-    let (mut before, mut last_news, mut quiet_looks) = (done(), Instant::now(), 0);
-    loop {
-        let standing = crew.wait(stage, until.min(Instant::now() + QUIET_LOOK));
-        let (now, after) = (Instant::now(), done());
-        if after == before && standing.choosing == 0 {
-            quiet_looks += 1;
-        } else {
-            (before, last_news, quiet_looks) = (after, now, 0);
-        }
-        let is_over = standing.complete || standing.failed || standing.running == 0;
-        if is_over || quiet_looks >= looks || now >= until {
-            return (standing, last_news);
-        }
-    }
-}
-
 /// Why nothing more is done for the master.
 enum Obeyed {
     /// It has what it wanted, since then.
@@ -551,20 +587,29 @@ fn is_supported(protocol: Protocol) -> bool {
     }
 }
 
-/// The last word's kind and text, by uperf's rule.
-fn farewell(log: &Log) -> Goodbye {
-    if log.is_empty() {
-        return Goodbye {
-            kind: Goodbye::INFO,
-            message: Text::cut("Success"),
-            ..Goodbye::default()
-        };
-    }
+/// The last word, its kind and text by uperf's rule.
+fn farewell(log: &Log, tallied: &Tallied, elapsed: Duration) -> Goodbye {
+    let (kind, message) = if log.is_empty() {
+        (Goodbye::INFO, Text::cut("Success"))
+    } else {
+        let text = output::goodbye(log.entries());
+        (Goodbye::ERROR, Text::cut(&text))
+    };
     Goodbye {
-        kind: Goodbye::ERROR,
-        message: Text::cut(&output::goodbye(log.entries())),
-        ..Goodbye::default()
+        kind,
+        message,
+        elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+        errors: tallied.failures,
+        bytes: tallied.bytes(),
+        operations: tallied.executions,
     }
+}
+
+/// The last word of a run that ends before its time.
+fn interruption(place: &str, tallied: &Tallied, elapsed: Duration) -> Goodbye {
+    let mut log = Log::default();
+    log.say(format!("{}{place}", Goodbye::INTERRUPTED), 0);
+    farewell(&log, tallied, elapsed)
 }
 
 fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo> {

@@ -83,6 +83,18 @@ impl Goodbye {
     /// There is no message.
     pub const NONE: u64 = 0xDD;
 
+    /// How the log of a linerate slave begins that was stopped before the run's end; the place follows.
+    pub const INTERRUPTED: &str = "interrupted ";
+
+    /// Whether the run was interrupted at a linerate slave.
+    pub fn is_interruption(&self) -> bool {
+        let log = self.message.as_bytes();
+        self.kind == Self::ERROR
+            && log
+                .trim_ascii_start()
+                .starts_with(Self::INTERRUPTED.as_bytes())
+    }
+
     /// Fails if these bytes are no goodbye.
     pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Result<Self, WrongMagic> {
         check_magic(bytes, GOODBYE)?;

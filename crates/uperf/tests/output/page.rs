@@ -48,6 +48,16 @@ fn every_section_is_there() {
 }
 
 #[test]
+fn a_part_of_a_run_is_marked() {
+    let mut cut = page();
+    assert!(!html::page(&cut).contains("class=\"failed\""));
+    cut.measured.report.failures = 2;
+    assert!(html::page(&cut).contains("The run failed: 2 strands or slaves failed"));
+    cut.measured.is_interrupted = true;
+    assert!(html::page(&cut).contains("The run was interrupted: "));
+}
+
+#[test]
 fn nothing_comes_over_the_network() {
     let text = html::page(&page());
     for way in [

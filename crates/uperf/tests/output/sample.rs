@@ -189,6 +189,7 @@ pub(crate) fn page() -> Page {
             here: HostFacts::default(),
             peer: Some("linerate"),
             shares_host: true,
+            is_interrupted: false,
         },
     }
 }

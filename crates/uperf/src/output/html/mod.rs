@@ -51,6 +51,8 @@ pub struct Measured {
     pub peer: Option<&'static str>,
     /// One of the doubts: a slave is on this host.
     pub shares_host: bool,
+    /// A signal has ended the run at this end.
+    pub is_interrupted: bool,
 }
 
 /// How one transaction went.
@@ -99,6 +101,7 @@ pub struct Host {
 pub fn page(page: &Page) -> String {
     let name = escaped(&printable(&page.name));
     let sections: String = [
+        status(page),
         headline(page),
         doubts(page),
         courses(page),
@@ -126,6 +129,19 @@ pub fn page(page: &Page) -> String {
         text::utc(page.measured.begun),
         escaped(&page.command_line),
     )
+}
+
+/// What keeps the figures from being those of a whole run.
+fn status(page: &Page) -> String {
+    let failures = page.measured.report.failures;
+    let words = if page.measured.is_interrupted {
+        "The run was interrupted: the figures are those of its part until then.".to_owned()
+    } else if failures > 0 {
+        format!("The run failed: {failures} strands or slaves failed; the log says how.")
+    } else {
+        return String::new();
+    };
+    format!("<p class=\"failed\">{words}</p>\n")
 }
 
 /// The figures that come first: rates over active time.

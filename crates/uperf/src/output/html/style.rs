@@ -16,6 +16,7 @@ section,.tile{background:var(--paper);border:1px solid var(--grid);border-radius
 section{padding:16px;margin-top:16px}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(200px,1fr));gap:16px}
 .tile{padding:12px 16px;display:flex;flex-direction:column}.tile b{font-size:26px;font-weight:600}
+.failed{color:var(--c5);font-weight:600}
 .tile span{color:var(--soft)}small{color:var(--muted)}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}

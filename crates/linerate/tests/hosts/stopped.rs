@@ -1,0 +1,256 @@
+//! A slave or a master is stopped by a signal: what is cut short is never taken for complete.
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testkit::Need::Namespaces;
+use testkit::{Finished, eventually, trial};
+use uperf::Protocol;
+use uperf::wire::{Command, Goodbye};
+
+use crate::ground::{Hosts, PORT, SOON, address};
+use crate::scripted;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("stopped::a_slave", &[Namespaces], a_slave),
+        trial(
+            "stopped::the_last_word_comes_first",
+            &[Namespaces],
+            the_last_word_comes_first,
+        ),
+        trial("stopped::a_master", &[Namespaces], a_master),
+        trial(
+            "stopped::a_slave_that_drains",
+            &[Namespaces],
+            a_slave_that_drains,
+        ),
+        trial(
+            "stopped::a_slave_that_drains_for_long_enough",
+            &[Namespaces],
+            a_slave_that_drains_for_long_enough,
+        ),
+        trial(
+            "stopped::a_slave_that_drains_and_is_stopped_again",
+            &[Namespaces],
+            a_slave_that_drains_and_is_stopped_again,
+        ),
+    ]
+}
+
+/// With the third transaction, and with the second as the last.
+const PROFILE: &str = r#"<profile name="held">
+  <group nthreads="2">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=PROTOCOL"/>
+    </transaction>
+    <transaction duration="DURATION" rate="200">
+      SECOND
+    </transaction>
+    LAST
+  </group>
+</profile>
+"#;
+
+const READ: &str = r#"<flowop type="read" options="size=64"/>"#;
+
+const WRITE: &str = r#"<flowop type="write" options="size=64"/>"#;
+
+const LAST: &str = r#"<transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>"#;
+
+fn profile(protocol: &str, second: &str, duration: &str) -> String {
+    PROFILE
+        .replace("PROTOCOL", protocol)
+        .replace("SECOND", second)
+        .replace("DURATION", duration)
+}
+
+/// The text, the document and the page say that the run failed, whichever way the data goes.
+fn a_slave() {
+    let hosts = Hosts::new(1);
+    let page = tempfile::NamedTempFile::new().expect("a temporary file");
+    let page = page.path().display();
+    let both = format!("{WRITE}\n{READ}");
+    for (protocol, second, last) in [
+        ("tcp", READ, LAST),
+        ("tcp", READ, ""),
+        ("tcp", WRITE, ""),
+        ("udp", READ, ""),
+        ("udp", &both, ""),
+        ("ssl", &both, LAST),
+    ] {
+        let profile = profile(protocol, second, "90s").replace("LAST", last);
+        for (options, signal) in [
+            ("", Signal::TERM),
+            (&*format!("--json --html {page}"), Signal::INT),
+        ] {
+            let slave = hosts.slave(0, "");
+            let rest = slave.at_rest();
+            let master = hosts.run(&format!("-v {options}"), &profile);
+            await_second(&master, rest, &slave);
+            slave.signal(signal);
+            let ended = master.ends_within(SOON);
+            let what = format!("{protocol} {second} {last}");
+            assert_eq!(ended.code, Some(1), "{what}: {ended:#?}");
+            if options.is_empty() {
+                assert!(
+                    ended.stdout.contains("]  interrupted "),
+                    "{what}: {ended:#?}"
+                );
+                assert!(ended.stdout.contains("WARNING: "), "{what}: {ended:#?}");
+            } else {
+                let document = document(&ended);
+                assert!(document["error"].is_string(), "{what}: {ended:#?}");
+                let text = std::fs::read_to_string(page.to_string()).expect("it was written");
+                assert!(text.contains("The run failed: "), "{what}: {text}");
+            }
+        }
+    }
+}
+
+/// The end of data connections would look like the end of the work, so the control connection has the reason before
+/// that: even if one of the strands takes long to end.
+fn the_last_word_comes_first() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "");
+    let profile = profile("tcp", READ, "90s")
+        .replace("LAST", "")
+        .replace("nthreads", "nprocs")
+        .replace("$h", &address(0));
+    hosts.master.enter(|| {
+        let (mut master, infos) = scripted::Master::begin(&profile);
+        let connect = |strand: usize| {
+            let port = infos[strand].port(Protocol::Tcp).expect("it listens") as u16;
+            let at: SocketAddr = format!("{}:{port}", address(0))
+                .parse()
+                .expect("an address");
+            TcpStream::connect(at).expect("it listens")
+        };
+        let mut data = [0, 1].map(connect);
+        master.command(Command::NextTransaction(0));
+        master.command(Command::NextTransaction(1));
+        for data in &mut data {
+            data.set_read_timeout(Some(SOON)).expect("not zero");
+            data.read_exact(&mut [0; 64]).expect("data");
+        }
+        let mut strands = hosts.slaves[0].processes();
+        strands.retain(|pid| *pid != slave.pid());
+        let held = Pid::from_raw(strands[0]).expect("a number");
+        kill_process(held, Signal::STOP).expect("it is ours");
+        slave.signal(Signal::TERM);
+        for data in &data {
+            data.set_nonblocking(true).expect("it can be");
+        }
+        // The other strand's connection ends.
+        let ended = eventually(SOON, || {
+            data.iter_mut().any(|data| match data.read(&mut [0; 4096]) {
+                Ok(count) => count == 0,
+                Err(error) => error.kind() != ErrorKind::WouldBlock,
+            })
+        });
+        assert!(ended);
+        let word = Duration::from_secs(3);
+        master
+            .control
+            .set_read_timeout(Some(word))
+            .expect("not zero");
+        let goodbye = master.goodbye();
+        assert_eq!(goodbye.kind, Goodbye::ERROR);
+        let words = goodbye.message.to_string();
+        assert!(words.starts_with(" interrupted in Txn2"), "{words}");
+    });
+}
+
+/// What was measured until then is printed, and marked as a part.
+fn a_master() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "");
+    let rest = slave.at_rest();
+    let page = tempfile::NamedTempFile::new().expect("a temporary file");
+    let page = page.path().display();
+    let profile = profile("tcp", READ, "90s").replace("LAST", LAST);
+    for options in ["", &format!("--json --html {page}")] {
+        let master = hosts.run(&format!("-v {options}"), &profile);
+        await_second(&master, rest, &slave);
+        master.signal(Signal::INT);
+        let ended = master.ends_within(SOON);
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        let words = "\nGot SIGINT Aborting ...: Interrupt\n";
+        assert!(ended.stderr.ends_with(words), "{ended:#?}");
+        if options.is_empty() {
+            assert!(ended.stdout.contains("Run Statistics"), "{ended:#?}");
+        } else {
+            assert_eq!(document(&ended)["interrupted"], true, "{ended:#?}");
+            let text = std::fs::read_to_string(page.to_string()).expect("it was written");
+            assert!(text.contains("The run was interrupted: "), "{text}");
+        }
+        slave.is_itself_again(rest, SOON, "an interrupted master");
+    }
+}
+
+fn a_slave_that_drains() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "--drain-on-exit 60");
+    let rest = slave.at_rest();
+    let runs = hosts.run("-v", &profile("tcp", READ, "3s").replace("LAST", LAST));
+    await_second(&runs, rest, &slave);
+    slave.signal(Signal::TERM);
+    let is_refused = || {
+        let connected = TcpStream::connect((address(0).as_str(), PORT));
+        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    let refuses = hosts.master.enter(|| eventually(SOON, is_refused));
+    assert!(refuses, "others are served");
+    let ended = runs.ends_within(SOON);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let begun = Instant::now();
+    let has_ended = eventually(SOON, || hosts.slaves[0].processes().is_empty());
+    assert!(has_ended, "it has nothing to wait for");
+    assert!(begun.elapsed() < SOON);
+}
+
+fn a_slave_that_drains_for_long_enough() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "--drain-on-exit 1");
+    is_interrupted(&hosts, &slave, || ());
+}
+
+fn a_slave_that_drains_and_is_stopped_again() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "--drain-on-exit 60");
+    is_interrupted(&hosts, &slave, || slave.signal(Signal::INT));
+}
+
+fn is_interrupted(hosts: &Hosts, slave: &crate::ground::Slave<'_>, again: impl Fn()) {
+    let rest = slave.at_rest();
+    let runs = hosts.run("-v", &profile("tcp", READ, "90s").replace("LAST", LAST));
+    await_second(&runs, rest, slave);
+    slave.signal(Signal::TERM);
+    again();
+    let ended = runs.ends_within(SOON);
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(ended.stdout.contains("]  interrupted "), "{ended:#?}");
+    let has_ended = eventually(SOON, || hosts.slaves[0].processes().is_empty());
+    assert!(has_ended, "it goes on");
+}
+
+/// Waits until the master has let the second transaction begin.
+#[track_caller]
+fn await_second(
+    master: &crate::ground::Master,
+    rest: testkit::Usage,
+    slave: &crate::ground::Slave<'_>,
+) {
+    slave.serves_somebody(rest);
+    master.says_anywhere(|said| said.contains("UPERF_CMD_NEXT_TXN, 1]"));
+}
+
+fn document(ended: &Finished) -> Value {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:#?}"))
+}
