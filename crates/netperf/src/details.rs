@@ -37,17 +37,17 @@ impl Details {
     /// The document in `bytes`; a peer's nonsense is `None`.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let mut document = serde_json::from_slice(bytes).ok()?;
-        tame(&mut document);
+        escape(&mut document);
         serde_json::from_value(document).ok()
     }
 }
 
-/// A peer's words end on a terminal, and in lines that scripts read.
-fn tame(value: &mut Value) {
+/// Escapes a peer's words: they end on a terminal, and in lines that scripts read.
+fn escape(value: &mut Value) {
     match value {
-        Value::String(text) => *text = text.replace(char::is_control, "?"),
-        Value::Array(values) => values.iter_mut().for_each(tame),
-        Value::Object(members) => members.values_mut().for_each(tame),
+        Value::String(text) => *text = codec::escaped(text).to_string(),
+        Value::Array(values) => values.iter_mut().for_each(escape),
+        Value::Object(members) => members.values_mut().for_each(escape),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         });
         let told = Details::from_json(&details.to_json()).expect("it is JSON");
         let model = told.side.host.and_then(|host| host.cpu_model);
-        assert_eq!(model.as_deref(), Some("a?THROUGHPUT=1?[2J??"));
+        assert_eq!(model.as_deref(), Some(r"a\nTHROUGHPUT=1\x1b[2J\x7f\u{9b}"));
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub fn json(report: &Report) -> String {
 /// Indented, with its last newline.
 pub(crate) fn text(document: &impl Serialize) -> String {
     // A tree of plain values with text keys always has a text.
-    serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
+    let document = serde_json::to_string_pretty(document).unwrap_or_default();
+    codec::escaped_json(&document) + "\n"
 }
 
 #[derive(Serialize)]

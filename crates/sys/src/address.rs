@@ -207,10 +207,10 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inet(address) => address.fmt(f),
-            // A name that is no path as ss(8) writes it.
+            // A name that is no path as ss(8) writes it. A peer may have chosen it.
             Self::Unix(path) => match path.as_os_str().as_bytes() {
-                [0, name @ ..] => write!(f, "@{}", OsStr::from_bytes(name).display()),
-                _ => path.display().fmt(f),
+                [0, name @ ..] => write!(f, "@{}", codec::escaped(name)),
+                path => codec::escaped(path).fmt(f),
             },
             Self::Vsock { context, port } => write!(f, "vsock {context}:{port}"),
             Self::Llc(address) => address.fmt(f),
@@ -306,6 +306,8 @@ mod tests {
         }
         assert!(Address::Unix("x".repeat(200).into()).to_kernel().is_err());
         assert_eq!(Address::Unix("\0x".into()).to_string(), "@x");
+        let spoilt = Address::Unix("\0\u{1b}[2J".into()).to_string();
+        assert_eq!(spoilt, r"@\x1b[2J");
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Server {
         self.process.is_running()
     }
 
+    /// What it has written to standard output up to now.
+    pub fn stdout(&self) -> String {
+        self.process.stdout()
+    }
+
     /// What it has written to standard error up to now.
     pub fn stderr(&self) -> String {
         self.process.stderr()

@@ -61,7 +61,7 @@ fn asked(port: u16, directory: &Path) -> Result<String, String> {
     message.extend(workorder(directory));
     control.write_all(&message).expect("it reads");
     if let Ack2::Refused(why) = Ack2::decode(&read(&mut control), Order::NATIVE) {
-        return Err(why.to_string_lossy().into_owned());
+        return Err(why.to_string());
     }
     let info = SlaveInfo::decode(&read(&mut control), Order::NATIVE);
     let data = u16::try_from(info.port(Protocol::Tcp).expect("a port")).expect("a port");

@@ -173,6 +173,10 @@ impl Slave<'_> {
         self.server.pid() as i32
     }
 
+    pub(crate) fn stdout(&self) -> String {
+        self.server.stdout()
+    }
+
     pub(crate) fn stderr(&self) -> String {
         self.server.stderr()
     }

@@ -12,6 +12,7 @@ mod nonsense;
 mod scripted;
 mod stopped;
 mod strangers;
+mod words;
 mod workloads;
 
 use libtest_mimic::Arguments;
@@ -26,6 +27,7 @@ fn main() {
         nonsense::trials(),
         stopped::trials(),
         strangers::trials(),
+        words::trials(),
         workloads::trials(),
     ]
     .into_iter()

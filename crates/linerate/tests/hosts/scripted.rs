@@ -117,10 +117,16 @@ impl Slave {
         Self { listener }
     }
 
+    /// A master's control connection.
+    pub(crate) fn accept(&self) -> TcpStream {
+        let (control, _) = self.listener.accept().expect("a master");
+        control.set_read_timeout(Some(LIMIT)).expect("not zero");
+        control
+    }
+
     /// Serves a master up to its first transaction; where it is, and where its strands listen.
     pub(crate) fn serve(&self, profile: &str) -> (TcpStream, Vec<SlaveInfo>) {
-        let (mut control, _) = self.listener.accept().expect("a master");
-        control.set_read_timeout(Some(LIMIT)).expect("not zero");
+        let mut control = self.accept();
         let group = group(profile);
         let mut header = [0; SHORT_HEADER];
         let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master speaks");

@@ -344,7 +344,7 @@ fn is_pattern(bytes: &[u8], from: usize) -> bool {
 }
 
 fn path_of(path: SwappedText<32>) -> PathBuf {
-    PathBuf::from(path.0.to_string_lossy().into_owned())
+    PathBuf::from(path.0.to_string())
 }
 
 /// Our client against `serve`, which plays a server on the control connection that it is given and

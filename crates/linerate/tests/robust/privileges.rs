@@ -51,7 +51,7 @@ fn congestion_controls() {
         });
         drop(data_connection(port));
         let results = OmniResults::decode(&raw.receive().expect("the results")).expect("results");
-        let in_force = results.congestion_control.to_string_lossy().into_owned();
+        let in_force = results.congestion_control.to_string();
         assert!(!in_force.is_empty() && in_force != "nosuchone");
         let said = server
             .log()

@@ -117,7 +117,7 @@ fn dead_clients() {
     let again = raw.receive().expect("a response");
     let path = |frame| {
         let response = StreamStreamResponse::decode(frame).expect("accepted");
-        response.path.0.to_string_lossy().into_owned()
+        response.path.0.to_string()
     };
     assert_ne!(path(&response), path(&again));
     let data = UnixStream::connect(path(&again)).expect("the test receives");
@@ -220,7 +220,7 @@ fn ask_for_answers(server: &Server) -> (Raw, String) {
         ..DgRrRequest::default()
     }));
     let response = DgRrResponse::decode(&raw.receive().expect("a response")).expect("accepted");
-    (raw, response.path.0.to_string_lossy().into_owned())
+    (raw, response.path.0.to_string())
 }
 
 /// What the sender's path leads to is not the sender's.

@@ -216,11 +216,7 @@ impl Told {
         self.receive_buffer_end = results.receive_buffer;
         self.send_buffer_end = results.send_buffer;
         self.retransmits = results.retransmits;
-        // A peer's word stays in its line and leaves the terminal alone.
-        self.congestion_control = results
-            .congestion_control
-            .to_string_lossy()
-            .replace(char::is_control, "?");
+        self.congestion_control = results.congestion_control.to_string();
         self.elapsed = seconds(results.elapsed);
         self.transactions = results.transactions.into();
         self.cpu = self.measures_cpu.then(|| CpuUse {

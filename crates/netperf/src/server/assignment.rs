@@ -122,7 +122,7 @@ fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assign
         0 => FAMILY_IPV4,
         family => family,
     };
-    let fill = OsStr::from_bytes(request.fill_file.as_bytes());
+    let fill = OsStr::from_bytes(request.fill_file.raw_bytes());
     let size = |bulk, whole| {
         if transactional {
             exactly(whole)
@@ -207,7 +207,7 @@ fn omni_workload(request: &OmniRequest, transport: Transport) -> Result<Workload
 
 fn omni_socket(request: &OmniRequest) -> SocketOptions {
     let flags = request.flags;
-    let named = request.congestion_control.to_string_lossy().into_owned();
+    let named = request.congestion_control.to_string();
     SocketOptions {
         send_buffer_bytes: optional(request.send_buffer),
         receive_buffer_bytes: optional(request.receive_buffer),

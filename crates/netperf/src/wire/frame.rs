@@ -1,8 +1,9 @@
 //! Words, texts and addresses at their places in a frame.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub use codec::Text;
 
 use super::{FAMILY_IPV4, FAMILY_IPV6, Frame, MESSAGE_LEN};
 
@@ -81,61 +82,15 @@ impl Field for bool {
     }
 }
 
-/// A text of at most `N` bytes, padded with NULs; it need not be UTF-8.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Text<const N: usize>([u8; N]);
-
-impl<const N: usize> Text<N> {
-    /// The first `N` − 1 bytes of `text`, so that a reader in C finds its NUL, up to a NUL.
-    pub fn new(text: impl AsRef<[u8]>) -> Self {
-        let text = until_nul(text.as_ref());
-        let len = text.len().min(N.saturating_sub(1));
-        let mut padded = [0; N];
-        padded[..len].copy_from_slice(&text[..len]);
-        Self(padded)
-    }
-
-    /// What stands before the first NUL; all of it when there is none.
-    pub fn as_bytes(&self) -> &[u8] {
-        until_nul(&self.0)
-    }
-
-    /// The text, with marks in place of what is not UTF-8.
-    pub fn to_string_lossy(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.as_bytes())
-    }
-
-    /// Whether nothing was said.
-    pub fn is_empty(&self) -> bool {
-        self.as_bytes().is_empty()
-    }
-}
-
-impl<const N: usize> Default for Text<N> {
-    fn default() -> Self {
-        Self([0; N])
-    }
-}
-
-impl<const N: usize> fmt::Debug for Text<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.to_string_lossy(), f)
-    }
-}
-
 impl<const N: usize> Field for Text<N> {
     const LEN: usize = N;
 
     fn read(frame: &Frame, at: usize) -> Self {
-        let mut text = bytes(frame, at);
-        let len = until_nul(&text).len();
-        // What follows the NUL is a leftover.
-        text[len..].fill(0);
-        Self(text)
+        Self::of_field(bytes(frame, at))
     }
 
     fn write(&self, frame: &mut Frame, at: usize) {
-        frame[at..at + N].copy_from_slice(&self.0);
+        frame[at..at + N].copy_from_slice(self.raw_field());
     }
 }
 
@@ -154,14 +109,11 @@ impl<const N: usize> Field for SwappedText<N> {
     const LEN: usize = N;
 
     fn read(frame: &Frame, at: usize) -> Self {
-        let mut text = reverse_groups(bytes(frame, at));
-        let len = until_nul(&text).len();
-        text[len..].fill(0);
-        Self(Text(text))
+        Self(Text::of_field(reverse_groups(bytes(frame, at))))
     }
 
     fn write(&self, frame: &mut Frame, at: usize) {
-        frame[at..at + N].copy_from_slice(&reverse_groups(self.0.0));
+        frame[at..at + N].copy_from_slice(&reverse_groups(*self.0.raw_field()));
     }
 }
 
@@ -321,31 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn texts_end_at_a_nul() {
-        for (given, kept) in [
-            (&b""[..], &b""[..]),
-            (b"bbr", b"bbr"),
-            (b"b\0r", b"b"),
-            (b"12345678", b"1234567"),
-            (b"\xff\xfe", b"\xff\xfe"),
-        ] {
-            let text = Text::<8>::new(given);
-            assert_eq!(text.as_bytes(), kept);
-            assert_eq!(text.is_empty(), kept.is_empty());
-            let mut frame = [b'x'; MESSAGE_LEN];
-            text.write(&mut frame, 100);
-            assert_eq!(Text::<8>::read(&frame, 100), text);
-        }
-        let unended = Text::<8>::read(&[b'x'; MESSAGE_LEN], 0);
-        assert_eq!(unended.as_bytes(), b"xxxxxxxx");
-        assert_eq!(Text::<8>::new(b"\xffa").to_string_lossy(), "\u{fffd}a");
-    }
-
-    #[test]
     fn leftovers_behind_a_text_do_not_count() {
         let mut frame = [0; MESSAGE_LEN];
         frame[..8].copy_from_slice(b"bbr\0bic\0");
-        assert_eq!(Text::<8>::read(&frame, 0), Text::new("bbr"));
+        let text = Text::<8>::read(&frame, 0);
+        assert_eq!(text, Text::new("bbr"));
+        text.write(&mut frame, 100);
+        assert_eq!(Text::<8>::read(&frame, 100), text);
     }
 
     #[test]

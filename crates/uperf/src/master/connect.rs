@@ -130,7 +130,7 @@ impl Slave {
             Ack1::Refused(said) => Err(Trouble::Refused {
                 host: self.host.clone(),
                 phase: 1,
-                said: explained(&said.to_string_lossy(), group),
+                said: explained(&said.to_string(), group),
             }),
         }
     }
@@ -200,7 +200,7 @@ impl Slave {
                 return Err(Trouble::Refused {
                     host: self.host.clone(),
                     phase: 2,
-                    said: said.to_string_lossy().into_owned(),
+                    said: said.to_string(),
                 });
             }
         };
@@ -282,7 +282,7 @@ impl Slave {
     fn goodbye(&self, until: Instant) -> io::Result<Goodbye> {
         let bytes = self.control.read(until)?;
         Goodbye::decode(&bytes, Order::NATIVE).map_err(|magic| {
-            let words = format!("Wrong goodbye magic: {}", magic.0.to_string_lossy());
+            let words = format!("Wrong goodbye magic: {}", magic.0);
             io::Error::new(io::ErrorKind::InvalidData, words)
         })
     }

@@ -495,7 +495,7 @@ impl Session<'_> {
             }
         };
         run::note(log, host, goodbye);
-        let words = goodbye.message.to_string_lossy().into_owned();
+        let words = goodbye.message.lines();
         output::Slave {
             host: host.clone(),
             group: slave.group,

@@ -164,7 +164,7 @@ pub(super) fn lost(log: &mut Log, host: &str, place: &str, error: &io::Error) {
 
 /// What a slave said, as far as it is worth the log.
 pub(super) fn note(log: &mut Log, host: &str, goodbye: &Goodbye) {
-    let words = || format!("[{host}] {}", goodbye.message.to_string_lossy());
+    let words = || format!("[{host}] {}", goodbye.message.lines());
     match goodbye.kind {
         Goodbye::ERROR => log.say(words(), 0),
         Goodbye::WARNING => log.warn(words()),

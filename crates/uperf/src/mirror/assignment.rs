@@ -261,10 +261,10 @@ fn endpoint(record: &FlowopRecord, peer: &str) -> Result<Endpoint, String> {
 }
 
 fn text<const N: usize>(option: &str, text: &Text<N>) -> Result<String, String> {
-    let text = text
-        .to_str()
-        .ok_or_else(|| format!("{option}= is not UTF-8"))?;
-    Ok(text.to_owned())
+    match text.raw_str() {
+        Some(raw) if codec::is_plain(raw) => Ok(raw.to_owned()),
+        _ => Err(format!("{option}={text} is not a plain text")),
+    }
 }
 
 fn bounded(what: &str, nanoseconds: u64, limits: &WorkLimits) -> Result<Duration, String> {
@@ -480,7 +480,7 @@ mod tests {
         let record = FlowopRecord::decode(&bytes, layout, order).expect("long enough");
         work.transactions[0].flowops[0] = record;
         let refusal = assign_work(&work).expect_err("no text");
-        let words = "flowop 1 of transaction 1: cc= is not UTF-8";
+        let words = r"flowop 1 of transaction 1: cc=\xff is not a plain text";
         assert_eq!(refusal.to_string(), words);
     }
 

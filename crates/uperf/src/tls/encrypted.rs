@@ -70,7 +70,11 @@ impl Encrypted {
         };
         this.shake_hands(stop).map_err(|why| match why {
             Broken::System(error) => Failure::of_call("ssl: no handshake", error),
-            Broken::Tls(error) => Failure::of_sense(format!("ssl: no handshake: {error}")),
+            Broken::Tls(error) => {
+                // It may quote a certificate.
+                let error = error.to_string();
+                Failure::of_sense(format!("ssl: no handshake: {}", codec::escaped(&error)))
+            }
             Broken::HungUp => Failure::of_sense("ssl: the other end hung up in the handshake"),
         })?;
         Ok(Line::Layered(RefCell::new(Box::new(this)), socket))

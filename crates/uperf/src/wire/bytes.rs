@@ -1,7 +1,6 @@
 //! Integers in either byte order, and texts, at their places in a record.
 
-use std::borrow::Cow;
-use std::fmt;
+use codec::Text;
 
 /// The byte order of a master, in which its slaves read and answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,88 +83,15 @@ impl Field for [u32; 8] {
     }
 }
 
-/// A text in a field of `N` bytes, padded with NULs; it need not be UTF-8, and one that fills its
-/// field has no NUL.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Text<const N: usize>([u8; N]);
-
-impl<const N: usize> Text<N> {
-    /// `text`, if it leaves room for the NUL that a reader in C looks for, and has none itself.
-    pub fn fitting(text: &str) -> Option<Self> {
-        let fits = text.len() < N && !text.contains('\0');
-        fits.then(|| Self::cut(text))
-    }
-
-    /// As many characters of `text`, up to a NUL, as leave room for one.
-    pub fn cut(text: &str) -> Self {
-        let (text, _) = text.split_once('\0').unwrap_or((text, ""));
-        let mut len = text.len().min(N.saturating_sub(1));
-        while !text.is_char_boundary(len) {
-            len -= 1;
-        }
-        let mut padded = [0; N];
-        padded[..len].copy_from_slice(&text.as_bytes()[..len]);
-        Self(padded)
-    }
-
-    /// What stands before the first NUL; all of it when there is none.
-    pub fn as_bytes(&self) -> &[u8] {
-        until_nul(&self.0)
-    }
-
-    /// The text, if it is UTF-8.
-    pub fn to_str(&self) -> Option<&str> {
-        std::str::from_utf8(self.as_bytes()).ok()
-    }
-
-    /// The text, with marks in place of what is not UTF-8.
-    pub fn to_string_lossy(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.as_bytes())
-    }
-
-    /// Whether nothing was said.
-    pub fn is_empty(&self) -> bool {
-        self.as_bytes().is_empty()
-    }
-}
-
-impl<const N: usize> Default for Text<N> {
-    fn default() -> Self {
-        Self([0; N])
-    }
-}
-
-impl<const N: usize> fmt::Debug for Text<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.to_string_lossy(), f)
-    }
-}
-
-impl<const N: usize> fmt::Display for Text<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.to_string_lossy())
-    }
-}
-
-impl<const N: usize> PartialEq<str> for Text<N> {
-    fn eq(&self, other: &str) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
 impl<const N: usize> Field for Text<N> {
     const LEN: usize = N;
 
     fn read(bytes: &[u8], at: usize, _: Order) -> Self {
-        let mut text = part(bytes, at);
-        let len = until_nul(&text).len();
-        // What follows the NUL is a leftover.
-        text[len..].fill(0);
-        Self(text)
+        Self::of_field(part(bytes, at))
     }
 
     fn write(&self, bytes: &mut [u8], at: usize, _: Order) {
-        bytes[at..at + N].copy_from_slice(&self.0);
+        bytes[at..at + N].copy_from_slice(self.raw_field());
     }
 }
 
@@ -174,11 +100,6 @@ pub(super) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);
     part
-}
-
-fn until_nul(text: &[u8]) -> &[u8] {
-    let len = text.iter().position(|&byte| byte == 0);
-    &text[..len.unwrap_or(text.len())]
 }
 
 /// A record of fixed length whose fields stand at the given bytes, as the protocol's tables have
@@ -256,31 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_their_fields() {
-        for (given, fits, cut) in [
-            ("", true, ""),
-            ("reno", true, "reno"),
-            ("1234567", true, "1234567"),
-            ("12345678", false, "1234567"),
-            ("123456é", false, "123456"),
-            ("a\0b", false, "a"),
-        ] {
-            assert_eq!(Text::<8>::fitting(given).is_some(), fits, "{given:?}");
-            assert_eq!(Text::<8>::cut(given).to_str(), Some(cut), "{given:?}");
-        }
-    }
-
-    #[test]
-    fn a_full_field_has_no_nul_and_leftovers_do_not_count() {
+    fn texts_come_back() {
         let full = Text::<4>::read(b"fullness", 0, Order::Little);
-        assert_eq!(full.as_bytes(), b"full");
         let mut bytes = [b'x'; 8];
         full.write(&mut bytes, 2, Order::Little);
         assert_eq!(&bytes, b"xxfullxx");
-
         let left = Text::<8>::read(b"ttl\0rtx\0", 0, Order::Little);
         assert_eq!(left, Text::cut("ttl"));
-        assert!(left == *"ttl");
-        assert_eq!(Text::<4>::read(b"\xff\0\0\0", 0, Order::Big).to_str(), None);
     }
 }

@@ -1,6 +1,8 @@
 //! What a master says while a test runs, and the last word of its slaves.
 
-use super::bytes::{Field, Order, Text, record};
+use codec::Text;
+
+use super::bytes::{Field, Order, record};
 
 /// What a slave is to do.
 ///
@@ -88,7 +90,7 @@ impl Goodbye {
 
     /// Whether the run was interrupted at a linerate slave.
     pub fn is_interruption(&self) -> bool {
-        let log = self.message.as_bytes();
+        let log = self.message.raw_bytes();
         self.kind == Self::ERROR
             && log
                 .trim_ascii_start()

@@ -1,6 +1,8 @@
 //! The record of a flowop.
 
-use super::bytes::{Field, Order, Text};
+use codec::Text;
+
+use super::bytes::{Field, Order};
 use super::layout::Layout;
 use crate::Kind;
 

@@ -1,6 +1,8 @@
 //! What a master begins both phases of the handshake with.
 
-use super::bytes::{Field, Order, PROBE, Text, part, record};
+use codec::Text;
+
+use super::bytes::{Field, Order, PROBE, part, record};
 use super::protocol::{announced, announcing};
 use super::{Layout, Refusal, SHORT_HEADER};
 use crate::Protocol;

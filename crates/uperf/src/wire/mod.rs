@@ -25,7 +25,9 @@ mod records;
 mod reply;
 mod work;
 
-pub use bytes::{Order, Text};
+pub use codec::Text;
+
+pub use bytes::Order;
 pub use command::{Command, Goodbye, WrongMagic};
 pub use flowop::FlowopRecord;
 pub use header::{Header, Version};

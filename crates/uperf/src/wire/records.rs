@@ -1,6 +1,8 @@
 //! The records of a workorder but its flowops, and those that tell ports.
 
-use super::bytes::{Field, Order, PROBE, Text, part, record};
+use codec::Text;
+
+use super::bytes::{Field, Order, PROBE, part, record};
 use super::{Refusal, protocol};
 use crate::Protocol;
 

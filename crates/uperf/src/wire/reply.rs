@@ -1,6 +1,8 @@
 //! What a slave answers in the handshake.
 
-use super::bytes::{Field, Order, Text};
+use codec::Text;
+
+use super::bytes::{Field, Order};
 use super::protocol::refused_name;
 
 /// The answer to phase 1, and to each phase that is refused before the workorder.
@@ -192,6 +194,6 @@ mod tests {
             assert!(refusal.reason() == *text);
         }
         let long = Refusal::Workorder("x".repeat(1000)).reason();
-        assert_eq!(long.as_bytes().len(), 127);
+        assert_eq!(long.raw_bytes().len(), 127);
     }
 }

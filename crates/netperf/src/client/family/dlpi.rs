@@ -20,7 +20,7 @@ pub(super) fn request(settings: &Settings, send_size: u32) -> Option<Request> {
     let sap = i32::from(*sap);
     let ppa = remote.ppa.map_or(UNSET, |ppa| ppa as i32);
     let device = Text::new(remote.device.as_deref().unwrap_or_default());
-    let device_len = device.as_bytes().len() as i32;
+    let device_len = device.raw_bytes().len() as i32;
     let there = &settings.plan.there;
     let (receive_alignment, receive_offset) = place_of(&there.receive);
     let (send_alignment, send_offset) = place_of(&there.send);

@@ -150,7 +150,7 @@ fn zero_or(bytes: Option<u32>) -> i32 {
 }
 
 fn path(text: SwappedText<32>) -> Location {
-    let path = PathBuf::from(OsStr::from_bytes(text.0.as_bytes()));
+    let path = PathBuf::from(OsStr::from_bytes(text.0.raw_bytes()));
     Location::At(Address::Unix(path))
 }
 

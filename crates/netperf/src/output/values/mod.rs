@@ -27,7 +27,7 @@ pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String
     let value = raw_value(selector, figures)?;
     // A peer's words stay in their line and leave the terminal alone.
     if selector.name().starts_with("REMOTE_") {
-        return Some(value.replace(char::is_control, "?"));
+        return Some(codec::escaped(&value).to_string());
     }
     Some(value)
 }

@@ -178,7 +178,7 @@ fn attached(device: &Text<32>, ppa: i32, sap: i32) -> Result<Address, Refusal> {
         .filter(|sap| sap.is_multiple_of(2))
         .ok_or(Error::INVAL)?;
     let attachment = Attachment {
-        device: Some(device.to_string_lossy().into_owned()),
+        device: Some(device.to_string()),
         ppa: u32::try_from(ppa).ok(),
     };
     let interface = attachment.find();
