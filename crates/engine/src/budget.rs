@@ -158,6 +158,24 @@ impl Share {
         Ok(())
     }
 
+    /// Gives some of it back.
+    pub fn shrink(&mut self, amount: u64) {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        self.give_back(amount);
+    }
+
+    fn give_back(&self, amount: u64) {
+        let mut used = self.budget.lock();
+        used.sum -= amount;
+        if let Some(own) = used.holders.get_mut(&self.holder) {
+            *own -= amount;
+            if *own == 0 {
+                used.holders.remove(&self.holder);
+            }
+        }
+    }
+
     /// How much it is.
     pub fn amount(&self) -> u64 {
         self.amount
@@ -166,14 +184,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut used = self.budget.lock();
-        used.sum -= self.amount;
-        if let Some(own) = used.holders.get_mut(&self.holder) {
-            *own -= self.amount;
-            if *own == 0 {
-                used.holders.remove(&self.holder);
-            }
-        }
+        self.give_back(self.amount);
     }
 }
 
@@ -227,6 +238,10 @@ mod tests {
         );
         assert_eq!((share.amount(), memory.used()), (6, 6));
         assert!(memory.take(Holder::Machine(4), 5).is_err());
+        share.shrink(4);
+        assert_eq!((share.amount(), memory.used()), (2, 2));
+        share.shrink(u64::MAX);
+        assert!(share.grow(6).is_ok());
         drop(share);
         assert_eq!(memory.used(), 0);
     }

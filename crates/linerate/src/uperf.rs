@@ -117,6 +117,7 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         control_idle: Some(limits.control_idle),
         masters: limits.masters,
         permissions: limits.permissions,
+        connections: limits.connections,
         drain: limits.drain,
         end: Stop::new(),
         peers: limits.peers.clone(),

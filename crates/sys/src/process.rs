@@ -233,6 +233,36 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Has the allocator give large pieces back at once when they are freed, and keep little of the rest: mallopt(3), of
+/// glibc, whose bounds otherwise grow with what is freed.
+pub fn keep_little_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// A quarter of what glibc begins with: it keeps as much for each of its arenas.
+        const BOUND: i32 = 32 << 10;
+        // SAFETY: it takes two numbers, and is safe with threads.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, BOUND);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, BOUND);
+        }
+    }
+}
+
+/// Gives the system the memory that has been freed: malloc_trim(3), which glibc has. Others do it by themselves.
+pub fn release_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number, and is safe with threads.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// This process's limit of open descriptors.
+pub fn descriptor_limit() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Raises this process's limit of open descriptors as far as it may, and returns it.
 pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -244,7 +274,7 @@ pub fn raise_descriptor_limit() -> u64 {
             maximum: limit.maximum,
         },
     );
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+    descriptor_limit()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod control;
 pub mod master;
 pub mod mirror;

@@ -12,9 +12,9 @@ pub struct WorkLimits {
     pub transactions: u32,
     /// Flowops of all transactions together.
     pub flowops: u32,
-    /// Bytes of all strands' buffers together.
+    /// Bytes of all that the run takes.
     pub memory: u64,
-    /// The longest transaction, think and timeout.
+    /// The longest run, and the longest transaction, think and timeout.
     pub duration: Duration,
 }
 

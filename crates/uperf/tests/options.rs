@@ -121,9 +121,9 @@ fn every_option_of_a_slave_has_its_field() {
     for (line, expected) in [
         ("-s", Limits::default()),
         (
-            "-s --allow-dir /a --allow-dir /b --max-masters 2 --max-strands 1k --max-memory 2m \
-             --max-length 60 --control-idle 5 --drain-on-exit 7 --user nobody --allow-modules \
-             --allow-privileged-ports",
+            "-s --allow-dir /a --allow-dir /b --max-masters 2 --max-connections 9 --max-strands 1k \
+             --max-memory 2m --max-length 60 --control-idle 5 --drain-on-exit 7 --user nobody \
+             --allow-modules --allow-privileged-ports",
             Limits {
                 directories: vec!["/a".into(), "/b".into()],
                 permissions: server::Permissions {
@@ -132,6 +132,7 @@ fn every_option_of_a_slave_has_its_field() {
                 },
                 user: Some("nobody".to_owned()),
                 masters: 2,
+                connections: 9,
                 strands: 1024,
                 memory_bytes: 2 << 20,
                 length: Duration::from_secs(60),

@@ -23,7 +23,7 @@ fn a_closed_socket_is_the_end_of_a_stream() {
     let goodbye = receive_and_close(port);
     stop.pull(Reason::Cancelled);
     serving.join().expect("no panic").expect("it ends well");
-    let said = goodbye.message.to_string_lossy();
+    let said = goodbye.message.to_string();
     assert_eq!((goodbye.kind, &*said), (Goodbye::INFO, "Success"));
     assert!(goodbye.bytes >= 90);
 }

@@ -51,6 +51,12 @@ pub(super) struct Steps {
     calls: Vec<Call>,
 }
 
+/// Bytes of what stands beside each step.
+pub(super) const STEP_BYTES: usize = size_of::<Option<Rc<Line>>>()
+    + size_of::<Option<Box<Beside>>>()
+    + size_of::<Beside>()
+    + size_of::<Call>();
+
 impl Steps {
     /// Steps whose lines are not known yet.
     pub(super) fn new(steps: Vec<Step>) -> Self {

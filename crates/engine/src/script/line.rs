@@ -7,6 +7,8 @@ use std::rc::Rc;
 use sys::call::{self, Error, Peer};
 use sys::message::{Beside, Messages, Moved};
 
+use crate::budget::Share;
+
 /// A connection as a script uses it; closed when nobody has it any more.
 #[derive(Debug)]
 pub enum Line {
@@ -25,12 +27,19 @@ pub enum Line {
 #[derive(Debug, Default)]
 pub struct Early {
     datagrams: VecDeque<Box<[u8]>>,
+    /// Their memory, if it is on somebody's account.
+    share: Option<Share>,
 }
 
 impl Early {
     /// Adds one.
     pub fn push(&mut self, datagram: &[u8]) {
         self.datagrams.push_back(datagram.into());
+    }
+
+    /// Keeps the share of their memory until all have been received.
+    pub fn keep(&mut self, share: Option<Share>) {
+        self.share = share;
     }
 
     /// Whether all have been received.
@@ -41,6 +50,9 @@ impl Early {
     /// Receives the first one, cut to the buffer's length.
     fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let datagram = self.datagrams.pop_front()?;
+        if self.datagrams.is_empty() {
+            self.share = None;
+        }
         let length = datagram.len().min(buffer.len());
         buffer[..length].copy_from_slice(&datagram[..length]);
         Some(length)

@@ -160,6 +160,9 @@ pub enum ScriptEnd {
     Failed(usize, Failure),
 }
 
+/// Bytes that a script has for each of its steps, beside their messages' headers.
+pub const STEP_BYTES: usize = size_of::<Step>() + hand::STEP_BYTES;
+
 /// The steps, each with the line that it uses.
 #[derive(Debug)]
 pub struct Script {

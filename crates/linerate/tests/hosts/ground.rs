@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -51,8 +52,12 @@ impl Hosts {
 
     /// Starts a slave on one of them.
     pub(crate) fn slave(&self, number: usize, options: &str) -> Slave<'_> {
+        self.slave_of(number, linerate(&format!("uperf -s -P {PORT} {options}")))
+    }
+
+    /// The same, by another command.
+    pub(crate) fn slave_of(&self, number: usize, command: Command) -> Slave<'_> {
         let host = &self.slaves[number];
-        let command = linerate(&format!("uperf -s -P {PORT} {options}"));
         let server = host.enter(|| Server::at(PORT, command));
         Slave {
             hosts: self,
@@ -167,6 +172,11 @@ impl Slave<'_> {
 
     pub(crate) fn signal(&self, signal: Signal) {
         self.server.signal(signal);
+    }
+
+    /// Its resident memory, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        self.server.resident_kib()
     }
 
     pub(crate) fn pid(&self) -> i32 {

@@ -62,7 +62,7 @@ fn memory() {
         &stream(&hosts, 3, "size=512k", "1s").ends_within(LIMIT),
         "3 strands with buffers of 524288 bytes: this slave takes 1048576 bytes in all",
     );
-    let less = stream(&hosts, 2, "size=500k", "100ms").ends_within(LIMIT);
+    let less = stream(&hosts, 2, "size=300k", "100ms").ends_within(LIMIT);
     assert_eq!(less.code, Some(0), "{less:#?}");
     slave.is_itself_again(rest, SOON, "too much memory");
 }
@@ -76,6 +76,10 @@ fn length() {
         &stream(&hosts, 1, "size=64", "5s").ends_within(LIMIT),
         words,
     );
+    let twice = r#"<transaction duration="1500ms">"#;
+    let twice = profile(1, "size=64", "1500ms").replace("<transaction iterations=\"1\">", twice);
+    let words = "transactions of 4.5s in all: this slave takes 2s";
+    is_refused(&hosts.run("", &twice).ends_within(LIMIT), words);
     slave.is_itself_again(rest, SOON, "a long transaction");
 }
 

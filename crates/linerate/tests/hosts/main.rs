@@ -4,6 +4,7 @@
 //! Most of them wait most of the time, so they run side by side.
 
 mod addresses;
+mod bounds;
 mod gate;
 mod ground;
 mod limits;
@@ -22,6 +23,7 @@ fn main() {
     arguments.test_threads.get_or_insert(SIDE_BY_SIDE);
     let trials = [
         addresses::trials(),
+        bounds::trials(),
         lost::trials(),
         limits::trials(),
         nonsense::trials(),

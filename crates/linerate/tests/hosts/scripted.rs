@@ -47,7 +47,11 @@ pub(crate) struct Master {
 impl Master {
     /// Connects to the slave on the first host.
     pub(crate) fn connect() -> Self {
-        let control = TcpStream::connect((address(0).as_str(), PORT)).expect("it listens");
+        Self::over(TcpStream::connect((address(0).as_str(), PORT)).expect("it listens"))
+    }
+
+    /// The same, over a connection that is there.
+    pub(crate) fn over(control: TcpStream) -> Self {
         control.set_read_timeout(Some(LIMIT)).expect("not zero");
         control.set_nodelay(true).expect("it is TCP");
         Self { control }
@@ -74,8 +78,10 @@ impl Master {
 
     /// Phase 2: where the slave's strands listen, or why it refuses.
     pub(crate) fn assign(&mut self, work: &Work) -> Result<Vec<SlaveInfo>, String> {
-        self.say(&Header::of_phase_2(Version::V0_3_1, 0).encode(ORDER));
-        self.say(&work.encode(Layout::BatchSize, ORDER));
+        let mut words = Header::of_phase_2(Version::V0_3_1, 0).encode(ORDER);
+        words.extend(work.encode(Layout::BatchSize, ORDER));
+        // What is refused may not be read to its end.
+        let _ = self.control.write_all(&words);
         match Ack2::decode(&self.hear(), ORDER) {
             Ack2::Ok { slave_infos } => Ok((0..slave_infos)
                 .map(|_| SlaveInfo::decode(&self.hear(), ORDER))

@@ -395,6 +395,7 @@ impl Session<'_> {
                 files: Arc::new(files),
                 tls,
                 policy: self.settings.policy,
+                account: None,
             });
         }
         Ok(posts)

@@ -25,6 +25,7 @@ pub fn assignment(
     let transactions = transactions
         .map(|(index, work)| transaction(index, work, peer, limits, &supported))
         .collect::<Result<Vec<_>, _>>()?;
+    check_length(&transactions, limits)?;
     let group = Group {
         name: "Group0".to_owned(),
         strands: strands(&work.group, limits)?,
@@ -278,6 +279,18 @@ fn bounded(what: &str, nanoseconds: u64, limits: &WorkLimits) -> Result<Duration
     ))
 }
 
+/// The run is as long as its transactions are, at least.
+fn check_length(transactions: &[Transaction], limits: &WorkLimits) -> Result<(), Refusal> {
+    let durations = transactions.iter().filter_map(|txn| txn.duration);
+    let all = durations.fold(Duration::ZERO, Duration::saturating_add);
+    if all <= limits.duration {
+        return Ok(());
+    }
+    let limit = limits.duration;
+    let words = format!("transactions of {all:?} in all: this slave takes {limit:?}");
+    Err(Refusal::Workorder(words))
+}
+
 /// Each strand has a buffer for the largest transfer.
 fn check_memory(group: &Group, limits: &WorkLimits) -> Result<(), Refusal> {
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
@@ -354,6 +367,16 @@ mod tests {
             (
                 |work| work.transactions[0].record.duration_ns = u64::MAX,
                 "transaction 1: a duration of 18446744073.709551615s: this slave takes 604800s",
+            ),
+            (
+                |work| {
+                    let txn = &mut work.transactions[0];
+                    txn.record.duration_ns = 604_800_000_000_000;
+                    let mut second = txn.clone();
+                    second.record.number = 1;
+                    work.transactions.push(second);
+                },
+                "transactions of 1209600s in all: this slave takes 604800s",
             ),
             (
                 |work| connect(work).kind = 12,

@@ -49,9 +49,10 @@ const OPTIONS: &[Paragraph] = &[
     (Long("allow-dir"), "--allow-dir dir", "Let masters have files below this directory sent to them; no link is followed there. No master asks for it that reads a profile, in which a slave receives what sendfile sends. Repeatable; by default there is none."),
     (Long("allow-peers"), "--allow-peers cidr", "Serve masters from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. Repeatable; by default masters come from everywhere. With it nobody is served over VSOCK."),
     (Long("max-masters"), "--max-masters n", "Control connections at a time. Default 1024."),
-    (Long("max-strands"), "--max-strands n", "Strands of all masters together. Default 10000."),
-    (Long("max-memory"), "--max-memory bytes", "Memory of all their buffers together. Default 1g."),
-    (Long("max-length"), "--max-length seconds", "The longest duration of a transaction. Default 604800, seven days."),
+    (Long("max-connections"), "--max-connections n", "Connections, listeners and files that one master has at a time. Default 32768. All masters together have as many as the process has descriptors (RLIMIT_NOFILE)."),
+    (Long("max-strands"), "--max-strands n", "Strands of all masters together. Default 10000. Of strands, memory, descriptors and control connections masters of one address get 15/16 at most, so that others are served as well."),
+    (Long("max-memory"), "--max-memory bytes", "Memory that all masters have together: their workorders, as they arrive, and their strands with stacks, buffers and connections. Socket buffers are the kernel's and not in it. Default 1g."),
+    (Long("max-length"), "--max-length seconds", "The longest run, from the end of its handshake to its statistics; one whose transactions have longer durations is refused. Default 604800, seven days."),
     (Long("allow-modules"), "--allow-modules", "Let workorders load kernel modules for protocols and congestion control. Without it, the slave refuses those that are not loaded."),
     (Long("allow-privileged-ports"), "--allow-privileged-ports", "Let workorders listen on ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start."),
     (Long("user"), "--user name", "Change to this user, with its groups and without privileges, once the control port and the directories of --allow-dir are open. This needs root."),
@@ -96,7 +97,7 @@ mod tests {
                 assert!(is_there, "{name} {default}: {:?}", flag.help);
             }
         }
-        assert_eq!(told_of, 9);
+        assert_eq!(told_of, 10);
     }
 
     /// The word after "Default".

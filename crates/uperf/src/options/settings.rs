@@ -116,11 +116,13 @@ pub struct Limits {
     pub user: Option<String>,
     /// `--max-masters`: control connections at a time.
     pub masters: usize,
+    /// `--max-connections`: connections, listeners and files of one master at a time.
+    pub connections: u64,
     /// `--max-strands`: strands of all masters together.
     pub strands: u32,
-    /// `--max-memory`: bytes of all their buffers together.
+    /// `--max-memory`: bytes that all masters have together.
     pub memory_bytes: u64,
-    /// `--max-length`: the longest duration of a transaction.
+    /// `--max-length`: the longest run.
     pub length: Duration,
     /// `--control-idle`: the longest silence of a master before its run begins.
     pub control_idle: Duration,
@@ -168,6 +170,7 @@ impl Default for Limits {
             permissions: Permissions::default(),
             user: None,
             masters: 1024,
+            connections: 32_768,
             strands: 10_000,
             memory_bytes: 1 << 30,
             length: Duration::from_secs(7 * 86_400),

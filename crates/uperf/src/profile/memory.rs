@@ -14,7 +14,7 @@ pub(crate) const TLS: u64 = 48 << 10;
 /// What a process has for itself beside that: pages of the program's that it has written to.
 pub(crate) const PROCESS: u64 = 256 << 10;
 /// The counters of a flowop or a transaction in a strand, on cache lines of their own.
-pub(crate) const STATISTICS: u64 = 256;
+const STATISTICS: u64 = 256;
 
 /// Bytes that the strands of a workorder are expected to take at this end: of each
 ///

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Reason, Role, Stop, data_socket, keeper};
+use engine::{Holder, Reason, Role, Stop, data_socket, keeper};
 use model::{SocketOptions, Transport};
 use server::{Permissions, Policy};
 use sys::call::{self, Error};
@@ -37,7 +37,7 @@ const BACKLOG: i32 = 128;
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// What a slave lets be done.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Terms {
     /// Bounds of each workorder; strands and memory are those of all masters together.
     pub limits: WorkLimits,
@@ -51,6 +51,8 @@ pub struct Terms {
     pub permissions: Permissions,
     /// Control connections at a time; 0 for as many as come.
     pub masters: usize,
+    /// Connections, listeners and files of one master at a time.
+    pub connections: u64,
     /// Whose data a run takes, and where its datagrams go.
     pub policy: Policy,
     /// `--drain-on-exit`: how long runs may go on when the slave is stopped.
@@ -63,14 +65,31 @@ pub struct Terms {
     pub tls: Arc<Security>,
 }
 
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            limits: WorkLimits::default(),
+            control_idle: None,
+            peers: Vec::new(),
+            shelf: Arc::default(),
+            masters: 0,
+            connections: 32_768,
+            permissions: Permissions::default(),
+            policy: Policy::default(),
+            drain: Duration::ZERO,
+            end: Stop::new(),
+            verbose: false,
+            tls: Arc::default(),
+        }
+    }
+}
+
 /// A slave that listens.
 #[derive(Debug)]
 pub struct Slave {
     listener: Socket,
     terms: Arc<Terms>,
     stop: Stop,
-    /// One clone for each session.
-    sessions: Arc<()>,
     room: Arc<Room>,
 }
 
@@ -79,6 +98,7 @@ impl Slave {
     pub fn listen(control: Protocol, port: u32, terms: Terms, stop: Stop) -> io::Result<Self> {
         // Before the first session: threads inherit what they are bound to.
         let _ = keeper();
+        sys::process::keep_little_freed_memory();
         let listener = match control {
             Protocol::Vsock => open(
                 Transport::Vsock,
@@ -97,10 +117,9 @@ impl Slave {
         listener.listen(BACKLOG)?;
         Ok(Self {
             listener,
+            room: Arc::new(Room::new(&terms)),
             terms: Arc::new(terms),
             stop,
-            sessions: Arc::default(),
-            room: Arc::default(),
         })
     }
 
@@ -144,22 +163,18 @@ impl Slave {
 
     /// Begins a session; without room for it the connection is closed.
     fn begin(&self, connection: Socket) -> Option<std::thread::JoinHandle<()>> {
-        let most = self.terms.masters;
-        if most != 0 && Arc::strong_count(&self.sessions) > most {
-            return None;
-        }
         let stop = self.terms.end.follower();
         let control = Control::new(connection, stop.clone()).ok()?;
         if !self.terms.admits(control.peer()) {
             return None;
         }
-        let (terms, session) = (Arc::clone(&self.terms), Arc::clone(&self.sessions));
-        let room = Arc::clone(&self.room);
+        let (place, account) = self.room.admit(Holder::of(control.peer()))?;
+        let (terms, room) = (Arc::clone(&self.terms), Arc::clone(&self.room));
         std::thread::Builder::new()
             .stack_size(STACK)
             .spawn(move || {
-                session::serve(&control, &terms, &room, &stop);
-                drop(session);
+                session::serve(&control, &terms, &room, account, &stop);
+                drop(place);
             })
             .ok()
     }

@@ -1,106 +1,154 @@
 //! What all masters have taken together, so that one cannot take another's share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use engine::{Budget, Exceeded, Holder, Share};
 
+use super::Terms;
+use crate::Group;
+use crate::account::Account;
 use crate::profile::MOST_PROCESSES;
 use crate::wire::Refusal;
-use crate::{Group, WorkLimits};
 
-/// Strands and buffers in use.
-#[derive(Debug, Default)]
-pub(super) struct Room(Mutex<Used>);
+/// Descriptors that are kept for this process's own use.
+const OWN_DESCRIPTORS: u64 = 64;
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Used {
-    strands: u64,
-    processes: u64,
-    bytes: u64,
-}
+/// What a session has before its workorder comes, bytes: what it uses of its stack, and its connection.
+const SESSION: u64 = 32 << 10;
 
-/// One master's part; dropped, it is free again.
+/// What there is, and what is in use.
 #[derive(Debug)]
-pub(super) struct Share {
-    room: Arc<Room>,
-    taken: Used,
+pub(super) struct Room {
+    sessions: Budget,
+    strands: Budget,
+    processes: Budget,
+    memory: Budget,
+    descriptors: Budget,
+    most_connections: u64,
 }
+
+/// The strands of one run; dropped, others may have them.
+#[derive(Debug)]
+pub(super) struct Strands(#[expect(dead_code, reason = "they are what is held")] [Share; 2]);
 
 impl Room {
-    /// Takes what a group needs, if the limits leave as much.
-    pub(super) fn take(
-        self: &Arc<Self>,
-        group: &Group,
-        strand_bytes: usize,
-        limits: &WorkLimits,
-    ) -> Result<Share, Refusal> {
-        let strands = u64::from(group.strands.count);
-        let taken = Used {
-            strands,
-            processes: if group.strands.processes { strands } else { 0 },
-            bytes: strands.saturating_mul(strand_bytes as u64),
+    /// As much as these terms say, and as many descriptors as the system gives.
+    pub(super) fn new(terms: &Terms) -> Self {
+        let descriptors = sys::process::descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
+        let sessions = match terms.masters {
+            0 => u64::MAX,
+            most => most as u64,
         };
-        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = u64::from(limits.strands).saturating_sub(used.strands);
-        if taken.strands > left {
-            let words = format!("{strands} strands: other masters leave {left}");
-            return Err(Refusal::Workorder(words));
+        Self {
+            sessions: Budget::new(sessions),
+            strands: Budget::new(terms.limits.strands.into()),
+            processes: Budget::new(MOST_PROCESSES),
+            memory: Budget::new(terms.limits.memory),
+            descriptors: Budget::new(descriptors),
+            most_connections: terms.connections,
         }
-        if taken.bytes > limits.memory.saturating_sub(used.bytes) {
-            return Err(Refusal::Memory);
-        }
-        let left = MOST_PROCESSES.saturating_sub(used.processes);
-        if taken.processes > left {
-            let words =
-                format!("{strands} processes: at most {MOST_PROCESSES}, of which {left} are left");
-            return Err(Refusal::Workorder(words));
-        }
-        used.strands += taken.strands;
-        used.processes += taken.processes;
-        used.bytes += taken.bytes;
-        Ok(Share {
-            room: Arc::clone(self),
-            taken,
-        })
     }
-}
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut used = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
-        used.strands -= self.taken.strands;
-        used.processes -= self.taken.processes;
-        used.bytes -= self.taken.bytes;
+    /// A session's place and its account.
+    pub(super) fn admit(&self, holder: Holder) -> Option<(Share, Account)> {
+        let place = self.sessions.take(holder, 1).ok()?;
+        let most = self.most_connections;
+        let account = Account::open(&self.memory, &self.descriptors, holder, most).ok()?;
+        account.take_descriptors(1).ok()?;
+        account.take_memory(SESSION).ok()?;
+        Some((place, account))
+    }
+
+    /// Takes the strands of a group, and their memory.
+    pub(super) fn take(
+        &self,
+        group: &Group,
+        strand_bytes: u64,
+        holder: Holder,
+        account: &Account,
+    ) -> Result<Strands, Refusal> {
+        let count = u64::from(group.strands.count);
+        let processes = if group.strands.processes { count } else { 0 };
+        let refused = |what: &str, exceeded: Exceeded| {
+            let words = match exceeded {
+                Exceeded::Total { asked, left } => {
+                    format!("{asked} {what}: other masters leave {left}")
+                }
+                Exceeded::Part { asked, most } => {
+                    format!("{asked} {what}: this slave allows {most}")
+                }
+                Exceeded::Holder { asked, left } => {
+                    format!("{asked} {what}: this slave leaves {left} to one address")
+                }
+            };
+            Refusal::Workorder(words)
+        };
+        let strands = self.strands.take(holder, count);
+        let strands = strands.map_err(|exceeded| refused("strands", exceeded))?;
+        let processes = self.processes.take(holder, processes);
+        let processes = processes.map_err(|exceeded| refused("processes", exceeded))?;
+        account.take_memory(count.saturating_mul(strand_bytes))?;
+        // Each has a pair of sockets, of which this end has two copies.
+        account.take_descriptors(2 * processes.amount())?;
+        Ok(Strands([strands, processes]))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Strands;
+    use crate::{WorkLimits, workorder};
+
+    const HERE: Holder = Holder::Machine(1);
+    const THERE: Holder = Holder::Machine(2);
+
+    fn room(strands: u32) -> Room {
+        Room::new(&Terms {
+            limits: WorkLimits {
+                strands,
+                memory: 1 << 20,
+                ..WorkLimits::default()
+            },
+            masters: 32,
+            connections: 100,
+            ..Terms::default()
+        })
+    }
+
+    fn group(count: u32) -> Group {
+        Group {
+            strands: workorder::Strands {
+                count,
+                ..workorder::Strands::default()
+            },
+            ..Group::default()
+        }
+    }
 
     #[test]
     fn what_one_has_another_has_not() {
-        let room = Arc::new(Room::default());
-        let limits = WorkLimits {
-            strands: 10,
-            memory: 100,
-            ..WorkLimits::default()
-        };
-        let group = |count| Group {
-            strands: Strands {
-                count,
-                ..Strands::default()
-            },
-            ..Group::default()
-        };
-        let first = room.take(&group(6), 10, &limits).unwrap();
-        let refused = room.take(&group(5), 1, &limits).unwrap_err();
+        let room = room(10);
+        let (_place, one) = room.admit(HERE).expect("there is room");
+        let (_place, other) = room.admit(THERE).expect("there is room");
+        let first = room.take(&group(6), 10, HERE, &one).unwrap();
+        let refused = room.take(&group(5), 1, THERE, &other).unwrap_err();
         assert_eq!(refused.to_string(), "5 strands: other masters leave 4");
-        assert_eq!(
-            room.take(&group(4), 11, &limits).unwrap_err(),
-            Refusal::Memory
+        let refused = room.take(&group(4), 1 << 19, THERE, &other).unwrap_err();
+        assert!(
+            refused.to_string().starts_with("Out of Memory: "),
+            "{refused}"
         );
-        let second = room.take(&group(4), 10, &limits).unwrap();
+        let second = room.take(&group(4), 10, THERE, &other).unwrap();
         drop((first, second));
-        assert!(room.take(&group(10), 10, &limits).is_ok());
+        assert!(room.take(&group(10), 10, HERE, &one).is_ok());
+    }
+
+    #[test]
+    fn one_address_leaves_something_to_others() {
+        let room = room(160);
+        let places: Vec<_> = std::iter::from_fn(|| room.admit(HERE)).collect();
+        assert!(!places.is_empty() && places.len() < 32, "{}", places.len());
+        let (_place, account) = room.admit(THERE).expect("there is room");
+        let refused = room.take(&group(151), 1, THERE, &account).unwrap_err();
+        let words = "151 strands: this slave leaves 150 to one address";
+        assert_eq!(refused.to_string(), words);
     }
 }

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use engine::Stop;
-use engine::script::Tallied;
+use engine::script::{Step as ScriptStep, Tallied};
+use engine::{Holder, Stop};
 use sys::Address;
 use sys::call::Error;
 
-use super::room::{Room, Share};
+use super::room::{Room, Strands};
 use super::{Terms, permit};
+use crate::account::Account;
 use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
@@ -21,10 +23,10 @@ use crate::strand::{
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
-    Ack1, Ack2, Assembly, Command, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, SlaveInfo,
-    Text, Version,
+    Ack1, Ack2, Assembly, Command, END, FlowopRecord, Goodbye, Header, Order, Refusal,
+    SHORT_HEADER, SlaveInfo, Text, Version, Work,
 };
-use crate::{Endpoint, Group, Protocol};
+use crate::{Endpoint, Flowop, Group, Kind, Protocol, Transaction};
 
 /// How long a master may be silent before its run begins, unless the terms say.
 const CONTROL_IDLE: Duration = Duration::from_secs(120);
@@ -57,8 +59,18 @@ const LAST_COMMAND: Duration = Duration::from_secs(1);
 /// How long the master may take to read an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Headers of phase 1 that a master may send: one for each of its attempts.
+const MOST_HELLOS: usize = 16;
+
+/// Commands that a master may send: of the longest group of all that it has, each transaction, and more.
+const MOST_COMMANDS: usize = 4096;
+
+/// What a session has used when its freed memory is worth giving back, bytes.
+const MUCH: u64 = 4 << 20;
+
 /// Serves one master to its end, whatever that is.
-pub(super) fn serve(control: &Control, terms: &Terms, room: &Arc<Room>, stop: &Stop) {
+pub(super) fn serve(control: &Control, terms: &Terms, room: &Room, account: Account, stop: &Stop) {
+    let peak = account.peak();
     let session = Session {
         control,
         terms,
@@ -67,7 +79,7 @@ pub(super) fn serve(control: &Control, terms: &Terms, room: &Arc<Room>, stop: &S
     };
     let (peer, port) = (control.peer_text(), control.peer().port());
     session.step(&Step::Accepted(&format!("{peer}:{port}")));
-    match session.run() {
+    match session.run(account) {
         Ok(()) => {}
         Err(End::Refused(refusal)) => session.note(format_args!("{refusal}")),
         // Whoever connects and goes again is no master.
@@ -76,12 +88,15 @@ pub(super) fn serve(control: &Control, terms: &Terms, room: &Arc<Room>, stop: &S
             eprintln!("uperf: {} lost {place}: {}", control.peer(), why(&error));
         }
     }
+    if peak.load(Relaxed) > MUCH {
+        sys::process::release_freed_memory();
+    }
 }
 
 struct Session<'a> {
     control: &'a Control,
     terms: &'a Terms,
-    room: &'a Arc<Room>,
+    room: &'a Room,
     stop: &'a Stop,
 }
 
@@ -99,8 +114,8 @@ impl From<io::Error> for End {
     }
 }
 
-/// What is ready for a master, and where it listens.
-type Mustered = (Crew, Share, Vec<SlaveInfo>);
+/// What is ready for a master, what it has taken, and where it listens.
+type Mustered = (Crew, Strands, Vec<SlaveInfo>);
 
 /// What phase 2 begins with.
 struct Hello {
@@ -110,10 +125,10 @@ struct Hello {
 }
 
 impl Session<'_> {
-    fn run(&self) -> Result<(), End> {
+    fn run(&self, account: Account) -> Result<(), End> {
         let hello = self.hello()?;
         let order = hello.order;
-        let (mut crew, share) = self.muster(&hello)?;
+        let (mut crew, share) = self.muster(&hello, &account)?;
         let agreed = self
             .control
             .read::<{ END.len() }>(self.soon())
@@ -150,13 +165,18 @@ impl Session<'_> {
         let has_ended =
             |strand: &&StrandOutcome| strand.failed || strand.transactions.len() == stages;
         let ends = strands.iter().filter(has_ended).count() as u64;
-        drop(share);
+        // Before the last word, after which the master may come again.
+        drop((strands, share, account));
         for text in log.strangers() {
             eprintln!("uperf: {}: {text}", self.control.peer());
         }
         match &outcome {
             Obeyed::Late(stage) => {
                 log.say(format!("Error waiting for strands at barrier {stage}"), 0);
+            }
+            Obeyed::Long => {
+                let most = self.terms.limits.duration;
+                log.say(format!("the run is longer than {most:?} (--max-length)"), 0);
             }
             Obeyed::Unended(strands) => log.warn(format!("{strands} strands had not ended")),
             _ => {}
@@ -178,8 +198,8 @@ impl Session<'_> {
 
     /// Phase 1, as often as the master likes, up to the header of phase 2.
     fn hello(&self) -> Result<Hello, End> {
-        loop {
-            let until = self.soon();
+        let until = self.soon();
+        for _ in 0..MOST_HELLOS {
             let bytes: [u8; SHORT_HEADER] = self.control.read(until)?;
             let answer = self.understand(&bytes, until)?;
             match answer {
@@ -198,6 +218,8 @@ impl Session<'_> {
                 }
             }
         }
+        let words = format!("more than {MOST_HELLOS} headers");
+        Err(End::Refused(Refusal::Workorder(words)))
     }
 
     fn understand(
@@ -221,9 +243,9 @@ impl Session<'_> {
     }
 
     /// Reads the workorder, and gets ready for it.
-    fn muster(&self, hello: &Hello) -> Result<(Crew, Share), End> {
-        match self.try_muster(hello)? {
-            Ok((crew, share, infos)) => {
+    fn muster(&self, hello: &Hello, account: &Account) -> Result<(Crew, Strands), End> {
+        match self.try_muster(hello, account)? {
+            Ok((crew, strands, infos)) => {
                 let ack = Ack2::Ok {
                     slave_infos: infos.len() as u32,
                 };
@@ -236,7 +258,7 @@ impl Session<'_> {
                     crew.finish();
                     return Err(End::Left("in phase 2".to_owned(), error));
                 }
-                Ok((crew, share))
+                Ok((crew, strands))
             }
             Err(refusal) => {
                 let refused = Ack2::Refused(refusal.reason());
@@ -246,7 +268,11 @@ impl Session<'_> {
         }
     }
 
-    fn try_muster(&self, hello: &Hello) -> io::Result<Result<Mustered, Refusal>> {
+    fn try_muster(
+        &self,
+        hello: &Hello,
+        account: &Account,
+    ) -> io::Result<Result<Mustered, Refusal>> {
         let limits = &self.terms.limits;
         let mut assembly = Assembly::new(
             hello.version,
@@ -256,7 +282,13 @@ impl Session<'_> {
         );
         let until = self.soon();
         let mut buffer = Vec::new();
+        let mut records = 0;
         while assembly.needs() > 0 {
+            let growth = assembly.growth();
+            if let Err(scarce) = account.take_memory(growth) {
+                return Ok(Err(scarce.into()));
+            }
+            records += growth;
             buffer.resize(assembly.needs(), 0);
             self.control.fill(&mut buffer, until)?;
             if let Err(refusal) = assembly.take(&buffer) {
@@ -268,13 +300,21 @@ impl Session<'_> {
         };
         let peer = self.control.peer_text();
         let is_supported = |protocol| self.is_supported(protocol);
+        if let Err(scarce) = account.take_memory(group_bytes(&received.work)) {
+            return Ok(Err(scarce.into()));
+        }
         let assigned = mirror::assignment(&received.work, &peer, limits, is_supported);
+        drop(received.work);
+        account.give_memory_back(records);
+        if records > MUCH {
+            sys::process::release_freed_memory();
+        }
         let group = match assigned.map(|order| order.groups.into_iter().next()) {
             Ok(Some(group)) => group,
             Ok(None) => return Ok(Err(Refusal::Workorder("no group".to_owned()))),
             Err(refusal) => return Ok(Err(refusal)),
         };
-        Ok(self.engage(group, &received.slave_infos))
+        Ok(self.engage(group, &received.slave_infos, account))
     }
 
     /// Checks the permission first: a trial of a protocol makes the kernel load its module.
@@ -282,7 +322,12 @@ impl Session<'_> {
         permit::allows(self.terms.permissions, protocol) && is_supported(protocol)
     }
 
-    fn engage(&self, group: Group, masters: &[SlaveInfo]) -> Result<Mustered, Refusal> {
+    fn engage(
+        &self,
+        group: Group,
+        masters: &[SlaveInfo],
+        account: &Account,
+    ) -> Result<Mustered, Refusal> {
         if let Some(why) = permit::refusal(self.terms.permissions, &group) {
             return Err(Refusal::Workorder(why));
         }
@@ -293,16 +338,21 @@ impl Session<'_> {
         if let Some(why) = protocols.find_map(|protocol| obstacle(protocol, self.control)) {
             return Err(Refusal::Workorder(why));
         }
+        let holder = Holder::of(self.control.peer());
+        let strands = self
+            .room
+            .take(&group, strand_bytes(&group), holder, account)?;
+        account.take_memory(PORTS * masters.len() as u64)?;
+        account.take_connections(Listeners::count(&group), LISTENER)?;
         let tls = self
             .terms
             .tls
             .prepare(&group)
             .map_err(|trouble| Refusal::Workorder(trouble.to_string()))?;
         self.note_what_is_passed_over(&group);
-        let share = self
-            .room
-            .take(&group, strand_bytes(&group), &self.terms.limits)?;
         let files = self.terms.shelf.files(&group)?;
+        let opened = files.iter().map(|(_, files)| files.len() as u64).sum();
+        account.take_connections(opened, FILE)?;
         let here = self.control.here();
         let listeners = Listeners::open(&group, |_| here.clone())
             .map_err(|error| Refusal::Ports(sys::describe(&error.error)))?;
@@ -316,30 +366,29 @@ impl Session<'_> {
             files,
             tls,
             policy: self.terms.policy,
+            account: Some(account.clone()),
         };
         // A stop here ends the strands when the master knows of it.
         let crew = Crew::start(vec![post], &Watching::default(), &Stop::new())
             .map_err(|error| Refusal::Threads(sys::describe(&error)))?;
-        Ok((crew, share, infos))
+        Ok((crew, strands, infos))
     }
 
     /// The master, under every name that its flowops have for it.
     fn peers(&self, group: &Group, infos: &[SlaveInfo]) -> Peers {
         let ports: Arc<[Ports]> = infos.iter().map(Ports::of_info).collect();
-        let mut peers = Peers::default();
         let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
-            let name = &flowop.endpoint.remote_host;
-            peers.add(PeerHost::new(name, self.control, Arc::clone(&ports)));
-        }
-        peers
+        let opens = flowops.filter(|flowop| flowop.kind.opens());
+        let names = opens.map(|flowop| flowop.endpoint.remote_host.as_str());
+        Peers::of_one(&PeerHost::new("", self.control, ports), names.collect())
     }
 
     /// Does what the master says until it wants the figures, is gone, or a strand fails.
     fn obey(&self, crew: &mut Crew, order: Order) -> Obeyed {
         let mut opened = None;
-        loop {
-            let command = match self.next_command(crew, opened, order) {
+        let longest = Instant::now() + self.terms.limits.duration + self.idle();
+        for _ in 0..MOST_COMMANDS {
+            let command = match self.next_command(crew, opened, order, longest) {
                 Ok(command) => command,
                 Err(outcome) => return outcome,
             };
@@ -370,6 +419,9 @@ impl Session<'_> {
                 }
             }
         }
+        let words = format!("more than {MOST_COMMANDS} commands");
+        let error = io::Error::new(io::ErrorKind::InvalidData, words);
+        Obeyed::Lost(place(opened), error)
     }
 
     /// The master has all that it wanted but the figures.
@@ -415,6 +467,7 @@ impl Session<'_> {
         crew: &Crew,
         opened: Option<usize>,
         order: Order,
+        longest: Instant,
     ) -> Result<Command, Obeyed> {
         let lost = |error| Obeyed::Lost(place(opened), error);
         let until = match opened {
@@ -426,6 +479,7 @@ impl Session<'_> {
             match self.control.is_readable(Instant::now() + LOOK) {
                 Ok(true) => break,
                 Ok(false) if crew.wait(None, Instant::now()).failed => return Err(Obeyed::Failed),
+                Ok(false) if Instant::now() >= longest => return Err(Obeyed::Long),
                 Ok(false) if Instant::now() >= until => {
                     return Err(lost(io::ErrorKind::TimedOut.into()));
                 }
@@ -433,6 +487,9 @@ impl Session<'_> {
                 Err(_) if self.stop.is_set() => return self.last_command(crew, opened, order),
                 Err(error) => return Err(lost(error)),
             }
+        }
+        if Instant::now() >= longest {
+            return Err(Obeyed::Long);
         }
         let bytes = self.control.read::<{ Command::LEN }>(self.soon());
         let bytes = bytes.map_err(lost)?;
@@ -536,7 +593,11 @@ impl Session<'_> {
     }
 
     fn soon(&self) -> Instant {
-        Instant::now() + self.terms.control_idle.unwrap_or(CONTROL_IDLE)
+        Instant::now() + self.idle()
+    }
+
+    fn idle(&self) -> Duration {
+        self.terms.control_idle.unwrap_or(CONTROL_IDLE)
     }
 
     fn note(&self, line: fmt::Arguments<'_>) {
@@ -559,6 +620,8 @@ enum Obeyed {
     Done(Instant),
     /// A strand has failed.
     Failed,
+    /// The run takes longer than this slave lets it.
+    Long,
     /// Strands did not come to this barrier.
     Late(usize),
     /// So many strands went on after the master's had ended.
@@ -577,6 +640,31 @@ fn place(opened: Option<usize>) -> String {
         None => "before Txn1".to_owned(),
         Some(stage) => format!("in {}", output::running_name(stage)),
     }
+}
+
+/// Bytes of what is known of one strand of the master's.
+const PORTS: u64 = 256;
+
+/// Bytes of a listener, of a file.
+const LISTENER: u64 = 512;
+const FILE: u64 = 64;
+
+/// Bytes of the group that a workorder becomes, and of its lists.
+fn group_bytes(work: &Work) -> u64 {
+    /// A name and its place in memory, which each flowop has.
+    const NAME: usize = 64;
+    /// Other texts, and a name of the master, which those have that open connections.
+    const OPENING: usize = 8 * 16 + size_of::<PeerHost>();
+    /// A stop, and places at its barrier.
+    const TRANSACTION: usize = size_of::<Transaction>() + 512;
+    let flowops = work.transactions.iter().flat_map(|txn| &txn.flowops);
+    let of_flowop = |record: &FlowopRecord| {
+        let opens = Kind::of(record.kind).is_some_and(Kind::opens);
+        let opening = if opens { OPENING } else { 0 };
+        size_of::<Flowop>() + size_of::<ScriptStep>() + NAME + opening + record.text_bytes()
+    };
+    let bytes: usize = flowops.map(of_flowop).sum();
+    (bytes + TRANSACTION * work.transactions.len()) as u64
 }
 
 /// What this end can open.

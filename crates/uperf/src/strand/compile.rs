@@ -2,6 +2,7 @@
 
 use engine::script::{Action, Amount, Parcel, Rounds, Step, Transfer};
 use model::{Pacing, Wait};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::sctp;
@@ -9,11 +10,21 @@ use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction};
 
 /// The steps of each transaction of a group, one a flowop.
 pub(super) fn lists(group: &Group) -> Vec<Vec<Step>> {
+    let mut openings = HashMap::<u32, Openings>::new();
     let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let openings: Vec<&Flowop> = flowops.filter(|flowop| flowop.kind.opens()).collect();
+    for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
+        let openings = openings.entry(flowop.connection);
+        openings
+            .and_modify(|openings| openings.add(flowop))
+            .or_insert_with(|| Openings::of(flowop));
+    }
     let list = |transaction: &Transaction| {
         let flowops = transaction.flowops.iter();
-        flowops.map(|flowop| step(&openings, flowop)).collect()
+        let steps = flowops.map(|flowop| {
+            let openings = openings.get(&flowop.connection);
+            step(openings.unwrap_or(&Openings::NONE), flowop)
+        });
+        steps.collect()
     };
     group.transactions.iter().map(list).collect()
 }
@@ -39,7 +50,7 @@ pub(super) fn pacing(transaction: &Transaction) -> Option<Pacing> {
     })
 }
 
-fn step(openings: &[&Flowop], flowop: &Flowop) -> Step {
+fn step(openings: &Openings<'_>, flowop: &Flowop) -> Step {
     let action = match flowop.kind {
         Kind::Write | Kind::Send => Action::Send(transfer(openings, flowop)),
         Kind::Read | Kind::Recv => Action::Receive(transfer(openings, flowop)),
@@ -59,18 +70,14 @@ fn step(openings: &[&Flowop], flowop: &Flowop) -> Step {
     }
 }
 
-fn transfer(openings: &[&Flowop], flowop: &Flowop) -> Transfer {
+fn transfer(openings: &Openings<'_>, flowop: &Flowop) -> Transfer {
     let amount = match flowop.size {
         Size::Fixed(bytes) => Amount::Exactly(bytes),
         Size::Random { min, max } => Amount::Between { min, max },
     };
-    let openings = Openings {
-        all: openings,
-        connection: flowop.connection,
-    };
     Transfer {
         amount,
-        repeat: if openings.are_of(HAS_MESSAGES) {
+        repeat: if openings.have_messages {
             flowop.repeat.max(1)
         } else {
             1
@@ -81,48 +88,58 @@ fn transfer(openings: &[&Flowop], flowop: &Flowop) -> Transfer {
     }
 }
 
-/// Where `repeat=` and `batch_size=` have a meaning. uperf passes over them for the others, and so the
-/// other end does.
-const HAS_MESSAGES: &[Protocol] = &[Protocol::Udp, Protocol::Sctp];
-
-/// What begins connections of one number.
+/// What begins connections of one number, in the whole group.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is said of all of them")]
 struct Openings<'a> {
-    /// Of the whole group.
-    all: &'a [&'a Flowop],
-    connection: u32,
+    /// Of these protocols alone `repeat=` and `batch_size=` have a meaning. uperf passes over them for the others,
+    /// and so the other end does.
+    have_messages: bool,
+    may_hurry: bool,
+    hurry: bool,
+    are_sctp: bool,
+    first: Option<&'a Flowop>,
 }
 
-impl Openings<'_> {
-    fn all(&self) -> impl Iterator<Item = &Flowop> {
-        let openings = self.all.iter().copied();
-        openings.filter(|flowop| flowop.connection == self.connection)
+impl<'a> Openings<'a> {
+    const NONE: Self = Self {
+        have_messages: true,
+        may_hurry: true,
+        hurry: false,
+        are_sctp: true,
+        first: None,
+    };
+
+    fn of(flowop: &'a Flowop) -> Self {
+        let mut openings = Self {
+            first: Some(flowop),
+            ..Self::NONE
+        };
+        openings.add(flowop);
+        openings
     }
 
-    /// Whether they are of these protocols alone.
-    fn are_of(&self, protocols: &[Protocol]) -> bool {
-        self.all().all(|flowop| {
-            let protocol = flowop.endpoint.protocol;
-            protocol.is_some_and(|protocol| protocols.contains(&protocol))
-        })
+    fn add(&mut self, flowop: &Flowop) {
+        let protocol = flowop.endpoint.protocol;
+        self.have_messages &= matches!(protocol, Some(Protocol::Udp | Protocol::Sctp));
+        self.may_hurry &= matches!(protocol, Some(Protocol::Udp | Protocol::Vsock));
+        self.hurry |= flowop.flags.has(Flags::NON_BLOCKING);
+        self.are_sctp &= protocol == Some(Protocol::Sctp);
     }
 
     /// `non_blocking`, of the transfer or its connection.
     fn hurry(&self, transfer: &Flowop) -> bool {
-        let hurries = |flowop: &Flowop| flowop.flags.has(Flags::NON_BLOCKING);
-        self.are_of(&[Protocol::Udp, Protocol::Vsock])
-            && (hurries(transfer) || self.all().any(hurries))
+        self.may_hurry && (self.hurry || transfer.flags.has(Flags::NON_BLOCKING))
     }
 
     fn parcel(&self, transfer: &Flowop) -> Option<Parcel> {
-        let count = if self.are_of(HAS_MESSAGES) {
+        let count = if self.have_messages {
             transfer.batch_size.max(1)
         } else {
             1
         };
-        let says = transfer.kind.sends() && self.are_of(&[Protocol::Sctp]);
-        let envelope = says
-            .then(|| sctp::envelope(transfer, self.all().next()))
-            .flatten();
+        let says = transfer.kind.sends() && self.are_sctp;
+        let envelope = says.then(|| sctp::envelope(transfer, self.first)).flatten();
         (count > 1 || envelope.is_some()).then_some(Parcel { count, envelope })
     }
 }

@@ -55,6 +55,11 @@ impl<T> Connections<T> {
             .filter_map(|named| named.connection.as_deref())
     }
 
+    /// How many have a place here, those with it that were closed beside their turn.
+    pub(super) fn len(&self) -> usize {
+        self.pool.len()
+    }
+
     /// The first cached one of this number, else the newest, which is cached from then on.
     pub(super) fn find(&mut self, number: u32) -> Found<T> {
         if let Some(cached) = self.cache.iter().find(|named| named.number == number) {

@@ -119,6 +119,7 @@ impl Crew {
             files,
             tls,
             policy,
+            account,
         } = post;
         let transactions = group.transactions.len();
         self.groups.push(Arc::new(Shared {
@@ -131,6 +132,7 @@ impl Crew {
             files,
             tls,
             policy,
+            account,
             watching,
         }));
         listeners
@@ -170,6 +172,7 @@ impl Crew {
                     group: number,
                     seed: seed(number, index),
                     listeners,
+                    is_process: false,
                 })?,
                 Body::Process(process) => Strand {
                     group: number,

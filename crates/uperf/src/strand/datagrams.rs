@@ -11,11 +11,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::script::{Early, Line};
-use engine::{Stop, datagram_branch};
+use engine::{Share, Stop, datagram_branch};
 use model::{SocketOptions, Transport};
 use server::{DataPeer, Others, PREFERENCE};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
+
+use crate::account::Account;
 
 use super::ends::{ACCEPT_PATIENCE, await_readable};
 
@@ -63,6 +65,8 @@ struct Candidate {
     since: Instant,
     early: Early,
     early_bytes: usize,
+    /// Their memory, if it is on somebody's account.
+    share: Option<Share>,
 }
 
 /// What a strand is to accept.
@@ -73,6 +77,7 @@ pub(super) struct Call<'a> {
     pub(super) others: Others<'a>,
     /// A handshake from an unexpected address is accepted if no other comes in time.
     pub(super) takes_strangers: bool,
+    pub(super) account: Option<&'a Account>,
     pub(super) patience: Duration,
     pub(super) stop: &'a Stop,
 }
@@ -132,7 +137,12 @@ impl DatagramListener {
             }
         }
         let at = self.position(&from);
-        let early = at.map_or_else(Early::default, |at| self.candidates.remove(at).early);
+        let mut early = Early::default();
+        if let Some(at) = at {
+            let candidate = self.candidates.remove(at);
+            early = candidate.early;
+            early.keep(candidate.share);
+        }
         let socket = connected.map_err(|error| Error::from_raw_os_error(error.errno()))?;
         self.takes_strangers.get_or_insert(is_stranger);
         let line = if early.is_empty() {
@@ -188,13 +198,14 @@ impl DatagramListener {
         };
         let is_handshake = &self.buffer[..length] == HANDSHAKE;
         if let Some(at) = self.position(&from) {
-            self.take_early(at, length, is_handshake);
+            self.take_early(at, length, is_handshake, call.account);
         } else if is_handshake && self.has_room_for_candidate(call) {
             self.candidates.push(Candidate {
                 from,
                 since: Instant::now(),
                 early: Early::default(),
                 early_bytes: 0,
+                share: None,
             });
         }
         Ok(true)
@@ -218,7 +229,13 @@ impl DatagramListener {
         last.map(|at| self.candidates.remove(at)).is_some()
     }
 
-    fn take_early(&mut self, at: usize, length: usize, is_handshake: bool) {
+    fn take_early(
+        &mut self,
+        at: usize,
+        length: usize,
+        is_handshake: bool,
+        account: Option<&Account>,
+    ) {
         let waiting: usize = self
             .candidates
             .iter()
@@ -227,11 +244,23 @@ impl DatagramListener {
         let candidate = &mut self.candidates[at];
         // A handshake may be sent more than once.
         let is_repeated = is_handshake && candidate.early.is_empty();
-        if is_repeated || waiting + length + OVERHEAD > self.room {
+        let bytes = length + OVERHEAD;
+        if is_repeated || waiting + bytes > self.room {
+            return;
+        }
+        let is_paid = account.is_none_or(|account| match &mut candidate.share {
+            Some(share) => share.grow(bytes as u64).is_ok(),
+            none => {
+                *none = account.lend_memory(bytes as u64).ok();
+                none.is_some()
+            }
+        });
+        // Datagrams may be lost.
+        if !is_paid {
             return;
         }
         candidate.early.push(&self.buffer[..length]);
-        candidate.early_bytes += length + OVERHEAD;
+        candidate.early_bytes += bytes;
     }
 }
 
@@ -291,6 +320,7 @@ mod tests {
             peer: &peer,
             others: &|_| false,
             takes_strangers,
+            account: None,
             patience: SOON,
             stop: &Stop::new(),
         };
@@ -367,6 +397,7 @@ mod tests {
             peer: &peer,
             others: &|_| false,
             takes_strangers: false,
+            account: None,
             patience: SOON,
             stop: &Stop::new(),
         };

@@ -18,6 +18,7 @@ use super::compile::transport;
 use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
 use super::stages::Stages;
 use super::{Log, buffer_bytes, reach, sctp};
+use crate::account::Account;
 use crate::control::Control;
 use crate::wire::SlaveInfo;
 use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
@@ -136,6 +137,17 @@ impl Ports {
 }
 
 impl Peers {
+    /// The one host, under each of these names.
+    pub(crate) fn of_one(host: &PeerHost, mut names: Vec<&str>) -> Self {
+        names.sort_unstable();
+        names.dedup();
+        let hosts = names.into_iter().map(|name| PeerHost {
+            name: name.to_owned(),
+            ..host.clone()
+        });
+        Self(hosts.collect())
+    }
+
     /// Adds one; a later one of the same name replaces it.
     pub(crate) fn add(&mut self, host: PeerHost) {
         self.0.retain(|other| !other.is(&host.name));
@@ -230,6 +242,25 @@ impl Listeners {
         Ok(all)
     }
 
+    /// How many sockets [`Self::open`] opens, all strands' together.
+    pub(crate) fn count(group: &Group) -> u64 {
+        let accepts = group.transactions.iter().flat_map(|txn| &txn.flowops);
+        let accepts = accepts.filter(|flowop| flowop.kind == Kind::Accept);
+        let mut protocols: Vec<(Protocol, bool)> = Vec::new();
+        for accept in accepts {
+            let Some(protocol) = accept.endpoint.protocol else {
+                continue;
+            };
+            if !protocols.iter().any(|(known, _)| *known == protocol) {
+                let is_shared = accept.endpoint.port != 0 && protocol != Protocol::Udp;
+                protocols.push((protocol, is_shared));
+            }
+        }
+        let strands = u64::from(group.strands.count);
+        let of_protocol = |(_, is_shared): &(Protocol, bool)| if *is_shared { 1 } else { strands };
+        protocols.iter().map(of_protocol).sum()
+    }
+
     /// What the end is told that reaches this one here.
     pub(crate) fn ports(&self, here: Option<&Address>) -> Ports {
         let mut ports = Ports::default();
@@ -285,6 +316,7 @@ pub(super) struct Acceptance<'a> {
     pub(super) host: &'a PeerHost,
     pub(super) peers: &'a Peers,
     pub(super) policy: Policy,
+    pub(super) account: Option<&'a Account>,
     /// The other end leads: it may be anybody, who must not have datagrams sent to others. Of the slaves that this end
     /// leads, stock's send from whichever of their addresses the route says.
     pub(super) follows: bool,
@@ -338,6 +370,7 @@ impl Acceptance<'_> {
             peer,
             others: &|from| self.is_of_another(from),
             takes_strangers: !self.follows && !self.policy.strict,
+            account: self.account,
             patience: self.flowop.timeout.unwrap_or(Duration::MAX),
             stop: self.stop,
         })?;

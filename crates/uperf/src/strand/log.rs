@@ -14,6 +14,12 @@ pub(crate) struct Log {
     strangers: Vec<String>,
 }
 
+/// Different entries that one log may have. More would come of errors that differ in each execution.
+const MOST_ENTRIES: usize = 64;
+
+/// What stands for entries without a place.
+const MORE: &str = "more errors and warnings, which are left out";
+
 /// Lines about unexpected addresses that one run may have.
 const MOST_STRANGERS: usize = 8;
 
@@ -99,9 +105,18 @@ impl Log {
     fn add(&mut self, entry: Entry) {
         let same =
             |other: &&mut Entry| (&other.text, &other.reason) == (&entry.text, &entry.reason);
-        match self.entries.iter_mut().find(same) {
-            Some(known) => known.count += entry.count,
-            None => self.entries.push(entry),
+        if let Some(known) = self.entries.iter_mut().find(same) {
+            known.count += entry.count;
+        } else if self.entries.len() < MOST_ENTRIES {
+            self.entries.push(entry);
+        } else if let Some(last) = self.entries.last_mut() {
+            // The last place is for all that have none.
+            *last = Entry {
+                warning: false,
+                text: MORE.to_owned(),
+                reason: String::new(),
+                count: last.count + entry.count,
+            };
         }
     }
 }
@@ -126,6 +141,21 @@ mod tests {
         log.merge(&other);
         let times: Vec<u64> = log.entries().iter().map(|entry| entry.count).collect();
         assert_eq!(times, [3, 1]);
+    }
+
+    #[test]
+    fn a_log_has_an_end() {
+        let mut log = Log::default();
+        for number in 0..1000 {
+            log.say(format!("error {number}"), 0);
+        }
+        assert_eq!(log.entries().len(), MOST_ENTRIES);
+        let rest = log.entries().last().unwrap();
+        assert_eq!((rest.text.as_str(), rest.count), (MORE, 1000 - 63));
+        let mut other = Log::default();
+        other.merge(&log);
+        other.merge(&log);
+        assert_eq!(other.entries().len(), MOST_ENTRIES);
     }
 
     #[test]

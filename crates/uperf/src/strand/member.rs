@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::script::{Failure, Orders, Pass, Script, ScriptEnd, StepTimes, Tally};
+use engine::script::{Failure, Orders, Pass, STEP_BYTES, Script, ScriptEnd, StepTimes, Tally};
 use engine::{Reason, Stop};
 use sys::buffer::BufferRing;
 use sys::call::Error;
@@ -12,14 +12,15 @@ use sys::counter::Counters;
 use sys::message::{HEADER_BYTES, MOST};
 use sys::process::thread_id;
 
+use super::allowance::{Allowance, has_encryption, process_bytes};
 use super::connections::Connections;
 use super::journal::Journal;
 use super::performer::{Desk, Worker};
 use super::settle::settle;
 use super::stages::Stages;
 use super::{Listeners, Log, Shared, StrandOutcome, TransactionOutcome, Watching, compile};
-use crate::profile::memory::{PROCESS, STATISTICS, TLS};
-use crate::workorder::{Flowop, Group, Protocol, Transaction};
+use crate::profile::memory::{PROCESS, TLS};
+use crate::workorder::{Group, Transaction};
 
 /// What a strand's buffer begins at a multiple of, bytes.
 const PAGE: usize = 4096;
@@ -41,6 +42,8 @@ pub(super) struct Member {
     pub(super) group: usize,
     pub(super) seed: u64,
     pub(super) listeners: Listeners,
+    /// It is the only strand of a process.
+    pub(super) is_process: bool,
 }
 
 impl Member {
@@ -52,6 +55,7 @@ impl Member {
             log: Log::default(),
             failed: false,
         };
+        let allowance = self.allowance();
         let mut desk = Desk {
             stages: &self.stages,
             index: self.index,
@@ -61,6 +65,8 @@ impl Member {
             policy: shared.policy,
             follows: shared.follows,
             listeners: self.listeners,
+            account: shared.account.as_ref(),
+            allowance,
             files: Arc::clone(&shared.files),
             next_file: self.index,
             log: Log::default(),
@@ -138,6 +144,17 @@ impl Member {
         }
         outcome.log = desk.log;
         outcome
+    }
+}
+
+impl Member {
+    fn allowance(&self) -> Allowance {
+        let (account, group) = (self.shared.account.as_ref(), &self.shared.group);
+        if self.is_process {
+            Allowance::of_process(account, group)
+        } else {
+            Allowance::of_thread(account, group)
+        }
     }
 }
 
@@ -237,20 +254,47 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Bytes that a strand has: its buffer, a header for each message of a call, its list, what TLS keeps, and
-/// what it has as a process.
-pub(crate) fn strand_bytes(group: &Group) -> usize {
+/// What a strand uses of its stack: 16 KiB were measured.
+const STACK: usize = 32 << 10;
+
+/// What it has beside all that depends on its group: places in lists, its counters, its handles.
+const BESIDE: usize = 2 << 10;
+
+/// Bytes that a strand has: its stack, its buffer, a header for each message of a call, its list, what it says of
+/// each transaction, what TLS keeps, and what it has as a process.
+pub(crate) fn strand_bytes(group: &Group) -> u64 {
+    let transactions = group.transactions.iter();
+    let longest = transactions
+        .map(|transaction| transaction.flowops.len())
+        .max();
+    let buffer = buffer_bytes(group);
+    let datagrams = if compile::has_datagrams(group) {
+        buffer
+    } else {
+        0
+    };
+    let bytes = STACK
+        + BESIDE
+        + buffer
+        + datagrams
+        + headers(group) * HEADER_BYTES
+        + longest.unwrap_or(0) * STEP_BYTES
+        + group.transactions.len() * size_of::<TransactionOutcome>();
+    let tls = if has_encryption(group) { TLS } else { 0 };
+    let process = if group.strands.processes {
+        PROCESS + process_bytes(group)
+    } else {
+        0
+    };
+    bytes as u64 + tls + process
+}
+
+/// Messages of the largest call.
+fn headers(group: &Group) -> usize {
     let transfers = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let transfers = transfers.filter(|flowop| flowop.kind.transfers() && flowop.batch_size > 1);
     let most = transfers.map(|flowop| flowop.batch_size).max();
-    let headers = usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST));
-    let flowops = || group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let is_encrypted =
-        |flowop: &&Flowop| flowop.kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl);
-    let encrypted = flowops().filter(is_encrypted).count();
-    let process = if group.strands.processes { PROCESS } else { 0 };
-    let beside = process + TLS * encrypted as u64 + STATISTICS * flowops().count() as u64;
-    buffer_bytes(group) + headers * HEADER_BYTES + beside as usize
+    usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST))
 }
 
 /// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
@@ -281,9 +325,9 @@ mod tests {
 
     #[test]
     fn a_strand_has_a_buffer_and_headers() {
-        let bytes = |batch_size| {
+        let bytes = |size, batch_size| {
             let write = Flowop {
-                size: Size::Fixed(10_000),
+                size: Size::Fixed(size),
                 batch_size,
                 ..Flowop::new(Kind::Write)
             };
@@ -295,9 +339,10 @@ mod tests {
                 ..Group::default()
             })
         };
-        let with_list = 10_000 + 2 * 256;
-        assert_eq!(bytes(1), with_list);
-        assert_eq!(bytes(8), with_list + 8 * HEADER_BYTES);
-        assert_eq!(bytes(u64::MAX), with_list + 1024 * HEADER_BYTES);
+        let with_list = bytes(10_000, 1);
+        assert_eq!(bytes(20_000, 1), with_list + 10_000);
+        let header = HEADER_BYTES as u64;
+        assert_eq!(bytes(10_000, 8), with_list + 8 * header);
+        assert_eq!(bytes(10_000, u64::MAX), with_list + 1024 * header);
     }
 }

@@ -3,6 +3,7 @@
 //! A [`Crew`] is all strands of one end's run. Whoever leads it (a master by its own loop, a slave by its
 //! master's commands) opens one barrier after the other; in between nothing is asked of it.
 
+mod allowance;
 mod compile;
 mod connections;
 mod crew;
@@ -45,6 +46,7 @@ use sys::counter::Event;
 use crew::LATE;
 use member::buffer_bytes;
 
+use crate::account::Account;
 use crate::tls::Contexts;
 use crate::workorder::{Group, Transaction};
 
@@ -69,6 +71,8 @@ pub(crate) struct Post {
     pub(crate) tls: Contexts,
     /// Whose data it takes.
     pub(crate) policy: Policy,
+    /// What its strands may take; `None` is all that the system gives.
+    pub(crate) account: Option<Account>,
 }
 
 /// Files to send, by the directory that they were found below.
@@ -106,6 +110,7 @@ struct Shared {
     files: Arc<Files>,
     tls: Contexts,
     policy: Policy,
+    account: Option<Account>,
     /// What each transaction is, compiled.
     lists: Vec<Vec<Step>>,
     /// What ends each transaction.

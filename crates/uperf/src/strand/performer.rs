@@ -13,10 +13,12 @@ use server::Policy;
 use sys::call::{self, Error};
 
 use super::Files;
+use super::allowance::Allowance;
 use super::connections::{Connections, Found};
 use super::ends::{self, Acceptance, Listeners, Peers};
 use super::log::Log;
 use super::stages::Stages;
+use crate::account::Account;
 use crate::tls::Contexts;
 use crate::workorder::{Flowop, Kind, Size, Transaction};
 
@@ -35,6 +37,9 @@ pub(super) struct Desk<'a> {
     pub(super) policy: Policy,
     pub(super) follows: bool,
     pub(super) listeners: Listeners,
+    /// Whose memory is taken for what comes early.
+    pub(super) account: Option<&'a Account>,
+    pub(super) allowance: Allowance,
     /// Those of sendfile, by directory.
     pub(super) files: Arc<Files>,
     pub(super) next_file: usize,
@@ -77,6 +82,7 @@ impl Desk<'_> {
     }
 
     fn connect(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
+        self.allowance.make_room(self.connections.len())?;
         let endpoint = &flowop.endpoint;
         let host = &endpoint.remote_host;
         let protocol = endpoint
@@ -95,6 +101,7 @@ impl Desk<'_> {
     }
 
     fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
+        self.allowance.make_room(self.connections.len())?;
         let name = &flowop.endpoint.remote_host;
         let host = self
             .peers
@@ -105,6 +112,7 @@ impl Desk<'_> {
             host,
             peers: self.peers,
             policy: self.policy,
+            account: self.account,
             follows: self.follows,
             stages: self.stages,
             stop,

@@ -265,6 +265,7 @@ impl Life<'_> {
             group: 0,
             seed: seed(self.group, self.index),
             listeners: self.listeners,
+            is_process: true,
         };
         crew.strands.push(Strand::thread(member)?);
         loop {

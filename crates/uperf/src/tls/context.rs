@@ -49,6 +49,9 @@ enum Found {
 #[derive(Debug, Default)]
 pub(crate) struct Contexts(Vec<Context>);
 
+/// Settings that a group may have.
+const MOST: usize = 64;
+
 #[derive(Debug)]
 struct Context {
     kind: Kind,
@@ -117,6 +120,10 @@ impl Security {
         for flowop in flowops.filter(|flowop| is_ssl(flowop)) {
             if contexts.of(flowop).is_some() {
                 continue;
+            }
+            if contexts.0.len() == MOST {
+                let why = format!("more than {MOST} different settings of method= and cipher=");
+                return Err(Trouble::Asked(why));
             }
             let Endpoint { method, cipher, .. } = &flowop.endpoint;
             let choice = Choice::of(method, cipher).map_err(|wrong| Trouble::Asked(wrong.why))?;

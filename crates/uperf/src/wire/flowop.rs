@@ -139,6 +139,24 @@ impl FlowopRecord {
         (logs && places.black_box_log.is_none()).then_some("bblog=")
     }
 
+    /// Length of all its texts, bytes.
+    pub(crate) fn text_bytes(&self) -> usize {
+        [
+            self.sctp_reliability.raw_bytes(),
+            self.congestion_control.raw_bytes(),
+            self.stack.raw_bytes(),
+            self.directory.raw_bytes(),
+            self.remote_host.raw_bytes(),
+            self.local_host.raw_bytes(),
+            self.engine.raw_bytes(),
+            self.cipher.raw_bytes(),
+            self.method.raw_bytes(),
+        ]
+        .iter()
+        .map(|text| text.len())
+        .sum()
+    }
+
     /// Takes each field past `pass` with its place: the one list of both directions.
     fn pass(&mut self, layout: Layout, pass: &mut impl Pass) {
         let places = layout.places();

@@ -4,6 +4,7 @@ use codec::Text;
 
 use super::bytes::{Field, Order};
 use super::protocol::refused_name;
+use crate::account::Scarce;
 
 /// The answer to phase 1, and to each phase that is refused before the workorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,15 +118,24 @@ pub enum Refusal {
     /// Listeners cannot be had, for this reason of the system.
     #[error("Error creating ports: {0}")]
     Ports(String),
-    /// There is no memory.
-    #[error("Out of Memory")]
-    Memory,
+    /// There is no memory: which bound leaves how much.
+    #[error("Out of Memory: {0}")]
+    Memory(String),
     /// There are no threads, for this reason of the system.
     #[error("Error creating threads: {0}")]
     Threads(String),
     /// What is in the workorder cannot be, or is more than this slave does.
     #[error("{0}")]
     Workorder(String),
+}
+
+impl From<Scarce> for Refusal {
+    fn from(scarce: Scarce) -> Self {
+        match scarce {
+            Scarce::Memory(_) => Self::Memory(scarce.to_string()),
+            Scarce::Descriptors(_) | Scarce::Connections(_) => Self::Workorder(scarce.to_string()),
+        }
+    }
 }
 
 impl Refusal {
@@ -188,7 +198,10 @@ mod tests {
                 Refusal::Ports("Address already in use".to_owned()),
                 "Error creating ports: Address already in use",
             ),
-            (Refusal::Memory, "Out of Memory"),
+            (
+                Refusal::Memory("1 byte left".to_owned()),
+                "Out of Memory: 1 byte left",
+            ),
         ] {
             assert_eq!(refusal.to_string(), text);
             assert!(refusal.reason() == *text);

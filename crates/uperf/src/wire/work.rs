@@ -113,7 +113,7 @@ pub struct Assembly {
     /// Announced by the header.
     slave_infos: u32,
     group: GroupRecord,
-    transactions: Vec<(TransactionRecord, Vec<u8>)>,
+    transactions: Vec<(TransactionRecord, Vec<Box<[u8]>>)>,
     infos: Vec<SlaveInfo>,
     /// Length of a flowop, once it is known.
     flowop_len: Option<usize>,
@@ -170,6 +170,21 @@ impl Assembly {
         self.needed - self.partial.len()
     }
 
+    /// Bytes of memory that it takes, at most, to keep what it needs next, and then to give the workorder.
+    pub fn growth(&self) -> u64 {
+        /// A list that grows has up to twice the places, and each piece of memory has a few bytes more.
+        const PLACE: usize = 2 * size_of::<Box<[u8]>>() + 16;
+        let bytes = match self.next {
+            Next::Group | Next::Nothing => 0,
+            Next::Transaction => {
+                2 * size_of::<(TransactionRecord, Vec<Box<[u8]>>)>() + size_of::<TransactionWork>()
+            }
+            Next::Flowop => self.needed + PLACE + size_of::<FlowopRecord>(),
+            Next::SlaveInfo => 2 * size_of::<SlaveInfo>(),
+        };
+        bytes as u64
+    }
+
     /// Takes what it needs off the front of `bytes`, and gives the rest.
     pub fn take<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8], Refusal> {
         while self.needs() > 0 && !bytes.is_empty() {
@@ -190,14 +205,14 @@ impl Assembly {
         }
         let len = self.flowop_len.unwrap_or(usize::MAX);
         let records = self.transactions.iter();
-        let records = records.flat_map(|(_, flowops)| flowops.chunks(len));
+        let records = records.flat_map(|(_, flowops)| flowops.iter().map(|flowop| &**flowop));
         let layout = layout(self.version, len, records);
         let transactions = self.transactions.into_iter();
         let transactions = transactions.map(|(record, flowops)| TransactionWork {
             record,
             flowops: flowops
-                .chunks(len)
-                .filter_map(|flowop| FlowopRecord::decode(flowop, layout?, self.order))
+                .into_iter()
+                .filter_map(|flowop| FlowopRecord::decode(&flowop, layout?, self.order))
                 .collect(),
         });
         Some(Received {
@@ -222,7 +237,7 @@ impl Assembly {
                     return Ok(());
                 }
                 if let Some((_, flowops)) = self.transactions.last_mut() {
-                    flowops.extend(partial);
+                    flowops.push(partial.into());
                 }
                 self.flowops_left -= 1;
             }

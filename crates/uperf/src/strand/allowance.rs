@@ -1,0 +1,135 @@
+//! How many connections a strand may have.
+
+use engine::script::Failure;
+
+use crate::account::Account;
+use crate::workorder::{Flowop, Group, Protocol};
+
+/// Bytes of a connection here.
+const PLAIN: u64 = 512;
+
+/// The same with TLS: its state and its buffers.
+const ENCRYPTED: u64 = 16 << 10;
+
+/// Connections of a strand that is a process. It cannot ask for more once it is forked.
+const OF_PROCESS: u64 = 256;
+
+/// The same with TLS.
+const OF_ENCRYPTED_PROCESS: u64 = 16;
+
+/// The connections that a strand has taken, as many as it ever had at a time.
+#[derive(Debug)]
+pub(super) enum Allowance {
+    /// As many as there are.
+    Unlimited,
+    /// Those of a thread, which takes more when it needs them.
+    Growing {
+        account: Account,
+        taken: u64,
+        bytes_each: u64,
+    },
+    /// Those of a process.
+    Fixed(u64),
+}
+
+impl Allowance {
+    /// That of a thread.
+    pub(super) fn of_thread(account: Option<&Account>, group: &Group) -> Self {
+        account.map_or(Self::Unlimited, |account| Self::Growing {
+            account: account.clone(),
+            taken: 0,
+            bytes_each: bytes_each(group),
+        })
+    }
+
+    /// That of a process, whose memory is taken before it is forked: [`process_bytes`].
+    pub(super) fn of_process(account: Option<&Account>, group: &Group) -> Self {
+        account.map_or(Self::Unlimited, |_| Self::Fixed(of_process(group)))
+    }
+
+    /// Makes room for one connection more than there are.
+    pub(super) fn make_room(&mut self, there_are: usize) -> Result<(), Failure> {
+        let there_are = there_are as u64;
+        match self {
+            Self::Unlimited => Ok(()),
+            Self::Fixed(most) if there_are < *most => Ok(()),
+            Self::Fixed(most) => {
+                let what = format!("a process has at most {most} connections here");
+                Err(Failure::of_sense(what))
+            }
+            Self::Growing { taken, .. } if there_are < *taken => Ok(()),
+            Self::Growing {
+                account,
+                taken,
+                bytes_each,
+            } => {
+                // Twice as many, so that this is rare; one, if that is too much.
+                let twice = account.take_connections((*taken).max(1), *bytes_each);
+                let more = match twice {
+                    Ok(()) => (*taken).max(1),
+                    Err(_) => account
+                        .take_connections(1, *bytes_each)
+                        .map(|()| 1)
+                        .map_err(|scarce| Failure::of_sense(scarce.to_string()))?,
+                };
+                *taken += more;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Bytes of the connections of a process.
+pub(super) fn process_bytes(group: &Group) -> u64 {
+    of_process(group) * bytes_each(group)
+}
+
+fn of_process(group: &Group) -> u64 {
+    if has_encryption(group) {
+        OF_ENCRYPTED_PROCESS
+    } else {
+        OF_PROCESS
+    }
+}
+
+fn bytes_each(group: &Group) -> u64 {
+    if has_encryption(group) {
+        ENCRYPTED
+    } else {
+        PLAIN
+    }
+}
+
+/// Whether a group opens TLS connections.
+pub(super) fn has_encryption(group: &Group) -> bool {
+    let mut flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+    let is_encrypted =
+        |flowop: &Flowop| flowop.kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl);
+    flowops.any(is_encrypted)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Budget, Holder};
+
+    use super::*;
+
+    #[test]
+    fn connections_are_taken_as_they_are_needed() {
+        let (memory, descriptors) = (Budget::new(1 << 20), Budget::new(1000));
+        let account = Account::open(&memory, &descriptors, Holder::Local, 10).unwrap();
+        let mut allowance = Allowance::of_thread(Some(&account), &Group::default());
+        for there_are in 0..10 {
+            allowance.make_room(there_are).unwrap();
+        }
+        assert_eq!(memory.used(), 10 * PLAIN);
+        // One that was closed makes room.
+        allowance.make_room(9).unwrap();
+        let refused = allowance.make_room(10).unwrap_err();
+        assert!(refused.what.contains("--max-connections"), "{refused:?}");
+        assert_eq!(descriptors.used(), 10);
+        let mut forked = Allowance::of_process(Some(&account), &Group::default());
+        forked.make_room(255).unwrap();
+        assert!(forked.make_room(256).is_err());
+    }
+}
