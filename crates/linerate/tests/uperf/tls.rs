@@ -177,6 +177,21 @@ fn tls_certificates_are_named_and_asked_for() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("UnknownIssuer"), "{ended:?}");
 
+    // An end that accepts verifies the other as well.
+    let shows = format!("--tls-cert {}", server.display());
+    let accepting = over_tls("").replace("\"connect\"", "\"accept\"");
+    let slave = Slave::start_with(&format!("{asks} {shows}"));
+    agree(&slave.run(&format!("{asks} {shows}"), &over_tls("")));
+    agree(&slave.run(&format!("{asks} {shows}"), &accepting));
+    let ended = slave.run(&asks, &over_tls(""));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let words = "ssl: no handshake: peer sent no certificates";
+    assert!(ended.stdout.contains(words), "{ended:?}");
+    drop(slave);
+    let ended = Slave::start().run(&format!("{asks} {shows}"), &accepting);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains(words), "{ended:?}");
+
     let refused = |options: &str| {
         let port = free_port();
         let ended =

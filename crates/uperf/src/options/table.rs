@@ -133,7 +133,7 @@ const FLAGS: &[Flag<Typed, Exit>] = &[
         |t, v| { t.both("--tls-key").tls.key = Some(v.into()); Ok(()) }),
     long("tls-pass-file", Value, &["--tls-pass-file <file>  File with the key's pass phrase (password)"],
         |t, v| { t.tls.pass_phrase = Some(v.into()); Ok(()) }),
-    long("tls-verify", Value, &["--tls-verify <file>     PEM with authorities that the other end's certificate must be of"],
+    long("tls-verify", Value, &["--tls-verify <file>     PEM with authorities; verify the other end's certificate, whichever end accepts"],
         |t, v| { t.tls.authorities = Some(v.into()); Ok(()) }),
     long("strict-peers", Nothing, &["--strict-peers          Accept data connections from the control peer's address only"],
         |t, _| { t.both("--strict-peers").policy.strict = true; Ok(()) }),

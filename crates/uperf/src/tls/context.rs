@@ -33,7 +33,7 @@ pub struct Security {
     /// What was read or made in its place; read or made once, however many groups ask for it.
     found: Mutex<Vec<Found>>,
     pass_phrase: Option<Vec<u8>>,
-    /// Whose word is taken for who the other end is; without them it is not asked.
+    /// Who must have signed the other end's certificate; without them it is not verified.
     authorities: Option<Arc<RootCertStore>>,
     verbose: bool,
 }
@@ -153,12 +153,19 @@ impl Security {
         let authorities = self.authorities.as_ref();
         let verifier = super::trust::verifier(authorities, &provider)
             .map_err(|error| Trouble::Asked(error.to_string()))?;
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions(choice))
             .map_err(|error| Trouble::Asked(error.to_string()))?
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(verifier);
+        // An end that accepts with --tls-verify asks for it.
+        let mut config = match self.certificate_of_file()? {
+            Some(certified) => {
+                let resolver = SingleCertAndKey::from(certified);
+                config.with_client_cert_resolver(Arc::new(resolver))
+            }
+            None => config.with_no_client_auth(),
+        };
         config.resumption = Resumption::disabled();
         Ok(Config::Connects {
             config: Arc::new(config),
@@ -177,21 +184,47 @@ impl Security {
             return Err(Trouble::Asked(why));
         }
         let resolver = SingleCertAndKey::from(certified);
-        let mut config = ServerConfig::builder_with_provider(provider(choice))
+        let provider = provider(choice);
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions(choice))
-            .map_err(|error| Trouble::Asked(error.to_string()))?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(resolver));
+            .map_err(|error| Trouble::Asked(error.to_string()))?;
+        let config = match &self.authorities {
+            Some(authorities) => {
+                let verifier = super::trust::of_clients(authorities, &provider)
+                    .map_err(|error| Trouble::Asked(error.to_string()))?;
+                config.with_client_cert_verifier(verifier)
+            }
+            None => config.with_no_client_auth(),
+        };
+        let mut config = config.with_cert_resolver(Arc::new(resolver));
         // Nobody comes back with a ticket, and one that is not read makes of a close a reset.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Config::Accepts(Arc::new(config)))
     }
 
-    /// The one that was named; else that of uperf's file; else one that is made.
-    fn certificate(&self, choice: &Choice) -> Result<Arc<CertifiedKey>, Trouble> {
+    /// The one that was named; else that of uperf's file.
+    fn certificate_of_file(&self) -> Result<Option<Arc<CertifiedKey>>, Trouble> {
         if let Some(named) = &self.named {
-            return Ok(Arc::clone(named));
+            return Ok(Some(Arc::clone(named)));
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Found::InStocksFile(certified)) = found.first() {
+            return Ok(Some(Arc::clone(certified)));
+        }
+        let places = ["", ".."].map(|place| PathBuf::from(place).join(self.stock));
+        let Some(file) = places.iter().find(|file| file.is_file()) else {
+            return Ok(None);
+        };
+        let certified = Arc::new(self.read(file, file)?);
+        *found = vec![Found::InStocksFile(Arc::clone(&certified))];
+        Ok(Some(certified))
+    }
+
+    /// That of a file; else one that is made.
+    fn certificate(&self, choice: &Choice) -> Result<Arc<CertifiedKey>, Trouble> {
+        if let Some(certified) = self.certificate_of_file()? {
+            return Ok(certified);
         }
         let key = if choice.takes(Key::Ecdsa) {
             Key::Ecdsa
@@ -200,17 +233,11 @@ impl Security {
         };
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let known = found.iter().find_map(|found| match found {
-            Found::InStocksFile(certified) => Some(certified),
-            Found::Made(other, certified) => (*other == key).then_some(certified),
+            Found::Made(other, certified) if *other == key => Some(certified),
+            _ => None,
         });
         if let Some(known) = known {
             return Ok(Arc::clone(known));
-        }
-        let places = ["", ".."].map(|place| PathBuf::from(place).join(self.stock));
-        if let Some(file) = places.iter().find(|file| file.is_file()) {
-            let certified = Arc::new(self.read(file, file)?);
-            *found = vec![Found::InStocksFile(Arc::clone(&certified))];
-            return Ok(certified);
         }
         if self.pass_phrase.is_some() {
             let why = format!("--tls-pass-file: no --tls-cert, and no {}", self.stock);
@@ -427,6 +454,46 @@ mod tests {
         assert_eq!(refused.expect_err("a refusal").to_string(), words);
         assert!(why(Kind::Connect, "TLSv1", "").starts_with("method=TLSv1 is given up"));
         assert!(why(Kind::Accept, "", "RC4").starts_with("cipher=RC4: "));
+    }
+
+    /// Both ends verify the other, each with a certificate of the authority.
+    #[test]
+    fn the_end_that_accepts_verifies_as_well() {
+        let verifying = |certificate: Option<&str>| {
+            let tls = Tls {
+                certificate: certificate.map(file),
+                authorities: Some(file("authority.pem")),
+                ..Tls::default()
+            };
+            Security::of_slave(&tls, false).expect("an authority")
+        };
+        let (connect, accept) = (flowop(Kind::Connect, "", ""), flowop(Kind::Accept, "", ""));
+        let accepting = verifying(Some("server.pem"));
+        let met = |connecting: &Security| {
+            let here = contexts(connecting, &connect).expect("contexts");
+            let there = contexts(&accepting, &accept).expect("contexts");
+            let (one, other): (TcpStream, TcpStream) = connected();
+            thread::scope(|scope| {
+                scope.spawn(|| over(one, &here, &connect, &Stop::new()).map(drop));
+                over(other, &there, &accept, &Stop::new()).map(drop)
+            })
+        };
+        assert_eq!(met(&verifying(Some("server.pem"))), Ok(()));
+        let failure = met(&verifying(None)).expect_err("it has none");
+        assert!(
+            failure.what.contains("peer sent no certificates"),
+            "{failure:?}"
+        );
+        let strange = Tls {
+            certificate: Some(file("version-1.pem")),
+            ..Tls::default()
+        };
+        let strange = Security::of_master(&strange, false).expect("a certificate");
+        let failure = met(&strange).expect_err("a stranger's");
+        assert!(
+            failure.what.contains("invalid peer certificate"),
+            "{failure:?}"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! TLS over a connected socket: what `protocol=ssl` is.
 //!
-//! The end that accepts a connection has the certificate, and nobody asks whose it is unless a file of
-//! authorities was named. Each handshake is a whole one: no session is taken up again, as in uperf.
+//! The end that accepts a connection has a certificate, and one that connects may have one. An end verifies the
+//! other's if a file of authorities was named. Each handshake is a whole one: no session is taken up again, as in uperf.
 
 #[cfg(not(feature = "tls"))]
 mod absent;

@@ -8,7 +8,8 @@ use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, VerifierBuilderError};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 /// Who believes what these authorities have signed, or without them everything.
@@ -25,6 +26,16 @@ pub(super) fn verifier(
     verifier
         .build()
         .map(|verifier| -> Arc<dyn ServerCertVerifier> { verifier })
+}
+
+/// Verifies the ends that connect: each must show a certificate that these authorities have signed. It need not be for
+/// a name: the end that accepts knows none.
+pub(super) fn of_clients(
+    roots: &Arc<RootCertStore>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
+    let (roots, provider) = (Arc::clone(roots), Arc::clone(provider));
+    WebPkiClientVerifier::builder_with_provider(roots, provider).build()
 }
 
 /// Takes any certificate. That the other end has its key is seen to all the same: it is part of what a
