@@ -185,20 +185,19 @@ pub fn datagram_listener(
     Ok(socket)
 }
 
-/// Opens a socket at the address and port of a [`datagram_listener`], connected to `peer`. From then on `peer`'s
-/// datagrams come here; those that came before are in the listener's queue, and so is everybody else's.
+/// Opens a socket at the address and port `bind` of a [`datagram_listener`], connected to `peer`. From then on
+/// `peer`'s datagrams come here; those that came before are in the listener's queue, and so is everybody else's.
 pub fn datagram_branch(
-    listener: &Socket,
+    (listener, bind): (&Socket, &Address),
     transport: Transport,
     peer: &Address,
     options: &SocketOptions,
 ) -> Result<Socket, SocketError> {
-    let bind = named("get its address", Address::of(listener))?;
-    let (socket, _) = unbound(transport, &bind, options, Role::Initiator)?;
+    let (socket, _) = unbound(transport, bind, options, Role::Initiator)?;
     let share = |is_shared| named("set SO_REUSEPORT", listener.set_reuse_port(is_shared));
     named("set SO_REUSEPORT", socket.set_reuse_port(true))?;
     share(true)?;
-    let connected = named("bind it", bind_to(&socket, &bind)).and_then(|()| {
+    let connected = named("bind it", bind_to(&socket, bind)).and_then(|()| {
         let peer = named("connect it", peer.to_kernel())?;
         named("connect it", socket.connect(&peer))
     });

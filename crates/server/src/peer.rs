@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
-use sys::call::{self, Error};
+use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 /// How long a connection from another address waits for one from an expected address.
@@ -58,6 +58,8 @@ pub struct Accepted {
 pub struct Door {
     /// Whether the first one came from such an address.
     takes_strangers: Option<bool>,
+    /// The peer of the last expected one, and where it came from: the next is compared with it first.
+    last: Option<(Address, Peer)>,
     /// Where the first one came from that was closed for its address.
     refused: Option<Address>,
     /// Those of other peers of the same test, which are accepted later.
@@ -128,20 +130,21 @@ impl Door {
         self.refused.as_ref()
     }
 
-    /// Accepts the next connection of `peer`. The first is accepted by [`accept`]'s rule until `until`; later ones
-    /// when they come, or until `stop`: if an expected one was first, others are closed. Connections of `others` are
+    /// Accepts the next connection of `peer`. The first is accepted by [`accept`]'s rule within `patience`; later ones
+    /// when they come, or until `stop`: if an expected one was first, others are closed. With the connection comes its
+    /// address, if that is not expected. Connections of `others` are
     /// kept until their turn.
     pub fn accept(
         &mut self,
         listener: &Socket,
         peer: &DataPeer<'_>,
         others: Others<'_>,
-        until: Instant,
+        patience: Duration,
         stop: &Stop,
-    ) -> Result<Accepted, Error> {
+    ) -> Result<(Socket, Option<Address>), Error> {
         let mut kept = self.kept.iter();
         if let Some(at) = kept.position(|kept| peer.expects(&kept.from)) {
-            return Ok(self.kept.remove(at));
+            return Ok((self.kept.remove(at).socket, None));
         }
         let Some(takes_strangers) = self.takes_strangers else {
             let mut may_wait = |stranger: Accepted| {
@@ -152,6 +155,7 @@ impl Door {
                 self.refused.get_or_insert_with(|| stranger.from.clone());
                 Some(stranger)
             };
+            let until = Instant::now() + patience;
             let refused = |_: &Address| {};
             let accepted = accept_first(listener, peer, None, until, stop, &refused, &mut may_wait);
             // The later ones wait without a timer.
@@ -161,29 +165,47 @@ impl Door {
             if accepted.is_stranger {
                 self.refused = None;
             }
-            return Ok(accepted);
+            let Accepted {
+                socket,
+                from,
+                is_stranger,
+            } = accepted;
+            return Ok((socket, is_stranger.then_some(from)));
         };
         loop {
             if stop.is_set() {
                 return Err(Error::CANCELED);
             }
             let (connection, from) = match call::accept_from(listener.as_fd()) {
-                Ok((connection, Some(from))) => (connection, from.address()),
+                Ok((connection, Some(from))) => (connection, from),
                 Ok((_, None)) | Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => continue,
                 Err(error) => return Err(error),
             };
-            let Some(from) = from else {
+            let is_known = |last: &(Address, Peer)| {
+                last.1.shares_host_with(&from) && peer.control.shares_host_with(&last.0)
+            };
+            if self.last.as_ref().is_some_and(is_known) {
+                return Ok((connection.into(), None));
+            }
+            let Some(address) = from.address() else {
                 continue;
             };
-            let accepted = Accepted {
-                socket: connection.into(),
-                is_stranger: !peer.expects(&from),
-                from,
-            };
-            if !accepted.is_stranger || takes_strangers && !others(&accepted.from) {
-                return Ok(accepted);
+            let is_stranger = !peer.expects(&address);
+            if !is_stranger {
+                if peer.is_control(&address) {
+                    self.last = Some((peer.control.clone(), from));
+                }
+                return Ok((connection.into(), None));
             }
-            self.reject(accepted, others);
+            if takes_strangers && !others(&address) {
+                return Ok((connection.into(), Some(address)));
+            }
+            let rejected = Accepted {
+                socket: connection.into(),
+                from: address,
+                is_stranger,
+            };
+            self.reject(rejected, others);
         }
     }
 
@@ -418,8 +440,10 @@ mod tests {
         socket.into()
     }
 
+    const PATIENCE: Duration = Duration::from_secs(20);
+
     fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(20)
+        Instant::now() + PATIENCE
     }
 
     fn inet(text: &str) -> Address {
@@ -518,8 +542,11 @@ mod tests {
         };
         let mut door = Door::default();
         let accept = |door: &mut Door| {
-            let accepted = door.accept(&listening, &peer, &|_| false, soon(), &Stop::new());
-            accepted.map(|accepted| (accepted.from.ip(), accepted.is_stranger))
+            let accepted = door.accept(&listening, &peer, &|_| false, PATIENCE, &Stop::new());
+            accepted.map(|(socket, stranger)| {
+                let from = Address::of_peer(&socket).unwrap();
+                (from.ip(), stranger.is_some())
+            })
         };
         let _own = connect_from([127, 0, 0, 3], at);
         assert_eq!(accept(&mut door), Ok((named.ip(), false)));
@@ -555,12 +582,13 @@ mod tests {
         let _own = connect_from([127, 0, 0, 3], at);
         for (expected, other) in [(&here, &there), (&there, &here)] {
             let others = |from: &Address| from.shares_host_with(other);
-            let accepted = door.accept(&listening, &peer(expected), &others, soon(), &Stop::new());
-            let accepted = accepted.unwrap();
-            assert_eq!(accepted.from.ip(), expected.ip());
-            assert!(!accepted.is_stranger);
+            let peer = peer(expected);
+            let accepted = door.accept(&listening, &peer, &others, PATIENCE, &Stop::new());
+            let (socket, stranger) = accepted.unwrap();
+            let from = Address::of_peer(&socket).unwrap();
+            assert_eq!((from.ip(), stranger), (expected.ip(), None));
             if expected.shares_host_with(&there) {
-                TcpStream::from(accepted.socket).write_all(b"x").unwrap();
+                TcpStream::from(socket).write_all(b"x").unwrap();
             }
         }
         early.read_exact(&mut [0; 1]).unwrap();

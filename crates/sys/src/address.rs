@@ -142,7 +142,9 @@ impl Address {
     /// Whether both are the same host, as far as addresses tell: the port does not matter.
     pub fn shares_host_with(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Inet(a), Self::Inet(b)) => a.ip().to_canonical() == b.ip().to_canonical(),
+            (Self::Inet(a), Self::Inet(b)) => {
+                a.ip() == b.ip() || a.ip().to_canonical() == b.ip().to_canonical()
+            }
             (Self::Unix(_), Self::Unix(_)) => true,
             (Self::Vsock { context: a, .. }, Self::Vsock { context: b, .. }) => a == b,
             (Self::Llc(a), Self::Llc(b)) => a.mac == b.mac,

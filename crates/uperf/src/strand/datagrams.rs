@@ -7,6 +7,7 @@
 //! the listening socket's queue, and is received first.
 
 use std::cell::RefCell;
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,7 @@ const OVERHEAD: usize = 64;
 #[derive(Debug)]
 pub(super) struct DatagramListener {
     socket: Socket,
+    address: Address,
     /// Those whose handshake has come, in this order.
     candidates: Vec<Candidate>,
     /// Bytes that may wait: as many as in the kernel's queue.
@@ -78,7 +80,8 @@ pub(super) struct Call<'a> {
     /// A handshake from an unexpected address is accepted if no other comes in time.
     pub(super) takes_strangers: bool,
     pub(super) account: Option<&'a Account>,
-    pub(super) patience: Duration,
+    /// How long to wait for it; `None` is without end.
+    pub(super) patience: Option<Duration>,
     pub(super) stop: &'a Stop,
 }
 
@@ -94,15 +97,20 @@ enum Next {
 
 impl DatagramListener {
     /// Accepts by a socket of [`engine::datagram_listener`]. No transfer moves more than `longest` bytes at once.
-    pub(super) fn new(socket: Socket, longest: usize) -> Self {
+    pub(super) fn new(socket: Socket, longest: usize) -> io::Result<Self> {
         let room = socket.recv_buffer_size().unwrap_or_default();
-        Self {
+        Ok(Self {
+            address: Address::of(&socket)?,
             socket,
             candidates: Vec::new(),
             room: room.max(LONGEST),
             buffer: vec![0; longest.clamp(HANDSHAKE.len() + 1, LONGEST)],
             takes_strangers: None,
-        }
+        })
+    }
+
+    pub(super) fn port(&self) -> u32 {
+        self.address.port()
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -111,23 +119,26 @@ impl DatagramListener {
 
     /// Waits for a handshake, and connects its sender. Whatever belongs to no handshake is late, or nobody's.
     pub(super) fn accept(&mut self, call: &Call<'_>) -> Result<Handshake, Error> {
-        let until = Instant::now().checked_add(call.patience);
+        let until = call.until();
         let at = loop {
             let decision = match self.next(call) {
                 Next::Candidate(at) => break at,
                 Next::Later(decision) => decision,
                 Next::Refused(from) => return Ok(Handshake::Refused(from)),
             };
+            if self.receive(call)? {
+                continue;
+            }
             let look = until.into_iter().chain(decision).min();
             match await_readable(&self.socket, look, call.stop) {
                 Err(Error::TIMEDOUT) if look != until => {}
                 other => other?,
             }
-            self.receive(call)?;
         };
         let is_stranger = call.is_stranger(&self.candidates[at]);
         let from = self.candidates[at].from.clone();
-        let connected = datagram_branch(&self.socket, Transport::Udp, &from, call.options);
+        let listener = (&self.socket, &self.address);
+        let connected = datagram_branch(listener, Transport::Udp, &from, call.options);
         // What has come until now is in this queue, and what comes from now on is in its own.
         if connected.is_ok() {
             for _ in 0..MOST_DATAGRAMS {
@@ -265,6 +276,10 @@ impl DatagramListener {
 }
 
 impl Call<'_> {
+    fn until(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.patience?)
+    }
+
     fn is_stranger(&self, candidate: &Candidate) -> bool {
         !self.peer.may_send_to(&candidate.from) && !(self.others)(&candidate.from)
     }
@@ -288,8 +303,9 @@ mod tests {
         let anywhere = Address::Inet("127.0.0.1:0".parse().unwrap());
         let options = SocketOptions::default();
         let socket = datagram_listener(Transport::Udp, &anywhere, &options).unwrap();
-        let at = Address::of(&socket).unwrap();
-        (DatagramListener::new(socket, 100), at)
+        let listener = DatagramListener::new(socket, 100).unwrap();
+        let at = listener.address.clone();
+        (listener, at)
     }
 
     fn caller(at: &Address) -> UdpSocket {
@@ -321,7 +337,7 @@ mod tests {
             others: &|_| false,
             takes_strangers,
             account: None,
-            patience: SOON,
+            patience: Some(SOON),
             stop: &Stop::new(),
         };
         listener.accept(&call).unwrap()
@@ -398,7 +414,7 @@ mod tests {
             others: &|_| false,
             takes_strangers: false,
             account: None,
-            patience: SOON,
+            patience: Some(SOON),
             stop: &Stop::new(),
         };
         let strangers: Vec<_> = (0..MOST_CANDIDATES + 2)

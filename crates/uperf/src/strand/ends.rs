@@ -336,9 +336,8 @@ impl Acceptance<'_> {
         if is_first {
             self.stages.choose(true);
         }
-        let until = Instant::now() + ACCEPT_PATIENCE;
         let others = |from: &Address| self.is_of_another(from);
-        let accepted = door.accept(listener, peer, &others, until, self.stop);
+        let accepted = door.accept(listener, peer, &others, ACCEPT_PATIENCE, self.stop);
         if is_first {
             self.stages.choose(false);
         }
@@ -347,12 +346,12 @@ impl Acceptance<'_> {
             log.stranger(of_stranger(what, from, peer.control));
         }
         match accepted {
-            Ok(accepted) => {
-                if accepted.is_stranger {
+            Ok((socket, stranger)) => {
+                if let Some(from) = stranger {
                     let what = "accepted a data connection";
-                    log.stranger(of_stranger(what, &accepted.from, peer.control));
+                    log.stranger(of_stranger(what, &from, peer.control));
                 }
-                Ok(Line::Socket(accepted.socket.into()))
+                Ok(Line::Socket(socket.into()))
             }
             Err(Error::CANCELED) => Err(Error::INTR),
             Err(error) => Err(error),
@@ -371,7 +370,7 @@ impl Acceptance<'_> {
             others: &|from| self.is_of_another(from),
             takes_strangers: !self.follows && !self.policy.strict,
             account: self.account,
-            patience: self.flowop.timeout.unwrap_or(Duration::MAX),
+            patience: self.flowop.timeout,
             stop: self.stop,
         })?;
         match handshake {
@@ -426,11 +425,14 @@ impl Listener {
         let bind = here.and_then(|here| here.with_port(port));
         let bind = bind.ok_or_else(|| refused(Error::AFNOSUPPORT.into()))?;
         let socket = datagram_listener(model::Transport::Udp, &bind, &options(accept));
-        let socket = socket.map_err(|error| refused(of_kernel(&error)))?;
+        let listener = socket
+            .map_err(|error| of_kernel(&error))
+            .and_then(|socket| DatagramListener::new(socket, buffer_bytes(group)))
+            .map_err(refused)?;
         Ok(Self {
             protocol,
-            port: Address::of(&socket).map_or(0, |bound| bound.port()),
-            ear: Ear::Datagrams(bind, DatagramListener::new(socket, buffer_bytes(group))),
+            port: listener.port(),
+            ear: Ear::Datagrams(bind, listener),
         })
     }
 
