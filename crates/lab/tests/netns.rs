@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use std::io;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use lab::{CLIENT, Journal, Link, Network, SERVER, Schedule, Stop};
-use libtest_mimic::Arguments;
 use testkit::Need::{Namespaces, Path as Device, Program};
-use testkit::{Finished, eventually, trial};
+use testkit::{Finished, Trial, eventually, run_suites, trial};
 
 /// Datagrams a test: as many of this size fit into a socket's buffer with the kernel's defaults, so
 /// that none is lost however late the receiver comes.
@@ -21,9 +20,7 @@ const DATAGRAMS: u32 = 200;
 /// What a busy machine may take for anything here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
+fn main() -> ExitCode {
     let needs = &[
         Namespaces,
         Program("ethtool"),
@@ -31,27 +28,17 @@ fn main() {
         Device("/dev/net/tun"),
     ];
     let trials = vec![
-        trial(
-            "netns::counts_are_the_schedules",
-            needs,
-            counts_are_the_schedules,
-        ),
-        trial("netns::back_is_not_forth", needs, back_is_not_forth),
-        trial("netns::delays_are_added", needs, delays_are_added),
-        trial(
-            "netns::the_log_has_every_packet",
-            needs,
-            the_log_has_every_packet,
-        ),
-        trial(
-            "netns::a_command_between_hosts",
-            needs,
-            a_command_between_hosts,
-        ),
-        trial("netns::rates_and_ipv6", needs, rates_and_ipv6),
-        trial("netns::nothing_is_left", needs, nothing_is_left),
+        trial("counts_are_the_schedules", needs, counts_are_the_schedules),
+        trial("back_is_not_forth", needs, back_is_not_forth),
+        trial("delays_are_added", needs, delays_are_added),
+        trial("the_log_has_every_packet", needs, the_log_has_every_packet),
+        trial("a_command_between_hosts", needs, a_command_between_hosts),
+        trial("rates_and_ipv6", needs, rates_and_ipv6),
+        trial("nothing_is_left", needs, nothing_is_left),
     ];
-    libtest_mimic::run(&arguments, trials).exit();
+    // They compare rates and delays.
+    let trials = trials.into_iter().map(Trial::alone).collect();
+    run_suites(vec![("netns", trials)])
 }
 
 fn counts_are_the_schedules() {

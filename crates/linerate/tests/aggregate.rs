@@ -6,16 +6,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use libtest_mimic::Arguments;
 use tempfile::TempDir;
-use testkit::{Need, Server, figures, program, trial};
+use testkit::{Need, Server, Trial, figures, program, trial};
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    // They measure.
-    arguments.test_threads = Some(1);
+pub(crate) fn trials() -> Vec<Trial> {
     let python = &[Need::Program("python3")];
-    let trials = vec![
+    vec![
         trial(
             "concurrent_runs_print_a_row_each",
             &[],
@@ -46,8 +42,7 @@ fn main() {
             python,
             interim_results_become_updates_on_one_grid,
         ),
-    ];
-    libtest_mimic::run(&arguments, trials).exit();
+    ]
 }
 
 /// Ours under netperf's name, and a server of its own.

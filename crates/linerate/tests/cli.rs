@@ -1,8 +1,6 @@
 //! linerate's own command line: help texts against files (`BLESS=1` writes them anew), links, and
 //! the main job on the loopback interface.
 
-#![cfg(feature = "run")]
-
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
@@ -12,9 +10,25 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::Process;
+use testkit::{Process, Trial};
 
-#[test]
+pub(crate) fn trials() -> Vec<Trial> {
+    testkit::trials![
+        help,
+        a_dialect_has_its_words_untouched,
+        wrong_words_are_exit_code_2_and_one_line_where_they_are_ours,
+        the_manual_has_a_page_for_each_name_and_groff_takes_them,
+        links_lead_to_the_dialects_and_overwrite_nothing,
+        two_tests_on_loopback_as_json,
+        the_table_is_plain_text_where_no_terminal_is,
+        every_transport_on_loopback,
+        runs_go_on_until_the_mean_is_known,
+        a_peer_that_is_not_there_is_an_error_in_a_valid_document,
+        a_reader_that_goes_away_is_a_quiet_success,
+        an_interrupted_run_says_what_it_has,
+    ]
+}
+
 fn help() {
     for (words, file) in [
         (&[][..], "help-short.txt"),
@@ -32,7 +46,6 @@ fn help() {
     );
 }
 
-#[test]
 fn a_dialect_has_its_words_untouched() {
     let help = linerate(&["netperf", "-h"]);
     assert_eq!(help.status.code(), Some(1));
@@ -51,7 +64,6 @@ fn a_dialect_has_its_words_untouched() {
     );
 }
 
-#[test]
 fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
     for words in [
         &["walk"][..],
@@ -110,7 +122,6 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
 }
 
 /// The pages are sound: groff, where it is installed, has nothing to say about them.
-#[test]
 fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
     let directory = tempfile::tempdir().unwrap();
     let output = linerate(&["man", directory.path().to_str().unwrap()]);
@@ -164,7 +175,6 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
     assert!(String::from_utf8_lossy(&nowhere.stderr).starts_with("linerate man: /proc/no/such"));
 }
 
-#[test]
 fn links_lead_to_the_dialects_and_overwrite_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
@@ -211,7 +221,6 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
     }
 }
 
-#[test]
 fn two_tests_on_loopback_as_json() {
     let output = linerate(&["run", "-l", "1s", "-t", "TCP_STREAM,udp_rr", "--json"]);
     assert_eq!(
@@ -246,7 +255,6 @@ fn two_tests_on_loopback_as_json() {
     assert_eq!(transactions["warnings"][0]["kind"], "same_host");
 }
 
-#[test]
 fn the_table_is_plain_text_where_no_terminal_is() {
     let output = linerate(&[
         "run",
@@ -269,7 +277,6 @@ fn the_table_is_plain_text_where_no_terminal_is() {
 }
 
 /// The report is of the transport that was asked for, or says what this kernel has not got.
-#[test]
 fn every_transport_on_loopback() {
     for (transport, tests) in [
         ("tcp", "STREAM,CC"),
@@ -326,7 +333,6 @@ fn every_transport_on_loopback() {
     }
 }
 
-#[test]
 fn runs_go_on_until_the_mean_is_known() {
     let confidence = |words: &[&str]| {
         let always = ["run", "-l", "1", "-t", "TCP_RR", "--json"];
@@ -362,7 +368,6 @@ fn runs_go_on_until_the_mean_is_known() {
     assert!(fixed["target_width_percent"].is_null() && fixed["reached"].is_null());
 }
 
-#[test]
 fn a_peer_that_is_not_there_is_an_error_in_a_valid_document() {
     // A port that was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0")
@@ -389,7 +394,6 @@ fn a_peer_that_is_not_there_is_an_error_in_a_valid_document() {
     assert_eq!(document["not_run"], serde_json::json!(["TCP_RR"]));
 }
 
-#[test]
 fn a_reader_that_goes_away_is_a_quiet_success() {
     let mut child = Command::new(testkit::program())
         .args(["run", "-l", "1", "-t", "TCP_RR"])
@@ -403,7 +407,6 @@ fn a_reader_that_goes_away_is_a_quiet_success() {
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
 
-#[test]
 fn an_interrupted_run_says_what_it_has() {
     let line = "run -l 60 -t TCP_RR,TCP_STREAM --json";
     let mut child = Process::start(&mut testkit::linerate(line));

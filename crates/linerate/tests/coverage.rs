@@ -4,8 +4,6 @@
 //! there, as whole words, in a line that does something: in no comment and no import, and in a source
 //! file among its tests.
 
-#![cfg(feature = "netperf")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +11,24 @@ use std::path::{Path, PathBuf};
 use netperf::options::{Test, manual, netperf};
 use netperf::selector::Selector;
 
+use testkit::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    testkit::trials![
+        every_option_has_its_line_among_those_of_its_command_or_family,
+        every_test_has_its_line,
+        every_selector_has_its_line,
+        every_proof_is_where_its_line_says,
+        words_are_whole_and_in_lines_that_do_something,
+    ]
+}
+
 /// A table of the document.
 struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-#[test]
 fn every_option_has_its_line_among_those_of_its_command_or_family() {
     let tables = tables_of("option");
     let chapters: Vec<_> = manual::client()
@@ -38,7 +47,6 @@ fn every_option_has_its_line_among_those_of_its_command_or_family() {
 }
 
 /// Besides, the table has tests that are refused.
-#[test]
 fn every_test_has_its_line() {
     let mut named = subjects_of("test");
     for (_, name) in Test::ALL {
@@ -51,7 +59,6 @@ fn every_test_has_its_line() {
     }
 }
 
-#[test]
 fn every_selector_has_its_line() {
     let listed: BTreeSet<String> = Selector::listed()
         .filter(|selector| !matches!(selector, Selector::Percentile(_)))
@@ -61,7 +68,6 @@ fn every_selector_has_its_line() {
     assert_eq!(subjects_of("selector"), listed);
 }
 
-#[test]
 fn every_proof_is_where_its_line_says() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut wrong = Vec::new();
@@ -156,7 +162,6 @@ fn coverage() -> Vec<Table> {
     tables
 }
 
-#[test]
 fn words_are_whole_and_in_lines_that_do_something() {
     for (line, words, found) in [
         ("(\"-l -2M -- -d 2\"),", "-- -d", true),

@@ -7,12 +7,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::Arguments;
 use serde_json::Value;
-use testkit::{Finished, Namespace, Server};
+use testkit::{Finished, Namespace, Server, Trial};
 
 /// A test of a few seconds, and its plot; matplotlib takes its time on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -20,17 +19,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// What flent calls besides netperf: ping(8) for its ICMP series, the others to find out what is there.
 const HELPERS: [&str; 3] = ["ping", "dd", "ss"];
 
-fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // They measure.
-    arguments.test_threads = Some(1);
+pub(crate) fn trials() -> Vec<Trial> {
     let missing = ["flent", "ping"]
         .into_iter()
         .find(|program| found(program).is_none())
         .map(|program| format!("{program} is not installed"))
         .or_else(Namespace::missing);
     // A test, how many series it has, and how many of them are TCP connections.
-    let trials = [
+    [
         ("rrul", 18, 8),
         ("tcp_download", 2, 1),
         ("tcp_upload", 2, 1),
@@ -40,8 +36,9 @@ fn main() -> ExitCode {
         testkit::unless(missing.clone(), name, move || {
             run(name, series, connections)
         })
-    });
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+        .alone()
+    })
+    .into()
 }
 
 fn run(name: &str, series: usize, connections: usize) -> Result<(), String> {

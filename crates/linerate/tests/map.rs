@@ -1,8 +1,19 @@
-//! ARCHITECTURE.md's list of files has each of them, and the document names none that is gone.
+//! ARCHITECTURE.md's list of files has each of them, and the document names none that is gone. No test
+//! of the program's is left out of the list of its suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use testkit::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    testkit::trials![
+        every_file_has_its_place_in_the_list,
+        what_is_named_is_there,
+        no_test_is_for_another_runner,
+    ]
+}
 
 /// The entries of each directory of sources, by its name.
 type Map = BTreeMap<String, BTreeSet<String>>;
@@ -10,7 +21,6 @@ type Map = BTreeMap<String, BTreeSet<String>>;
 /// These say themselves what is in their directory.
 const ROOTS: [&str; 3] = ["lib.rs", "main.rs", "mod.rs"];
 
-#[test]
 fn every_file_has_its_place_in_the_list() {
     let (listed, there) = (listed(), there());
     for (directory, entries) in &there {
@@ -20,7 +30,6 @@ fn every_file_has_its_place_in_the_list() {
     assert_eq!(listed.len(), there.len(), "directories listed, and there");
 }
 
-#[test]
 fn what_is_named_is_there() {
     let all: Vec<PathBuf> = sources().iter().map(|path| without_src(path)).collect();
     let text = architecture();
@@ -32,6 +41,17 @@ fn what_is_named_is_there() {
         })
         .collect();
     assert_eq!(gone, [""; 0]);
+}
+
+/// The compiler drops functions with this attribute from a test program that has its own `main`.
+fn no_test_is_for_another_runner() {
+    let attribute = concat!("#[", "test]");
+    let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let lost: Vec<PathBuf> = files_below(&suites)
+        .into_iter()
+        .filter(|path| fs::read_to_string(path).is_ok_and(|text| text.contains(attribute)))
+        .collect();
+    assert_eq!(lost, [""; 0].map(PathBuf::from));
 }
 
 /// What there is, from `crates/*/src` on.
@@ -75,15 +95,20 @@ fn listed() -> Map {
 /// Every file of Rust, its path from `crates` on.
 fn sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let (mut directories, mut files) = (vec![crates.clone()], Vec::new());
+    let from_crates = |path: PathBuf| path.strip_prefix(&crates).expect("it is below").to_owned();
+    files_below(&crates).into_iter().map(from_crates).collect()
+}
+
+/// Every file of Rust below a directory.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let (mut directories, mut files) = (vec![directory.to_owned()], Vec::new());
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).expect("sources are there") {
             let path = entry.expect("readable").path();
             if path.is_dir() {
                 directories.push(path);
             } else if is_rust(&path) {
-                let path = path.strip_prefix(&crates).expect("it is below");
-                files.push(path.to_owned());
+                files.push(path);
             }
         }
     }

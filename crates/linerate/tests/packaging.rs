@@ -3,18 +3,16 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
-use testkit::{Server, linerate, program, run};
+use testkit::{Server, Trial, linerate, program, run};
 
 /// The place that all files expect the program at.
 const INSTALLED: &str = "/usr/local/bin/netserver";
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let trials = vec![
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
         trial("systemd_units", &["systemd-analyze"], systemd_units),
         trial("systemd_socket", &["systemd-socket-activate"], || {
             served(|files, port| {
@@ -69,8 +67,7 @@ fn main() -> ExitCode {
                 command
             })
         }),
-    ];
-    libtest_mimic::run(&arguments, trials).exit_code()
+    ]
 }
 
 /// What of OpenWrt's /etc/rc.common and procd the script uses: it collects the command, and runs it.

@@ -1,17 +1,24 @@
 //! What people meet in `linerate run` and in the messages and files of all programs.
 
-#![cfg(feature = "run")]
-
-#[path = "run/datagrams.rs"]
 mod datagrams;
-#[path = "run/early.rs"]
 mod early;
-#[cfg(feature = "uperf")]
-#[path = "run/files.rs"]
 mod files;
-#[path = "run/firewall.rs"]
 mod firewall;
-#[path = "run/messages.rs"]
 mod messages;
-#[path = "run/settings.rs"]
 mod settings;
+
+use testkit::{Trial, within};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    [
+        ("datagrams", datagrams::trials()),
+        ("early", early::trials()),
+        ("files", files::trials()),
+        ("firewall", firewall::trials()),
+        ("messages", messages::trials()),
+        ("settings", settings::trials()),
+    ]
+    .into_iter()
+    .flat_map(|(part, trials)| within(part, trials))
+    .collect()
+}

@@ -1,12 +1,8 @@
 //! uperf's masters and slaves, ours with ours, over loopback.
 
-#[path = "uperf/processes.rs"]
 mod processes;
-#[path = "uperf/shipped.rs"]
 mod shipped;
-#[path = "uperf/tls.rs"]
 mod tls;
-#[path = "uperf/transports.rs"]
 mod transports;
 
 #[path = "../../uperf/tests/output/rules.rs"]
@@ -15,7 +11,44 @@ mod rules;
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::{Finished, Process, eventually, free_port, is_listening, linerate};
+use testkit::{Finished, Process, Trial, eventually, free_port, is_listening, linerate, within};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = testkit::trials![
+        requests_and_responses,
+        the_master_listens,
+        datagrams_that_may_be_lost,
+        connections_again_and_again,
+        a_duration_ends_it,
+        every_host_has_its_own_connections,
+        groups_run_side_by_side_and_end_by_themselves,
+        files_are_sent_whole,
+        a_page_stands_alone,
+        a_page_that_cannot_be_written_is_no_surprise,
+        a_document_of_a_run,
+        harnesses_read_real_runs,
+        every_section_of_a_real_run,
+        figures_are_of_the_time_in_which_something_ran,
+        steps_are_told,
+        response_times_are_of_threads,
+        counters_of_flowops,
+        a_slave_that_is_lost_is_named,
+        without_a_slave_it_says_so,
+        what_is_no_profile_is_said_with_its_place,
+        the_workloads_run,
+        what_cannot_be_opened_is_said,
+        the_log_is_in_stocks_order,
+    ];
+    for (part, more) in [
+        ("processes", processes::trials()),
+        ("shipped", shipped::trials()),
+        ("tls", tls::trials()),
+        ("transports", transports::trials()),
+    ] {
+        trials.extend(within(part, more));
+    }
+    trials
+}
 
 /// Longer than any of these runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -100,7 +133,6 @@ const REQUESTS: &str = r#"<?xml version="1.0"?>
 </profile>
 "#;
 
-#[test]
 fn requests_and_responses() {
     let slave = Slave::start();
     let ended = slave.run("-a", REQUESTS);
@@ -119,13 +151,11 @@ fn requests_and_responses() {
     }
 }
 
-#[test]
 fn the_master_listens() {
     let profile = REQUESTS.replace("\"connect\"", "\"accept\"");
     agree(&Slave::start().run("", &profile));
 }
 
-#[test]
 fn datagrams_that_may_be_lost() {
     let profile = REQUESTS
         .replace("protocol=tcp tcp_nodelay", "protocol=udp")
@@ -136,7 +166,6 @@ fn datagrams_that_may_be_lost() {
     agree(&slave.run("", &profile));
 }
 
-#[test]
 fn connections_again_and_again() {
     let profile = r#"<profile name="churn">
   <group nthreads="3">
@@ -153,7 +182,6 @@ fn connections_again_and_again() {
     assert_eq!(statistics(&ended, "master")[4], "1800", "{ended:?}");
 }
 
-#[test]
 fn a_duration_ends_it() {
     let profile = REQUESTS
         .replace("iterations=\"500\"", "duration=\"1s\"")
@@ -171,7 +199,6 @@ fn a_duration_ends_it() {
     assert!(operations > 100, "{ended:?}");
 }
 
-#[test]
 fn every_host_has_its_own_connections() {
     // Neither write nor read says whose they are.
     let profile = r#"<profile name="two">
@@ -198,7 +225,6 @@ fn every_host_has_its_own_connections() {
     assert_eq!(statistics(&ended, "master")[2], "29.30KB");
 }
 
-#[test]
 fn groups_run_side_by_side_and_end_by_themselves() {
     let group = |name: &str, duration: &str| {
         format!(
@@ -223,7 +249,6 @@ fn groups_run_side_by_side_and_end_by_themselves() {
 
 /// One longer than what a slave reads at once by stock's rule, several in one execution, and several of different
 /// lengths: a number of times, all of them arrive, and the run ends.
-#[test]
 fn files_are_sent_whole() {
     let slave = Slave::start();
     for (lengths, flowop, bytes) in [
@@ -269,7 +294,6 @@ fn files_are_sent_whole() {
 }
 
 /// The page of a real run: whole, and without a request for anything else.
-#[test]
 fn a_page_stands_alone() {
     let slave = Slave::start();
     let directory = tempfile::tempdir().expect("a directory");
@@ -309,7 +333,6 @@ fn a_page_stands_alone() {
 }
 
 /// Before anything runs: nobody listens at the port, and nothing is said of that.
-#[test]
 fn a_page_that_cannot_be_written_is_no_surprise() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), REQUESTS).expect("it is ours");
@@ -325,7 +348,6 @@ fn a_page_that_cannot_be_written_is_no_surprise() {
 }
 
 /// The document is all that is on stdout, and its figures are those of the run.
-#[test]
 fn a_document_of_a_run() {
     let slave = Slave::start();
     let streams = r#"  <group nthreads="3" name="streams">
@@ -407,7 +429,6 @@ const HARNESS: &str = r#"<?xml version=1.0?>
 "#;
 
 /// Real output, read by the rules of those who read stock's.
-#[test]
 fn harnesses_read_real_runs() {
     let slave = Slave::start();
     let responses = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -474,7 +495,6 @@ fn harnesses_read_real_runs() {
 }
 
 /// Text for people, with every section: each line is of the form that stock's has.
-#[test]
 fn every_section_of_a_real_run() {
     let ended = Slave::start().run("-a -p -e -i 100ms", HARNESS);
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -509,7 +529,6 @@ fn every_section_of_a_real_run() {
 
 /// One group works at once, the other thinks first: what stock averages over all of the time is told over
 /// the time in which each ran, and a group's totals are those of its strands.
-#[test]
 fn figures_are_of_the_time_in_which_something_ran() {
     let profile = r#"<profile name="uneven">
   <group nthreads="2" name="at once">
@@ -600,7 +619,6 @@ fn figures_are_of_the_time_in_which_something_ran() {
 }
 
 /// In the order of what is done, as stock has it.
-#[test]
 fn steps_are_told() {
     let slave = Slave::start_with("-v");
     let ended = slave.run("-v", REQUESTS);
@@ -632,7 +650,6 @@ fn steps_are_told() {
 }
 
 /// Each pass of each flowop: the process, a thread of it for each strand, when it ended and how long it took.
-#[test]
 fn response_times_are_of_threads() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = file.path().display();
@@ -661,7 +678,6 @@ fn response_times_are_of_threads() {
 }
 
 /// The kernel's own counters are everywhere; the CPU's may not be, and what is not there is no number.
-#[test]
 fn counters_of_flowops() {
     let slave = Slave::start();
     let profile = REQUESTS.replace(
@@ -695,7 +711,6 @@ fn counters_of_flowops() {
     assert_eq!(ended.stderr.is_empty(), !is_refused, "{ended:?}");
 }
 
-#[test]
 fn a_slave_that_is_lost_is_named() {
     let slave = Slave::start();
     let profile = REQUESTS.replace("iterations=\"500\"", "duration=\"30s\"");
@@ -716,7 +731,6 @@ fn a_slave_that_is_lost_is_named() {
     );
 }
 
-#[test]
 fn without_a_slave_it_says_so() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), REQUESTS).expect("it is ours");
@@ -732,7 +746,6 @@ fn without_a_slave_it_says_so() {
 }
 
 /// The words are stock's, and so is where they go.
-#[test]
 fn what_cannot_be_opened_is_said() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), REQUESTS).expect("it is ours");
@@ -759,7 +772,6 @@ fn what_cannot_be_opened_is_said() {
 }
 
 /// Each failure has one line; the master's come before those of its slaves.
-#[test]
 fn the_log_is_in_stocks_order() {
     let slave = Slave::start();
     let profile = REQUESTS.replace("tcp_nodelay", "tcp_nodelay wndsz=50k");
@@ -784,7 +796,6 @@ fn the_log_is_in_stocks_order() {
     );
 }
 
-#[test]
 fn what_is_no_profile_is_said_with_its_place() {
     let profile = REQUESTS.replace("type=\"write\"", "type=\"wirte\"");
     let ended = Slave::start().run("", &profile);
@@ -794,7 +805,6 @@ fn what_is_no_profile_is_said_with_its_place() {
 }
 
 /// Each of them, shortened, with a slave that is three hosts.
-#[test]
 fn the_workloads_run() {
     let slave = Slave::start();
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads");

@@ -8,6 +8,7 @@ mod mask;
 mod namespace;
 mod peer;
 mod process;
+mod runner;
 mod server;
 mod sockets;
 mod trial;
@@ -17,9 +18,10 @@ pub use mask::{Difference, figures, keyvals, same_text};
 pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role, STOCK, linerate, program, stock};
 pub use process::{Finished, Process, run};
+pub use runner::{Suite, run_suites};
 pub use server::{Server, Usage};
 pub use sockets::{
     connections_of, counter, established, free_port, is_listening, listeners, listening_ports,
 };
-pub use trial::{Need, eventually, required, trial, unless, unless_absent};
+pub use trial::{Need, Trial, eventually, required, trial, unless, unless_absent, within};
 pub use uperf::Uperf;

@@ -63,6 +63,13 @@ impl Namespace {
         namespace
     }
 
+    /// The one that this process was started in, with the interfaces of the machine.
+    pub fn of_this_process() -> Self {
+        // Threads move, the first one never does.
+        let file = File::open("/proc/self/ns/net").expect("a process has a namespace");
+        Self { file }
+    }
+
     /// Only the loopback interface.
     pub fn bare() -> Self {
         Self::create().expect("root may make a namespace")

@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::trial::Need;
 
@@ -67,15 +68,31 @@ pub fn linerate(arguments: &str) -> Command {
     command
 }
 
-/// The binary that is under test. Cargo says where it is (since 1.94), and has put it above the
-/// directory of the tests.
+/// Whether [`program`] is the shipped program from now on.
+static MEASURES: AtomicBool = AtomicBool::new(false);
+
+/// The binary that is under test.
+///
+/// Cargo builds it for the tests, without optimisation and with all checks, and names it (since
+/// 1.94); older ones have put it above the directory of the tests. Trials that measure run after the
+/// others, with the shipped program that `LINERATE_SHIPPED` names, if it does.
 pub fn program() -> PathBuf {
+    let shipped = env::var_os("LINERATE_SHIPPED").filter(|_| MEASURES.load(Relaxed));
+    let of_tests = || env::var_os("CARGO_BIN_EXE_linerate");
     let beside_tests = || {
         let test = env::current_exe().expect("/proc is there");
         let build = test.ancestors().nth(2).expect("it is a file of the build");
         build.join("linerate")
     };
-    env::var_os("CARGO_BIN_EXE_linerate").map_or_else(beside_tests, PathBuf::from)
+    shipped
+        .or_else(of_tests)
+        .map_or_else(beside_tests, PathBuf::from)
+}
+
+/// Makes [`program`] the shipped one for the rest of this process.
+pub(crate) fn measure_shipped_program() -> PathBuf {
+    MEASURES.store(true, Relaxed);
+    program()
 }
 
 /// A stock program with a line of arguments.

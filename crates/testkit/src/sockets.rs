@@ -1,4 +1,5 @@
-//! The kernel's tables of this thread's namespace: proc(5), `/proc/net/tcp` and `/proc/net/snmp`.
+//! The kernel's tables of this thread's namespace: proc(5), `/proc/net/tcp`, `/proc/net/snmp` and
+//! `/proc/net/netstat`.
 
 use std::collections::HashSet;
 use std::net::{Ipv6Addr, TcpListener};
@@ -85,11 +86,14 @@ pub(crate) fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
     of_threads.map(|descriptor| descriptor.path())
 }
 
-/// What the kernel has counted of a protocol in this thread's namespace: of "Udp" say "InDatagrams". 0
-/// if there is no such counter.
+/// What the kernel has counted of a protocol in this thread's namespace: of "Udp" say "InDatagrams", of
+/// "MPTcpExt" "MPCapableSYNRX". 0 if there is no such counter.
 pub fn counter(protocol: &str, name: &str) -> u64 {
-    let table = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-    let mut lines = table
+    let tables = ["snmp", "netstat"].map(|table| format!("/proc/thread-self/net/{table}"));
+    let text = tables
+        .map(|table| std::fs::read_to_string(table).unwrap_or_default())
+        .concat();
+    let mut lines = text
         .lines()
         .filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(": "));
     let (names, values) = (

@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Failed, Trial};
-
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -39,12 +37,71 @@ impl Need {
     }
 }
 
+/// A test case.
+pub struct Trial {
+    pub(crate) name: String,
+    /// What this machine lacks for it.
+    pub(crate) missing: Option<String>,
+    /// Whether it is skipped without that even where peers are [`required`].
+    pub(crate) is_optional: bool,
+    pub(crate) load: Load,
+    pub(crate) run: Box<dyn FnOnce() -> Result<(), String> + Send>,
+}
+
+/// What a trial does to others that run beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// It works: one per processor runs at a time.
+    Works,
+    /// It mostly waits: many run at a time.
+    Waits,
+    /// It compares rates, CPU time or durations: nothing runs beside it.
+    Alone,
+}
+
+impl Trial {
+    /// The same, which mostly waits.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.load = Load::Waits;
+        self
+    }
+
+    /// The same, which runs with nothing beside it, after the others.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.load = Load::Alone;
+        self
+    }
+
+    /// Whether it lacks something that it may lack.
+    pub(crate) fn is_skipped(&self) -> bool {
+        self.missing.is_some() && (self.is_optional || !required())
+    }
+}
+
 /// A test with its needs, as [`unless`] has it.
 pub fn trial(name: &str, needs: &[Need], run: fn()) -> Trial {
     let missing = needs.iter().find_map(|need| need.missing());
     unless(missing, name, move || {
         run();
         Ok(())
+    })
+}
+
+/// Trials that need nothing, by the names of their functions.
+#[macro_export]
+macro_rules! trials {
+    ($($run:ident),* $(,)?) => {
+        vec![$($crate::trial(stringify!($run), &[], $run)),*]
+    };
+}
+
+/// The same trials, their names within `part`.
+pub fn within(part: &str, trials: Vec<Trial>) -> impl Iterator<Item = Trial> {
+    trials.into_iter().map(move |trial| Trial {
+        name: format!("{part}::{}", trial.name),
+        ..trial
     })
 }
 
@@ -55,7 +112,13 @@ pub fn unless(
     name: impl Into<String>,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> Trial {
-    skipped_if(!required(), missing, name.into(), run)
+    Trial {
+        name: name.into(),
+        missing,
+        is_optional: false,
+        load: Load::Works,
+        run: Box::new(run),
+    }
 }
 
 /// The same where what is missing is in no package, so that nobody can be required to have it: the test is skipped
@@ -65,21 +128,10 @@ pub fn unless_absent(
     name: impl Into<String>,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> Trial {
-    skipped_if(true, missing, name.into(), run)
-}
-
-fn skipped_if(
-    may_be_missing: bool,
-    missing: Option<String>,
-    name: String,
-    run: impl FnOnce() -> Result<(), String> + Send + 'static,
-) -> Trial {
-    let skipped = missing.is_some() && may_be_missing;
-    if let (Some(why), true) = (&missing, skipped) {
-        println!("SKIPPED {name}: {why}");
+    Trial {
+        is_optional: true,
+        ..unless(missing, name, run)
     }
-    let run = move || missing.map_or_else(run, Err).map_err(Failed::from);
-    Trial::test(name, run).with_ignored_flag(skipped)
 }
 
 /// Whether what a test cannot do without must be here: `LINERATE_REQUIRE_PEERS=1`.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use libtest_mimic::Trial;
+use testkit::Trial;
 
 use super::start;
 use testkit::{Need, Process, Server, eventually, trial};

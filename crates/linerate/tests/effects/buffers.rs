@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use libtest_mimic::Trial;
+use testkit::Trial;
 
 use testkit::{Server, trial};
 

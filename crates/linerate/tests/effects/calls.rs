@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use libtest_mimic::Trial;
+use testkit::Trial;
 
 use super::trace::{Both, Call, STRACE, both};
 use super::{PATIENCE, finish, start};

@@ -12,24 +12,20 @@ mod words;
 use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::Arguments;
-use testkit::{Finished, Process, Server, linerate};
+use testkit::{Finished, Process, Server, Trial, linerate, within};
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let trials = [
-        binding::trials(),
-        buffers::trials(),
-        calls::trials(),
-        pacing::trials(),
-        sockets::trials(),
-        words::trials(),
+pub(crate) fn trials() -> Vec<Trial> {
+    [
+        ("binding", binding::trials()),
+        ("buffers", buffers::trials()),
+        ("calls", calls::trials()),
+        ("pacing", pacing::trials()),
+        ("sockets", sockets::trials()),
+        ("words", words::trials()),
     ]
     .into_iter()
-    .flatten()
-    .collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    .flat_map(|(part, trials)| within(part, trials))
+    .collect()
 }
 
 /// No client here runs for longer, on a busy machine either.

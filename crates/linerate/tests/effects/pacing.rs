@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use rustix::process::Signal;
+use testkit::Trial;
 
 use super::trace::{Call, STRACE, both};
 use super::{PATIENCE, finish, start, values};

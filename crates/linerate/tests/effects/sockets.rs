@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::Trial;
+use testkit::Trial;
 
 use super::trace::{STRACE, both};
 use super::{finish, start, values};

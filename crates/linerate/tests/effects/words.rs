@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use libtest_mimic::Trial;
+use testkit::Trial;
 
 use super::{PATIENCE, finish, start, values};
 use testkit::{Server, trial};

@@ -1,10 +1,10 @@
 //! Hosts with several addresses: data comes from, and goes to, the address that the control connection has.
 
-use libtest_mimic::Trial;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::{Namespace, trial};
 
-use crate::ground::{Hosts, SOON, address, run_on};
+use super::ground::{Hosts, SOON, address, run_on};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command as Program;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::{eventually, linerate, trial};
 use uperf::wire::{
     Ack1, Command, END, FlowopRecord, Goodbye, GroupRecord, Header, Order, Text, TransactionRecord,
@@ -14,8 +14,8 @@ use uperf::wire::{
 };
 use uperf::{Kind, Protocol};
 
-use crate::ground::{Hosts, PORT, SOON, Slave, address, master_address};
-use crate::scripted::{Master, stream_from};
+use super::ground::{Hosts, PORT, SOON, Slave, address, master_address};
+use super::scripted::{Master, stream_from};
 
 /// A second address of the master's host.
 const OTHER: &str = "198.18.0.9";

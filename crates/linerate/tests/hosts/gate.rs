@@ -9,7 +9,7 @@ use std::thread;
 
 use testkit::{Namespace, eventually};
 
-use crate::ground::{PORT, SOON};
+use super::ground::{PORT, SOON};
 
 /// Where masters come to it.
 pub(crate) const GATE: u16 = PORT + 1;

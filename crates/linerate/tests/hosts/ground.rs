@@ -12,7 +12,7 @@ use testkit::{
     listeners,
 };
 
-use crate::gate::GATE;
+use super::gate::GATE;
 
 /// The control port of all slaves; a namespace's ports are its own.
 pub(crate) const PORT: u16 = 20_000;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::{Finished, trial};
 
-use crate::ground::{Hosts, Master, SOON, address, master_address, run_on};
+use super::ground::{Hosts, Master, SOON, address, master_address, run_on};
 
 /// Longer than any of these runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use rustix::process::Signal;
 use testkit::Finished;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::unless;
 
-use crate::gate::{GATE, Gate};
-use crate::ground::{Hosts, address};
+use super::gate::{GATE, Gate};
+use super::ground::{Hosts, address};
 
 /// The end of a connection needs no deadline, but for the second in which last words may be said; the rest is
 /// for all that runs beside.

@@ -16,12 +16,10 @@ mod strangers;
 mod words;
 mod workloads;
 
-use libtest_mimic::Arguments;
+use testkit::Trial;
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(SIDE_BY_SIDE);
-    let trials = [
+pub(crate) fn trials() -> Vec<Trial> {
+    [
         addresses::trials(),
         bounds::trials(),
         lost::trials(),
@@ -34,9 +32,6 @@ fn main() {
     ]
     .into_iter()
     .flatten()
-    .collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    .map(Trial::waiting)
+    .collect()
 }
-
-/// How many at a time: those that lose a link all wait for the same half a minute.
-const SIDE_BY_SIDE: usize = 24;

@@ -6,16 +6,16 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::trial;
 use uperf::mirror;
 use uperf::profile::{Source, Surroundings, parse};
 use uperf::wire::{Ack1, Ack2, Command, END, Header, Layout, Order, SlaveInfo, Version};
 
-use crate::ground::{Hosts, PORT, SOON, address};
+use super::ground::{Hosts, PORT, SOON, address};
 
 /// How long the slave here waits for a master's word, in seconds.
 const IDLE: u64 = 2;

@@ -13,7 +13,7 @@ use uperf::wire::{
 };
 use uperf::{Group, Protocol};
 
-use crate::ground::{PORT, address};
+use super::ground::{PORT, address};
 
 const ORDER: Order = Order::NATIVE;
 

@@ -4,16 +4,16 @@ use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::{Finished, eventually, trial};
 use uperf::Protocol;
 use uperf::wire::{Command, Goodbye};
 
-use crate::ground::{Hosts, PORT, SOON, address};
-use crate::scripted;
+use super::ground::{Hosts, PORT, SOON, address};
+use super::scripted;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -227,7 +227,7 @@ fn a_slave_that_drains_and_is_stopped_again() {
     is_interrupted(&hosts, &slave, || slave.signal(Signal::INT));
 }
 
-fn is_interrupted(hosts: &Hosts, slave: &crate::ground::Slave<'_>, again: impl Fn()) {
+fn is_interrupted(hosts: &Hosts, slave: &super::ground::Slave<'_>, again: impl Fn()) {
     let rest = slave.at_rest();
     let runs = hosts.run("-v", &profile("tcp", READ, "90s").replace("LAST", LAST));
     await_second(&runs, rest, slave);
@@ -243,9 +243,9 @@ fn is_interrupted(hosts: &Hosts, slave: &crate::ground::Slave<'_>, again: impl F
 /// Waits until the master has let the second transaction begin.
 #[track_caller]
 fn await_second(
-    master: &crate::ground::Master,
+    master: &super::ground::Master,
     rest: testkit::Usage,
-    slave: &crate::ground::Slave<'_>,
+    slave: &super::ground::Slave<'_>,
 ) {
     slave.serves_somebody(rest);
     master.says_anywhere(|said| said.contains("UPERF_CMD_NEXT_TXN, 1]"));

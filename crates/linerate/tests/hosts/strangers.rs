@@ -4,14 +4,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::trial;
 use uperf::Protocol;
 use uperf::wire::{Command, Goodbye, SlaveInfo};
 
-use crate::ground::{Hosts, SOON, address, master_address};
-use crate::scripted::{self, Master, datagrams_from, stream_from};
+use super::ground::{Hosts, SOON, address, master_address};
+use super::scripted::{self, Master, datagrams_from, stream_from};
 
 /// An address beside the one that a host's control connection has.
 const OTHER: &str = "198.18.0.9";

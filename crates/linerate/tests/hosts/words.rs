@@ -2,14 +2,14 @@
 
 use std::io::{Read, Write};
 
-use libtest_mimic::Trial;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::trial;
 use uperf::Protocol;
 use uperf::wire::{Ack1, Ack2, Goodbye, Order, Text};
 
-use crate::ground::{Hosts, SOON};
-use crate::scripted::{Master, Slave, work};
+use super::ground::{Hosts, SOON};
+use super::scripted::{Master, Slave, work};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

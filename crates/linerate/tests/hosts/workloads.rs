@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use testkit::Finished;
 use testkit::Need::Namespaces;
+use testkit::Trial;
 use testkit::unless;
 
-use crate::ground::{Hosts, address};
+use super::ground::{Hosts, address};
 
 /// Longer than any of these runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);

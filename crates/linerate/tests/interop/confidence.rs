@@ -3,9 +3,9 @@
 
 use testkit::{Finished, keyvals};
 
-use crate::exchange::{Pair, Setting, exchange, succeed};
-use crate::variants::same;
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, exchange, succeed};
+use super::variants::same;
+use super::{Case, Outcome};
 
 const LINES: &[&str] = &[
     "-l -200k -I 95,0.000001 -i 4,3",

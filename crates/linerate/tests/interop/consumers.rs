@@ -5,8 +5,8 @@ use std::process::Command;
 
 use testkit::{Finished, Server, figures};
 
-use crate::exchange::{Family, Pair, Setting, peers, run, succeed};
-use crate::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, peers, run, succeed};
+use super::{Case, Outcome};
 
 type Consumer = fn() -> Outcome;
 

@@ -3,8 +3,8 @@
 
 use testkit::{figures, same_text};
 
-use crate::exchange::{Pair, Setting, exchange, succeed};
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, exchange, succeed};
+use super::{Case, Outcome};
 
 /// Every test with data, the unit of its results, and whether it connects for each transaction.
 const TESTS: [(&str, &str, bool); 8] = [

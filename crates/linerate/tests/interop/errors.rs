@@ -5,9 +5,9 @@ use std::net::TcpListener;
 
 use testkit::{Finished, Make, Role, figures, keyvals};
 
-use crate::exchange::{Pair, Setting, exchange, peers, run, succeed};
-use crate::variants::{same, same_as_stock};
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
+use super::variants::{same, same_as_stock};
+use super::{Case, Outcome};
 
 /// Command lines that fail in stock's words, in front of a server that works.
 const AS_STOCK: &[&str] = &[

@@ -19,8 +19,8 @@ use netperf::wire::{
 };
 use testkit::{Finished, Make, Role, Server};
 
-use crate::exchange::{Pair, Setting, exchange, peers, run, succeed};
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
+use super::{Case, Outcome};
 
 /// How long a peer may take for what it does at once.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use testkit::{Make, Namespace, Role, Server, figures, same_text};
 
-use crate::exchange::{Family, Pair, Setting, exchange, peers, run};
-use crate::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, exchange, peers, run};
+use super::{Case, Outcome};
 
 /// What flent selects.
 const SELECTION: &str = "THROUGHPUT,LOCAL_CONG_CONTROL,REMOTE_CONG_CONTROL,TRANSPORT_MSS,\

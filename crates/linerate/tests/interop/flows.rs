@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use testkit::{Finished, Make, Role, Server, figures, keyvals};
 
-use crate::exchange::{Pair, Setting, exchange, peers, run, succeed};
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
+use super::{Case, Outcome};
 
 /// Our client against either server.
 const PAIRS: [Pair; 2] = [Pair::OURS, Pair::TESTED[0]];

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use testkit::keyvals;
 
-use crate::exchange::{Pair, Setting, exchange, succeed};
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, exchange, succeed};
+use super::{Case, Outcome};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use testkit::{Make, figures, keyvals, same_text};
 
-use crate::exchange::{Family, Pair, Setting, exchange, succeed};
-use crate::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, exchange, succeed};
+use super::{Case, Outcome};
 
 /// A test of the matrix.
 struct Test {

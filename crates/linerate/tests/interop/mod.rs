@@ -4,9 +4,8 @@
 //! other figures, except where `docs/differences.md` says otherwise. What a case lacks is said on
 //! stdout. With `LINERATE_REQUIRE_PEERS=1` in the environment a case that lacks something fails.
 //!
-//! Most cases compare texts and counts, which no load changes: they run in as many lanes as there
-//! are processors, each a host of its own. Those that compare rates or CPU come after them, one at a
-//! time.
+//! Most cases compare texts and counts, which no load changes. Those that compare rates or CPU time run
+//! alone, at the end.
 
 mod confidence;
 mod consumers;
@@ -25,13 +24,7 @@ mod transports;
 mod values;
 mod variants;
 
-use std::cell::OnceCell;
-use std::process::ExitCode;
-use std::thread;
-use std::time::Instant;
-
-use libtest_mimic::{Arguments, Trial};
-use testkit::Namespace;
+use testkit::{Namespace, Trial, unless};
 
 /// What a case does: an error says what is wrong.
 type Outcome = Result<(), String>;
@@ -50,22 +43,9 @@ struct Case {
     run: Box<dyn FnOnce() -> Outcome + Send>,
 }
 
-/// The exit code of a test runner whose tests failed.
-const TESTS_FAILED: u8 = 101;
-
-/// More would share what the machine has one of: the memory of its sockets, the disk.
-const MOST_LANES: usize = 4;
-
-thread_local! {
-    /// The lane's own host.
-    static HOST: OnceCell<Namespace> = const { OnceCell::new() };
-}
-
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+pub(crate) fn trials() -> Vec<Trial> {
     let no_stock = exchange::peers().missing();
     let no_namespace = Namespace::missing();
-
     let cases = [
         matrix::cases(),
         variants::cases(),
@@ -83,43 +63,16 @@ fn main() -> ExitCode {
         nocontrol::cases(),
         families::cases(),
     ];
-    let (quiet, others): (Vec<Case>, Vec<Case>) =
-        cases.into_iter().flatten().partition(|case| case.quiet);
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let lanes = match no_namespace {
-        None => processors.min(MOST_LANES),
-        Some(_) => 1,
+    let trial = |case: Case| {
+        let missing = None
+            .or(case.lacks.as_ref())
+            .or(no_stock.as_ref().filter(|_| case.stock))
+            .or(no_namespace.as_ref().filter(|_| case.namespace))
+            .cloned();
+        let trial = unless(missing, case.name, case.run);
+        if case.quiet { trial.alone() } else { trial }
     };
-
-    let failed = [(others, lanes), (quiet, 1)].map(|(cases, lanes)| {
-        let trials = cases.into_iter().map(|case| {
-            let missing = None
-                .or(case.lacks.as_ref())
-                .or(no_stock.as_ref().filter(|_| case.stock))
-                .or(no_namespace.as_ref().filter(|_| case.namespace))
-                .cloned();
-            trial(case, missing, lanes)
-        });
-        let start = Instant::now();
-        let mut arguments = arguments.clone();
-        arguments.test_threads = Some(lanes);
-        let conclusion = libtest_mimic::run(&arguments, trials.collect());
-        let seconds = start.elapsed().as_secs_f64();
-        println!("interop, {lanes} at a time: {seconds:.0} s");
-        conclusion.has_failed()
-    });
-    ExitCode::from(u8::from(failed.contains(&true)) * TESTS_FAILED)
-}
-
-fn trial(case: Case, missing: Option<String>, lanes: usize) -> Trial {
-    testkit::unless(missing, case.name, move || {
-        if lanes > 1 {
-            HOST.with(|host| {
-                host.get_or_init(Namespace::of_this_thread);
-            });
-        }
-        (case.run)()
-    })
+    cases.into_iter().flatten().map(trial).collect()
 }
 
 impl Case {

@@ -7,8 +7,8 @@ use std::thread;
 
 use testkit::{Finished, Make, Role, figures, same_text};
 
-use crate::exchange::{peers, run};
-use crate::{Case, Outcome};
+use super::exchange::{peers, run};
+use super::{Case, Outcome};
 
 type Service = fn(TcpStream) -> io::Result<()>;
 

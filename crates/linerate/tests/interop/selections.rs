@@ -2,8 +2,8 @@
 
 use testkit::{Make, keyvals, same_text};
 
-use crate::exchange::{Pair, Setting, exchange, succeed};
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, exchange, succeed};
+use super::{Case, Outcome};
 
 /// Tests that between them fill in every selector, with a length that ends by count.
 const TESTS: &[(&str, &str)] = &[

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use testkit::{Finished, Make, Namespace, Role, Server, keyvals};
 
-use crate::exchange::{Family, Pair, Setting, exchange, peers, run};
-use crate::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, exchange, peers, run};
+use super::{Case, Outcome};
 
 const TIME: &str = "1";
 

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use testkit::{Make, keyvals};
 
-use crate::exchange::{Pair, Setting, succeed};
-use crate::selections::FACTS;
-use crate::{Case, Outcome};
+use super::exchange::{Pair, Setting, succeed};
+use super::selections::FACTS;
+use super::{Case, Outcome};
 
 /// A command line, and what chance has a part in.
 struct Run {

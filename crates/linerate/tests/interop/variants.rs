@@ -2,8 +2,8 @@
 
 use testkit::{Finished, Make, same_text};
 
-use crate::exchange::{Family, Pair, Setting, exchange};
-use crate::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, exchange};
+use super::{Case, Outcome};
 
 /// Command lines by what they are about. Nearly all end by count, within milliseconds.
 const VARIANTS: &[(&str, &[&str])] = &[

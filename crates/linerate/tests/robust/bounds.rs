@@ -4,12 +4,12 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use netperf::wire::{DatagramRequest, OmniRequest, Request};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use testkit::Trial;
 
-use crate::ground::{Process, Server, eventually, linerate, trial};
-use crate::raw::{Kind, Raw};
+use super::raw::{Kind, Raw};
+use testkit::{Process, Server, eventually, linerate, trial};
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use libtest_mimic::Trial;
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{Namespace, Process, STOCK, Server, stock, trial};
-use crate::raw::Kind;
+use super::raw::Kind;
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Process, STOCK, Server, stock, trial};
 
 const CLIENTS: usize = 200;
 

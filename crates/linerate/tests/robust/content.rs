@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::io::Write;
 
-use libtest_mimic::Trial;
 use netperf::wire::OmniRequest;
+use testkit::Trial;
 
-use crate::ground::{Server, trial};
-use crate::raw::{Kind, Raw, data_connection, datagram_socket};
+use super::raw::{Kind, Raw, data_connection, datagram_socket};
+use testkit::{Server, trial};
 
 /// What buffers are filled with, on from one into the next, where no file is named.
 const PATTERN: &[u8] = b"netperf\0";

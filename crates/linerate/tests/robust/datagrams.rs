@@ -5,17 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{
     DatagramRequest, DatagramResponse, DatagramResults, OmniRequest, OmniResults, Request,
     TransactionRequest, TransactionResponse,
 };
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{
+use super::raw::{Kind, Raw};
+use testkit::Need::Namespaces;
+use testkit::{
     Finished, Namespace, Process, STOCK, Server, eventually, linerate, link, stock, trial,
 };
-use crate::raw::{Kind, Raw};
 
 /// The server's addresses: the one that it sends from by itself, a second one, and one that is on no link.
 const USUAL: &str = "198.51.100.1";

@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use netperf::wire::Request;
+use testkit::Trial;
 
-use crate::ground::{Process, Server, linerate, trial};
-use crate::raw::{Kind, Raw, data_connection, datagram_socket};
+use super::raw::{Kind, Raw, data_connection, datagram_socket};
+use testkit::{Process, Server, linerate, trial};
 
 /// What the servers here are told to wait, in seconds.
 const WAIT: &str = "2";

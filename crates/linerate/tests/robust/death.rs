@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::Request;
 use rustix::process::Signal;
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{Namespace, Process, STOCK, Server, eventually, link, stock, trial};
-use crate::raw::{Kind, Raw, data_connection};
+use super::raw::{Kind, Raw, data_connection};
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Process, STOCK, Server, eventually, link, stock, trial};
 
 /// How long a server may take to see the end of a connection: it needs no deadline for that.
 const AT_ONCE: Duration = Duration::from_secs(3);

@@ -4,10 +4,10 @@ use std::mem::replace;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{Finished, Namespace, Process, Server, counter, eventually, linerate, trial};
+use testkit::Need::Namespaces;
+use testkit::{Finished, Namespace, Process, Server, counter, eventually, linerate, trial};
 
 /// The exit code of a doubtful result under `--strict`.
 const DOUBTFUL: Option<i32> = Some(3);

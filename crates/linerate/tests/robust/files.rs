@@ -8,13 +8,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use netperf::wire::{OmniRequest, Request, Text};
 use tempfile::TempDir;
+use testkit::Trial;
 
-use crate::ground::{Server, free_port, is_listening, linerate, run, trial};
-use crate::lifecycle::Daemon;
-use crate::raw::{Finally, Kind, Raw, data_connection};
+use super::lifecycle::Daemon;
+use super::raw::{Finally, Kind, Raw, data_connection};
+use testkit::{Server, free_port, is_listening, linerate, run, trial};
 
 /// errno(3).
 const EACCES: i32 = 13;

@@ -6,17 +6,17 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{
     Address, DatagramRequest, Frame, MESSAGE_LEN, OmniRequest, Request, StreamRequest, Text,
     TransactionRequest, check,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{Namespace, Process, STOCK, Server, eventually, link, stock, trial};
-use crate::raw::{Kind, Raw, data_connection};
+use super::raw::{Kind, Raw, data_connection};
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Process, STOCK, Server, eventually, link, stock, trial};
 
 /// errno(3).
 const EACCES: i32 = 13;
@@ -453,7 +453,7 @@ fn random_word(random: &mut SmallRng) -> i32 {
 }
 
 #[track_caller]
-fn assert_survived(mut server: Server, rest: crate::ground::Usage, resident_kib: u64) {
+fn assert_survived(mut server: Server, rest: testkit::Usage, resident_kib: u64) {
     assert!(
         server.is_running(),
         "the server is gone; log: {}",

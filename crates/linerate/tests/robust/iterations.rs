@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{Capability, Frame, MESSAGE_LEN, OmniResponse, OmniResults, Request};
 use rustix::process::Signal;
+use testkit::Trial;
 
-use crate::ground::{Process, eventually, linerate, trial};
+use testkit::{Process, eventually, linerate, trial};
 
 /// The client's own patience is a second.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,14 +4,14 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{
     DatagramRequest, DatagramResponse, DatagramResults, DetailsResponse, OmniResults, Request,
 };
 use serde_json::Value;
+use testkit::Trial;
 
-use crate::ground::{Server, trial};
-use crate::raw::{Kind, Raw, datagram_socket};
+use super::raw::{Kind, Raw, datagram_socket};
+use testkit::{Server, trial};
 
 /// What one datagram carries.
 const SIZE: usize = 100;

@@ -5,15 +5,15 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{
+use super::raw::Kind;
+use testkit::Need::Namespaces;
+use testkit::{
     Finished, Namespace, Process, STOCK, Server, connections_of, eventually, free_port,
     is_listening, linerate, program, trial,
 };
-use crate::raw::Kind;
 
 /// What needs no waiting for.
 const AT_ONCE: Duration = Duration::from_secs(3);

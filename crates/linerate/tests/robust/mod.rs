@@ -25,13 +25,10 @@ mod server_death;
 mod stop;
 mod unix;
 
-use libtest_mimic::Arguments;
-use testkit as ground;
+use testkit::Trial;
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let trials = [
+pub(crate) fn trials() -> Vec<Trial> {
+    [
         bounds::trials(),
         clients::trials(),
         content::trials(),
@@ -53,6 +50,5 @@ fn main() {
     ]
     .into_iter()
     .flatten()
-    .collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    .collect()
 }

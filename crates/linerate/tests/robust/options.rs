@@ -5,11 +5,11 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{OmniRequest, Request};
+use testkit::Trial;
 
-use crate::ground::{Process, Server, eventually, free_port, is_listening, linerate, trial};
-use crate::raw::{Kind, Raw, data_connection};
+use super::raw::{Kind, Raw, data_connection};
+use testkit::{Process, Server, eventually, free_port, is_listening, linerate, trial};
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);

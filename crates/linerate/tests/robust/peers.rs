@@ -5,17 +5,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use netperf::wire::{
     Address, OmniRequest, OmniResponse, Request, StreamRequest, StreamResponse, TransactionRequest,
     TransactionResponse,
 };
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{
+use super::raw::{Finally, Kind, Raw};
+use testkit::Need::Namespaces;
+use testkit::{
     Finished, Namespace, Process, STOCK, Server, linerate, link, listening_ports, stock, trial,
 };
-use crate::raw::{Finally, Kind, Raw};
 
 /// The server's address.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);

@@ -7,15 +7,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{OmniRequest, OmniResults, Request, Text};
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{
+use super::lifecycle::Daemon;
+use super::raw::{Kind, Raw, data_connection};
+use testkit::Need::Namespaces;
+use testkit::{
     Namespace, Process, Server, eventually, free_port, is_listening, linerate, program, run, trial,
 };
-use crate::lifecycle::Daemon;
-use crate::raw::{Kind, Raw, data_connection};
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);

@@ -4,16 +4,16 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{MESSAGE_LEN, OmniResponse};
 use rustix::process::Signal;
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{
+use super::raw::Kind;
+use testkit::Need::Namespaces;
+use testkit::{
     Finished, Namespace, Process, STOCK, Server, established, eventually, linerate, listeners,
     trial,
 };
-use crate::raw::Kind;
 
 /// The end of a connection needs no deadline.
 const AT_ONCE: Duration = Duration::from_secs(3);

@@ -3,14 +3,14 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use rustix::process::Signal;
+use testkit::Trial;
 
-use crate::ground::Need::Namespaces;
-use crate::ground::{
+use super::raw::Raw;
+use testkit::Need::Namespaces;
+use testkit::{
     Finished, Namespace, Process, STOCK, Server, eventually, is_listening, linerate, stock, trial,
 };
-use crate::raw::Raw;
 
 /// What needs no waiting for.
 const AT_ONCE: Duration = Duration::from_secs(4);

@@ -9,15 +9,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use libtest_mimic::Trial;
 use netperf::wire::{
     DgRrRequest, DgRrResponse, Request, StreamRrRequest, StreamStreamRequest, StreamStreamResponse,
 };
 use rustix::process::Signal;
 use tempfile::TempDir;
+use testkit::Trial;
 
-use crate::ground::{Need, Process, Server, eventually, linerate, program, trial};
-use crate::raw::{Finally, Raw};
+use super::raw::{Finally, Raw};
+use testkit::{Need, Process, Server, eventually, linerate, program, trial};
 
 /// How long a server may take to see the end of a connection.
 const AT_ONCE: Duration = Duration::from_secs(5);

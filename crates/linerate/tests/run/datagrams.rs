@@ -5,12 +5,19 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::{Finished, Namespace, Process, Server, eventually, keyvals, linerate, link, run};
 
+pub(crate) fn trials() -> Vec<testkit::Trial> {
+    testkit::trials![
+        what_the_socket_drops_is_told_from_what_the_path_loses,
+        datagrams_are_paced_to_what_a_stream_gets_through,
+        the_user_may_ask_for_another_rate_or_for_none,
+    ]
+}
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 const SERVER: &str = "198.51.100.2";
 
 /// On loopback nothing but the receiver's socket loses any: its buffer has room for a few.
-#[test]
 fn what_the_socket_drops_is_told_from_what_the_path_loses() {
     let server = Server::start("");
     let at = format!("-H 127.0.0.1 -p {} -P 0 -l 1", server.port);
@@ -73,7 +80,6 @@ impl Link {
 }
 
 /// A first look is no flood: after TCP_STREAM, and by itself.
-#[test]
 fn datagrams_are_paced_to_what_a_stream_gets_through() {
     let Some(link) = Link::new() else { return };
     for (tests, stream) in [("TCP_STREAM,UDP_STREAM", Some(0)), ("UDP_STREAM", None)] {
@@ -93,7 +99,6 @@ fn datagrams_are_paced_to_what_a_stream_gets_through() {
     }
 }
 
-#[test]
 fn the_user_may_ask_for_another_rate_or_for_none() {
     let Some(link) = Link::new() else { return };
     for (rate, least, most) in [("5mbit", 4e6, 5.3e6), ("unlimited", 10e6, 100e6)] {

@@ -8,6 +8,14 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{Process, Server, eventually, linerate};
 
+pub(crate) fn trials() -> Vec<testkit::Trial> {
+    testkit::trials![
+        an_interrupted_test_is_a_part_of_one,
+        no_progress_stays_on_the_screen,
+        a_test_that_the_server_ends_has_failed,
+    ]
+}
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Each kind of test: what the server reports at an interrupt differs.
@@ -22,7 +30,6 @@ const TESTS: [&str; 7] = [
 ];
 
 /// The part that was measured is there, marked as a part, and the peer is what it is.
-#[test]
 fn an_interrupted_test_is_a_part_of_one() {
     for test in TESTS {
         for form in ["--json", ""] {
@@ -53,7 +60,6 @@ fn an_interrupted_test_is_a_part_of_one() {
 }
 
 /// At a terminal nothing of the progress line is left, although the terminal echoes the interrupt.
-#[test]
 fn no_progress_stays_on_the_screen() {
     let program = testkit::program();
     for columns in [50, 80, 120] {
@@ -85,7 +91,6 @@ fn no_progress_stays_on_the_screen() {
 }
 
 /// A server that is told to end, or dies, leaves no test that looks whole.
-#[test]
 fn a_test_that_the_server_ends_has_failed() {
     for signal in [Signal::TERM, Signal::KILL] {
         for test in TESTS {

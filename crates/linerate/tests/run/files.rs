@@ -9,6 +9,16 @@ use std::time::Duration;
 
 use testkit::{Finished, Process, Server, eventually, free_port, is_listening, linerate, run};
 
+pub(crate) fn trials() -> Vec<testkit::Trial> {
+    testkit::trials![
+        a_link_is_refused_and_its_target_stays,
+        what_was_there_is_replaced_by_the_whole_of_the_new,
+        a_failed_test_leaves_the_old_file,
+        a_directory_is_no_file,
+        streams_take_what_is_written,
+    ]
+}
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Debian's `nobody`.
@@ -78,7 +88,6 @@ impl Ground {
 }
 
 /// As root in a directory like /tmp, where another user has put a link to somebody's file.
-#[test]
 fn a_link_is_refused_and_its_target_stays() {
     let ground = Ground::new();
     let sticky = tempfile::tempdir().unwrap();
@@ -112,7 +121,6 @@ fn a_link_is_refused_and_its_target_stays() {
     }
 }
 
-#[test]
 fn what_was_there_is_replaced_by_the_whole_of_the_new() {
     let ground = Ground::new();
     let path = ground.directory.path().join("out");
@@ -137,7 +145,6 @@ fn what_was_there_is_replaced_by_the_whole_of_the_new() {
     }
 }
 
-#[test]
 fn a_failed_test_leaves_the_old_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
@@ -150,7 +157,6 @@ fn a_failed_test_leaves_the_old_file() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
-#[test]
 fn a_directory_is_no_file() {
     let ground = Ground::new();
     for (line, _) in ground.options() {
@@ -160,7 +166,6 @@ fn a_directory_is_no_file() {
     }
 }
 
-#[test]
 fn streams_take_what_is_written() {
     let ground = Ground::new();
     let fifo = ground.directory.path().join("fifo");

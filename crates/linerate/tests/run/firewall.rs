@@ -6,6 +6,18 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testkit::{Finished, Make, Namespace, Peers, Process, Role, eventually, linerate, link, run};
 
+pub(crate) fn trials() -> Vec<testkit::Trial> {
+    testkit::trials![
+        a_run_ends_with_the_first_data_connection_that_gets_no_answer,
+        a_data_port_that_is_open_is_enough,
+        datagrams_that_are_dropped_end_their_own_tests_alone,
+        a_result_of_nothing_is_a_data_connection_without_an_answer,
+        a_netperf_reports_it_and_waits,
+        a_uperf_master_reports_it,
+        an_open_path_is_not_reported,
+    ]
+}
+
 /// Far longer than any of these runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -90,7 +102,6 @@ fn await_listener(host: &Namespace, port: u16) {
 }
 
 /// One failure ends the run, and costs its ten seconds once.
-#[test]
 fn a_run_ends_with_the_first_data_connection_that_gets_no_answer() {
     let Some(ground) = Ground::new() else { return };
     ground.block(&[]);
@@ -112,7 +123,6 @@ fn a_run_ends_with_the_first_data_connection_that_gets_no_answer() {
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
-#[test]
 fn a_data_port_that_is_open_is_enough() {
     let Some(ground) = Ground::new() else { return };
     let allowed = ["tcp", "udp"].map(|protocol| format!("{protocol} dport {DATA_PORT}"));
@@ -123,7 +133,6 @@ fn a_data_port_that_is_open_is_enough() {
 }
 
 /// What TCP has measured stays, and a second test over UDP is not tried.
-#[test]
 fn datagrams_that_are_dropped_end_their_own_tests_alone() {
     let Some(ground) = Ground::new() else { return };
     let tcp = format!("tcp dport {DATA_PORT}");
@@ -144,7 +153,6 @@ fn datagrams_that_are_dropped_end_their_own_tests_alone() {
 }
 
 /// A stock server ends the test by its own clock, with a result of nothing.
-#[test]
 fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
     if let Some(why) = Namespace::missing().or_else(|| Peers::new().missing()) {
         assert!(!testkit::required(), "{why}");
@@ -183,7 +191,6 @@ fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
 }
 
 /// The dialect says so after five seconds and waits on; the user ends it here.
-#[test]
 fn a_netperf_reports_it_and_waits() {
     let Some(ground) = Ground::new() else { return };
     ground.block(&[]);
@@ -225,7 +232,6 @@ fn a_netperf_reports_it_and_waits() {
 
 /// uperf's master says so after five seconds, before its slave gives up.
 #[cfg(feature = "uperf")]
-#[test]
 fn a_uperf_master_reports_it() {
     const SLAVE_PORT: u16 = 20_000;
     let Some(ground) = Ground::new() else { return };
@@ -260,7 +266,6 @@ const PROFILE: &str = r#"<?xml version="1.0"?>
 "#;
 
 /// Nothing is said about a path that works, or about a peer that is slow.
-#[test]
 fn an_open_path_is_not_reported() {
     let Some(ground) = Ground::new() else { return };
     let tests = ["TCP_STREAM", "TCP_CRR", "UDP_STREAM", "UDP_RR"].map(|test| {

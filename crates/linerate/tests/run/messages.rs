@@ -7,11 +7,17 @@ use std::time::Duration;
 
 use testkit::{Finished, Server, free_port, linerate, run};
 
+pub(crate) fn trials() -> Vec<testkit::Trial> {
+    testkit::trials![
+        no_message_has_an_error_number,
+        a_full_disk_is_described_in_words,
+    ]
+}
+
 /// Long enough for a busy machine; none of these programs waits for anything.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Each way to fail with an error of the system: what is run, and a word of the message.
-#[test]
 fn no_message_has_an_error_number() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path().display();
@@ -71,7 +77,6 @@ fn no_message_has_an_error_number() {
     assert!(!log.contains("os error"), "{log}");
 }
 
-#[test]
 fn a_full_disk_is_described_in_words() {
     for line in ["run -l 1 -t TCP_RR", "run -l 1 -t TCP_RR --json"] {
         let mut command = Command::new("sh");

@@ -6,12 +6,18 @@ use std::time::Duration;
 use rustix::process::geteuid;
 use testkit::{Finished, Make, Peers, Role, Server, linerate, run};
 
+pub(crate) fn trials() -> Vec<testkit::Trial> {
+    testkit::trials![
+        what_the_system_refuses_is_a_doubt,
+        what_a_stock_server_refuses_is_a_doubt,
+    ]
+}
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A CPU that no machine has.
 const NO_CPU: &str = "65000";
 
-#[test]
 fn what_the_system_refuses_is_a_doubt() {
     let server =
         Server::of(|port| without_privilege(&linerate(&format!("netserver -D -p {port}"))))
@@ -74,7 +80,6 @@ fn what_the_system_refuses_is_a_doubt() {
 }
 
 /// A stock server has a number for it, and no reason.
-#[test]
 fn what_a_stock_server_refuses_is_a_doubt() {
     if let Some(why) = Peers::new().missing() {
         assert!(!testkit::required(), "{why}");

@@ -10,12 +10,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use libtest_mimic::Arguments;
 use model::Side;
 use netperf::client::{Flows, TestRun};
 use netperf::options::{Settings, netperf};
 use testkit::Need::{Namespaces, Program};
-use testkit::{Namespace, Server, counter, link, trial};
+use testkit::{Namespace, Server, Trial, counter, link, trial};
 
 use counters::Course;
 
@@ -39,21 +38,14 @@ const DATAGRAM: u64 = 1472;
 /// Fewer packets than this come before the data: two handshakes, the request, the response, ARP.
 const BEFORE: u64 = 12;
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
+pub(crate) fn trials() -> Vec<Trial> {
     let needs = &[Namespaces, Program("tc"), Program("ethtool")];
-    let trials = vec![
-        trial("truth::tcp_stream", needs, tcp_stream),
-        trial("truth::tcp_maerts", needs, tcp_maerts),
-        trial("truth::udp_stream", needs, udp_stream),
-        trial(
-            "truth::sent_again_by_the_server",
-            needs,
-            sent_again_by_the_server,
-        ),
-    ];
-    libtest_mimic::run(&arguments, trials).exit();
+    vec![
+        trial("tcp_stream", needs, tcp_stream),
+        trial("tcp_maerts", needs, tcp_maerts),
+        trial("udp_stream", needs, udp_stream),
+        trial("sent_again_by_the_server", needs, sent_again_by_the_server),
+    ]
 }
 
 fn tcp_stream() {

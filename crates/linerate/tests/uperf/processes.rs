@@ -4,9 +4,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::{Process, eventually, linerate};
+use testkit::{Process, Trial, eventually, linerate};
 
 use super::{REQUESTS, Slave, agree};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    testkit::trials![
+        each_strand_is_a_process_and_counts,
+        a_process_that_is_killed_is_named_and_the_rest_ends,
+        nothing_is_left_of_a_master_that_is_killed_or_interrupted,
+        a_process_that_is_killed_at_a_barrier_ends_the_run,
+        processes_end_with_their_time_and_say_what_they_did,
+    ]
+}
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -74,7 +84,6 @@ fn is_gone(process: u32) -> bool {
     !std::path::Path::new(&format!("/proc/{process}")).exists()
 }
 
-#[test]
 fn each_strand_is_a_process_and_counts() {
     let slave = Slave::start();
     for opens in ["\"connect\"", "\"accept\""] {
@@ -93,7 +102,6 @@ fn each_strand_is_a_process_and_counts() {
     }
 }
 
-#[test]
 fn a_process_that_is_killed_is_named_and_the_rest_ends() {
     let mut run = Run::begin();
     let processes = children(run.master.pid());
@@ -107,7 +115,6 @@ fn a_process_that_is_killed_is_named_and_the_rest_ends() {
     assert!(ended.stdout.contains(&words), "{ended:?}");
 }
 
-#[test]
 fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
     for signal in [Signal::KILL, Signal::INT] {
         let mut run = Run::begin();
@@ -122,7 +129,6 @@ fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
 }
 
 /// Nobody reads of its end while it waits; it is found out when it is to go on.
-#[test]
 fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
     let slave = Slave::start();
     let profile = r#"<profile name="waits">
@@ -162,7 +168,6 @@ fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
     agree(&slave.run("", REQUESTS));
 }
 
-#[test]
 fn processes_end_with_their_time_and_say_what_they_did() {
     let profile = with_processes().replace("iterations=\"500\"", "duration=\"1s\"");
     let ended = Slave::start().run("-a -f -H stdout", &profile);

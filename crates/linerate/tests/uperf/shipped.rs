@@ -5,6 +5,12 @@ use std::path::Path;
 
 use super::{Slave, statistics};
 
+use testkit::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    testkit::trials![each_of_the_shipped_ones_runs,]
+}
+
 /// Those that cannot run anywhere, with the words of their refusal.
 const REFUSED: [(&str, &str); 3] = [
     (
@@ -24,7 +30,6 @@ const REFUSED: [(&str, &str); 3] = [
 /// Those that `lab/suite/uperf.sh` runs, where there is a kernel with SCTP and VSOCK.
 const ELSEWHERE: [&str; 4] = ["sctp", "sctp-over-udp", "sctp_flowop_test", "vsock"];
 
-#[test]
 fn each_of_the_shipped_ones_runs() {
     let slave = Slave::start();
     let mut ran = 0;

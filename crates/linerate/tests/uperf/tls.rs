@@ -5,9 +5,25 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use testkit::{Finished, Process, eventually, free_port, is_listening, linerate};
+use testkit::{Finished, Process, Trial, eventually, free_port, is_listening, linerate};
 
 use super::{LIMIT, REQUESTS, Slave, agree, statistics};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    testkit::trials![
+        tls_requests_and_responses,
+        tls_of_one_version_and_cipher,
+        tls_with_an_engine_that_nobody_knows,
+        tls_under_the_manuals_workloads,
+        tls_ends_with_its_time,
+        tls_carries_files,
+        tls_certificates_are_named_and_asked_for,
+        tls_files_of_stock_are_found_and_without_them_one_is_made,
+        tls_that_a_slave_cannot_have_is_refused,
+        tls_with_who_speaks_none_is_named_and_the_slave_lives,
+        tls_with_who_says_nothing_ends_with_the_run,
+    ]
+}
 
 fn over_tls(options: &str) -> String {
     let options = format!("protocol=ssl {options}");
@@ -20,7 +36,6 @@ fn data(name: &str) -> PathBuf {
     PathBuf::from(directory).join(name)
 }
 
-#[test]
 fn tls_requests_and_responses() {
     let slave = Slave::start();
     let ended = slave.run("-a", &over_tls(""));
@@ -35,7 +50,6 @@ fn tls_requests_and_responses() {
     agree(&slave.run("", &larger));
 }
 
-#[test]
 fn tls_of_one_version_and_cipher() {
     let slave = Slave::start();
     for options in [
@@ -70,7 +84,6 @@ fn tls_of_one_version_and_cipher() {
 }
 
 /// The like of the profile that uperf comes with.
-#[test]
 fn tls_with_an_engine_that_nobody_knows() {
     let profile = std::fs::read_to_string(data("profiles/ssl.xml")).expect("a profile");
     let ended = Slave::start().run("", &profile);
@@ -81,7 +94,6 @@ fn tls_with_an_engine_that_nobody_knows() {
     assert!(ended.stderr.contains(warning), "{ended:?}");
 }
 
-#[test]
 fn tls_under_the_manuals_workloads() {
     let slave = Slave::start();
     for name in ["connect", "iperf", "netperf"] {
@@ -103,7 +115,6 @@ fn tls_under_the_manuals_workloads() {
     }
 }
 
-#[test]
 fn tls_ends_with_its_time() {
     let stream = |flowop: &str| {
         format!(
@@ -136,7 +147,6 @@ fn tls_ends_with_its_time() {
     }
 }
 
-#[test]
 fn tls_carries_files() {
     // A profile's words are folded to lower case, as uperf does.
     let directory = tempfile::Builder::new()
@@ -162,7 +172,6 @@ fn tls_carries_files() {
     assert_eq!(statistics(&ended, "master")[2], "1.25MB", "{ended:?}");
 }
 
-#[test]
 fn tls_certificates_are_named_and_asked_for() {
     let server = data("tls/server.pem");
     let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
@@ -206,7 +215,6 @@ fn tls_certificates_are_named_and_asked_for() {
     assert!(refused("--tls-key x").contains("--tls-key without --tls-cert"));
 }
 
-#[test]
 fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
     let directory = tempfile::tempdir().expect("a directory");
     let below = directory.path().join("below");
@@ -231,7 +239,6 @@ fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
 }
 
 /// A slave that cannot do what it is told says so before the run.
-#[test]
 fn tls_that_a_slave_cannot_have_is_refused() {
     let server = data("tls/server.pem");
     let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
@@ -269,7 +276,6 @@ fn disturbed(slave: &Slave, repeated: &str, disturb: impl FnOnce(TcpStream)) -> 
     })
 }
 
-#[test]
 fn tls_with_who_speaks_none_is_named_and_the_slave_lives() {
     let slave = Slave::start();
     let garbage = disturbed(&slave, "iterations=\"1\"", |mut stream| {
@@ -288,7 +294,6 @@ fn tls_with_who_speaks_none_is_named_and_the_slave_lives() {
     agree(&slave.run("", &over_tls("")));
 }
 
-#[test]
 fn tls_with_who_says_nothing_ends_with_the_run() {
     let slave = Slave::start();
     let begun = Instant::now();

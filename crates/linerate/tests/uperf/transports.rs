@@ -2,12 +2,26 @@
 
 use super::{REQUESTS, Slave, agree, statistics};
 
+use testkit::{Trial, counter};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    testkit::trials![
+        unix_sockets,
+        datagram_connections_again_and_again,
+        datagram_connections_side_by_side,
+        multipath_tcp,
+        the_master_listens_over_whatever_it_is,
+        datagrams_in_batches,
+        who_does_not_block_goes_on,
+        what_cannot_be_is_refused_with_the_reason,
+    ]
+}
+
 fn over(protocol: &str) -> String {
     let opening = format!("protocol={protocol}");
     REQUESTS.replace("protocol=tcp tcp_nodelay", &opening)
 }
 
-#[test]
 fn unix_sockets() {
     let slave = Slave::start();
     let ended = slave.run("", &over("unix"));
@@ -19,7 +33,6 @@ fn unix_sockets() {
 }
 
 /// Each connection begins with a handshake at the same port, and the next may come before the last one is closed.
-#[test]
 fn datagram_connections_again_and_again() {
     const LOOP: &str = r#"<profile name="loop">
   <group nthreads="3">
@@ -50,7 +63,6 @@ fn datagram_connections_again_and_again() {
 }
 
 /// Several at a time, of one strand: each has its own datagrams.
-#[test]
 fn datagram_connections_side_by_side() {
     let profile = r#"<profile name="two">
   <group nthreads="2">
@@ -78,12 +90,11 @@ fn datagram_connections_side_by_side() {
     }
 }
 
-#[test]
 fn multipath_tcp() {
     if !has_multipath_tcp() {
         return;
     }
-    let opened = || counter("MPTcpExt:", "MPCapableSYNACKRX");
+    let opened = || counter("MPTcpExt", "MPCapableSYNACKRX");
     let before = opened();
     // Over Multipath TCP small writes wait for acknowledgements, 40 ms each.
     let few = over("mptcp").replace("iterations=\"500\"", "iterations=\"20\"");
@@ -92,7 +103,6 @@ fn multipath_tcp() {
 }
 
 /// The master waits for connections, and the slave opens them.
-#[test]
 fn the_master_listens_over_whatever_it_is() {
     let slave = Slave::start();
     for protocol in ["tcp", "udp", "unix", "mptcp"] {
@@ -117,7 +127,6 @@ fn has_multipath_tcp() -> bool {
 }
 
 /// Sixteen datagrams an execution, eight or four a call, and all of them are counted.
-#[test]
 fn datagrams_in_batches() {
     let profile = r#"<profile name="batches">
   <group nthreads="2">
@@ -134,18 +143,17 @@ fn datagrams_in_batches() {
   </group>
 </profile>
 "#;
-    let before = counter("Udp:", "OutDatagrams");
+    let before = counter("Udp", "OutDatagrams");
     let ended = Slave::start().run("", profile);
     let master = statistics(&ended, "master");
     // A hundred times sixteen there and sixteen back, each of two strands.
     assert_eq!((&*master[2], &*master[4]), ("625.00KB", "404"), "{ended:?}");
-    assert!(counter("Udp:", "OutDatagrams") >= before + 6400);
+    assert!(counter("Udp", "OutDatagrams") >= before + 6400);
     let slave = statistics(&ended, "127.0.0.1");
     assert_eq!((&slave[2], &slave[4]), (&master[2], &master[4]));
 }
 
 /// Nobody writes: each read fails at once, or when its time is up.
-#[test]
 fn who_does_not_block_goes_on() {
     let profile = |options: &str| {
         format!(
@@ -172,7 +180,6 @@ fn who_does_not_block_goes_on() {
     assert!(failed.stdout.contains(why), "{failed:?}");
 }
 
-#[test]
 fn what_cannot_be_is_refused_with_the_reason() {
     let slave = Slave::start();
     for (options, expected) in [
@@ -187,17 +194,4 @@ fn what_cannot_be_is_refused_with_the_reason() {
         let words = format!("uperf: {expected}");
         assert!(ended.stderr.starts_with(&words), "{ended:?}");
     }
-}
-
-/// A counter of this network namespace.
-fn counter(group: &str, name: &str) -> u64 {
-    let tables = ["/proc/net/netstat", "/proc/net/snmp"].map(std::fs::read_to_string);
-    let table = tables
-        .map(|table| table.expect("the kernel's counters"))
-        .concat();
-    let mut lines = table.lines().filter(|line| line.starts_with(group));
-    let (names, values) = (lines.next().expect(group), lines.next().expect(group));
-    let mut counters = names.split(' ').zip(values.split(' '));
-    let (_, value) = counters.find(|(other, _)| *other == name).expect(name);
-    value.parse().expect("a number")
 }

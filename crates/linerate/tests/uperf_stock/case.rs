@@ -4,9 +4,9 @@ use std::net::TcpListener;
 
 use testkit::{Finished, Uperf};
 
-use crate::Outcome;
-use crate::pair::{Make, Pairing};
-use crate::text::{compare, differences, seconds, shown};
+use super::Outcome;
+use super::pair::{Make, Pairing};
+use super::text::{compare, differences, seconds, shown};
 
 /// Per cent by which both ends may differ.
 const PER_CENT: f64 = 1.0;

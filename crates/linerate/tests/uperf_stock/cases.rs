@@ -1,6 +1,6 @@
 //! Options, errors, shapes of profiles, and durations.
 
-use crate::case::{Case, Hold, Left, Like};
+use super::case::{Case, Hold, Left, Like};
 
 /// Two strands that connect, exchange something, and disconnect.
 pub(crate) const REQUESTS: &str = r#"<?xml version="1.0"?>

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::case::{Case, Hold, Like};
+use super::case::{Case, Hold, Like};
 
 /// Those that need a transport which few kernels have, or are refused: `tests/uperf/shipped.rs`.
 const NOT_HERE: [&str; 8] = [

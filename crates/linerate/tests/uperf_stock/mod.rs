@@ -6,7 +6,7 @@
 //! itself the case says why, and ours must succeed.
 //!
 //! No package has stock uperf: without it the cases are skipped, even with `LINERATE_REQUIRE_PEERS=1`. See
-//! [`testkit::Uperf`] for where it is looked for. Most of a case is waiting, so they run side by side.
+//! [`testkit::Uperf`] for where it is looked for. Most of a case is waiting, so many run side by side.
 
 mod case;
 mod cases;
@@ -14,11 +14,10 @@ mod pair;
 mod profiles;
 mod text;
 
-use std::cell::OnceCell;
+use std::panic::resume_unwind;
 use std::thread;
 
-use libtest_mimic::{Arguments, Trial};
-use testkit::{Namespace, Uperf};
+use testkit::{Namespace, Trial, Uperf};
 
 use case::Case;
 use pair::{Make, Pairing};
@@ -26,25 +25,10 @@ use pair::{Make, Pairing};
 /// What a case does: an error says what is wrong.
 type Outcome = Result<(), String>;
 
-/// Cases at a time, for each processor.
-const LANES: usize = 6;
-
 /// Those of the oldest version are few: its text is that of the others.
 const VERSIONS: [Uperf; 3] = [Uperf::Head, Uperf::V1_0_8, Uperf::V1_0_7];
 
-thread_local! {
-    /// The lane's own host.
-    static HOST: OnceCell<Namespace> = const { OnceCell::new() };
-}
-
-fn main() {
-    let mut arguments = Arguments::from_args();
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    arguments.test_threads.get_or_insert(processors * LANES);
-    libtest_mimic::run(&arguments, trials()).exit();
-}
-
-fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     let no_namespace = Namespace::missing();
     let mut trials = Vec::new();
     let mut counts = Vec::new();
@@ -59,28 +43,27 @@ fn trials() -> Vec<Trial> {
             let pairings = pairings(&case, version, number == 0);
             counts.extend(pairings.clone());
             let name = format!("{version}: {}", case.name);
-            let run = move || {
-                HOST.with(|host| {
-                    host.get_or_init(lane);
-                });
-                case.check(version, &pairings)
-            };
-            trials.push(testkit::unless_absent(missing.clone(), name, run));
+            let run = move || on_own_host(|| case.check(version, &pairings));
+            trials.push(testkit::unless_absent(missing.clone(), name, run).waiting());
         }
     }
     print_counts(&counts);
     trials
 }
 
-/// A host for this thread. Its sockets have small buffers: what is in them when a transaction's time is up, a stock
+/// Runs a case on a host whose sockets have small buffers: what is in them when a transaction's time is up, a stock
 /// slave does not count.
-fn lane() -> Namespace {
-    let host = Namespace::of_this_thread();
-    for limits in ["tcp_rmem", "tcp_wmem"] {
-        let path = format!("/proc/sys/net/ipv4/{limits}");
-        std::fs::write(path, "4096 65536 131072").expect("the host is ours");
-    }
-    host
+fn on_own_host(case: impl FnOnce() -> Outcome + Send) -> Outcome {
+    let run = || {
+        let _host = Namespace::of_this_thread();
+        for limits in ["tcp_rmem", "tcp_wmem"] {
+            let path = format!("/proc/sys/net/ipv4/{limits}");
+            std::fs::write(path, "4096 65536 131072").expect("the host is ours");
+        }
+        case()
+    };
+    let ended = thread::scope(|scope| scope.spawn(run).join());
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// What a case runs beside its control: ours with ours once.

@@ -1,0 +1,43 @@
+//! The tests of the whole program, suite by suite. See `testkit::run_suites` for how they run.
+//!
+//! A file is a suite, or a directory is. Cases that lack something (root, a stock program) are skipped
+//! and say so; with `LINERATE_REQUIRE_PEERS=1` in the environment they fail.
+
+mod aggregate;
+mod book;
+mod cli;
+mod coverage;
+mod effects;
+mod flent;
+mod hosts;
+mod interop;
+mod map;
+mod packaging;
+mod robust;
+mod run;
+mod truth;
+mod uperf;
+mod uperf_stock;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Suites with long cases come first, so that none of them is left over at the end.
+    testkit::run_suites(vec![
+        ("book", book::trials()),
+        ("hosts", hosts::trials()),
+        ("robust", robust::trials()),
+        ("run", run::trials()),
+        ("uperf_stock", uperf_stock::trials()),
+        ("effects", effects::trials()),
+        ("aggregate", aggregate::trials()),
+        ("uperf", uperf::trials()),
+        ("cli", cli::trials()),
+        ("interop", interop::trials()),
+        ("flent", flent::trials()),
+        ("packaging", packaging::trials()),
+        ("coverage", coverage::trials()),
+        ("map", map::trials()),
+        ("truth", truth::trials()),
+    ])
+}
