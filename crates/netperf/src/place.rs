@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use sys::directory::Directory;
 
 /// What the names of the directories begin with.
@@ -57,7 +58,7 @@ impl Place {
     }
 
     fn attempt(parent: &Path) -> io::Result<Self> {
-        let mut random = rand::rng();
+        let mut random = SmallRng::from_os_rng();
         let name: String = (0..RANDOM)
             .map(|_| char::from(random.sample(rand::distr::Alphanumeric)))
             .collect();

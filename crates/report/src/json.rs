@@ -5,8 +5,9 @@
 //! changes its meaning takes another. `uperf --json` has the same document, with a `profile` beside
 //! (`profile.rs`).
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use humantime::format_rfc3339_millis;
 use model::{
     BuffersUsed, ClockFacts, Counts, CpuUse, Ended, FlowShare, HostFacts, Interface, Outcome,
     Paced, Plan, Side, SocketFacts, Warning,
@@ -289,9 +290,26 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// To the millisecond; `None` of a time outside the years that RFC 3339 can write.
+/// To the millisecond, in UTC; `None` of a time before 1970 or after 9999, which RFC 3339 cannot write.
 pub(crate) fn rfc3339(time: SystemTime) -> Option<String> {
-    jiff::Timestamp::try_from(time)
-        .ok()
-        .map(|timestamp| format!("{timestamp:.3}"))
+    let since_1970 = time.duration_since(UNIX_EPOCH).ok()?;
+    (since_1970 < YEAR_10000).then(|| format_rfc3339_millis(time).to_string())
+}
+
+const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn years_that_rfc_3339_can_write() {
+        let after_1970 = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_millis(1)), None);
+        let first = rfc3339(UNIX_EPOCH);
+        assert_eq!(first.as_deref(), Some("1970-01-01T00:00:00.000Z"));
+        let last = rfc3339(after_1970(253_402_300_799));
+        assert_eq!(last.as_deref(), Some("9999-12-31T23:59:59.000Z"));
+        assert_eq!(rfc3339(after_1970(253_402_300_800)), None);
+    }
 }

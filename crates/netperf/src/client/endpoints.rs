@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use sys::Address;
 use sys::resolve::{Wanted, resolve};
 
@@ -183,7 +184,7 @@ fn drawn(mut address: Address, bits: Option<u8>) -> Address {
 
 /// Draws the bits behind the first `bits` of an address anew.
 fn with_random_host(ip: IpAddr, bits: u8) -> IpAddr {
-    let mut random = rand::rng();
+    let mut random = SmallRng::from_os_rng();
     match ip {
         IpAddr::V4(ip) => {
             let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);

@@ -2,6 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
 /// Of version 1 (RFC 9562 §5.1), with a random clock sequence and a random node, whose multicast
 /// bit says that it is no hardware address.
 pub(super) fn generate() -> String {
@@ -9,7 +12,8 @@ pub(super) fn generate() -> String {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let ticks = (since_1970.as_nanos() / 100) as u64;
-    layout(ticks + TICKS_1582_TO_1970, rand::random(), rand::random())
+    let mut random = SmallRng::from_os_rng();
+    layout(ticks + TICKS_1582_TO_1970, random.random(), random.random())
 }
 
 /// `ticks` are of 100 ns since the Gregorian calendar began.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use engine::{Budget, Holder, InterfaceMeter, Looper, Memory, Stop};
 use model::{Ended, IdleLoop, Refused, Side, Transport, Wait};
-use rand::Rng;
+use rand::rngs::OsRng;
+use rand::{Rng, TryRngCore};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -372,7 +373,7 @@ fn proof(asker: Capability, transport: Transport) -> Option<Proof> {
     let proves = is_apart || asker.has(Capability::PROVES);
     let one_a_socket = transport.has_connections() && transport != Transport::SctpMany;
     (proves && one_a_socket).then(|| Proof {
-        nonce: rand::rng().random(),
+        nonce: OsRng.unwrap_err().random(),
         is_apart,
     })
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use engine::script::Line;
 use engine::{Role, SocketError, Stop, data_socket, datagram_listener};
 use model::SocketOptions;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use server::{DataPeer, Door, Policy};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
@@ -451,8 +453,9 @@ fn listen_at_any(accept: &Flowop, protocol: Protocol) -> Result<(u32, Arc<Socket
     if protocol != Protocol::Unix || port != 0 {
         return listen(accept, protocol, port);
     }
+    let mut random = SmallRng::from_os_rng();
     loop {
-        let port = rand::random_range(1..=u32::MAX);
+        let port = random.random_range(1..=u32::MAX);
         match listen(accept, protocol, port) {
             Err(taken) if taken.error.kind() == io::ErrorKind::AddrInUse => {}
             other => return other,

@@ -2,7 +2,8 @@
 
 use engine::{Connector, FlowClock, Path, PortRange, Stop, run};
 use model::SocketOptions;
-use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use sys::Address;
 
 use super::super::ClientError;
@@ -56,7 +57,7 @@ impl LocalEnd<'_> {
             dest.clone(),
             self.source.clone(),
             range_of(ports),
-            rand::rng().random(),
+            SmallRng::from_os_rng().random(),
             options,
             ports.retry_all,
         )
