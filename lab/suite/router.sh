@@ -4,15 +4,15 @@
 # vm: --cpus 1 --memory 96
 
 # Of one processor there are no shares of its share: /proc/stat has `cpu` and `cpu0`, and both ends
-# are on it.
+# are on it. While a busy host leaves the machine without time, its kernel sees idle time.
 cpu() {
     serve "$2" && limit_memory
     client "$1" -t TCP_STREAM -l 2 -c -C -- -k LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_CPU_METHOD,LOCAL_SD,LOCAL_CPU_COUNT >out
     cat out
     within "processors" "$(value LOCAL_CPU_COUNT out)" 1 1
     equal "method" "$(value LOCAL_CPU_METHOD out)" S
-    within "busy here" "$(value LOCAL_CPU_UTIL out)" 80 100
-    within "busy there" "$(value REMOTE_CPU_UTIL out)" 80 100
+    within "busy here" "$(value LOCAL_CPU_UTIL out)" 55 100
+    within "busy there" "$(value REMOTE_CPU_UTIL out)" 55 100
     within "service demand" "$(value LOCAL_SD out)" 0.01 1000
 }
 
