@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod hosts;
 mod mask;
 mod namespace;
 mod peer;
@@ -14,6 +15,7 @@ mod sockets;
 mod trial;
 mod uperf;
 
+pub use hosts::{Place, TwoHosts};
 pub use mask::{Difference, figures, keyvals, same_text};
 pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role, STOCK, linerate, program, stock};
@@ -23,5 +25,5 @@ pub use server::{Server, Usage};
 pub use sockets::{
     connections_of, counter, established, free_port, is_listening, listeners, listening_ports,
 };
-pub use trial::{Need, Trial, eventually, required, trial, unless, unless_absent, within};
+pub use trial::{Load, Need, Trial, eventually, required, trial, unless, unless_absent, within};
 pub use uperf::Uperf;

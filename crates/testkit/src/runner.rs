@@ -159,7 +159,7 @@ fn run(jobs: Vec<Job>, options: &Options) -> Results {
             Duration::ZERO,
         );
     }
-    let (alone, others) = split(jobs, |trial| trial.load == Load::Alone);
+    let (alone, others) = split(jobs, |trial| trial.load == Load::Quiet);
     let (waiting, busy) = split(others, |trial| trial.load == Load::Waits && has_hosts);
     let workers = options.busy_workers(has_hosts);
     println!(

@@ -48,29 +48,34 @@ pub struct Trial {
     pub(crate) run: Box<dyn FnOnce() -> Result<(), String> + Send>,
 }
 
-/// What a trial does to others that run beside it.
+/// What may run beside a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
+pub enum Load {
     /// It works: one per processor runs at a time.
     Works,
     /// It mostly waits: many run at a time.
     Waits,
     /// It compares rates, CPU time or durations: nothing runs beside it.
-    Alone,
+    Quiet,
 }
 
 impl Trial {
     /// The same, which mostly waits.
     #[must_use]
-    pub fn waiting(mut self) -> Self {
-        self.load = Load::Waits;
-        self
+    pub fn waiting(self) -> Self {
+        self.with_load(Load::Waits)
     }
 
     /// The same, which runs with nothing beside it, after the others.
     #[must_use]
-    pub fn alone(mut self) -> Self {
-        self.load = Load::Alone;
+    pub fn quiet(self) -> Self {
+        self.with_load(Load::Quiet)
+    }
+
+    /// The same with another load; without a word it is [`Load::Works`].
+    #[must_use]
+    pub fn with_load(mut self, load: Load) -> Self {
+        self.load = load;
         self
     }
 

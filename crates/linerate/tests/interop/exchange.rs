@@ -1,9 +1,10 @@
 //! One client against one server of its own.
 
+use std::cell::OnceCell;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Finished, Make, Namespace, Peers, Role, Server};
+use testkit::{Finished, Make, Namespace, Peers, Place, Role, Server, TwoHosts};
 
 /// No client here runs for longer, on a busy machine either.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -75,6 +76,8 @@ pub(crate) struct Setting {
     pub(crate) family: Family,
     /// Whether client and server have a network namespace of their own.
     pub(crate) namespace: bool,
+    /// Where client and server meet, if each is on a host of its own.
+    pub(crate) place: Option<Place>,
     /// What the server gets besides its port and family.
     pub(crate) server_args: &'static [&'static str],
     /// What the client has in its environment, as name and value.
@@ -86,6 +89,7 @@ impl Setting {
     pub(crate) const PLAIN: Self = Self {
         family: Family::V4,
         namespace: false,
+        place: None,
         server_args: &[],
         environment: &[],
     };
@@ -102,10 +106,39 @@ pub(crate) fn peers() -> Peers {
     Peers::new()
 }
 
+thread_local! {
+    /// This worker's hosts, for all cases that need two.
+    static HOSTS: OnceCell<TwoHosts> = const { OnceCell::new() };
+}
+
 /// Runs the client with `args` against a server of its own.
 pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Finished, String> {
+    let Some(place) = setting.place else {
+        let host = setting.namespace.then(Namespace::new);
+        let to = ["-H", setting.family.loopback()].map(str::to_owned);
+        return meet(pair, setting, [host.as_ref(); 2], &to, args);
+    };
+    HOSTS.with(|hosts| {
+        let hosts = hosts.get_or_init(TwoHosts::new);
+        let mut to = vec!["-H".to_owned(), place.server().to_string()];
+        // A secondary address is nobody's choice but the user's.
+        if place.address > 0 {
+            to.extend(["-L".to_owned(), place.client().to_string()]);
+        }
+        let hosts = [&hosts.client, &hosts.server].map(Some);
+        meet(pair, setting, hosts, &to, args)
+    })
+}
+
+/// Runs server and client, each on its host if it has one of its own.
+fn meet(
+    pair: Pair,
+    setting: Setting,
+    [here, there]: [Option<&Namespace>; 2],
+    to: &[String],
+    args: &[&str],
+) -> Result<Finished, String> {
     let peers = peers();
-    let namespace = setting.namespace.then(Namespace::new);
     let serve = || {
         Server::of(|port| {
             let mut command = peers.command(pair.server, Role::Server);
@@ -115,20 +148,20 @@ pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Fi
             command
         })
     };
-    let server = match &namespace {
-        Some(namespace) => namespace.enter(serve),
+    let server = match there {
+        Some(host) => host.enter(serve),
         None => serve(),
     }
     .map_err(|error| format!("{} server: {error}", pair.server.name()))?;
 
     let mut client = peers.command(pair.client, Role::Client);
     client
-        .args(["-H", setting.family.loopback()])
+        .args(to)
         .args(["-p", &server.port.to_string()])
         .args(args)
         .envs(setting.environment.iter().copied());
-    run(match &namespace {
-        Some(namespace) => namespace.command(&client),
+    run(match here {
+        Some(host) => host.command(&client),
         None => client,
     })
     .map_err(|error| format!("{}: netperf {}: {error}", pair.name(), args.join(" ")))

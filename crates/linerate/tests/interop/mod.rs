@@ -24,7 +24,7 @@ mod transports;
 mod values;
 mod variants;
 
-use testkit::{Namespace, Trial, unless};
+use testkit::{Load, Namespace, Trial, unless};
 
 /// What a case does: an error says what is wrong.
 type Outcome = Result<(), String>;
@@ -36,8 +36,7 @@ struct Case {
     stock: bool,
     /// A network namespace of its own.
     namespace: bool,
-    /// That no other case runs beside it.
-    quiet: bool,
+    load: Load,
     /// What else is not here, if that is so.
     lacks: Option<String>,
     run: Box<dyn FnOnce() -> Outcome + Send>,
@@ -69,8 +68,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             .or(no_stock.as_ref().filter(|_| case.stock))
             .or(no_namespace.as_ref().filter(|_| case.namespace))
             .cloned();
-        let trial = unless(missing, case.name, case.run);
-        if case.quiet { trial.alone() } else { trial }
+        unless(missing, case.name, case.run).with_load(case.load)
     };
     cases.into_iter().flatten().map(trial).collect()
 }
@@ -85,7 +83,7 @@ impl Case {
             name: name.into(),
             stock: true,
             namespace: false,
-            quiet: false,
+            load: Load::Works,
             lacks: None,
             run: Box::new(run),
         }
@@ -99,7 +97,13 @@ impl Case {
 
     /// The same, with no other case beside it.
     fn quiet(mut self) -> Self {
-        self.quiet = true;
+        self.load = Load::Quiet;
+        self
+    }
+
+    /// The same, which mostly waits.
+    fn waiting(mut self) -> Self {
+        self.load = Load::Waits;
         self
     }
 
