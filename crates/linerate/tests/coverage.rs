@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use netperf::options::{Test, manual, netperf};
 use netperf::selector::Selector;
-
 use testkit::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {

@@ -36,7 +36,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         testkit::unless(missing.clone(), name, move || {
             run(name, series, connections)
         })
-        .alone()
     })
     .into()
 }

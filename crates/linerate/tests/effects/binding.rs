@@ -3,10 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use testkit::Trial;
+use testkit::{Need, Process, Server, Trial, eventually, trial};
 
 use super::start;
-use testkit::{Need, Process, Server, eventually, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("binding", &[Need::Processors(2)], binding)]

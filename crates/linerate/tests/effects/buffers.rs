@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use testkit::Trial;
-
-use testkit::{Server, trial};
+use testkit::{Server, Trial, trial};
 
 use super::trace::{Call, STRACE, both};
 use super::{finish, values};

@@ -3,12 +3,11 @@
 
 use std::collections::HashMap;
 
-use testkit::Trial;
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Server, Trial, trial};
 
 use super::trace::{Both, Call, STRACE, both};
 use super::{PATIENCE, finish, start};
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Server, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

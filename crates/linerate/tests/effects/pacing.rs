@@ -5,11 +5,10 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::Trial;
+use testkit::{Process, STOCK, Server, Trial, connections_of, eventually, linerate, trial};
 
 use super::trace::{Call, STRACE, both};
 use super::{PATIENCE, finish, start, values};
-use testkit::{Process, STOCK, Server, connections_of, eventually, linerate, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

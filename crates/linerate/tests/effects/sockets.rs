@@ -3,11 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::Trial;
+use testkit::{Need, Server, Trial, eventually, trial};
 
 use super::trace::{STRACE, both};
 use super::{finish, start, values};
-use testkit::{Need, Server, eventually, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

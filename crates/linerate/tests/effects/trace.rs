@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use testkit::{Need, Process, eventually, free_port, is_listening, linerate};
 
 use super::PATIENCE;
-use testkit::{Need, Process, eventually, free_port, is_listening, linerate};
 
 /// What a test with a trace needs.
 pub(crate) const STRACE: Need = Need::Program("strace");

@@ -2,10 +2,9 @@
 
 use std::time::SystemTime;
 
-use testkit::Trial;
+use testkit::{Server, Trial, trial};
 
 use super::{PATIENCE, finish, start, values};
-use testkit::{Server, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

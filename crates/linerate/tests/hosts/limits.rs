@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::{Finished, trial};
+use testkit::{Finished, Trial, trial};
 
 use super::ground::{Hosts, Master, SOON, address, master_address, run_on};
 

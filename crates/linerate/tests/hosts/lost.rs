@@ -4,10 +4,8 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::Finished;
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::unless;
+use testkit::{Finished, Trial, unless};
 
 use super::gate::{GATE, Gate};
 use super::ground::{Hosts, address};

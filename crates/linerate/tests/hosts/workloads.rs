@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use testkit::Finished;
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::unless;
+use testkit::{Finished, Trial, unless};
 
 use super::ground::{Hosts, address};
 

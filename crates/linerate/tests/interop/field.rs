@@ -224,8 +224,11 @@ fn terminals() -> Outcome {
 
 /// Numbers have points and no thousands' marks, whatever the user's language.
 fn locales() -> Outcome {
-    for form in [&[][..], &["-k", "THROUGHPUT,ELAPSED_TIME"]] {
-        let args = [&["-l", "1", "-D", "0.4", "--"][..], form].concat();
+    for (length, form) in [
+        (&["-l", "1", "-D", "0.4"][..], &[][..]),
+        (&["-l", "-5M"], &["-k", "THROUGHPUT,ELAPSED_TIME"]),
+    ] {
+        let args = [length, &["--"], form].concat();
         let of = |environment| {
             let setting = Setting {
                 environment,

@@ -228,7 +228,7 @@ fn interim(pair: Pair) -> Outcome {
 /// The test's own table, and a row a direction below it; at verbosity 0 the sum alone.
 fn text(pair: Pair) -> Outcome {
     for (args, rows) in [
-        ("-l 1 --parallel 2", &["sum"][..]),
+        ("-l -5M --parallel 2", &["sum"][..]),
         ("-l 1 --bidirectional", &["out", "in", "both"]),
         ("-t TCP_CRR -l -100 --parallel 2", &["sum"]),
         (

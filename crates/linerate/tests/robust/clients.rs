@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use testkit::Trial;
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Process, STOCK, Server, Trial, stock, trial};
 
 use super::raw::Kind;
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Process, STOCK, Server, stock, trial};
 
 const CLIENTS: usize = 200;
 
@@ -39,7 +38,7 @@ fn two_hundred_at_once() {
         // comes, however long a busy machine takes to start two hundred processes.
         let options = |kind: Kind| {
             format!(
-                "-H 127.0.0.1 -p {} -t {} -s 5 -l 5 -P 0",
+                "-H 127.0.0.1 -p {} -t {} -s 5 -l 1 -P 0",
                 server.port,
                 kind.name()
             )

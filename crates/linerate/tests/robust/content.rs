@@ -4,10 +4,9 @@ use std::io::Read;
 use std::io::Write;
 
 use netperf::wire::OmniRequest;
-use testkit::Trial;
+use testkit::{Server, Trial, trial};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
-use testkit::{Server, trial};
 
 /// What buffers are filled with, on from one into the next, where no file is named.
 const PATTERN: &[u8] = b"netperf\0";

@@ -5,10 +5,9 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 use netperf::wire::Request;
-use testkit::Trial;
+use testkit::{Process, Server, Trial, linerate, trial};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
-use testkit::{Process, Server, linerate, trial};
 
 /// What the servers here are told to wait, in seconds.
 const WAIT: &str = "2";
@@ -58,6 +57,9 @@ pub(crate) fn trials() -> Vec<Trial> {
             the_wait_for_a_passphrase,
         ),
     ]
+    .into_iter()
+    .map(Trial::waiting)
+    .collect()
 }
 
 fn a_silent_client() {

@@ -4,10 +4,8 @@ use std::mem::replace;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::Trial;
-
 use testkit::Need::Namespaces;
-use testkit::{Finished, Namespace, Process, Server, counter, eventually, linerate, trial};
+use testkit::{Finished, Namespace, Process, Server, Trial, counter, eventually, linerate, trial};
 
 /// The exit code of a doubtful result under `--strict`.
 const DOUBTFUL: Option<i32> = Some(3);

@@ -12,11 +12,10 @@ use netperf::wire::{
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use testkit::Trial;
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Process, STOCK, Server, Trial, eventually, link, stock, trial};
 
 use super::raw::{Kind, Raw, data_connection};
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Process, STOCK, Server, eventually, link, stock, trial};
 
 /// errno(3).
 const EACCES: i32 = 13;

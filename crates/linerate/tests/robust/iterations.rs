@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use netperf::wire::{Capability, Frame, MESSAGE_LEN, OmniResponse, OmniResults, Request};
 use rustix::process::Signal;
-use testkit::Trial;
-
-use testkit::{Process, eventually, linerate, trial};
+use testkit::{Process, Trial, eventually, linerate, trial};
 
 /// The client's own patience is a second.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,10 +8,9 @@ use netperf::wire::{
     DatagramRequest, DatagramResponse, DatagramResults, DetailsResponse, OmniResults, Request,
 };
 use serde_json::Value;
-use testkit::Trial;
+use testkit::{Server, Trial, trial};
 
 use super::raw::{Kind, Raw, datagram_socket};
-use testkit::{Server, trial};
 
 /// What one datagram carries.
 const SIZE: usize = 100;

@@ -6,14 +6,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::Trial;
-
-use super::raw::Kind;
 use testkit::Need::Namespaces;
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, connections_of, eventually, free_port,
+    Finished, Namespace, Process, STOCK, Server, Trial, connections_of, eventually, free_port,
     is_listening, linerate, program, trial,
 };
+
+use super::raw::Kind;
 
 /// What needs no waiting for.
 const AT_ONCE: Duration = Duration::from_secs(3);

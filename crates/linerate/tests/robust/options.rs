@@ -6,10 +6,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use netperf::wire::{OmniRequest, Request};
-use testkit::Trial;
+use testkit::{Process, Server, Trial, eventually, free_port, is_listening, linerate, trial};
 
 use super::raw::{Kind, Raw, data_connection};
-use testkit::{Process, Server, eventually, free_port, is_listening, linerate, trial};
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);

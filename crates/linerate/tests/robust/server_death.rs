@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use netperf::wire::{MESSAGE_LEN, OmniResponse};
 use rustix::process::Signal;
-use testkit::Trial;
-
-use super::raw::Kind;
 use testkit::Need::Namespaces;
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, established, eventually, linerate, listeners,
-    trial,
+    Finished, Namespace, Process, STOCK, Server, Trial, established, eventually, linerate,
+    listeners, trial,
 };
+
+use super::raw::Kind;
 
 /// The end of a connection needs no deadline.
 const AT_ONCE: Duration = Duration::from_secs(3);

@@ -14,10 +14,9 @@ use netperf::wire::{
 };
 use rustix::process::Signal;
 use tempfile::TempDir;
-use testkit::Trial;
+use testkit::{Need, Process, Server, Trial, eventually, linerate, program, trial};
 
 use super::raw::{Finally, Raw};
-use testkit::{Need, Process, Server, eventually, linerate, program, trial};
 
 /// How long a server may take to see the end of a connection.
 const AT_ONCE: Duration = Duration::from_secs(5);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Slave, statistics};
-
 use testkit::Trial;
+
+use super::{Slave, statistics};
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![each_of_the_shipped_ones_runs,]

@@ -1,8 +1,8 @@
 //! What data goes over, and how: transports that every machine has.
 
-use super::{REQUESTS, Slave, agree, statistics};
-
 use testkit::{Trial, counter};
+
+use super::{REQUESTS, Slave, agree, statistics};
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
