@@ -131,9 +131,10 @@ impl Connector {
                 .unwrap_or_else(|| self.from.clone());
             let socket = match data_socket(self.transport, &from, &self.options, Role::Initiator) {
                 Ok(socket) => socket,
-                Err(error)
-                    if error.error().kind() == io::ErrorKind::AddrInUse && !stop.is_set() =>
-                {
+                Err(error) if error.error().kind() == io::ErrorKind::AddrInUse => {
+                    if stop.is_set() {
+                        return Err(LoopEnd::Stopped);
+                    }
                     continue;
                 }
                 Err(error) => return Err(LoopEnd::from_io(error.what(), error.error())),
@@ -225,6 +226,7 @@ fn finish_connect(socket: &Socket, stop: &Stop) -> Result<(), LoopEnd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stop::Reason;
 
     fn connector(to_port: u16, min: u16, max: u16, first: u16) -> Connector {
         let to = Address::Inet(([127, 0, 0, 1], to_port).into());
@@ -238,6 +240,16 @@ mod tests {
         let mut connector = connector(5002, 5000, 5004, 1);
         let walked: Vec<u16> = (0..5).map(|_| connector.next_port()).collect();
         assert_eq!(walked, [5001, 5003, 5000, 5001, 5003]);
+    }
+
+    #[test]
+    fn a_stop_at_a_taken_port_is_no_failure() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let stop = Stop::new();
+        stop.pull(Reason::Cancelled);
+        let opened = connector(1, port, port + 1, 0).open(&[], &stop);
+        assert!(matches!(opened, Err(LoopEnd::Stopped)));
     }
 
     #[test]
