@@ -36,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         testkit::unless(missing.clone(), name, move || {
             run(name, series, connections)
         })
+        .quiet()
     })
     .into()
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod hosts;
+mod machine;
 mod mask;
 mod namespace;
 mod peer;
@@ -16,6 +17,7 @@ mod trial;
 mod uperf;
 
 pub use hosts::{Place, TwoHosts};
+pub use machine::is_quiet;
 pub use mask::{Difference, figures, keyvals, same_text};
 pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role, STOCK, linerate, program, stock};

@@ -5,17 +5,19 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::{Process, STOCK, Server, Trial, connections_of, eventually, linerate, trial};
+use testkit::{
+    Finished, Process, STOCK, Server, Trial, connections_of, eventually, is_quiet, linerate, trial,
+};
 
 use super::trace::{Call, STRACE, both};
 use super::{PATIENCE, finish, start, values};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("pace_here", &[], pace_here),
-        trial("pace_there", &[], pace_there),
+        trial("pace_here", &[], pace_here).quiet(),
+        trial("pace_there", &[], pace_there).quiet(),
         trial("gaps_and_what_was_asked_for", &[], gaps),
-        trial("pace_of_classic_tests", &[], pace_of_classic_tests),
+        trial("pace_of_classic_tests", &[], pace_of_classic_tests).quiet(),
         trial("the_schedule_does_not_move", &[STRACE], schedule),
         trial("who_spins", &[STRACE], who_spins),
         trial(
@@ -79,9 +81,8 @@ fn pace_there() {
     }
 }
 
-/// Who begins has as many passes as the schedule has, to a thousandth or to one pass; a machine that
-/// cannot do it says so. Who answers goes on to the end of the data, some intervals more or less, so it
-/// is the rate that counts.
+/// Who begins has as many passes as the schedule has, to a thousandth or to one pass. Who answers goes
+/// on to the end of the data, some intervals more or less, so it is the rate that counts.
 #[track_caller]
 fn check((options, counted, passes): Case, end: &str, specific: &str) {
     let server = Server::start("");
@@ -92,22 +93,51 @@ fn check((options, counted, passes): Case, end: &str, specific: &str) {
         format!("{end}_P50_GAP"),
     ];
     let line = format!("{options} -l 1 -- {specific} -m 100 -k {}", names.join(","));
-    let said = finish(&server, &line);
-    let names: [&str; 4] = std::array::from_fn(|at| names[at].as_str());
-    let [count, target, rate, gap] =
-        values(&said, names).map(|value| value.parse::<f64>().expect("a number"));
-    assert!((target - passes).abs() < 0.01, "{options}: {target}");
-    assert!(gap > 0.0, "{options}: {said:#?}");
-    let (reached, tolerance) = if counted.contains("SEND") {
-        assert!(count <= passes, "{options}: {count} passes");
-        (count, (passes / 1000.0).max(1.0))
-    } else {
-        (rate, passes / 50.0)
-    };
-    assert!(
-        (reached - passes).abs() <= tolerance || said.stderr.contains("was not held"),
-        "{options}: {count} passes, {rate}/s, where {passes} were asked for: {said:#?}"
-    );
+    held(|| {
+        let said = finish(&server, &line);
+        let names: [&str; 4] = std::array::from_fn(|at| names[at].as_str());
+        let [count, target, rate, gap] =
+            values(&said, names).map(|value| value.parse::<f64>().expect("a number"));
+        assert!((target - passes).abs() < 0.01, "{options}: {target}");
+        assert!(gap > 0.0, "{options}: {said:#?}");
+        let (reached, tolerance) = if counted.contains("SEND") {
+            assert!(count <= passes, "{options}: {count} passes");
+            (count, (passes / 1000.0).max(1.0))
+        } else {
+            (rate, passes / 50.0)
+        };
+        ((reached - passes).abs() <= tolerance, said)
+    });
+}
+
+/// Fails the test unless the pace is held in one of three runs. On a machine that others keep busy it may
+/// be missed, with a warning.
+#[track_caller]
+fn held(run: impl Fn() -> (bool, Finished)) {
+    for attempt in 1..=3 {
+        let (holds, said) = run();
+        if holds {
+            return;
+        }
+        assert!(
+            said.stderr.contains(MISSED),
+            "missed without a word: {said:#?}"
+        );
+        if !is_quiet() {
+            println!("not held, on a machine that is busy: {}", said.command);
+            return;
+        }
+        assert!(attempt < 3, "not held on a quiet machine: {said:#?}");
+    }
+}
+
+/// What is said of a pace that was missed.
+const MISSED: &str = "was not held";
+
+/// Standard error without what a busy machine adds.
+fn complaints(said: &Finished) -> String {
+    let lines = said.stderr.lines().filter(|line| !line.contains(MISSED));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The gaps are in order, their mean is the time a schedule of such a rate has, and what was asked for
@@ -167,21 +197,21 @@ fn gaps() {
 /// Their tables have no selectors: transactions a second, and 10^6 bit/s.
 fn pace_of_classic_tests() {
     let server = Server::start("");
-    let said = finish(&server, "-t TCP_CC -l 1 -P 0 -v 0 -b 1 -w 10");
-    let rate = said.figures()[0];
-    assert!(
-        rate <= 100.0 && (rate > 99.0 || said.stderr.contains("was not held")),
-        "{said:#?}"
-    );
-    let said = finish(
-        &server,
-        "-t TCP_SENDFILE -l 1 -P 0 -v 0 -b 1 -w 10 -- -m 10000",
-    );
-    let rate = said.figures()[0];
-    assert!(
-        rate <= 8.0 && (rate > 7.9 || said.stderr.contains("was not held")),
-        "{said:#?}"
-    );
+    for (options, least, most) in [
+        ("-t TCP_CC -l 1 -P 0 -v 0 -b 1 -w 10", 99.0, 100.0),
+        (
+            "-t TCP_SENDFILE -l 1 -P 0 -v 0 -b 1 -w 10 -- -m 10000",
+            7.9,
+            8.0,
+        ),
+    ] {
+        held(|| {
+            let said = finish(&server, options);
+            let rate = said.figures()[0];
+            assert!(rate <= most, "{said:#?}");
+            (rate > least, said)
+        });
+    }
 }
 
 /// The times that are slept until are the first one and multiples of the interval, to the nanosecond;
@@ -238,7 +268,7 @@ fn foreign_peer() {
         let line = format!("netperf -H 127.0.0.1 -p {foreign} -t TCP_MAERTS -l 1 {options}");
         let finished = Process::start(&mut linerate(&line)).finish(PATIENCE);
         finished.succeeded();
-        finished.stderr
+        complaints(&finished)
     };
     let named = "the peer did not spin";
     assert!(said("-b ,5 --spin").contains(named));
@@ -246,10 +276,10 @@ fn foreign_peer() {
     assert!(!said("-b ,5").contains(named));
     // Nor does one of ours that may not.
     let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
-    assert!(ours.stderr.contains(named), "{ours:#?}");
+    assert!(complaints(&ours).contains(named), "{ours:#?}");
     let server = Server::start("--allow-spin");
     let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
-    assert!(!ours.stderr.contains(named), "{ours:#?}");
+    assert!(!complaints(&ours).contains(named), "{ours:#?}");
 }
 
 /// A port at which one control connection after the other reaches the server, without what stands

@@ -112,7 +112,14 @@ fn add_up(lines: &str, text: &str, name: &str) -> Outcome {
     let time: f64 = results.iter().map(|result| result[1]).sum();
     let work: f64 = results.iter().map(|result| result[0] * result[1]).sum();
     let throughput = figures(text).into_iter().last().unwrap_or_default();
-    if (work / time / throughput - 1.0).abs() > 0.02 {
+    let excess = work / time / throughput - 1.0;
+    // A sender's results end with its time, its throughput when the receiver has read everything.
+    let most = if name == "TCP_STREAM" {
+        f64::INFINITY
+    } else {
+        0.02
+    };
+    if !(-0.02..=most).contains(&excess) {
         return wrong("the results are not the test");
     }
     Ok(())

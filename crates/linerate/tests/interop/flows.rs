@@ -106,6 +106,9 @@ fn transactions(pair: Pair) -> Outcome {
     check((0.8..1.25).contains(&ratio), "round trip", &seen)
 }
 
+/// Bytes of a flow that the two ends' buffers can hold by default.
+const UNDER_WAY: f64 = 10_485_760.0;
+
 const BYTES: &str = "FLOWS,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT,\
     REMOTE_BYTES_RECVD,THROUGHPUT,OUTBOUND_THROUGHPUT,INBOUND_THROUGHPUT";
 
@@ -116,8 +119,17 @@ fn streams(pair: Pair) -> Outcome {
     ] {
         let args = ["-t", test, "-l", "1", "--parallel", "3"];
         let seen = values(pair, &args, BYTES)?;
+        check(seen[received] > 0.0, test, &seen)?;
+        // A client's time can be over before it has all that the server sent in its own.
+        let under_way = if test == "TCP_MAERTS" {
+            3.0 * UNDER_WAY
+        } else {
+            0.0
+        };
+        let missing = seen[sent] - seen[received];
+        let allowed = 0.001 * seen[sent] + under_way;
         check(
-            seen[received] > 0.0 && close(seen[sent], seen[received]),
+            (-0.001 * seen[sent]..=allowed).contains(&missing),
             test,
             &seen,
         )?;

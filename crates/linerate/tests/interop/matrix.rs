@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use testkit::{Finished, Make, Place, figures, keyvals, same_text};
+use testkit::{Finished, Make, Place, figures, keyvals};
 
 use super::exchange::{Family, Pair, Setting, exchange, succeed};
+use super::variants::same;
 use super::{Case, Outcome};
 
 /// A test of the matrix.
@@ -279,10 +280,7 @@ impl Test {
         let args = self.args(length, &[], &[]);
         let ours = exchange(pair, setting, &args)?;
         let control = Control::ask(&control.text, setting, &args)?;
-        if (ours.code, &ours.stderr) != (control.code, &control.stderr) {
-            return Err(format!("{ours:?}, control {control:?}"));
-        }
-        same_text(&ours.stdout, &control.stdout).map_err(|difference| difference.to_string())
+        same(&ours, &control)
     }
 
     fn args(
