@@ -1,39 +1,13 @@
 //! What the fuzz tests of the rooms share: words of peers that mean harm, or have left them as they
 //! were.
 //!
-//! `FUZZ_ITERATIONS` sets how many inputs each test gets (20,000 by default); a failure prints its
-//! seed, which `FUZZ_SEED` takes.
+//! See `testkit::fuzz` for how many inputs each test gets, and how a failure is repeated.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
+use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 
 use crate::wire::{Frame, MESSAGE_LEN};
-
-/// Runs `test` with one seed after the other; what it gives is counted as worth something if it is
-/// true.
-pub(crate) fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool) {
-    let number = |name| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse::<u64>().ok())
-    };
-    let seeds = match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
-    };
-    let (mut inputs, mut taken) = (0_u64, 0_u64);
-    for seed in seeds {
-        let run = || test(&mut SmallRng::seed_from_u64(seed));
-        let Ok(counts) = catch_unwind(AssertUnwindSafe(run)) else {
-            panic!("FUZZ_SEED={seed}: {what}");
-        };
-        taken += u64::from(counts);
-        inputs += 1;
-    }
-    println!("{what}: {inputs} inputs, {taken} of them taken");
-}
 
 /// A message of one of these types that tells no error.
 pub(crate) fn frame(rng: &mut SmallRng, kinds: &[i32]) -> Frame {

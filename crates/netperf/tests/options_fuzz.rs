@@ -1,93 +1,77 @@
 //! Random command lines: none panics, and every refusal says something and fails.
 //!
-//! `FUZZ_ITERATIONS` sets how many (20,000 by default); a failure prints its seed, which `FUZZ_SEED`
-//! takes.
+//! See `testkit::fuzz` for how many, and how a failure is repeated.
 
 use std::ffi::OsString;
-use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;
 
 use netperf::options::{Exit, manual, netperf, netserver, super_netperf, super_netperf_on_ports};
 use netperf::selector::Selector;
+use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
+use testkit::fuzz::{each, fewer};
 
 #[test]
 fn no_command_line_panics() {
-    for seed in seeds() {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let args = command_line(&mut rng);
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            let flows = [OsString::from(number(&mut rng))];
-            let ports = [flows[0].clone(), number(&mut rng).into()];
-            [
-                netperf("netperf", args.clone()).err(),
-                netserver("netserver", args.clone()).err(),
-                super_netperf("super_netperf", flows.into_iter().chain(args.clone())).err(),
-                super_netperf_on_ports("super-netperf", ports.into_iter().chain(args.clone()))
-                    .err(),
-            ]
-        }));
-        let Ok(exits) = outcome else {
-            panic!("FUZZ_SEED={seed} panics: {args:?}");
-        };
-        for exit in exits.into_iter().flatten() {
-            assert!(is_honest(&exit), "FUZZ_SEED={seed}: {args:?}: {exit:?}");
+    each("command lines", 20..=30, |rng| {
+        let args = command_line(rng);
+        let flows = [OsString::from(number(rng))];
+        let ports = [flows[0].clone(), number(rng).into()];
+        let exits = [
+            netperf("netperf", args.clone()).err(),
+            netserver("netserver", args.clone()).err(),
+            super_netperf("super_netperf", flows.into_iter().chain(args.clone())).err(),
+            super_netperf_on_ports("super-netperf", ports.into_iter().chain(args.clone())).err(),
+        ];
+        for exit in exits.iter().flatten() {
+            assert!(is_honest(exit), "{args:?}: {exit:?}");
         }
-    }
+        exits.iter().any(Option::is_none)
+    });
 }
 
-/// A file of selectors: names, headers, and what is neither. Each is written and read, so that of as many
-/// inputs as others get it has a twentieth.
+/// A file of selectors: names, headers, and what is neither. Each is written and read, so that there are
+/// fewer.
 #[test]
 fn no_selection_file_panics() {
     let names: Vec<_> = Selector::listed()
         .map(|selector| (selector.name().to_owned(), selector.one_line_header()))
         .collect();
     let path = std::env::temp_dir().join(format!("linerate-selection-{}", std::process::id()));
-    let mut taken = 0;
-    for seed in seeds().step_by(20) {
-        let mut rng = SmallRng::seed_from_u64(seed);
+    fewer("files of selectors", 20, 20..=30, |rng| {
         let mut text = String::new();
         for _ in 0..rng.random_range(0..8) {
-            let (name, header) = names.choose(&mut rng).expect("there are some");
+            let (name, header) = names.choose(rng).expect("there are some");
             let entry = match rng.random_range(0..8) {
                 0..=2 => name.clone(),
                 3..=4 => header.clone(),
-                5 => format!("P{}_LATENCY", number(&mut rng)),
-                6 => value(&mut rng),
+                5 => format!("P{}_LATENCY", number(rng)),
+                6 => value(rng),
                 _ => String::new(),
             };
             text += &entry;
             text += [",", ", ", "\n", ";", ""]
-                .choose(&mut rng)
+                .choose(rng)
                 .expect("there are some");
         }
         std::fs::write(&path, &text).expect("a file of our own");
-        let form = ["-o", "-O", "-k"].choose(&mut rng).expect("there are some");
+        let form = ["-o", "-O", "-k"].choose(rng).expect("there are some");
         let words = ["--".into(), form.into(), path.clone().into_os_string()];
-        let Ok(outcome) = std::panic::catch_unwind(|| netperf("netperf", words)) else {
-            panic!("FUZZ_SEED={seed} panics: {text:?}");
-        };
-        match outcome {
-            Ok(_) => taken += 1,
-            Err(exit) => assert!(is_honest(&exit), "FUZZ_SEED={seed}: {text:?}: {exit:?}"),
-        }
-    }
+        let exit = netperf("netperf", words).err();
+        assert!(exit.as_ref().is_none_or(is_honest), "{text:?}: {exit:?}");
+        exit.is_none()
+    });
     std::fs::remove_file(path).expect("it is still there");
-    assert!(taken > 0, "none was taken: nothing was tested");
 }
 
 #[test]
 fn no_number_panics() {
-    for seed in seeds() {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let text = value(&mut rng);
-        let outcome =
-            std::panic::catch_unwind(|| (units::netperf_size(&text), units::go_duration(&text)));
-        assert!(outcome.is_ok(), "FUZZ_SEED={seed} panics: {text:?}");
-    }
+    each("numbers", 13..=24, |rng| {
+        let text = value(rng);
+        let (size, duration) = (units::netperf_size(&text), units::go_duration(&text));
+        size.is_some() || duration.is_some()
+    });
 }
 
 /// It says something, and only `-V` succeeds.
@@ -178,18 +162,6 @@ fn number(rng: &mut SmallRng) -> String {
     .choose(rng)
     .unwrap();
     format!("{number}{suffix}")
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
-    }
 }
 
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-?=,;/";

@@ -1,20 +1,19 @@
 //! Damaged histograms and logs: none panics, and what was read survives another round.
 //!
-//! `FUZZ_ITERATIONS` sets how many inputs each reader gets (5,000 by default); a failure prints its
-//! seed, which `FUZZ_SEED` takes.
+//! See `testkit::fuzz` for how many inputs, and how a failure is repeated.
 
-use std::panic::catch_unwind;
 use std::time::Duration;
 
+use rand::Rng;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use stats::Histogram;
 use stats::log::{Interval, read, write};
+use testkit::fuzz::fewer;
 
 #[test]
 fn encoded_histograms() {
     let good = [sample().to_v2(), sample().to_compressed_v2()];
-    each("histograms", |rng| {
+    fewer("histograms", 4, 40..=50, |rng| {
         let form = rng.random_range(0..2);
         let bytes = damaged(rng, &good[form]);
         let Ok(times) = Histogram::from_any_v2(&bytes) else {
@@ -30,7 +29,7 @@ fn encoded_histograms() {
 #[test]
 fn histograms_of_documents() {
     let good = serde_json::to_vec(&sample()).expect("a histogram has a document");
-    each("documents", |rng| {
+    fewer("documents", 4, 28..=38, |rng| {
         let Ok(times) = serde_json::from_slice::<Histogram>(&damaged(rng, &good)) else {
             return false;
         };
@@ -48,7 +47,7 @@ fn logs() {
         times: sample(),
     };
     let good = write(&[interval(Some("TCP_RR")), interval(None)]).into_bytes();
-    each("logs", |rng| {
+    fewer("logs", 4, 26..=36, |rng| {
         let text = String::from_utf8_lossy(&damaged(rng, &good)).into_owned();
         let Ok(intervals) = read(&text) else {
             return false;
@@ -87,26 +86,4 @@ fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// Runs `test` with one seed after the other; what it gives is whether the input was taken.
-fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool + std::panic::RefUnwindSafe) {
-    let number = |name| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse::<u64>().ok())
-    };
-    let seeds = match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(5_000),
-    };
-    let (mut inputs, mut taken) = (0_u64, 0_u64);
-    for seed in seeds {
-        let run = || test(&mut SmallRng::seed_from_u64(seed));
-        let Ok(counts) = catch_unwind(run) else {
-            panic!("FUZZ_SEED={seed}: {what}");
-        };
-        taken += u64::from(counts);
-        inputs += 1;
-    }
-    println!("{what}: {inputs} inputs, {taken} of them taken");
 }

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fuzz;
 mod hosts;
 mod machine;
 mod mask;

@@ -1,49 +1,47 @@
 //! Random command lines: none panics, and every refusal says something and fails.
 //!
-//! `FUZZ_ITERATIONS` sets how many (20,000 by default); a failure prints its seed, which `FUZZ_SEED`
-//! takes.
+//! See `testkit::fuzz` for how many, and how a failure is repeated.
 
 use std::ffi::OsString;
-use std::panic::catch_unwind;
 
+use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
+use testkit::fuzz::each;
 use uperf::options::{Exit, Network, manual, uperf};
 
 #[test]
 fn no_command_line_panics() {
-    let mut taken = 0;
-    for seed in seeds() {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let args = command_line(&mut rng);
-        let Ok(outcome) = catch_unwind(|| uperf("uperf", args.clone())) else {
-            panic!("FUZZ_SEED={seed} panics: {args:?}");
-        };
-        match outcome {
-            Ok(_) => taken += 1,
-            Err(exit) => assert!(is_honest(&exit), "FUZZ_SEED={seed}: {args:?}: {exit:?}"),
+    each("command lines", 14..=25, |rng| {
+        let args = command_line(rng);
+        match uperf("uperf", args.clone()) {
+            Ok(_) => true,
+            Err(exit) => {
+                assert!(is_honest(&exit), "{args:?}: {exit:?}");
+                false
+            }
         }
-    }
-    println!("{taken} were taken");
+    });
 }
 
 /// What is a network has its own address in it, and is read back as it is written.
 #[test]
 fn no_network_panics() {
-    for seed in seeds() {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let text = network(&mut rng);
-        let Ok(network) = catch_unwind(|| Network::parse(&text)) else {
-            panic!("FUZZ_SEED={seed} panics: {text:?}");
+    each("networks", 30..=60, |rng| {
+        let text = network(rng);
+        let Some(network) = Network::parse(&text) else {
+            return false;
         };
-        let Some(network) = network else { continue };
         let address = text.split('/').next().unwrap_or_default();
         let address = address.parse().expect("it is a network's");
-        assert!(network.contains(address), "FUZZ_SEED={seed}: {text:?}");
-        let again = Network::parse(&network.to_string());
-        assert_eq!(again, Some(network), "FUZZ_SEED={seed}: {text:?}");
-    }
+        assert!(network.contains(address), "{text:?}");
+        assert_eq!(
+            Network::parse(&network.to_string()),
+            Some(network),
+            "{text:?}"
+        );
+        true
+    });
 }
 
 /// It says something, and only what was asked for by `-h` and `-V` succeeds.
@@ -117,18 +115,6 @@ fn network(rng: &mut SmallRng) -> String {
     match rng.random_range(0..4) {
         0 => address,
         _ => format!("{address}/{}", rng.random_range(-2..140)),
-    }
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
     }
 }
 

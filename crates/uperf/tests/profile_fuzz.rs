@@ -1,16 +1,15 @@
 //! Profiles that mean harm or were damaged: none panics, and what is taken is within the limits.
 //!
-//! `FUZZ_ITERATIONS` sets how many (20,000 by default); a failure prints its seed, which `FUZZ_SEED`
-//! takes.
+//! See `testkit::fuzz` for how many, and how a failure is repeated.
 
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
+use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
-
+use testkit::fuzz;
 use uperf::profile::{
     MOST_MEMORY, MOST_PROCESSES, MOST_THREADS, Parsed, Severity, Source, Surroundings, check,
     expected_memory, parse, summary,
@@ -18,21 +17,40 @@ use uperf::profile::{
 
 #[test]
 fn random_bytes() {
-    each("random bytes", |rng| {
+    // Nothing is a profile by chance.
+    each("random bytes", 0..=0, |rng| {
         let length = rng.random_range(0..200);
         (0..length).map(|_| rng.random()).collect()
     });
 }
 
+/// Words in any order, or those of a profile with a few in other places.
 #[test]
 fn words_in_any_order() {
-    each("words in any order", |rng| {
+    const PROFILE: &str = "<profile name=\"x\" > <group nthreads=\"1\" > <transaction iterations=\"2\" > \
+        <flowop type=\"nop\" /> <flowop type=\"nop\" options=\"size=1\" /> </transaction> </group> </profile>";
+    each("words in any order", 5..=25, |rng| {
+        let is_ordered = rng.random();
+        let mut words: Vec<&str> = if is_ordered {
+            PROFILE.split(' ').collect()
+        } else {
+            Vec::new()
+        };
+        let more = if is_ordered { 3 } else { 60 };
+        for _ in 0..rng.random_range(0..more) {
+            let word = WORDS.choose(rng).expect("there are some");
+            words.insert(rng.random_range(0..=words.len()), word);
+        }
         let mut text = String::new();
-        for _ in 0..rng.random_range(0..60) {
-            text += WORDS.choose(rng).expect("there are some");
-            text += ["", " ", "\n", "\"", "="]
-                .choose(rng)
-                .expect("there are some");
+        for word in words {
+            text += word;
+            text += if is_ordered && rng.random_bool(0.98) {
+                " "
+            } else {
+                ["", " ", "\n", "\"", "="]
+                    .choose(rng)
+                    .expect("there are some")
+            };
         }
         text.into_bytes()
     });
@@ -41,7 +59,7 @@ fn words_in_any_order() {
 #[test]
 fn damaged_profiles() {
     let profiles = profiles();
-    each("damaged profiles", |rng| {
+    each("damaged profiles", 20..=30, |rng| {
         let profile = profiles.choose(rng).expect("there are some");
         damaged(rng, profile)
     });
@@ -50,7 +68,7 @@ fn damaged_profiles() {
 /// Options of every kind with values of every kind, in a profile that is otherwise in order.
 #[test]
 fn odd_options() {
-    each("odd options", |rng| {
+    each("odd options", 7..=15, |rng| {
         let mut options = String::new();
         for _ in 0..rng.random_range(0..4) {
             let key = KEYS.choose(rng).expect("there are some");
@@ -70,26 +88,9 @@ fn odd_options() {
     });
 }
 
-fn each(what: &str, input: impl Fn(&mut SmallRng) -> Vec<u8>) {
-    let number = |name| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse::<u64>().ok())
-    };
-    let seeds = match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
-    };
-    let (mut inputs, mut taken) = (0_u64, 0_u64);
-    for seed in seeds {
-        let bytes = input(&mut SmallRng::seed_from_u64(seed));
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let Ok(is_taken) = catch_unwind(AssertUnwindSafe(|| is_honest(&bytes))) else {
-            panic!("FUZZ_SEED={seed}: {what}: {text}");
-        };
-        taken += u64::from(is_taken);
-        inputs += 1;
-    }
-    println!("{what}: {inputs} inputs, {taken} of them taken");
+/// Gives inputs to the parser, which is to take as many percent of them.
+fn each(what: &str, taken: RangeInclusive<u64>, input: impl Fn(&mut SmallRng) -> Vec<u8>) {
+    fuzz::each(what, taken, |rng| is_honest(&input(rng)));
 }
 
 /// Whether it is taken. What is refused says why; what is taken is within the limits.

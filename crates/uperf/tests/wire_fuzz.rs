@@ -1,19 +1,19 @@
 //! Hostile bytes for every decoder: none panics, and what was decoded survives another round; and
 //! workorders of all kinds, from bytes to what a slave would do.
 //!
-//! `FUZZ_ITERATIONS` sets how many inputs each test gets (20,000 by default); a failure prints its
-//! seed, which `FUZZ_SEED` takes.
+//! See `testkit::fuzz` for how many inputs each test gets, and how a failure is repeated.
 
 #[expect(dead_code, reason = "only the test of the transcripts needs all of it")]
 mod data;
 
 use std::fmt::Debug;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ops::RangeInclusive;
 
 use data::{Kind, Recording, recordings};
+use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
+use testkit::fuzz::each;
 use uperf::wire::{
     Ack1, Ack2, Assembly, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order,
     SlaveInfo, TransactionRecord, Version, Work,
@@ -21,46 +21,46 @@ use uperf::wire::{
 use uperf::{Flags, Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits, mirror};
 
 macro_rules! decoders {
-    ($($test:ident: $kind:ident, $decode:expr;)+) => {$(
+    ($($test:ident: $kind:ident, $taken:expr, $decode:expr;)+) => {$(
         #[test]
         fn $test() {
-            decoder(Kind::$kind, $decode);
+            decoder(Kind::$kind, $taken, $decode);
         }
     )+};
 }
 
 decoders! {
-    headers: Header, |bytes, _| {
+    headers: Header, 85..=93, |bytes, _| {
         let (header, order) = Header::decode(bytes.first_chunk()?).ok()?;
         let _ = (header.version(), header.check_protocols(|protocol| protocol == Protocol::Ssl));
         Some(shown(&header, header.encode(order)))
     };
-    first_answers: Ack1, |bytes, _| {
+    first_answers: Ack1, 100..=100, |bytes, _| {
         let ack = Ack1::decode(bytes.first_chunk()?);
         Some(shown(&ack, ack.encode()))
     };
-    second_answers: Ack2, |bytes, order| {
+    second_answers: Ack2, 100..=100, |bytes, order| {
         let ack = Ack2::decode(bytes.first_chunk()?, order);
         Some(shown(&ack, ack.encode(order)))
     };
-    groups: Group, |bytes, order| {
+    groups: Group, 35..=45, |bytes, order| {
         let group = GroupRecord::decode(bytes.first_chunk()?, order).ok()?;
         Some(shown(&group, group.encode(order)))
     };
-    transactions: Transaction, |bytes, order| {
+    transactions: Transaction, 100..=100, |bytes, order| {
         let transaction = TransactionRecord::decode(bytes.first_chunk()?, order);
         Some(shown(&transaction, transaction.encode(order)))
     };
-    ports: Ports, |bytes, order| {
+    ports: Ports, 100..=100, |bytes, order| {
         let info = SlaveInfo::decode(bytes.first_chunk()?, order);
         let _ = [Protocol::Tcp, Protocol::Unix].map(|protocol| info.port(protocol));
         Some(shown(&info, info.encode(order)))
     };
-    commands: Command, |bytes, order| {
+    commands: Command, 69..=78, |bytes, order| {
         let command = Command::decode(bytes.first_chunk()?, order).ok()?;
         Some(shown(&command, command.encode(order)))
     };
-    goodbyes: Goodbye, |bytes, order| {
+    goodbyes: Goodbye, 87..=95, |bytes, order| {
         let goodbye = Goodbye::decode(bytes.first_chunk()?, order).ok()?;
         Some(shown(&goodbye, goodbye.encode(order)))
     };
@@ -70,7 +70,7 @@ decoders! {
 #[test]
 fn flowops() {
     let recorded = recorded(Kind::Flowop);
-    each("FlowopRecord", |rng| {
+    each("FlowopRecord", 100..=100, |rng| {
         let mut bytes = recorded.choose(rng).cloned().unwrap_or_default();
         bytes.resize(944, 0);
         disturb(rng, &mut bytes);
@@ -96,7 +96,7 @@ fn flowops() {
 #[test]
 fn workorders() {
     let recordings = recordings();
-    each("Assembly", |rng| {
+    each("Assembly", 20..=30, |rng| {
         let (mut order, version) = (order(rng), version(rng));
         let mut bytes = match rng.random_range(0..3) {
             0 => random_work(rng).encode(layout(rng), order),
@@ -149,7 +149,7 @@ fn workorders() {
 /// Records of every value: a slave runs what makes sense, within its limits.
 #[test]
 fn assignments() {
-    each("assignment", |rng| {
+    each("assignment", 36..=46, |rng| {
         let mut work = random_work(rng);
         for transaction in &mut work.transactions {
             for flowop in &mut transaction.flowops {
@@ -170,7 +170,7 @@ fn assignments() {
 /// Profiles with several hosts and names: what one master sends, each slave understands.
 #[test]
 fn groups_are_mirrored() {
-    each("mirror", |rng| {
+    each("mirror", 40..=50, |rng| {
         let group = random_group(rng);
         let parts = mirror::parts(&group);
         assert_eq!(parts.len(), group.transactions.len());
@@ -222,9 +222,13 @@ fn assign(work: &Work, limits: &WorkLimits) -> bool {
     true
 }
 
-fn decoder(kind: Kind, decode: impl Fn(&[u8], Order) -> Option<Vec<u8>>) {
+fn decoder(
+    kind: Kind,
+    taken: RangeInclusive<u64>,
+    decode: impl Fn(&[u8], Order) -> Option<Vec<u8>>,
+) {
     let recorded = recorded(kind);
-    each(&format!("{kind:?}"), |rng| {
+    each(&format!("{kind:?}"), taken, |rng| {
         let mut bytes = recorded.choose(rng).cloned().unwrap_or_default();
         disturb(rng, &mut bytes);
         let order = order(rng);
@@ -234,28 +238,6 @@ fn decoder(kind: Kind, decode: impl Fn(&[u8], Order) -> Option<Vec<u8>>) {
         assert_eq!(decode(&once, order), Some(once));
         true
     });
-}
-
-/// Runs `test` with one seed after the other; what it gives is counted as taken if it is true.
-fn each(what: &str, test: impl Fn(&mut SmallRng) -> bool) {
-    let number = |name| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse::<u64>().ok())
-    };
-    let seeds = match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
-    };
-    let (mut inputs, mut taken) = (0_u64, 0_u64);
-    for seed in seeds {
-        let run = || test(&mut SmallRng::seed_from_u64(seed));
-        let Ok(counts) = catch_unwind(AssertUnwindSafe(run)) else {
-            panic!("FUZZ_SEED={seed}: {what}");
-        };
-        taken += u64::from(counts);
-        inputs += 1;
-    }
-    println!("{what}: {inputs} inputs, {taken} of them taken");
 }
 
 /// The bytes, once the message can be shown.

@@ -390,7 +390,7 @@ mod tests {
             })
             .collect();
         let document = Details::of(full_side(), 1, None).to_json();
-        fuzz::each("a peer's words", |rng| {
+        testkit::fuzz::each("a peer's words", 90..=97, |rng| {
             let (settings, asked) = tests.choose(rng).unwrap();
             let Ok((mut told, _)) = response(asked, &fuzz::frame(rng, &[])) else {
                 return false;

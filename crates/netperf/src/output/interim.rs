@@ -167,7 +167,7 @@ mod tests {
             ("-- -o THROUGHPUT", 1),
             ("-N -- -k THROUGHPUT -P ,9", 4),
         ];
-        crate::fuzz::each("interim results", |rng| {
+        testkit::fuzz::each("interim results", 95..=100, |rng| {
             let (line, lines) = forms[rng.random_range(0..forms.len())];
             let mut interim = of(line);
             let elapsed = Duration::from_nanos(rng.random::<u64>() >> rng.random_range(0..64));

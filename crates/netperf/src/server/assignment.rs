@@ -643,7 +643,7 @@ mod tests {
         ];
         let limits = Limits::default();
         let peers = [PEER, "[2001:db8::1]:4000".parse().unwrap()].map(Address::from);
-        crate::fuzz::each("a request", |rng| {
+        testkit::fuzz::each("a request", 35..=46, |rng| {
             let frame = match good.choose(rng) {
                 Some(good) if rng.random() => crate::fuzz::disturbed(rng, good.encode(None)),
                 _ => crate::fuzz::frame(rng, &KINDS),
