@@ -1,25 +1,36 @@
-//! docs/netperf-manual-coverage.md is complete, and its proofs are where it says.
+//! docs/netperf-manual-coverage.md is complete, and the tests that it names as proofs have run.
 //!
-//! A proof is one place or several, between semicolons; a place is a file and words. The words stand
-//! there, as whole words, in a line that does something: in no comment and no import, and in a source
-//! file among its tests.
+//! A proof is one place or several, between semicolons. A place is the name of a test, or what several
+//! names begin with, and words where the name does not say enough: they stand, as whole words, in a line
+//! of the suite that does something, in no comment and no import.
+//!
+//! `LINERATE_RAN` names a file with what the runners of all tests have printed. Without it, or if some
+//! were skipped, the program's own tests are looked for among those that this machine can run, and the
+//! others are not looked for.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use netperf::options::{Test, manual, netperf};
 use netperf::selector::Selector;
-use testkit::Trial;
+use testkit::{Trial, unless};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+/// `own` are the names of this program's tests that can run on this machine.
+pub(crate) fn trials(own: Vec<String>) -> Vec<Trial> {
+    let mut trials = testkit::trials![
         every_option_has_its_line_among_those_of_its_command_or_family,
         every_test_has_its_line,
         every_selector_has_its_line,
-        every_proof_is_where_its_line_says,
         words_are_whole_and_in_lines_that_do_something,
-    ]
+        lines_of_tests_that_have_passed,
+    ];
+    trials.push(unless(None, "every_proof_has_run", move || {
+        every_proof_has_run(&own);
+        Ok(())
+    }));
+    trials
 }
 
 /// A table of the document.
@@ -67,17 +78,26 @@ fn every_selector_has_its_line() {
     assert_eq!(subjects_of("selector"), listed);
 }
 
-fn every_proof_is_where_its_line_says() {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+/// `own` are the names of this program's tests that can run here.
+fn every_proof_has_run(own: &[String]) {
+    let log = env::var_os("LINERATE_RAN").map(|path| {
+        let path = PathBuf::from(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    });
+    let log = log.filter(|log| !log.lines().any(|line| line.starts_with("SKIPPED ")));
+    let ran: BTreeSet<&str> = match &log {
+        Some(log) => log.lines().filter_map(passed).collect(),
+        None => own.iter().map(String::as_str).collect(),
+    };
     let mut wrong = Vec::new();
     for table in coverage() {
         assert_eq!(table.head.last().map(String::as_str), Some("proof"));
         for row in &table.rows {
             assert_eq!(row.len(), table.head.len(), "{row:?}");
             for place in row[row.len() - 1].split("; ") {
-                let (file, words) = place.split_once(' ').unwrap_or((place, ""));
-                if !stand_in(&tests.join(file), words) {
-                    wrong.push(format!("{place}: {}", row[0]));
+                let (name, words) = place.split_once(' ').unwrap_or((place, ""));
+                if let Err(why) = holds(name, words, &ran, log.is_some()) {
+                    wrong.push(format!("{place} {why}: {}", row[0]));
                 }
             }
         }
@@ -85,15 +105,69 @@ fn every_proof_is_where_its_line_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The name of a test that has passed, of a line of cargo's test runner, of ours or of lab/vm-suite.
+fn passed(line: &str) -> Option<&str> {
+    let of_runner = || {
+        line.strip_prefix("test ")?
+            .split_once(" ... ok")
+            .map(|(name, _)| name)
+    };
+    of_runner().or_else(|| line.strip_prefix("ok "))
+}
+
+fn holds(name: &str, words: &str, ran: &BTreeSet<&str>, all: bool) -> Result<(), &'static str> {
+    // What is no test is a document.
+    if name == "ARCHITECTURE.md" {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(name);
+        let found = stand_in(&path, words);
+        return found.then_some(()).ok_or("stands not there");
+    }
+    let suite = suite_of(name);
+    let is_own = matches!(&suite, Some(path) if path.starts_with(tests()));
+    let is_it = |test: &&str| {
+        let rest = test.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with('.'))
+    };
+    if (all || is_own) && !ran.iter().any(is_it) {
+        return Err("has not run");
+    }
+    if words.is_empty() {
+        return Ok(());
+    }
+    let suite = suite.ok_or("is of no suite that has words")?;
+    let found = files_of(&suite).iter().any(|path| stand_in(path, words));
+    found.then_some(()).ok_or("has other words")
+}
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// The suite that a test belongs to, without the extension of its file; `None` of another crate's.
+fn suite_of(name: &str) -> Option<PathBuf> {
+    let (suite, _) = name.split_once([':', '.'])?;
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/suite");
+    let places = [(tests().join(suite), "rs"), (lab.join(suite), "sh")];
+    places
+        .into_iter()
+        .find(|(path, extension)| path.is_dir() || path.with_extension(extension).exists())
+        .map(|(path, _)| path)
+}
+
+/// The file of a suite, and those in its directory.
+fn files_of(suite: &Path) -> Vec<PathBuf> {
+    let own = ["rs", "sh"].map(|extension| suite.with_extension(extension));
+    let parts = fs::read_dir(suite).into_iter().flatten().flatten();
+    own.into_iter()
+        .chain(parts.map(|entry| entry.path()))
+        .collect()
+}
+
 /// Whether the words stand in a line of the file that does something.
 fn stand_in(path: &Path, words: &str) -> bool {
     let text = fs::read_to_string(path).unwrap_or_default();
-    let is_source = path.components().any(|part| part.as_os_str() == "src");
-    let text = match text.split_once("#[cfg(test)]") {
-        Some((_, tests)) if is_source => tests,
-        _ if is_source => "",
-        _ => &text,
-    };
     let passed_over: &[&str] = match path.extension().and_then(|extension| extension.to_str()) {
         Some("rs") => &["//", "use ", "mod "],
         Some("sh") => &["#"],
@@ -171,7 +245,7 @@ fn words_are_whole_and_in_lines_that_do_something() {
     ] {
         assert_eq!(has_words(line, words), found, "{line}: {words}");
     }
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/coverage.rs");
+    let here = tests().join("coverage.rs");
     assert!(stand_in(
         &here,
         "fn words_are_whole_and_in_lines_that_do_something"
@@ -180,4 +254,42 @@ fn words_are_whole_and_in_lines_that_do_something() {
         &here,
         concat!("A proof", " is one place or several")
     ));
+}
+
+fn lines_of_tests_that_have_passed() {
+    for (line, name) in [
+        ("test tests::a ... ok", Some("tests::a")),
+        (
+            "test interop::a::-l_1 ... ok, 0.3 s",
+            Some("interop::a::-l_1"),
+        ),
+        ("test tests::a ... FAILED", None),
+        ("test tests::a ... ignored, 0.0 s", None),
+        ("ok families.unix", Some("families.unix")),
+        ("SKIPPED families.unix: no root", None),
+        ("running 3 tests", None),
+    ] {
+        assert_eq!(passed(line), name, "{line}");
+    }
+    let ran = BTreeSet::from([
+        "interop::matrix::tcp_rr::ipv4",
+        "cli::help",
+        "families.unix",
+    ]);
+    for (place, words, all, expected) in [
+        ("cli::help", "", false, true),
+        ("cli::help", "fn help", false, true),
+        ("cli::help", "no such words", false, false),
+        ("cli::hel", "", false, false),
+        ("interop::matrix::tcp_rr", "", true, true),
+        ("families.unix", "", true, true),
+        // Of another program, whose tests are only known if there is a log.
+        ("families.sctp", "", false, true),
+        ("families.sctp", "", true, false),
+        ("tests::b", "", false, true),
+        ("tests::b", "", true, false),
+    ] {
+        let found = holds(place, words, &ran, all);
+        assert_eq!(found.is_ok(), expected, "{place} {words}: {found:?}");
+    }
 }

@@ -66,6 +66,16 @@ pub fn run_suites(suites: Vec<Suite>) -> ExitCode {
     run(chosen, &options).print(filtered_out)
 }
 
+/// The full names of the trials that lack nothing on this machine.
+pub fn able(suites: &[Suite]) -> Vec<String> {
+    let of_suite = |(suite, trials): &Suite| -> Vec<String> {
+        let able = trials.iter().filter(|trial| trial.missing.is_none());
+        able.map(|trial| format!("{suite}::{}", trial.name))
+            .collect()
+    };
+    suites.iter().flat_map(of_suite).collect()
+}
+
 /// A trial with its suite and its full name.
 struct Job {
     suite: &'static str,
