@@ -26,11 +26,12 @@ const SLOWEST: usize = 10;
 const TESTS_FAILED: u8 = 101;
 
 const USAGE: &str = "\
-usage: [FILTER...] [--exact] [--skip FILTER]... [--test-threads N] [--list]
+usage: [FILTER...] [--exact] [--skip FILTER]... [--quiet | --no-quiet] [--test-threads N] [--list]
 
   FILTER             run the trials whose names contain one of these
   --skip FILTER      leave out the trials whose names contain it
   --exact            filters are whole names
+  --quiet            run only the trials that run alone, --no-quiet only the others
   --test-threads N   run N busy trials at a time (default: one per processor, at most 4)
   --list             print the names of the trials
 ";
@@ -54,7 +55,7 @@ pub fn run_suites(suites: Vec<Suite>) -> ExitCode {
     let total = jobs.len();
     let chosen: Vec<Job> = jobs
         .into_iter()
-        .filter(|job| options.selects(&job.name))
+        .filter(|job| options.selects(job))
         .collect();
     if options.list {
         for job in &chosen {
@@ -101,6 +102,8 @@ struct Options {
     skips: Vec<String>,
     exact: bool,
     list: bool,
+    /// Whether only trials that run alone, or only the others.
+    quiet: Option<bool>,
     threads: Option<usize>,
 }
 
@@ -111,6 +114,8 @@ impl Options {
             match word.as_str() {
                 "--exact" => options.exact = true,
                 "--list" => options.list = true,
+                "--quiet" => options.quiet = Some(true),
+                "--no-quiet" => options.quiet = Some(false),
                 // Nothing is captured.
                 "--nocapture" | "--no-capture" | "--show-output" => {}
                 "--skip" => options.skips.extend(words.next()),
@@ -125,7 +130,12 @@ impl Options {
         Ok(options)
     }
 
-    fn selects(&self, name: &str) -> bool {
+    fn selects(&self, job: &Job) -> bool {
+        let is_quiet = job.trial.load == Load::Quiet;
+        self.quiet.is_none_or(|quiet| quiet == is_quiet) && self.names(&job.name)
+    }
+
+    fn names(&self, name: &str) -> bool {
         let matches = |filter: &String| {
             if self.exact {
                 name == filter
@@ -347,9 +357,10 @@ mod tests {
             ("--skip b", "a::b", false),
             ("a --skip c --nocapture", "a::b", true),
         ] {
-            assert_eq!(options(line).selects(name), selected, "{line}");
+            assert_eq!(options(line).names(name), selected, "{line}");
         }
         assert_eq!(options("--test-threads 3").threads, Some(3));
+        assert_eq!(options("--no-quiet").quiet, Some(false));
         let refused = Options::parse(["--what".to_owned()].into_iter());
         assert!(refused.is_err());
     }
