@@ -9,6 +9,12 @@ use crate::stop::Stop;
 /// How often the kernel is asked for what it has no event for.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// The pauses between the marks of a datagram flow's end.
+const PAUSES_MS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+/// Errors of earlier datagrams that the first mark may meet.
+const MOST_ERRORS: u32 = 10;
+
 /// How a flow says that it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
@@ -19,8 +25,9 @@ pub enum Finish {
     Acknowledged,
     /// Wait for the peer's end of stream and throw away what comes before it.
     AwaitClose,
-    /// Send this many empty datagrams; one would do, were none lost. A full queue is waited for.
-    EmptyDatagrams(u32),
+    /// Send empty datagrams, with longer and longer pauses, until the peer's socket is closed or a quarter of a
+    /// second has passed: a receiver whose queue is full loses them. A full queue of this end is waited for.
+    EmptyDatagrams,
 }
 
 impl Finish {
@@ -43,29 +50,44 @@ impl Finish {
                 call::shutdown_write(*socket).is_ok() && await_acknowledged(*socket, stop)
             }
             (Self::AwaitClose, Path::Connected(socket)) => await_end(*socket, stop),
-            (Self::EmptyDatagrams(count), path) => {
-                // One that a full queue or an old error refuses does not keep the others.
-                (0..count).fold(false, |any, _| send_empty(path, stop) || any)
-            }
+            (Self::EmptyDatagrams, path) => send_marks(path, stop),
             _ => true,
         }
     }
 }
 
-fn send_empty(path: &Path<'_>, stop: &Stop) -> bool {
+/// Sends one empty datagram after the other; whether any was sent.
+fn send_marks(path: &Path<'_>, stop: &Stop) -> bool {
+    // What is refused at first may be data.
+    let mut any = send_mark(path, stop, MOST_ERRORS).is_ok();
+    for pause in PAUSES_MS {
+        if stop.is_set() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(pause));
+        match send_mark(path, stop, 0) {
+            Ok(()) => any = true,
+            // The peer has closed its socket.
+            Err(_) => break,
+        }
+    }
+    any
+}
+
+fn send_mark(path: &Path<'_>, stop: &Stop, most_errors: u32) -> Result<(), Error> {
     let mut errors = 0;
     loop {
         let sent = match path {
             Path::Connected(socket) => call::send_without_waiting(*socket, &[]),
             Path::Addressed(socket, to) => call::send_to_without_waiting(*socket, &[], to),
-            _ => return false,
+            _ => return Err(Error::NOTSOCK),
         };
         match sent {
-            Ok(_) => return true,
+            Ok(_) => return Ok(()),
             // Not poll(2): without a connection it does not see that a Unix peer's queue is full.
             Err(Error::AGAIN) if !stop.is_set() => std::thread::sleep(LOOK),
-            Err(_) if errors < 10 && !stop.is_set() => errors += 1,
-            Err(_) => return false,
+            Err(_) if errors < most_errors && !stop.is_set() => errors += 1,
+            Err(error) => return Err(error),
         }
     }
 }
@@ -135,7 +157,7 @@ mod tests {
         near.set_nonblocking(false).unwrap();
         let stop = Stop::new();
         let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
-        assert!(!Finish::EmptyDatagrams(3).say(&Path::Connected(near.as_fd()), &stop));
+        assert!(!Finish::EmptyDatagrams.say(&Path::Connected(near.as_fd()), &stop));
     }
 
     /// Two ends of a connection; the near one has sent more than has room on its way.

@@ -11,7 +11,7 @@ use engine::{
     Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted, dropped, facts_at_end,
     keeper, prepare_accepted, receive_late, run,
 };
-use model::{Ended, Limit, Side, Timing, Transport};
+use model::{Ended, Limit, Refused, Side, Timing, Transport};
 use server::{Accepted, DataPeer};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
@@ -88,7 +88,7 @@ impl Prepared {
             // The client's connection falls back, and the client says so.
             assignment.transport = Transport::Tcp;
         }
-        permit(&mut assignment, limits)?;
+        let not_allowed = permit(&mut assignment, limits)?;
         let (workload, transport) = (&assignment.workload, assignment.transport);
         let listens = workload.receives() || transport.has_connections();
         let role = if listens {
@@ -108,8 +108,9 @@ impl Prepared {
             Some(place) => &Address::Unix(place.socket()),
             None => &assignment.bind,
         };
-        let data = DataSocket::open(transport, bind, &half.socket, role)
+        let mut data = DataSocket::open(transport, bind, &half.socket, role)
             .map_err(|error| Refusal(error.errno()))?;
+        data.refused.extend(not_allowed);
         if let Some(place) = &place {
             place
                 .open_to_all()
@@ -381,7 +382,7 @@ impl Prepared {
             // A client that counts would wait for ever for what was lost.
             let patience = stop.follower();
             let _patience = keeper().at(Instant::now() + LATE_DATAGRAMS, &patience);
-            Finish::EmptyDatagrams(3).say(&path(), &patience);
+            Finish::EmptyDatagrams.say(&path(), &patience);
         }
         finished.side.socket = self.facts_of_start();
         finished.side.socket.dropped = dropped(socket, self.assignment.transport);
@@ -466,8 +467,8 @@ fn finished(clock: &Clock, ran: Ran) -> Finished {
     }
 }
 
-/// Refuses what the operator does not allow; leaves out a congestion control that is not loaded.
-fn permit(assignment: &mut Assignment, limits: &Limits) -> Result<(), Refusal> {
+/// Refuses what the operator does not allow; leaves out a congestion control that is not loaded, and returns it.
+fn permit(assignment: &mut Assignment, limits: &Limits) -> Result<Option<Refused>, Refusal> {
     let (permissions, bind) = (limits.permissions, &assignment.bind);
     let transport = assignment.transport;
     if !permissions.allows_transport(transport, bind) {
@@ -485,13 +486,17 @@ fn permit(assignment: &mut Assignment, limits: &Limits) -> Result<(), Refusal> {
         return Err(Error::ACCESS.into());
     }
     let named = &mut assignment.half.socket.congestion_control;
-    if let Some(name) = named.take_if(|name| !permissions.allows_congestion_control(name)) {
-        // The results name the one in force.
+    let left_out = named.take_if(|name| !permissions.allows_congestion_control(name));
+    Ok(left_out.map(|name| {
         log(format_args!(
             "left out congestion control {name:?}: it is not loaded (--allow-modules)"
         ));
-    }
-    Ok(())
+        Refused {
+            setting: "TCP_CONGESTION".to_owned(),
+            asked: name,
+            why: "not loaded (netserver --allow-modules)".to_owned(),
+        }
+    }))
 }
 
 fn refusal(error: &RingError) -> Refusal {

@@ -287,7 +287,7 @@ impl LocalEnd<'_> {
         if datagrams && is_service {
             // It waits for nothing.
         } else if datagrams && plan.workload.sends() {
-            Finish::EmptyDatagrams(3).say(&path(), &patience);
+            Finish::EmptyDatagrams.say(&path(), &patience);
         } else if !datagrams && plan.workload.sends() {
             Finish::HalfClose.say(&path(), &patience);
             // What the drain has sent again belongs to the test.
