@@ -135,7 +135,7 @@ fn refused_datagrams_are_reported() {
         for words in [
             "refused a UDP handshake from 198.18.0.9: the control connection is with 198.18.0.1",
             "--allow-third-party",
-            "accept Connection timed out",
+            "Error for flowop accept  Connection timed out",
         ] {
             let message = goodbye.message.to_string();
             assert!(message.contains(words), "no {words}: {message}");

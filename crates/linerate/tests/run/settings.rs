@@ -52,7 +52,7 @@ fn what_the_system_refuses_is_a_doubt() {
             (
                 "",
                 "-K ,nosuch",
-                "the peer did not take TCP_CONGESTION nosuch: No such file or directory",
+                "the peer did not take TCP_CONGESTION nosuch: not loaded (netserver --allow-modules)",
             ),
             (
                 "-Y 0xff,",

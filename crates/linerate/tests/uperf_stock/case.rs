@@ -1,8 +1,9 @@
 //! One case: what is run, and what its control says of it.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
-use testkit::{Finished, Uperf};
+use testkit::{Finished, Uperf, eventually};
 
 use super::Outcome;
 use super::pair::{Make, Pairing};
@@ -65,6 +66,16 @@ pub(crate) enum Left {
     StockMaster,
     StockSlave,
     Ours,
+}
+
+/// A process that another thread has forked has what this one closed, until it executes its program.
+fn take_port() -> TcpListener {
+    let mut taken = None;
+    eventually(Duration::from_secs(20), || {
+        taken = TcpListener::bind(("::", PORT)).ok();
+        taken.is_some()
+    });
+    taken.expect("nobody else has it")
 }
 
 impl Case {
@@ -179,8 +190,7 @@ impl Case {
 
     fn run(&self, pairing: Pairing) -> Finished {
         // Of this lane's host.
-        let taken = self.is_taken.then(|| TcpListener::bind(("::", PORT)));
-        let _taken = taken.transpose().expect("nobody else has it");
+        let _taken = self.is_taken.then(take_port);
         pairing.run(self.options, &self.profile, self.has_slave)
     }
 
