@@ -4,17 +4,19 @@
 //! the last connection is still open. Each peer whose handshake is accepted gets a connected socket at the same
 //! address and port: the loops have a plain socket, replies leave from the address that the peer sent to, and the
 //! kernel keeps everybody else's datagrams away from it. What the peer sent before that socket was connected is in
-//! the listening socket's queue, and is received first.
+//! the listening socket's queue, and is received first. A peer may have closed its socket before this end closes the
+//! connected one, and its next socket may have the same port: what is in the queue then is looked through.
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use engine::script::{Early, Line};
 use engine::{Share, Stop, datagram_branch};
 use model::{SocketOptions, Transport};
 use server::{DataPeer, Others, PREFERENCE};
+use socket2::SockRef;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
@@ -44,6 +46,8 @@ pub(super) struct DatagramListener {
     address: Address,
     /// Those whose handshake has come, in this order.
     candidates: Vec<Candidate>,
+    /// The connected sockets that were not taken back.
+    branches: Vec<RawFd>,
     /// Bytes that may wait: as many as in the kernel's queue.
     room: usize,
     buffer: Vec<u8>,
@@ -103,6 +107,7 @@ impl DatagramListener {
             address: Address::of(&socket)?,
             socket,
             candidates: Vec::new(),
+            branches: Vec::new(),
             room: room.max(LONGEST),
             buffer: vec![0; longest.clamp(HANDSHAKE.len() + 1, LONGEST)],
             takes_strangers: None,
@@ -155,6 +160,7 @@ impl DatagramListener {
             early.keep(candidate.share);
         }
         let socket = connected.map_err(|error| Error::from_raw_os_error(error.errno()))?;
+        self.branches.push(socket.as_raw_fd());
         self.takes_strangers.get_or_insert(is_stranger);
         let line = if early.is_empty() {
             Line::Socket(socket.into())
@@ -162,6 +168,31 @@ impl DatagramListener {
             Line::Early(socket.into(), RefCell::new(early))
         };
         Ok(Handshake::Accepted(line, is_stranger.then_some(from)))
+    }
+
+    /// Takes from a socket that is about to be closed what belongs to its peer's next connection.
+    pub(super) fn take_back(&mut self, socket: BorrowedFd<'_>, account: Option<&Account>) {
+        let mut branches = self.branches.iter();
+        let Some(at) = branches.position(|branch| *branch == socket.as_raw_fd()) else {
+            return;
+        };
+        self.branches.swap_remove(at);
+        // Connected to itself it receives no more, and all comes to the listener. Without any peer it would receive
+        // what is the listener's.
+        let parked = self
+            .address
+            .to_kernel()
+            .and_then(|own| SockRef::from(&socket).connect(&own));
+        if parked.is_err() {
+            return;
+        }
+        for _ in 0..MOST_DATAGRAMS {
+            let received = call::receive_from_without_waiting(socket, &mut self.buffer);
+            let has_room = |this: &mut Self| this.candidates.len() < MOST_CANDIDATES;
+            if !matches!(self.keep(received, account, has_room), Ok(true)) {
+                return;
+            }
+        }
     }
 
     fn next(&self, call: &Call<'_>) -> Next {
@@ -200,8 +231,19 @@ impl DatagramListener {
 
     /// Takes a datagram from the queue; false if there is none.
     fn receive(&mut self, call: &Call<'_>) -> Result<bool, Error> {
-        let socket = self.socket.as_fd();
-        let (length, from) = match call::receive_from_without_waiting(socket, &mut self.buffer) {
+        let received = call::receive_from_without_waiting(self.socket.as_fd(), &mut self.buffer);
+        let has_room = |this: &mut Self| this.has_room_for_candidate(call);
+        self.keep(received, call.account, has_room)
+    }
+
+    /// Keeps what was received into the buffer, if it belongs to a handshake; false if nothing was.
+    fn keep(
+        &mut self,
+        received: Result<(usize, Option<Address>), Error>,
+        account: Option<&Account>,
+        has_room: impl FnOnce(&mut Self) -> bool,
+    ) -> Result<bool, Error> {
+        let (length, from) = match received {
             Ok((length, Some(from))) => (length, from),
             Ok((_, None)) | Err(Error::INTR) => return Ok(true),
             Err(Error::AGAIN) => return Ok(false),
@@ -209,8 +251,8 @@ impl DatagramListener {
         };
         let is_handshake = &self.buffer[..length] == HANDSHAKE;
         if let Some(at) = self.position(&from) {
-            self.take_early(at, length, is_handshake, call.account);
-        } else if is_handshake && self.has_room_for_candidate(call) {
+            self.take_early(at, length, is_handshake, account);
+        } else if is_handshake && has_room(self) {
             self.candidates.push(Candidate {
                 from,
                 since: Instant::now(),
@@ -389,6 +431,33 @@ mod tests {
         let line = accepted(&mut listener);
         assert!(matches!(line, Line::Socket(_)), "{line:?}");
         answer(&line, b"d", &late);
+    }
+
+    /// The peer's next socket has the port of its last one, which this end has not closed yet.
+    #[test]
+    fn the_next_handshake_may_come_to_the_last_connection() {
+        let (mut listener, at) = listener();
+        let first = caller_with_handshake(&at);
+        let port = first.local_addr().unwrap();
+        let line = accepted(&mut listener);
+        drop(first);
+        let second = UdpSocket::bind(port).unwrap();
+        let Address::Inet(to) = at else {
+            panic!("{at}");
+        };
+        second.connect(to).unwrap();
+        for word in [HANDSHAKE, b"early"] {
+            second.send(word).unwrap();
+        }
+        listener.take_back(line.socket(), None);
+        second.send(b"late").unwrap();
+        drop(line);
+        let line = accepted(&mut listener);
+        let Line::Early(..) = &line else {
+            panic!("{line:?}");
+        };
+        answer(&line, b"a", &second);
+        assert!(listener.candidates.is_empty());
     }
 
     #[test]

@@ -290,6 +290,15 @@ impl Listeners {
         listeners.find(|listener| listener.protocol == protocol && listener.is_at(here))
     }
 
+    /// Before a connection is closed: if it was accepted here, its peer's next one may have begun on it.
+    pub(super) fn take_back(&mut self, line: &Line, account: Option<&Account>) {
+        for listener in &mut self.0 {
+            if let Ear::Datagrams(_, listener) = &mut listener.ear {
+                listener.take_back(line.socket(), account);
+            }
+        }
+    }
+
     /// Waits for a connection.
     ///
     /// uperf's protocol has no word that a connection could begin with to prove whose it is, and a byte more would

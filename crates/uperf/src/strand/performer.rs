@@ -145,6 +145,9 @@ impl Desk<'_> {
                 ..Performed::default()
             };
         };
+        for line in closed.iter().flatten() {
+            self.listeners.take_back(line, self.account);
+        }
         Performed {
             later_forget: true,
             closed,
