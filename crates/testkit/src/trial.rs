@@ -94,9 +94,12 @@ pub fn trial(name: &str, needs: &[Need], run: fn()) -> Trial {
     })
 }
 
-/// Trials that need nothing, by the names of their functions.
+/// Trials by the names of their functions, which need nothing or `needing` these.
 #[macro_export]
 macro_rules! trials {
+    (needing $needs:expr; $($run:ident),* $(,)?) => {
+        vec![$($crate::trial(stringify!($run), $needs, $run)),*]
+    };
     ($($run:ident),* $(,)?) => {
         vec![$($crate::trial(stringify!($run), &[], $run)),*]
     };

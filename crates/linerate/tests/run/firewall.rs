@@ -4,18 +4,27 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::{Finished, Make, Namespace, Peers, Process, Role, eventually, linerate, link, run};
+use testkit::{
+    Finished, Make, Namespace, Need, Peers, Process, Role, STOCK, Trial, eventually, linerate,
+    link, run,
+};
 
-pub(crate) fn trials() -> Vec<testkit::Trial> {
-    testkit::trials![
+pub(crate) fn trials() -> Vec<Trial> {
+    let ours = testkit::trials![
+        needing &[Need::Namespaces];
         a_run_ends_with_the_first_data_connection_that_gets_no_answer,
         a_data_port_that_is_open_is_enough,
         datagrams_that_are_dropped_end_their_own_tests_alone,
-        a_result_of_nothing_is_a_data_connection_without_an_answer,
         a_netperf_reports_it_and_waits,
         a_uperf_master_reports_it,
         an_open_path_is_not_reported,
-    ]
+    ];
+    let stock = testkit::trials![
+        needing &[Need::Namespaces, STOCK];
+        a_result_of_nothing_is_a_data_connection_without_an_answer,
+    ];
+    let all = ours.into_iter().chain(stock);
+    all.map(Trial::waiting).collect()
 }
 
 /// Far longer than any of these runs, on a busy machine.
@@ -34,16 +43,8 @@ struct Ground {
 }
 
 impl Ground {
-    /// `None` where there are no namespaces.
-    fn new() -> Option<Self> {
-        if let Some(why) = Namespace::missing() {
-            assert!(!testkit::required(), "{why}");
-            println!("SKIPPED: {why}");
-            return None;
-        }
-        Some(Self::with(&linerate(&format!(
-            "netserver -D -p {CONTROL_PORT}"
-        ))))
+    fn new() -> Self {
+        Self::with(&linerate(&format!("netserver -D -p {CONTROL_PORT}")))
     }
 
     fn with(netserver: &Command) -> Self {
@@ -103,7 +104,7 @@ fn await_listener(host: &Namespace, port: u16) {
 
 /// One failure ends the run, and costs its ten seconds once.
 fn a_run_ends_with_the_first_data_connection_that_gets_no_answer() {
-    let Some(ground) = Ground::new() else { return };
+    let ground = Ground::new();
     ground.block(&[]);
     let (ended, took) = ground.run(&format!("run {SERVER} -l 1 --json"));
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -124,7 +125,7 @@ fn a_run_ends_with_the_first_data_connection_that_gets_no_answer() {
 }
 
 fn a_data_port_that_is_open_is_enough() {
-    let Some(ground) = Ground::new() else { return };
+    let ground = Ground::new();
     let allowed = ["tcp", "udp"].map(|protocol| format!("{protocol} dport {DATA_PORT}"));
     ground.block(&allowed.each_ref().map(String::as_str));
     let line = format!("run {SERVER} -l 1 --data-port {DATA_PORT}");
@@ -134,7 +135,7 @@ fn a_data_port_that_is_open_is_enough() {
 
 /// What TCP has measured stays, and a second test over UDP is not tried.
 fn datagrams_that_are_dropped_end_their_own_tests_alone() {
-    let Some(ground) = Ground::new() else { return };
+    let ground = Ground::new();
     let tcp = format!("tcp dport {DATA_PORT}");
     ground.block(&[&tcp]);
     let tests = "-t TCP_STREAM,UDP_STREAM,UDP_RR,TCP_RR";
@@ -154,11 +155,6 @@ fn datagrams_that_are_dropped_end_their_own_tests_alone() {
 
 /// A stock server ends the test by its own clock, with a result of nothing.
 fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
-    if let Some(why) = Namespace::missing().or_else(|| Peers::new().missing()) {
-        assert!(!testkit::required(), "{why}");
-        println!("SKIPPED: {why}");
-        return;
-    }
     let mut stock = Peers::new().command(Make::Stock, Role::Server);
     stock.args(["-D", "-p", &CONTROL_PORT.to_string()]);
     let ground = Ground::with(&stock);
@@ -192,7 +188,7 @@ fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
 
 /// The dialect says so after five seconds and waits on; the user ends it here.
 fn a_netperf_reports_it_and_waits() {
-    let Some(ground) = Ground::new() else { return };
+    let ground = Ground::new();
     ground.block(&[]);
     let says = format!("netperf: the control connection to {SERVER} is up, but ");
     let tests = [
@@ -234,7 +230,7 @@ fn a_netperf_reports_it_and_waits() {
 #[cfg(feature = "uperf")]
 fn a_uperf_master_reports_it() {
     const SLAVE_PORT: u16 = 20_000;
-    let Some(ground) = Ground::new() else { return };
+    let ground = Ground::new();
     let slave = linerate(&format!("uperf -s -P {SLAVE_PORT}"));
     let _slave = Process::start(&mut ground.server.command(&slave));
     await_listener(&ground.server, SLAVE_PORT);
@@ -267,7 +263,7 @@ const PROFILE: &str = r#"<?xml version="1.0"?>
 
 /// Nothing is said about a path that works, or about a peer that is slow.
 fn an_open_path_is_not_reported() {
-    let Some(ground) = Ground::new() else { return };
+    let ground = Ground::new();
     let tests = ["TCP_STREAM", "TCP_CRR", "UDP_STREAM", "UDP_RR"].map(|test| {
         let line = format!("netperf -H {SERVER} -t {test} -l 6 -- -R 1");
         Process::start(&mut ground.client.command(&linerate(&line)))

@@ -4,13 +4,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::geteuid;
-use testkit::{Finished, Make, Peers, Role, Server, linerate, run};
+use testkit::{Finished, Make, Peers, Role, STOCK, Server, Trial, linerate, run};
 
-pub(crate) fn trials() -> Vec<testkit::Trial> {
-    testkit::trials![
-        what_the_system_refuses_is_a_doubt,
-        what_a_stock_server_refuses_is_a_doubt,
-    ]
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = testkit::trials![what_the_system_refuses_is_a_doubt];
+    trials.extend(testkit::trials![needing &[STOCK]; what_a_stock_server_refuses_is_a_doubt]);
+    trials
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -81,11 +80,6 @@ fn what_the_system_refuses_is_a_doubt() {
 
 /// A stock server has a number for it, and no reason.
 fn what_a_stock_server_refuses_is_a_doubt() {
-    if let Some(why) = Peers::new().missing() {
-        assert!(!testkit::required(), "{why}");
-        println!("SKIPPED: {why}");
-        return;
-    }
     let server = Server::of(|port| {
         let mut stock = Peers::new().command(Make::Stock, Role::Server);
         stock.args(["-D", "-p", &port.to_string()]);
