@@ -115,8 +115,11 @@ sctp_options() {
         sctp_rto_initial=500 sctp_sack_delay=100 sctp_sack_frequency=3 sctp_max_burst_size=8 sctp_max_fragment_size=500 \
         sctp_hb_interval=7000 sctp_path_mtu=900 wndsz=100k" 1 "write size=2000" "think duration=1500ms" "read size=2000"
     (
-        sleep 0.9
-        $NEAR cat /proc/net/sctp/assocs >assocs
+        for _ in $(seq 100); do
+            sleep 0.05
+            $NEAR cat /proc/net/sctp/assocs >assocs
+            if grep -q '10\.0\.0\.2' assocs; then break; fi
+        done
     ) &
     h=$ADDRESS $NEAR linerate uperf -P "$PORT" -m profile.xml >out 2>err || fail "$(cat err out)"
     wait $!
