@@ -208,6 +208,9 @@ macro_rules! layout {
         }
 
         impl $message {
+            /// The names of the fields.
+            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)+];
+
             /// The fields of any frame at all.
             pub(super) fn read(frame: &$crate::wire::Frame) -> Self {
                 use $crate::wire::frame::{Field, PAYLOAD};

@@ -20,65 +20,114 @@ pub struct Received {
     pub request: Request,
 }
 
-/// What a client asks of a server.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Request {
-    /// [`DEBUG_ON`]
-    DebugOn,
-    /// [`DEBUG_OFF`]
-    DebugOff,
-    /// [`NODE_IDENTIFY`]
-    NodeIdentify,
-    /// [`CPU_CALIBRATE`]
-    CpuCalibrate,
-    /// [`PASSPHRASE`]: the first 647 bytes before a NUL.
-    Passphrase(Vec<u8>),
-    /// [`DO_TCP_STREAM`]
-    TcpStream(StreamRequest),
-    /// [`DO_TCP_MAERTS`]
-    TcpMaerts(StreamRequest),
-    /// [`DO_TCP_RR`]
-    TcpRr(TransactionRequest),
-    /// [`DO_TCP_CRR`]
-    TcpCrr(TransactionRequest),
-    /// [`DO_TCP_CC`]
-    TcpCc(TransactionRequest),
-    /// [`DO_UDP_RR`]
-    UdpRr(TransactionRequest),
-    /// [`DO_UDP_STREAM`]
-    UdpStream(DatagramRequest),
-    /// [`DO_OMNI`]
-    Omni(OmniRequest),
-    /// [`DO_STREAM_STREAM`]
-    StreamStream(StreamStreamRequest),
-    /// [`DO_STREAM_RR`]
-    StreamRr(StreamRrRequest),
-    /// [`DO_DG_STREAM`]
-    DgStream(DgStreamRequest),
-    /// [`DO_DG_RR`]
-    DgRr(DgRrRequest),
-    /// [`DO_DLCO_STREAM`]
-    DlcoStream(DlcoStreamRequest),
-    /// [`DO_DLCO_RR`]
-    DlcoRr(DlcoRrRequest),
-    /// [`DO_DLCL_STREAM`]
-    DlclStream(DlclStreamRequest),
-    /// [`DO_DLCL_RR`]
-    DlclRr(DlclRrRequest),
-    /// [`DO_SCTP_STREAM`]
-    SctpStream(Sctp<StreamRequest>),
-    /// [`DO_SCTP_STREAM_MANY`]
-    SctpStreamMany(Sctp<StreamRequest>),
-    /// [`DO_SCTP_RR`]
-    SctpRr(Sctp<TransactionRequest>),
-    /// [`DO_SCTP_RR_MANY`]
-    SctpRrMany(Sctp<TransactionRequest>),
-    /// [`DO_SYSINFO`]
-    SysInfo,
-    /// [`DETAILS_REQUEST`]
-    Details,
-    /// Any other type, to be answered with [`UNKNOWN_REQUEST`](super::UNKNOWN_REQUEST).
-    Unknown(i32),
+/// The requests: those that are a type and no more, and those with a record.
+macro_rules! requests {
+    (
+        $($plain:ident = $plain_kind:ident,)+;
+        $($name:ident($record:ty) = $kind:ident,)+
+    ) => {
+        /// What a client asks of a server.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Request {
+            $(
+                #[doc = concat!("[`", stringify!($plain_kind), "`]")]
+                $plain,
+            )+
+            /// [`PASSPHRASE`]: the first 647 bytes before a NUL.
+            Passphrase(Vec<u8>),
+            $(
+                #[doc = concat!("[`", stringify!($kind), "`]")]
+                $name($record),
+            )+
+            /// Any other type, to be answered with [`UNKNOWN_REQUEST`](super::UNKNOWN_REQUEST).
+            Unknown(i32),
+        }
+
+        impl Request {
+            /// Each request's name, and the name and the fields of its record, if it has one.
+            pub const RECORDS: &'static [(&'static str, &'static str, &'static [&'static str])] = &[
+                $((stringify!($plain), "", &[]),)+
+                ("Passphrase", "Passphrase", &["passphrase"]),
+                $((stringify!($name), stringify!($record), <$record>::FIELDS),)+
+                ("Unknown", "", &[]),
+            ];
+
+            /// Any 656 bytes are a request.
+            pub fn decode(frame: &Frame) -> Received {
+                let request = match word(frame, 0) {
+                    $($plain_kind => Self::$plain,)+
+                    PASSPHRASE => {
+                        Self::Passphrase(until_nul(&frame[PAYLOAD..][..MAX_TEXT]).to_vec())
+                    }
+                    $($kind => Self::$name(<$record>::read(frame)),)+
+                    kind => Self::Unknown(kind),
+                };
+                Received {
+                    cpu: u32::try_from(word(frame, 1)).ok(),
+                    request,
+                }
+            }
+
+            /// The frame to send, with the CPU that the server shall bind itself to.
+            ///
+            /// A passphrase longer than 647 bytes is cut: there is no room for more.
+            pub fn encode(&self, cpu: Option<u32>) -> Frame {
+                let mut frame = blank(self.kind());
+                let cpu = cpu.and_then(|cpu| i32::try_from(cpu).ok());
+                put_word(&mut frame, 1, cpu.unwrap_or(UNSET));
+                match self {
+                    Self::Passphrase(text) => {
+                        let text = until_nul(text);
+                        let text = &text[..text.len().min(MAX_TEXT)];
+                        frame[PAYLOAD..][..text.len()].copy_from_slice(text);
+                    }
+                    $(Self::$name(request) => request.write(&mut frame),)+
+                    $(Self::$plain)|+ | Self::Unknown(_) => {}
+                }
+                frame
+            }
+
+            /// Its number on the wire.
+            pub fn kind(&self) -> i32 {
+                match self {
+                    $(Self::$plain => $plain_kind,)+
+                    Self::Passphrase(_) => PASSPHRASE,
+                    $(Self::$name(_) => $kind,)+
+                    Self::Unknown(kind) => *kind,
+                }
+            }
+        }
+    };
+}
+
+requests! {
+    DebugOn = DEBUG_ON,
+    DebugOff = DEBUG_OFF,
+    NodeIdentify = NODE_IDENTIFY,
+    CpuCalibrate = CPU_CALIBRATE,
+    SysInfo = DO_SYSINFO,
+    Details = DETAILS_REQUEST,
+    ;
+    TcpStream(StreamRequest) = DO_TCP_STREAM,
+    TcpMaerts(StreamRequest) = DO_TCP_MAERTS,
+    TcpRr(TransactionRequest) = DO_TCP_RR,
+    TcpCrr(TransactionRequest) = DO_TCP_CRR,
+    TcpCc(TransactionRequest) = DO_TCP_CC,
+    UdpRr(TransactionRequest) = DO_UDP_RR,
+    UdpStream(DatagramRequest) = DO_UDP_STREAM,
+    Omni(OmniRequest) = DO_OMNI,
+    StreamStream(StreamStreamRequest) = DO_STREAM_STREAM,
+    StreamRr(StreamRrRequest) = DO_STREAM_RR,
+    DgStream(DgStreamRequest) = DO_DG_STREAM,
+    DgRr(DgRrRequest) = DO_DG_RR,
+    DlcoStream(DlcoStreamRequest) = DO_DLCO_STREAM,
+    DlcoRr(DlcoRrRequest) = DO_DLCO_RR,
+    DlclStream(DlclStreamRequest) = DO_DLCL_STREAM,
+    DlclRr(DlclRrRequest) = DO_DLCL_RR,
+    SctpStream(Sctp<StreamRequest>) = DO_SCTP_STREAM,
+    SctpStreamMany(Sctp<StreamRequest>) = DO_SCTP_STREAM_MANY,
+    SctpRr(Sctp<TransactionRequest>) = DO_SCTP_RR,
+    SctpRrMany(Sctp<TransactionRequest>) = DO_SCTP_RR_MANY,
 }
 
 impl Request {
@@ -102,119 +151,6 @@ impl Request {
             Self::DlclStream(asked) => asked.cpu_rate,
             Self::DlclRr(asked) => asked.cpu_rate,
             _ => 0.0,
-        }
-    }
-
-    /// Any 656 bytes are a request.
-    pub fn decode(frame: &Frame) -> Received {
-        let request = match word(frame, 0) {
-            DEBUG_ON => Self::DebugOn,
-            DEBUG_OFF => Self::DebugOff,
-            NODE_IDENTIFY => Self::NodeIdentify,
-            CPU_CALIBRATE => Self::CpuCalibrate,
-            PASSPHRASE => Self::Passphrase(until_nul(&frame[PAYLOAD..][..MAX_TEXT]).to_vec()),
-            DO_TCP_STREAM => Self::TcpStream(StreamRequest::read(frame)),
-            DO_TCP_MAERTS => Self::TcpMaerts(StreamRequest::read(frame)),
-            DO_TCP_RR => Self::TcpRr(TransactionRequest::read(frame)),
-            DO_TCP_CRR => Self::TcpCrr(TransactionRequest::read(frame)),
-            DO_TCP_CC => Self::TcpCc(TransactionRequest::read(frame)),
-            DO_UDP_RR => Self::UdpRr(TransactionRequest::read(frame)),
-            DO_UDP_STREAM => Self::UdpStream(DatagramRequest::read(frame)),
-            DO_OMNI => Self::Omni(OmniRequest::read(frame)),
-            DO_STREAM_STREAM => Self::StreamStream(StreamStreamRequest::read(frame)),
-            DO_STREAM_RR => Self::StreamRr(StreamRrRequest::read(frame)),
-            DO_DG_STREAM => Self::DgStream(DgStreamRequest::read(frame)),
-            DO_DG_RR => Self::DgRr(DgRrRequest::read(frame)),
-            DO_DLCO_STREAM => Self::DlcoStream(DlcoStreamRequest::read(frame)),
-            DO_DLCO_RR => Self::DlcoRr(DlcoRrRequest::read(frame)),
-            DO_DLCL_STREAM => Self::DlclStream(DlclStreamRequest::read(frame)),
-            DO_DLCL_RR => Self::DlclRr(DlclRrRequest::read(frame)),
-            DO_SCTP_STREAM => Self::SctpStream(Sctp::<StreamRequest>::read(frame)),
-            DO_SCTP_STREAM_MANY => Self::SctpStreamMany(Sctp::<StreamRequest>::read(frame)),
-            DO_SCTP_RR => Self::SctpRr(Sctp::<TransactionRequest>::read(frame)),
-            DO_SCTP_RR_MANY => Self::SctpRrMany(Sctp::<TransactionRequest>::read(frame)),
-            DO_SYSINFO => Self::SysInfo,
-            DETAILS_REQUEST => Self::Details,
-            kind => Self::Unknown(kind),
-        };
-        Received {
-            cpu: u32::try_from(word(frame, 1)).ok(),
-            request,
-        }
-    }
-
-    /// The frame to send, with the CPU that the server shall bind itself to.
-    ///
-    /// A passphrase longer than 647 bytes is cut: there is no room for more.
-    pub fn encode(&self, cpu: Option<u32>) -> Frame {
-        let mut frame = blank(self.kind());
-        let cpu = cpu.and_then(|cpu| i32::try_from(cpu).ok());
-        put_word(&mut frame, 1, cpu.unwrap_or(UNSET));
-        match self {
-            Self::Passphrase(text) => {
-                let text = until_nul(text);
-                let text = &text[..text.len().min(MAX_TEXT)];
-                frame[PAYLOAD..][..text.len()].copy_from_slice(text);
-            }
-            Self::TcpStream(request) | Self::TcpMaerts(request) => request.write(&mut frame),
-            Self::TcpRr(request)
-            | Self::TcpCrr(request)
-            | Self::TcpCc(request)
-            | Self::UdpRr(request) => request.write(&mut frame),
-            Self::UdpStream(request) => request.write(&mut frame),
-            Self::Omni(request) => request.write(&mut frame),
-            Self::StreamStream(request) => request.write(&mut frame),
-            Self::StreamRr(request) => request.write(&mut frame),
-            Self::DgStream(request) => request.write(&mut frame),
-            Self::DgRr(request) => request.write(&mut frame),
-            Self::DlcoStream(request) => request.write(&mut frame),
-            Self::DlcoRr(request) => request.write(&mut frame),
-            Self::DlclStream(request) => request.write(&mut frame),
-            Self::DlclRr(request) => request.write(&mut frame),
-            Self::SctpStream(request) | Self::SctpStreamMany(request) => request.write(&mut frame),
-            Self::SctpRr(request) | Self::SctpRrMany(request) => request.write(&mut frame),
-            Self::DebugOn
-            | Self::DebugOff
-            | Self::NodeIdentify
-            | Self::CpuCalibrate
-            | Self::SysInfo
-            | Self::Details
-            | Self::Unknown(_) => {}
-        }
-        frame
-    }
-
-    /// Its number on the wire.
-    pub fn kind(&self) -> i32 {
-        match self {
-            Self::DebugOn => DEBUG_ON,
-            Self::DebugOff => DEBUG_OFF,
-            Self::NodeIdentify => NODE_IDENTIFY,
-            Self::CpuCalibrate => CPU_CALIBRATE,
-            Self::Passphrase(_) => PASSPHRASE,
-            Self::TcpStream(_) => DO_TCP_STREAM,
-            Self::TcpMaerts(_) => DO_TCP_MAERTS,
-            Self::TcpRr(_) => DO_TCP_RR,
-            Self::TcpCrr(_) => DO_TCP_CRR,
-            Self::TcpCc(_) => DO_TCP_CC,
-            Self::UdpRr(_) => DO_UDP_RR,
-            Self::UdpStream(_) => DO_UDP_STREAM,
-            Self::Omni(_) => DO_OMNI,
-            Self::StreamStream(_) => DO_STREAM_STREAM,
-            Self::StreamRr(_) => DO_STREAM_RR,
-            Self::DgStream(_) => DO_DG_STREAM,
-            Self::DgRr(_) => DO_DG_RR,
-            Self::DlcoStream(_) => DO_DLCO_STREAM,
-            Self::DlcoRr(_) => DO_DLCO_RR,
-            Self::DlclStream(_) => DO_DLCL_STREAM,
-            Self::DlclRr(_) => DO_DLCL_RR,
-            Self::SctpStream(_) => DO_SCTP_STREAM,
-            Self::SctpStreamMany(_) => DO_SCTP_STREAM_MANY,
-            Self::SctpRr(_) => DO_SCTP_RR,
-            Self::SctpRrMany(_) => DO_SCTP_RR_MANY,
-            Self::SysInfo => DO_SYSINFO,
-            Self::Details => DETAILS_REQUEST,
-            Self::Unknown(kind) => *kind,
         }
     }
 }

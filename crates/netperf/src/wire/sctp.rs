@@ -17,6 +17,11 @@ pub struct Sctp<M> {
     pub non_blocking: bool,
 }
 
+impl<M> Sctp<M> {
+    /// The names of the fields.
+    pub const FIELDS: &'static [&'static str] = &["tcp", "non_blocking"];
+}
+
 macro_rules! behind {
     ($($message:ident: $at:literal,)+) => {$(
         impl Sctp<$message> {

@@ -120,6 +120,9 @@ macro_rules! record {
             /// Length in bytes.
             pub const LEN: usize = $len;
 
+            /// The names of the fields.
+            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)+];
+
             fn read(bytes: &[u8; $len], order: $crate::wire::Order) -> Self {
                 use $crate::wire::bytes::Field;
                 Self { $($field: Field::read(bytes, $at, order),)+ }

@@ -6,90 +6,109 @@ use super::bytes::{Field, Order};
 use super::layout::Layout;
 use crate::Kind;
 
-/// One operation as it travels: already what the slave does. Numbers are as they were sent; see
-/// [`Flowop`](crate::Flowop) for what they mean.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlowopRecord {
-    /// Bytes an execution.
-    pub size: u32,
-    /// Of a random size, the fewest bytes.
-    pub random_min: u32,
-    /// Of a random size, the most bytes.
-    pub random_max: u32,
-    /// `rsize=`.
-    pub slave_size: u32,
-    /// See [`protocol_number`](super::protocol_number).
-    pub protocol: u32,
-    /// `port=`.
-    pub port: u32,
-    /// Bits of [`Flags`](crate::Flags).
-    pub flags: u32,
-    /// `nfiles=`.
-    pub files: u32,
-    /// `duration=` of think, ns.
-    pub duration_ns: u64,
-    /// `wndsz=`, bytes.
-    pub window: u64,
-    /// Executions a pass.
-    pub count: u64,
-    /// Transfers in one execution; 1 where the layout has none.
-    pub repeat: u64,
-    /// Messages a call; 1 where the layout has none.
-    pub batch_size: u64,
-    /// `timeout=`, ns.
-    pub timeout_ns: u64,
-    /// `encaps=`.
-    pub encapsulation_port: u32,
-    /// `bblog=`; 0 where the layout has none.
-    pub black_box_log: u32,
-    /// `sctp_rto_min=`, ms.
-    pub sctp_rto_min_ms: u32,
-    /// `sctp_rto_max=`, ms.
-    pub sctp_rto_max_ms: u32,
-    /// `sctp_rto_initial=`, ms.
-    pub sctp_rto_initial_ms: u32,
-    /// `sctp_sack_delay=`, ms.
-    pub sctp_sack_delay_ms: u32,
-    /// `sctp_sack_frequency=`, packets.
-    pub sctp_sack_frequency: u32,
-    /// `sctp_max_burst_size=`, packets.
-    pub sctp_max_burst: u32,
-    /// `sctp_max_fragment_size=`, bytes.
-    pub sctp_max_fragment_bytes: u32,
-    /// `sctp_hb_interval=`, ms.
-    pub sctp_heartbeat_ms: u32,
-    /// `sctp_path_mtu=`, bytes.
-    pub sctp_path_mtu_bytes: u32,
-    /// The slave's outgoing streams.
-    pub sctp_out_streams: u16,
-    /// The slave's incoming streams.
-    pub sctp_in_streams: u16,
-    /// `sctp_stream_id=`.
-    pub sctp_stream: u16,
-    /// `sctp_pr_value=`.
-    pub sctp_reliability_value: u32,
-    /// `sctp_pr_policy=`.
-    pub sctp_reliability: Text<8>,
-    /// `cc=`.
-    pub congestion_control: Text<32>,
-    /// `stack=`.
-    pub stack: Text<32>,
-    /// `dir=`.
-    pub directory: Text<128>,
-    /// `remotehost=`, as the master's profile has it.
-    pub remote_host: Text<256>,
-    /// `localhost=`, as the master's profile has it.
-    pub local_host: Text<256>,
-    /// `engine=`.
-    pub engine: Text<20>,
-    /// `cipher=`.
-    pub cipher: Text<50>,
-    /// `method=`.
-    pub method: Text<5>,
-    /// The number of a [`Kind`].
-    pub kind: u32,
-    /// The connection's name.
-    pub connection: u32,
+/// A struct that knows the names of its fields.
+macro_rules! named {
+    ($(#[$about:meta])* pub struct $record:ident {
+        $($(#[$doc:meta])* pub $field:ident: $kind:ty,)+
+    }) => {
+        $(#[$about])*
+        pub struct $record {
+            $($(#[$doc])* pub $field: $kind,)+
+        }
+
+        impl $record {
+            /// The names of the fields.
+            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)+];
+        }
+    };
+}
+
+named! {
+    /// One operation as it travels: already what the slave does. Numbers are as they were sent; see
+    /// [`Flowop`](crate::Flowop) for what they mean.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct FlowopRecord {
+        /// Bytes an execution.
+        pub size: u32,
+        /// Of a random size, the fewest bytes.
+        pub random_min: u32,
+        /// Of a random size, the most bytes.
+        pub random_max: u32,
+        /// `rsize=`.
+        pub slave_size: u32,
+        /// See [`protocol_number`](super::protocol_number).
+        pub protocol: u32,
+        /// `port=`.
+        pub port: u32,
+        /// Bits of [`Flags`](crate::Flags).
+        pub flags: u32,
+        /// `nfiles=`.
+        pub files: u32,
+        /// `duration=` of think, ns.
+        pub duration_ns: u64,
+        /// `wndsz=`, bytes.
+        pub window: u64,
+        /// Executions a pass.
+        pub count: u64,
+        /// Transfers in one execution; 1 where the layout has none.
+        pub repeat: u64,
+        /// Messages a call; 1 where the layout has none.
+        pub batch_size: u64,
+        /// `timeout=`, ns.
+        pub timeout_ns: u64,
+        /// `encaps=`.
+        pub encapsulation_port: u32,
+        /// `bblog=`; 0 where the layout has none.
+        pub black_box_log: u32,
+        /// `sctp_rto_min=`, ms.
+        pub sctp_rto_min_ms: u32,
+        /// `sctp_rto_max=`, ms.
+        pub sctp_rto_max_ms: u32,
+        /// `sctp_rto_initial=`, ms.
+        pub sctp_rto_initial_ms: u32,
+        /// `sctp_sack_delay=`, ms.
+        pub sctp_sack_delay_ms: u32,
+        /// `sctp_sack_frequency=`, packets.
+        pub sctp_sack_frequency: u32,
+        /// `sctp_max_burst_size=`, packets.
+        pub sctp_max_burst: u32,
+        /// `sctp_max_fragment_size=`, bytes.
+        pub sctp_max_fragment_bytes: u32,
+        /// `sctp_hb_interval=`, ms.
+        pub sctp_heartbeat_ms: u32,
+        /// `sctp_path_mtu=`, bytes.
+        pub sctp_path_mtu_bytes: u32,
+        /// The slave's outgoing streams.
+        pub sctp_out_streams: u16,
+        /// The slave's incoming streams.
+        pub sctp_in_streams: u16,
+        /// `sctp_stream_id=`.
+        pub sctp_stream: u16,
+        /// `sctp_pr_value=`.
+        pub sctp_reliability_value: u32,
+        /// `sctp_pr_policy=`.
+        pub sctp_reliability: Text<8>,
+        /// `cc=`.
+        pub congestion_control: Text<32>,
+        /// `stack=`.
+        pub stack: Text<32>,
+        /// `dir=`.
+        pub directory: Text<128>,
+        /// `remotehost=`, as the master's profile has it.
+        pub remote_host: Text<256>,
+        /// `localhost=`, as the master's profile has it.
+        pub local_host: Text<256>,
+        /// `engine=`.
+        pub engine: Text<20>,
+        /// `cipher=`.
+        pub cipher: Text<50>,
+        /// `method=`.
+        pub method: Text<5>,
+        /// The number of a [`Kind`].
+        pub kind: u32,
+        /// The connection's name.
+        pub connection: u32,
+    }
 }
 
 impl FlowopRecord {
