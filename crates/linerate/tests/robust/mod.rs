@@ -12,6 +12,7 @@ mod datagrams;
 mod deadlines;
 mod death;
 mod doubts;
+mod fields;
 mod files;
 mod hostile;
 mod iterations;
@@ -35,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         datagrams::trials(),
         death::trials(),
         doubts::trials(),
+        fields::trials(),
         files::trials(),
         deadlines::trials(),
         server_death::trials(),

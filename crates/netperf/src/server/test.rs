@@ -293,11 +293,14 @@ impl Prepared {
         keeper().on_silence(cell, self.patience(limits), stop);
 
         let clock = self.clock();
+        let length = self.length(limits);
         let time_up = stop.follower();
-        let _deadline = keeper().at(clock.started + self.length(limits), &time_up);
-        // The connection that is open when the time is up is served to its end.
+        let _deadline = keeper().at(clock.started + length, &time_up);
+        // The connection that is open when the time is up may end as late as any other test.
+        let last = stop.follower();
+        let _last = keeper().at(clock.started + length + limits.drain, &last);
         let path = Path::Listener(&mut accepting);
-        let ran = run(&mut self.job(&time_up, Some(stop), cell), path);
+        let ran = run(&mut self.job(&time_up, Some(&last), cell), path);
         let mut finished = finished(&clock, ran);
 
         if finished.ended == Ended::Deadline {
