@@ -5,6 +5,7 @@
 
 mod addresses;
 mod bounds;
+mod fields;
 mod gate;
 mod ground;
 mod limits;
@@ -22,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     [
         addresses::trials(),
         bounds::trials(),
+        fields::trials(),
         lost::trials(),
         limits::trials(),
         nonsense::trials(),

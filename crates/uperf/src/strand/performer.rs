@@ -164,6 +164,10 @@ impl Desk<'_> {
         };
         let mut sent = 0;
         for _ in 0..number {
+            // An empty file needs no call that a stop could interrupt.
+            if stop.is_set() {
+                return Err(Failure::of_call("sendfile", Error::INTR));
+            }
             sent += self.send_file(flowop, &line, stop)?;
         }
         Ok(Performed {
