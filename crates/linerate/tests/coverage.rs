@@ -33,10 +33,10 @@ pub(crate) fn trials(own: Vec<String>) -> Vec<Trial> {
     trials
 }
 
-/// A table of the document.
-struct Table {
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
+/// A table of a document.
+pub(crate) struct Table {
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 fn every_option_has_its_line_among_those_of_its_command_or_family() {
@@ -126,11 +126,7 @@ fn holds(name: &str, words: &str, ran: &BTreeSet<&str>, all: bool) -> Result<(),
     }
     let suite = suite_of(name);
     let is_own = matches!(&suite, Some(path) if path.starts_with(tests()));
-    let is_it = |test: &&str| {
-        let rest = test.strip_prefix(name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with('.'))
-    };
-    if (all || is_own) && !ran.iter().any(is_it) {
+    if (all || is_own) && !ran.iter().any(|test| is_of(test, name)) {
         return Err("has not run");
     }
     if words.is_empty() {
@@ -139,6 +135,12 @@ fn holds(name: &str, words: &str, ran: &BTreeSet<&str>, all: bool) -> Result<(),
     let suite = suite.ok_or("is of no suite that has words")?;
     let found = files_of(&suite).iter().any(|path| stand_in(path, words));
     found.then_some(()).ok_or("has other words")
+}
+
+/// Whether a test has this name, or one that begins with it.
+pub(crate) fn is_of(test: &str, name: &str) -> bool {
+    let rest = test.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with('.'))
 }
 
 fn tests() -> PathBuf {
@@ -212,9 +214,13 @@ fn tables_of(what: &str) -> Vec<Table> {
 }
 
 fn coverage() -> Vec<Table> {
-    let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/netperf-manual-coverage.md");
-    let text = fs::read_to_string(path).expect("the document stands in docs");
+    tables("netperf-manual-coverage.md")
+}
+
+/// The tables of a document in docs.
+pub(crate) fn tables(document: &str) -> Vec<Table> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let text = fs::read_to_string(docs.join(document)).expect("the document stands in docs");
     let cells = |line: &str| -> Vec<String> {
         let cells = line.trim_matches('|').split(" | ");
         cells.map(|cell| cell.trim().to_owned()).collect()

@@ -13,6 +13,7 @@ mod hosts;
 mod interop;
 mod map;
 mod packaging;
+mod requests;
 mod robust;
 mod run;
 mod truth;
@@ -39,7 +40,8 @@ fn main() -> ExitCode {
         ("map", map::trials()),
         ("truth", truth::trials()),
     ];
-    let able = testkit::able(&suites);
+    let (able, names) = (testkit::able(&suites), testkit::names(&suites));
     suites.push(("coverage", coverage::trials(able)));
+    suites.push(("requests", requests::trials(names)));
     testkit::run_suites(suites)
 }
