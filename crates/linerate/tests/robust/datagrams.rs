@@ -49,6 +49,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             namespaces,
             of_another_address,
         ),
+        trial(
+            "datagrams::that_are_refused_are_logged",
+            namespaces,
+            that_are_refused_are_logged,
+        ),
     ]
 }
 
@@ -333,4 +338,22 @@ fn of_another_address() {
         let said = server.log().contains("from another address, 198.51.100.3:");
         assert_eq!(said, counted > 0, "{}", server.log());
     }
+}
+
+/// A test that gets datagrams of another address alone ends without a result; the log says which address it was.
+fn that_are_refused_are_logged() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("--data-wait 1");
+    let line = format!(
+        "netperf -H {USUAL} -p {} -t UDP_RR -l 1 -- -L 198.51.100.3",
+        server.port
+    );
+    let ended = hosts
+        .client
+        .enter(|| testkit::run(linerate(&line), Duration::from_secs(30)));
+    let ended = ended.expect("it ends");
+    assert_ne!(ended.code, Some(0), "{ended:#?}");
+    let words = "datagrams from other addresses, the first from 198.51.100.3:";
+    let said = server.log();
+    assert!(said.contains(words), "{said}");
 }

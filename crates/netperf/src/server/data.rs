@@ -179,7 +179,7 @@ impl Prepared {
     }
 }
 
-/// Waits for the first datagram of the client and leaves it in the queue. Drops others before it.
+/// Waits for the first datagram of the client and leaves it in the queue. Drops others before it, and logs them.
 fn first_datagram(
     socket: &Socket,
     peer: &DataPeer<'_>,
@@ -189,27 +189,32 @@ fn first_datagram(
 ) -> Result<Next, Refusal> {
     let until = Instant::now() + limits.data_wait;
     let mut others = 0_u64;
-    let next = loop {
+    let mut source = None;
+    let first: Result<_, Refusal> = loop {
         let left = until.saturating_duration_since(Instant::now());
-        wait::readable(socket.as_fd(), stop, left)?;
+        if let Err(why) = wait::readable(socket.as_fd(), stop, left) {
+            break Err(why);
+        }
         match datagram::next(socket.as_fd()) {
-            Ok(next) if is_clients(&next) => break next,
-            Ok(_) => {
+            Ok(next) if is_clients(&next) => break Ok(next),
+            Ok(next) => {
                 others += 1;
+                source = source.or(next.from);
                 let _ = call::receive_without_waiting(socket.as_fd(), &mut [0; 1]);
             }
             Err(Error::INTR | Error::AGAIN) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => break Err(error.into()),
         }
     };
-    if others > 0 {
+    if let Some(source) = source {
         log(format_args!(
-            "{}: dropped {others} datagrams from other addresses",
+            "{}: dropped {others} datagrams from other addresses, the first from {source}",
             peer.control
         ));
     }
+    let first = first?;
     let _ = describe_datagrams(socket, false);
-    Ok(next)
+    Ok(first)
 }
 
 /// Returns how to answer this datagram: from the address that it was sent to.
