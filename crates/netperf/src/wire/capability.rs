@@ -30,7 +30,7 @@
 use server::Nonce;
 
 use super::Frame;
-use super::frame::bytes;
+use super::frame::part;
 
 /// What a linerate says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,22 +83,22 @@ impl Capability {
     /// The block in a message, if there is one.
     pub fn find(frame: &Frame) -> Option<Self> {
         let block = &frame[START..];
-        if !block.starts_with(MAGIC) || bytes(frame, VERSION_AT) != VERSION.to_be_bytes() {
+        if !block.starts_with(MAGIC) || part(frame, VERSION_AT) != VERSION.to_be_bytes() {
             return None;
         }
-        let len = usize::from(u16::from_be_bytes(bytes(frame, LENGTH_AT)));
+        let len = usize::from(u16::from_be_bytes(part(frame, LENGTH_AT)));
         if !(LEN..=block.len()).contains(&len) {
             return None;
         }
         let checksum_at = START + len - CHECKSUM_LEN;
-        if bytes(frame, checksum_at) != checksum(frame, checksum_at) {
+        if part(frame, checksum_at) != checksum(frame, checksum_at) {
             return None;
         }
         Some(Self {
-            features: u32::from_be_bytes(bytes(frame, FEATURES_AT)),
-            host: bytes(frame, HOST_AT),
+            features: u32::from_be_bytes(part(frame, FEATURES_AT)),
+            host: part(frame, HOST_AT),
             nonce: (len >= LEN + NONCE_LEN)
-                .then(|| bytes(frame, NONCE_AT))
+                .then(|| part(frame, NONCE_AT))
                 .filter(|nonce| *nonce != [0; NONCE_LEN]),
         })
     }

@@ -3,12 +3,18 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use codec::Order;
 pub use codec::Text;
+pub(super) use codec::{Field, part};
 
 use super::{FAMILY_IPV4, FAMILY_IPV6, Frame, MESSAGE_LEN};
 
 /// Where the payload begins: the protocol's tables count from here.
 pub(super) const PAYLOAD: usize = 8;
+
+/// Numbers are big-endian. A 64-bit counter travels as two words, the high one first, and a double as its eight bytes
+/// from the most significant on.
+pub(super) const ORDER: Order = Order::Big;
 
 /// The longest text that fills the payload and still has its NUL.
 pub(super) const MAX_TEXT: usize = MESSAGE_LEN - PAYLOAD - 1;
@@ -22,76 +28,12 @@ pub(super) fn blank(kind: i32) -> Frame {
 
 /// The word with this index: the type, or the word after it.
 pub(super) fn word(frame: &Frame, index: usize) -> i32 {
-    i32::read(frame, index * 4)
+    i32::read(frame, index * 4, ORDER)
 }
 
 /// Sets what [`word`] reads.
 pub(super) fn put_word(frame: &mut Frame, index: usize, value: i32) {
-    value.write(frame, index * 4);
-}
-
-/// The `N` bytes at `at`, which a [`layout!`] has checked to lie inside.
-pub(super) fn bytes<const N: usize>(frame: &Frame, at: usize) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&frame[at..at + N]);
-    bytes
-}
-
-/// A value with a place in a frame.
-pub(super) trait Field: Sized {
-    /// Length in bytes.
-    const LEN: usize;
-
-    /// The value that begins at byte `at` of the message.
-    fn read(frame: &Frame, at: usize) -> Self;
-
-    /// Puts the value where [`Field::read`] finds it.
-    fn write(&self, frame: &mut Frame, at: usize);
-}
-
-macro_rules! big_endian {
-    ($($number:ty),+) => {$(
-        impl Field for $number {
-            const LEN: usize = size_of::<$number>();
-
-            fn read(frame: &Frame, at: usize) -> Self {
-                Self::from_be_bytes(bytes(frame, at))
-            }
-
-            fn write(&self, frame: &mut Frame, at: usize) {
-                frame[at..at + Self::LEN].copy_from_slice(&self.to_be_bytes());
-            }
-        }
-    )+};
-}
-
-// The 64-bit counters travel as two words, the high one first, and a double as its eight bytes
-// from the most significant on: both are plain big-endian.
-big_endian!(i32, u32, u64, f32, f64);
-
-/// A word that is 0 or not.
-impl Field for bool {
-    const LEN: usize = 4;
-
-    fn read(frame: &Frame, at: usize) -> Self {
-        i32::read(frame, at) != 0
-    }
-
-    fn write(&self, frame: &mut Frame, at: usize) {
-        i32::from(*self).write(frame, at);
-    }
-}
-
-impl<const N: usize> Field for Text<N> {
-    const LEN: usize = N;
-
-    fn read(frame: &Frame, at: usize) -> Self {
-        Self::of_field(bytes(frame, at))
-    }
-
-    fn write(&self, frame: &mut Frame, at: usize) {
-        frame[at..at + N].copy_from_slice(self.raw_field());
-    }
+    value.write(frame, index * 4, ORDER);
 }
 
 /// A text inside the part of a message that is converted word by word. x86 sends each group of four
@@ -108,25 +50,12 @@ impl<const N: usize> fmt::Debug for SwappedText<N> {
 impl<const N: usize> Field for SwappedText<N> {
     const LEN: usize = N;
 
-    fn read(frame: &Frame, at: usize) -> Self {
-        Self(Text::of_field(reverse_groups(bytes(frame, at))))
+    fn read(bytes: &[u8], at: usize, _: Order) -> Self {
+        Self(Text::of_field(reverse_groups(part(bytes, at))))
     }
 
-    fn write(&self, frame: &mut Frame, at: usize) {
-        frame[at..at + N].copy_from_slice(&reverse_groups(*self.0.raw_field()));
-    }
-}
-
-/// Bytes as they are.
-impl<const N: usize> Field for [u8; N] {
-    const LEN: usize = N;
-
-    fn read(frame: &Frame, at: usize) -> Self {
-        bytes(frame, at)
-    }
-
-    fn write(&self, frame: &mut Frame, at: usize) {
-        frame[at..at + N].copy_from_slice(self);
+    fn write(&self, bytes: &mut [u8], at: usize, _: Order) {
+        bytes[at..at + N].copy_from_slice(&reverse_groups(*self.0.raw_field()));
     }
 }
 
@@ -177,12 +106,12 @@ impl From<IpAddr> for Address {
 impl Field for Address {
     const LEN: usize = 16;
 
-    fn read(frame: &Frame, at: usize) -> Self {
-        Self(bytes(frame, at))
+    fn read(bytes: &[u8], at: usize, _: Order) -> Self {
+        Self(part(bytes, at))
     }
 
-    fn write(&self, frame: &mut Frame, at: usize) {
-        frame[at..at + Self::LEN].copy_from_slice(&self.0);
+    fn write(&self, bytes: &mut [u8], at: usize, _: Order) {
+        bytes[at..at + Self::LEN].copy_from_slice(&self.0);
     }
 }
 
@@ -193,46 +122,25 @@ fn reverse_groups<const N: usize>(mut octets: [u8; N]) -> [u8; N] {
     octets
 }
 
-/// A message whose fields stand at the given bytes of the payload, as the protocol's tables have
-/// them. That they ascend, do not overlap and lie inside is checked on compiling.
+/// A [`codec::record!`] whose fields stand at the given bytes of the payload, as the protocol's tables have them.
 macro_rules! layout {
-    (
-        $(#[$about:meta])*
-        pub struct $message:ident {
-            $($(#[$doc:meta])* [$at:literal] $field:ident: $kind:ty,)+
-        }
-    ) => {
-        $(#[$about])*
-        pub struct $message {
-            $($(#[$doc])* pub $field: $kind,)+
+    ($(#[$about:meta])* pub struct $message:ident { $($fields:tt)+ }) => {
+        codec::record! {
+            $(#[$about])*
+            pub struct $message: 656 bytes from 8 { $($fields)+ }
         }
 
         impl $message {
-            /// The names of the fields.
-            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)+];
-
             /// The fields of any frame at all.
             pub(super) fn read(frame: &$crate::wire::Frame) -> Self {
-                use $crate::wire::frame::{Field, PAYLOAD};
-                Self { $($field: Field::read(frame, PAYLOAD + $at),)+ }
+                codec::Record::of_bytes(frame, $crate::wire::frame::ORDER)
             }
 
             /// Puts the fields into a frame.
             pub(super) fn write(&self, frame: &mut $crate::wire::Frame) {
-                use $crate::wire::frame::{Field, PAYLOAD};
-                $(self.$field.write(frame, PAYLOAD + $at);)+
+                codec::Record::put(self, frame, $crate::wire::frame::ORDER);
             }
         }
-
-        const _: () = {
-            use $crate::wire::frame::{Field, PAYLOAD};
-            let mut end = 0;
-            $(
-                assert!(end <= $at, "the fields overlap");
-                end = $at + <$kind as Field>::LEN;
-            )+
-            assert!(PAYLOAD + end <= $crate::wire::MESSAGE_LEN, "a field lies outside");
-        };
     };
 }
 
@@ -257,32 +165,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_big_endian() {
-        let mut frame = blank(97);
-        assert_eq!(frame[..4], [0, 0, 0, 97]);
-        (-2_i32).write(&mut frame, 8);
-        0x0102_0304_0506_0708_u64.write(&mut frame, 12);
-        1.5_f32.write(&mut frame, 20);
-        (-2.0_f64).write(&mut frame, 24);
-        true.write(&mut frame, 32);
-        let sent = [
-            0xff, 0xff, 0xff, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 0x3f, 0xc0, 0, 0, 0xc0, 0, 0, 0, 0, 0,
-            0, 0, 0, 0, 0, 1,
-        ];
-        assert_eq!(frame[8..36], sent);
-        assert_eq!(i32::read(&frame, 8), -2);
-        assert_eq!(u64::read(&frame, 12), 0x0102_0304_0506_0708);
-        assert!(bool::read(&frame, 8));
-    }
-
-    #[test]
-    fn leftovers_behind_a_text_do_not_count() {
-        let mut frame = [0; MESSAGE_LEN];
-        frame[..8].copy_from_slice(b"bbr\0bic\0");
-        let text = Text::<8>::read(&frame, 0);
-        assert_eq!(text, Text::new("bbr"));
-        text.write(&mut frame, 100);
-        assert_eq!(Text::<8>::read(&frame, 100), text);
+    fn a_frame_begins_with_its_type() {
+        assert_eq!(blank(97)[..5], [0, 0, 0, 97, 0]);
+        const { assert!(MESSAGE_LEN == 656 && PAYLOAD == 8, "as layout! has it") };
     }
 
     #[test]

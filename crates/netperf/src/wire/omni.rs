@@ -2,6 +2,7 @@
 
 use std::ops::{BitOr, BitOrAssign};
 
+use codec::Order;
 use model::Transport;
 
 use super::frame::{Field, blank, layout, reply};
@@ -237,12 +238,12 @@ impl BitOrAssign for Flags {
 impl Field for Flags {
     const LEN: usize = u32::LEN;
 
-    fn read(frame: &Frame, at: usize) -> Self {
-        Self(u32::read(frame, at))
+    fn read(bytes: &[u8], at: usize, order: Order) -> Self {
+        Self(u32::read(bytes, at, order))
     }
 
-    fn write(&self, frame: &mut Frame, at: usize) {
-        self.0.write(frame, at);
+    fn write(&self, bytes: &mut [u8], at: usize, order: Order) {
+        self.0.write(bytes, at, order);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The tests over one-to-many sockets have the same layouts under their own numbers.
 
-use super::frame::{Field, PAYLOAD};
+use super::frame::{Field, ORDER, PAYLOAD};
 use super::{
     Frame, RemoteError, StreamRequest, StreamResponse, TransactionRequest, TransactionResponse,
 };
@@ -28,13 +28,13 @@ macro_rules! behind {
             pub(super) fn read(frame: &Frame) -> Self {
                 Self {
                     tcp: $message::read(frame),
-                    non_blocking: Field::read(frame, PAYLOAD + $at),
+                    non_blocking: Field::read(frame, PAYLOAD + $at, ORDER),
                 }
             }
 
             pub(super) fn write(&self, frame: &mut Frame) {
                 self.tcp.write(frame);
-                self.non_blocking.write(frame, PAYLOAD + $at);
+                self.non_blocking.write(frame, PAYLOAD + $at, ORDER);
             }
         }
     )+};

@@ -2,7 +2,7 @@
 
 use codec::Text;
 
-use super::bytes::{Field, Order, record};
+use super::bytes::{Field, Order, Record, record};
 
 /// What a slave is to do.
 ///
@@ -100,12 +100,12 @@ impl Goodbye {
     /// Fails if these bytes are no goodbye.
     pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Result<Self, WrongMagic> {
         check_magic(bytes, GOODBYE)?;
-        Ok(Self::read(bytes, order))
+        Ok(Self::of_bytes(bytes, order))
     }
 
     /// As it travels.
     pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
-        let mut bytes = self.write(order);
+        let mut bytes = self.to_bytes(order);
         Text::<64>::cut(GOODBYE).write(&mut bytes, 0, order);
         bytes
     }

@@ -2,7 +2,7 @@
 
 use codec::Text;
 
-use super::bytes::{Field, Order, PROBE, part, record};
+use super::bytes::{Field, Order, PROBE, Record, order_of_probe, part, record};
 use super::protocol::{announced, announcing};
 use super::{Layout, Refusal, SHORT_HEADER};
 use crate::Protocol;
@@ -90,16 +90,16 @@ impl Header {
     ///
     /// Fails with [`Refusal::Magic`].
     pub fn decode(bytes: &[u8; SHORT_HEADER]) -> Result<(Self, Order), Refusal> {
-        let order = Order::of_probe(part(bytes, PROBE_AT)).ok_or(Refusal::Magic)?;
+        let order = order_of_probe(part(bytes, PROBE_AT)).ok_or(Refusal::Magic)?;
         if Text::<32>::read(bytes, 0, order) != *MAGIC {
             return Err(Refusal::Magic);
         }
-        Ok((Self::read(bytes, order), order))
+        Ok((Self::of_bytes(bytes, order), order))
     }
 
     /// As it travels, as long as its version has it.
     pub fn encode(&self, order: Order) -> Vec<u8> {
-        let mut bytes = self.write(order).to_vec();
+        let mut bytes = self.to_bytes::<{ Self::LEN }>(order).to_vec();
         Text::<32>::cut(MAGIC).write(&mut bytes, 0, order);
         PROBE.write(&mut bytes, PROBE_AT, order);
         let len = self.version().map_or(SHORT_HEADER, Version::header_len);

@@ -2,7 +2,7 @@
 
 use codec::Text;
 
-use super::bytes::{Field, Order, PROBE, part, record};
+use super::bytes::{Field, Order, PROBE, Record, order_of_probe, part, record};
 use super::{Refusal, protocol};
 use crate::Protocol;
 
@@ -24,15 +24,15 @@ record! {
 impl GroupRecord {
     /// Fails with [`Refusal::Magic`] where the order of the header is not that of the group.
     pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Result<Self, Refusal> {
-        if Order::of_probe(part(bytes, 0)) != Some(order) {
+        if order_of_probe(part(bytes, 0)) != Some(order) {
             return Err(Refusal::Magic);
         }
-        Ok(Self::read(bytes, order))
+        Ok(Self::of_bytes(bytes, order))
     }
 
     /// As it travels.
     pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
-        let mut bytes = self.write(order);
+        let mut bytes = self.to_bytes(order);
         PROBE.write(&mut bytes, 0, order);
         bytes
     }
@@ -60,12 +60,12 @@ record! {
 impl TransactionRecord {
     /// Never fails: every number is as it was sent.
     pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Self {
-        Self::read(bytes, order)
+        Self::of_bytes(bytes, order)
     }
 
     /// As it travels.
     pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
-        self.write(order)
+        self.to_bytes(order)
     }
 }
 
@@ -82,12 +82,12 @@ record! {
 impl SlaveInfo {
     /// Never fails: every number is as it was sent.
     pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Self {
-        Self::read(bytes, order)
+        Self::of_bytes(bytes, order)
     }
 
     /// As it travels.
     pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
-        self.write(order)
+        self.to_bytes(order)
     }
 
     /// The port of the protocol; `None` if there is none, or a number that no port has.
