@@ -23,6 +23,9 @@ mod uperf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if cfg!(debug_assertions) {
+        abort_at_panics();
+    }
     let mut words = std::env::args_os();
     let called = words.next().unwrap_or_default();
     if let Some(program) = names::of_path(&called) {
@@ -34,4 +37,14 @@ fn main() -> ExitCode {
         Some(program) => (program.run)(program.name, &mut words.into_iter().skip(1)),
         None => command_line::run(&words),
     }
+}
+
+/// Makes a panic of any thread the end of the process, so that no test misses the panic of a server's thread. The
+/// profile cannot set this: cargo would build all crates a second time, because its test runners have to unwind.
+fn abort_at_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
 }
