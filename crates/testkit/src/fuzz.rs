@@ -61,7 +61,7 @@ pub fn check(what: &str, inputs: u64, count: u64, taken: &RangeInclusive<u64>) {
 }
 
 /// The one seed that `FUZZ_SEED` says, or as many as `FUZZ_ITERATIONS` or else `default` says.
-fn seeds(default: u64) -> Range<u64> {
+pub fn seeds(default: u64) -> Range<u64> {
     let number = |name| {
         let value = std::env::var(name).ok();
         value.and_then(|value| value.parse::<u64>().ok())

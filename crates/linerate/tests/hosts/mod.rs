@@ -7,7 +7,7 @@ mod addresses;
 mod bounds;
 mod fields;
 mod gate;
-mod ground;
+pub(crate) mod ground;
 mod limits;
 mod lost;
 mod nonsense;

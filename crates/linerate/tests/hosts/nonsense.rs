@@ -6,8 +6,6 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use testkit::Need::Namespaces;
 use testkit::{Trial, trial};
 use uperf::mirror;
@@ -28,7 +26,6 @@ pub(crate) fn trials() -> Vec<Trial> {
             silence_in_each_stage,
         ),
         trial("nonsense::byte_by_byte", &[Namespaces], byte_by_byte),
-        trial("nonsense::by_chance", &[Namespaces], by_chance),
         trial("nonsense::of_slaves", &[Namespaces], of_slaves),
     ]
 }
@@ -131,29 +128,6 @@ fn byte_by_byte() {
         }
     });
     slave.is_itself_again(rest, SOON, "a header byte by byte");
-}
-
-/// Sessions with some bytes that are others.
-fn by_chance() {
-    let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--control-idle 2 --max-strands 32 --max-memory 16m");
-    let rest = slave.at_rest();
-    let mut random = SmallRng::seed_from_u64(5);
-    hosts.master.enter(|| {
-        for _ in 0..300 {
-            let mut bytes = session().concat();
-            for _ in 0..random.random_range(1..20) {
-                let at = random.random_range(0..bytes.len());
-                bytes[at] = random.random();
-            }
-            bytes.truncate(random.random_range(0..=bytes.len()));
-            let mut control = TcpStream::connect((address(0).as_str(), PORT)).expect("it listens");
-            let _ = control.write_all(&bytes);
-        }
-    });
-    // The last of them may have got as far as an accept, which waits for ten seconds.
-    slave.is_at_rest_within(SOON * 3, rest, "sessions by chance");
-    slave.is_itself_again(rest, SOON, "sessions by chance");
 }
 
 /// Slaves that are none, in each stage: the master says so in a line, and ends.

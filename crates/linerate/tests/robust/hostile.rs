@@ -1,17 +1,13 @@
 //! Peers that mean harm: the server stays alive, within its memory, and serves the next test.
 
-use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use netperf::wire::{
-    Address, DatagramRequest, Frame, MESSAGE_LEN, OmniRequest, Request, StreamRequest, Text,
+    Address, DatagramRequest, MESSAGE_LEN, OmniRequest, Request, StreamRequest, Text,
     TransactionRequest, check,
 };
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use testkit::Need::Namespaces;
 use testkit::{Namespace, Process, STOCK, Server, Trial, eventually, link, stock, trial};
 
@@ -39,11 +35,6 @@ pub(crate) fn trials() -> Vec<Trial> {
             "hostile::two_thousand_connections",
             &[],
             two_thousand_connections,
-        ),
-        trial(
-            "hostile::twenty_thousand_random_messages",
-            &[],
-            twenty_thousand_random_messages,
         ),
     ]
 }
@@ -310,83 +301,6 @@ fn is_over(connection: &TcpStream) -> bool {
     }
 }
 
-/// Messages of any type with any words, and near misses of good ones, on connections that last as
-/// long as the server has it.
-fn twenty_thousand_random_messages() {
-    const MESSAGES: usize = 20_000;
-    const CONNECTIONS: usize = 40;
-    let server = Server::start("--data-wait 1 --data-idle 1 --control-idle 5 --max-length 2");
-    let rest = server.usage_at_rest();
-    let resident = server.resident_kib();
-    let answered = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for seed in 0..CONNECTIONS {
-            let (server, answered) = (&server, &answered);
-            scope.spawn(move || {
-                let mut random = SmallRng::seed_from_u64(seed as u64);
-                let mut raw = Raw::connect(server.port);
-                for _ in 0..MESSAGES / CONNECTIONS {
-                    match exchange(&mut raw, &random_message(&mut random)) {
-                        Reaction::Answered => _ = answered.fetch_add(1, Relaxed),
-                        // A test that has begun is left to its deadline now and then.
-                        Reaction::Began if random.random_ratio(1, 20) => _ = raw.receive(),
-                        Reaction::Began | Reaction::Closed => raw = Raw::connect(server.port),
-                    }
-                }
-            });
-        }
-    });
-    let answered = answered.into_inner();
-    assert!(
-        answered > MESSAGES / 2,
-        "only {answered} of {MESSAGES} were answered: nothing was tested"
-    );
-    assert_survived(server, rest, resident);
-}
-
-enum Reaction {
-    Answered,
-    Began,
-    Closed,
-}
-
-fn exchange(raw: &mut Raw, frame: &Frame) -> Reaction {
-    if raw.control.write_all(frame).is_err() {
-        return Reaction::Closed;
-    }
-    let request = Request::decode(frame).request;
-    // The one that has no answer.
-    if let Request::Passphrase(_) = request {
-        return Reaction::Answered;
-    }
-    let tests: HashSet<i32> = KINDS[..8].iter().copied().collect();
-    match raw.receive() {
-        Ok(answer) if check(&answer).is_ok() && tests.contains(&request.kind()) => Reaction::Began,
-        Ok(_) => Reaction::Answered,
-        Err(_) => Reaction::Closed,
-    }
-}
-
-/// Known types: the eight tests first.
-const KINDS: [i32; 16] = [
-    10,
-    13,
-    16,
-    19,
-    34,
-    94,
-    97,
-    300,
-    1,
-    2,
-    4,
-    5,
-    6,
-    600,
-    0x6C72_0001,
-    500,
-];
-
 /// Every pairing of socket type, protocol and family, sensible or not, is answered at once; so are the
 /// tests over interfaces that nothing on Linux provides.
 fn odd_transports() {
@@ -419,36 +333,6 @@ fn odd_transports() {
     }
     drop(raw);
     assert_survived(server, rest, resident);
-}
-
-fn random_message(random: &mut SmallRng) -> Frame {
-    if random.random_ratio(1, 10) {
-        let kind = Kind::ALL[random.random_range(0..Kind::ALL.len())];
-        let mut frame = Request::Omni(kind.request(1)).encode(None);
-        for _ in 0..random.random_range(1..4) {
-            let at = 4 * random.random_range(2..50);
-            frame[at..at + 4].copy_from_slice(&random_word(random).to_be_bytes());
-        }
-        return frame;
-    }
-    let mut frame = [0; MESSAGE_LEN];
-    random.fill(&mut frame[..]);
-    if random.random_ratio(9, 10) {
-        let kind = KINDS[random.random_range(0..KINDS.len())];
-        frame[..4].copy_from_slice(&kind.to_be_bytes());
-        // Not bound to a CPU, or to one that may be there.
-        frame[4..8].copy_from_slice(&random.random_range(-1..4_i32).to_be_bytes());
-    }
-    frame
-}
-
-fn random_word(random: &mut SmallRng) -> i32 {
-    match random.random_range(0..4) {
-        0 => random.random_range(-2..3),
-        1 => [i32::MIN, i32::MAX, 65_535, 65_536, -65_536][random.random_range(0..5)],
-        2 => 1 << random.random_range(0..31),
-        _ => random.random(),
-    }
 }
 
 #[track_caller]

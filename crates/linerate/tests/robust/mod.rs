@@ -18,6 +18,7 @@ mod hostile;
 mod iterations;
 mod late;
 mod lifecycle;
+mod mutated;
 mod options;
 mod peers;
 mod privileges;
@@ -47,6 +48,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         privileges::trials(),
         hostile::trials(),
         iterations::trials(),
+        mutated::trials(),
         late::trials(),
         unix::trials(),
     ]

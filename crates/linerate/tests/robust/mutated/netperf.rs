@@ -1,0 +1,305 @@
+//! Conversations with a netserver.
+
+use std::net::IpAddr;
+
+use netperf::wire::{
+    Address, Capability, DETAILS_REQUEST, DatagramRequest, DgRrRequest, DgStreamRequest,
+    DlclRrRequest, DlclStreamRequest, DlcoRrRequest, DlcoStreamRequest, FAMILY_IPV4, FAMILY_IPV6,
+    FAMILY_VSOCK, Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, Sctp,
+    StreamRequest, StreamResponse, StreamRrRequest, StreamStreamRequest, Text, TransactionRequest,
+    TransactionResponse, check,
+};
+
+use super::{Answer, Conversation, Data, Message, THIRD};
+
+/// Each request behind each beginning.
+pub(super) fn conversations(fill_file: &str) -> Vec<Conversation> {
+    let requests = requests(fill_file);
+    let beginnings = [
+        vec![],
+        vec![sys_info()],
+        vec![
+            control(&Request::Passphrase(b"open sesame".to_vec())),
+            control(&Request::DebugOn),
+            control(&Request::CpuCalibrate),
+        ],
+        vec![whole_test(0)],
+        vec![whole_test(Capability::PROVES)],
+    ];
+    let mut conversations = Vec::new();
+    for beginning in beginnings {
+        for request in &requests {
+            let mut messages = beginning.clone();
+            messages.push(request.clone());
+            conversations.push(Conversation {
+                messages,
+                protocol: "netperf",
+            });
+        }
+    }
+    conversations
+}
+
+/// Fails the test unless there is a conversation with each type of request.
+pub(super) fn covers_all(conversations: &[Conversation]) {
+    let is_known = |kind: &i32| {
+        let mut frame: Frame = [0; MESSAGE_LEN];
+        frame[..4].copy_from_slice(&kind.to_be_bytes());
+        !matches!(Request::decode(&frame).request, Request::Unknown(_))
+    };
+    for kind in (0..2000).chain([DETAILS_REQUEST]).filter(is_known) {
+        let mut messages = conversations.iter().flat_map(|of| &of.messages);
+        assert!(
+            messages.any(|message| message.bytes.starts_with(&kind.to_be_bytes())),
+            "no conversation has a request of type {kind}"
+        );
+    }
+}
+
+/// Where a response says that the data socket is, and what the connection begins with.
+pub(super) fn data(answer: &[u8]) -> Option<Data> {
+    let frame: &Frame = answer.first_chunk()?;
+    check(frame).ok()?;
+    let port = match i32::from_be_bytes(*frame.first_chunk()?) {
+        98 => OmniResponse::decode(frame).ok()?.data_port as i32,
+        14 | 20 | 35 | 301 => TransactionResponse::decode(frame).ok()?.data_port,
+        11 | 95 => StreamResponse::decode(frame).ok()?.data_port,
+        17 => i32::from_be_bytes(*frame[32..].first_chunk()?),
+        _ => return None,
+    };
+    let mut first = Capability::find(frame)
+        .and_then(|capability| capability.nonce)
+        .map_or_else(Vec::new, |nonce| nonce.to_vec());
+    first.push(0);
+    Some(Data {
+        port: u16::try_from(port).ok()?,
+        first,
+    })
+}
+
+fn control(request: &Request) -> Message {
+    let answer = match request {
+        Request::Passphrase(_) => Answer::None,
+        _ => Answer::Bytes(MESSAGE_LEN),
+    };
+    Message {
+        bytes: request.encode(None).to_vec(),
+        answer,
+    }
+}
+
+fn with_capability(request: &Request, features: u32) -> Vec<u8> {
+    let mut frame = request.encode(None);
+    Capability {
+        features,
+        host: [7; 16],
+        nonce: None,
+    }
+    .put(&mut frame);
+    frame.to_vec()
+}
+
+fn sys_info() -> Message {
+    Message {
+        bytes: with_capability(&Request::SysInfo, Capability::DETAILS),
+        answer: Answer::Bytes(MESSAGE_LEN),
+    }
+}
+
+/// One transaction of one byte, to its results.
+fn whole_test(features: u32) -> Message {
+    let request = Request::Omni(OmniRequest {
+        direction: OmniRequest::TRANSMIT | OmniRequest::RECEIVE,
+        request_size: 1,
+        response_size: 1,
+        send_width: 1,
+        receive_width: 1,
+        test_length: -1,
+        ..OmniRequest::default()
+    });
+    Message {
+        bytes: with_capability(&request, features),
+        answer: Answer::Test(MESSAGE_LEN),
+    }
+}
+
+fn requests(fill_file: &str) -> Vec<Message> {
+    let mut requests: Vec<_> = [
+        Request::DebugOn,
+        Request::DebugOff,
+        Request::NodeIdentify,
+        Request::CpuCalibrate,
+        Request::Passphrase(b"open sesame".to_vec()),
+        Request::SysInfo,
+        Request::Details,
+        Request::Unknown(540),
+    ]
+    .iter()
+    .chain(&classic())
+    .chain(&of_families())
+    .map(control)
+    .collect();
+    for (number, request) in omni(fill_file).into_iter().enumerate() {
+        // All combinations of what a client may announce.
+        let features = [0, Capability::PROVES, Capability::PROVES_APART, u32::MAX];
+        let request = Request::Omni(request);
+        requests.push(Message {
+            bytes: with_capability(&request, features[number % features.len()]),
+            ..control(&request)
+        });
+    }
+    requests
+}
+
+fn classic() -> Vec<Request> {
+    let stream = StreamRequest {
+        test_length: 1,
+        ..StreamRequest::default()
+    };
+    let transaction = TransactionRequest {
+        test_length: -1,
+        ..TransactionRequest::default()
+    };
+    vec![
+        Request::TcpStream(stream.clone()),
+        Request::TcpMaerts(stream),
+        Request::TcpRr(transaction.clone()),
+        Request::TcpCrr(transaction.clone()),
+        Request::TcpCc(transaction.clone()),
+        Request::UdpRr(transaction),
+        Request::UdpStream(DatagramRequest {
+            message_size: 64,
+            test_length: 1,
+            ..DatagramRequest::default()
+        }),
+    ]
+}
+
+fn of_families() -> Vec<Request> {
+    let stream = || Sctp {
+        tcp: StreamRequest::default(),
+        non_blocking: true,
+    };
+    let transaction = || Sctp {
+        tcp: TransactionRequest::default(),
+        non_blocking: true,
+    };
+    let device = Text::new("left");
+    vec![
+        Request::StreamStream(StreamStreamRequest {
+            test_length: 1,
+            ..StreamStreamRequest::default()
+        }),
+        Request::StreamRr(StreamRrRequest {
+            request_size: 1,
+            response_size: 1,
+            test_length: -1,
+            ..StreamRrRequest::default()
+        }),
+        Request::DgStream(DgStreamRequest {
+            message_size: 64,
+            test_length: 1,
+            ..DgStreamRequest::default()
+        }),
+        Request::DgRr(DgRrRequest {
+            request_size: 1,
+            response_size: 1,
+            test_length: -1,
+            ..DgRrRequest::default()
+        }),
+        Request::SctpStream(stream()),
+        Request::SctpStreamMany(stream()),
+        Request::SctpRr(transaction()),
+        Request::SctpRrMany(transaction()),
+        Request::DlcoStream(DlcoStreamRequest {
+            sap: 4,
+            ppa: -1,
+            device,
+            ..DlcoStreamRequest::default()
+        }),
+        Request::DlcoRr(DlcoRrRequest {
+            request_size: 1,
+            response_size: 1,
+            sap: 4,
+            ppa: -1,
+            device,
+            ..DlcoRrRequest::default()
+        }),
+        Request::DlclStream(DlclStreamRequest {
+            message_size: 64,
+            sap: 4,
+            ppa: -1,
+            device,
+            ..DlclStreamRequest::default()
+        }),
+        Request::DlclRr(DlclRrRequest {
+            request_size: 1,
+            response_size: 1,
+            sap: 4,
+            ppa: -1,
+            device,
+            ..DlclRrRequest::default()
+        }),
+    ]
+}
+
+/// Each protocol in each direction, with and without the third host as the client's address.
+fn omni(fill_file: &str) -> Vec<OmniRequest> {
+    const BOTH: u32 = OmniRequest::TRANSMIT | OmniRequest::RECEIVE;
+    let connections = Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST;
+    let directions = [
+        (OmniRequest::RECEIVE, Flags::ROUTING_ALLOWED),
+        (
+            OmniRequest::TRANSMIT,
+            Flags::MEASURE_CPU | Flags::KEEP_ALIVE,
+        ),
+        (BOTH, Flags::NO_DELAY | Flags::PACKET_INFO),
+        (BOTH, connections | Flags::DEFER_ACCEPT),
+        (0, connections | Flags::INTERFACE),
+    ];
+    let transports = [
+        (OmniRequest::STREAM, OmniRequest::TCP, FAMILY_IPV4),
+        (OmniRequest::STREAM, OmniRequest::TCP, FAMILY_IPV6),
+        (OmniRequest::DATAGRAM, OmniRequest::UDP, FAMILY_IPV4),
+        (OmniRequest::DATAGRAM, OmniRequest::UDP, FAMILY_IPV6),
+        (OmniRequest::DATAGRAM, OmniRequest::UDPLITE, FAMILY_IPV4),
+        (OmniRequest::STREAM, OmniRequest::SCTP, FAMILY_IPV4),
+        (OmniRequest::DCCP_TYPE, OmniRequest::DCCP, FAMILY_IPV4),
+        (OmniRequest::STREAM, 0, FAMILY_VSOCK),
+    ];
+    let third_hosts = [
+        Address::default(),
+        Address::from(IpAddr::from(THIRD)),
+        Address::from(IpAddr::from(THIRD.to_ipv6_mapped())),
+    ];
+    let mut requests = Vec::new();
+    for (direction, flags) in directions {
+        for (socket_type, protocol, family) in transports {
+            for client_address in third_hosts {
+                let transactional = direction == BOTH || direction == 0;
+                requests.push(OmniRequest {
+                    direction,
+                    flags,
+                    socket_type,
+                    protocol,
+                    family,
+                    client_address,
+                    client_port: u32::from(client_address != Address::default()) * 9,
+                    test_length: if transactional { -1 } else { 1 },
+                    request_size: if transactional { 1 } else { -1 },
+                    response_size: if transactional { 1 } else { -1 },
+                    send_size: 64,
+                    receive_size: 64,
+                    send_width: 1,
+                    receive_width: 1,
+                    interval_burst: 1,
+                    interval_us: 10_000,
+                    congestion_control: Text::new("reno"),
+                    fill_file: Text::new(fill_file),
+                    ..OmniRequest::default()
+                });
+            }
+        }
+    }
+    requests
+}
