@@ -5,8 +5,8 @@
 //! of the suite that does something, in no comment and no import.
 //!
 //! `LINERATE_RAN` names a file with what the runners of all tests have printed. Without it, or if some
-//! were skipped, the program's own tests are looked for among those that this machine can run, and the
-//! others are not looked for.
+//! were skipped in sight, the program's own tests are looked for among those that there are, and the others are not
+//! looked for.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -17,7 +17,7 @@ use netperf::options::{Test, manual, netperf};
 use netperf::selector::Selector;
 use testkit::{Trial, unless};
 
-/// `own` are the names of this program's tests that can run on this machine.
+/// `own` are the names of this program's tests.
 pub(crate) fn trials(own: Vec<String>) -> Vec<Trial> {
     let mut trials = testkit::trials![
         every_option_has_its_line_among_those_of_its_command_or_family,

@@ -23,7 +23,7 @@ pub use mask::{Difference, figures, keyvals, same_text};
 pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role, STOCK, linerate, program, stock};
 pub use process::{Finished, Process, run};
-pub use runner::{Suite, able, names, run_suites};
+pub use runner::{Suite, names, run_suites};
 pub use server::{Server, Usage};
 pub use sockets::{
     connections_of, counter, established, free_port, is_listening, listeners, listening_ports,

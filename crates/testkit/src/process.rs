@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::trial::{eventually, holds_within};
+use crate::trial::{BUSY, eventually, holds_within};
 
 /// How often a process is looked at: its end is what a test waits for most.
 const LOOK: Duration = Duration::from_millis(2);
@@ -127,6 +127,7 @@ impl Process {
 
     /// Waits for its end, and kills it after `limit`, which is an error as [`run`] has it.
     pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<Finished> {
+        let limit = limit * BUSY;
         let mut ended = None;
         holds_within(limit, LOOK, || {
             ended = self.child.try_wait().transpose();

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How many times as long as a quiet machine a busy one may take.
+pub(crate) const BUSY: u32 = 4;
+
 /// What a test cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -147,9 +150,10 @@ pub fn required() -> bool {
     std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1")
 }
 
-/// Waits until `condition` holds, for `patience` at most; whether it does.
+/// Waits until `condition` holds, for as long as a busy machine takes for what a quiet one does in `patience`;
+/// whether it does.
 pub fn eventually(patience: Duration, condition: impl FnMut() -> bool) -> bool {
-    holds_within(patience, LOOK, condition)
+    holds_within(patience * BUSY, LOOK, condition)
 }
 
 /// The same with a look at it every `look`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::Need::Namespaces;
-use testkit::{Finished, Trial, unless};
+use testkit::{Finished, Trial, eventually, unless};
 
 use super::gate::{GATE, Gate};
 use super::ground::{Hosts, address};
@@ -119,7 +119,8 @@ fn lose(loss: Loss, stage: Stage) {
         Loss::SlaveKilled | Loss::SlaveInterrupted => {
             slave.signal(loss.signal());
             stage.is_named(loss, &master.ends_within(AT_ONCE));
-            assert!(hosts.slaves[0].processes().is_empty(), "{what}");
+            let is_gone = || hosts.slaves[0].processes().is_empty();
+            assert!(eventually(AT_ONCE, is_gone), "{what}");
             drop(slave);
             hosts.slave(0, "").serves();
         }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use testkit::{Process, Trial, eventually, linerate, trial};
 
 /// The client's own patience is a second.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

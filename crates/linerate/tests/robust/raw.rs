@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use netperf::wire::{Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, check};
 
 /// How long an answer may take that needs no waiting for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A control connection.
 #[derive(Debug)]

@@ -46,6 +46,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("udp_stream", needs, udp_stream),
         trial("sent_again_by_the_server", needs, sent_again_by_the_server),
     ]
+    .into_iter()
+    .map(Trial::quiet)
+    .collect()
 }
 
 fn tcp_stream() {

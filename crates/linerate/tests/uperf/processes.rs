@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Process, Trial, eventually, linerate};
 
 use super::{REQUESTS, Slave, agree};
@@ -74,10 +74,8 @@ fn children(process: u32) -> Vec<u32> {
 }
 
 fn kill(process: u32) {
-    let status = std::process::Command::new("kill")
-        .args(["-KILL", &process.to_string()])
-        .status();
-    assert!(status.expect("kill is everywhere").success());
+    let process = Pid::from_raw(process as i32).expect("a process");
+    kill_process(process, Signal::KILL).expect("it is ours");
 }
 
 fn is_gone(process: u32) -> bool {
