@@ -12,7 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let link = &[Need::Namespaces];
     let losses = what_the_socket_drops_is_told_from_what_the_path_loses;
     vec![
-        trial("what_the_socket_drops", &[], losses),
+        trial("what_the_socket_drops", &[], losses).quiet(),
         trial(
             "paced_to_a_stream",
             link,
