@@ -10,14 +10,15 @@ use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 
 use crate::stop::Stop;
 
-/// The longest spin. Of a longer interval only the last part is spun, the rest is slept, so that an end that
-/// moves no data takes no CPU. A late wake-up takes less than this, unless the machine has no free CPU anyway.
+/// The longest spin. Most of a longer interval is slept, so that an end that moves no data takes no CPU. A late
+/// wake-up takes less than this, unless the machine has no free CPU anyway.
 const LONGEST_SPIN_NS: u64 = 2_000_000;
 
 /// A schedule that is being kept.
 pub(crate) struct Pace {
     schedule: Schedule,
-    wait: Wait,
+    /// The spun part of an interval, its last.
+    spin_ns: u64,
     waited_ns: u64,
     _exact_sleep: ExactSleep,
 }
@@ -26,11 +27,17 @@ impl Pace {
     /// It counts from now. Nothing begins `length` after that, when the loop's time is up: else it
     /// would be chance whether what is due at that very moment is one more.
     pub(crate) fn start(pacing: &Pacing, length: Option<Duration>) -> Self {
+        let exact_sleep = ExactSleep::begin();
+        let schedule = Schedule::new(pacing, length, monotonic_ns());
         Self {
-            wait: pacing.wait,
+            spin_ns: match pacing.wait {
+                Wait::Sleep => 0,
+                Wait::Spin => LONGEST_SPIN_NS,
+                Wait::SpinHalf => LONGEST_SPIN_NS.min(schedule.interval_ns / 2),
+            },
+            schedule,
             waited_ns: 0,
-            _exact_sleep: ExactSleep::begin(),
-            schedule: Schedule::new(pacing, length, monotonic_ns()),
+            _exact_sleep: exact_sleep,
         }
     }
 
@@ -74,11 +81,7 @@ impl Pace {
 
     /// The end of the slept part of the wait for the next interval.
     fn slept_until_ns(&self) -> u64 {
-        let due_ns = self.schedule.due_ns();
-        match self.wait {
-            Wait::Sleep => due_ns,
-            Wait::Spin => due_ns - LONGEST_SPIN_NS.min(due_ns),
-        }
+        self.schedule.due_ns().saturating_sub(self.spin_ns)
     }
 
     #[inline]
@@ -233,7 +236,7 @@ mod tests {
 
     #[test]
     fn both_waits_end_at_their_time() {
-        for wait in [Wait::Sleep, Wait::Spin] {
+        for wait in [Wait::Sleep, Wait::Spin, Wait::SpinHalf] {
             let mut pace = Pace::start(&pacing(1, 2_000_000, wait), None);
             let stop = Stop::new();
             assert!(!pace.waited(&stop), "the first turn is at once");
@@ -248,13 +251,19 @@ mod tests {
 
     #[test]
     fn a_spin_is_the_last_part_of_an_interval() {
-        for (interval_ns, slept_ns) in [
-            (1_000, 0),
-            (2_000_000, 0),
-            (2_000_001, 1),
-            (3_600_000_000_000, 3_599_998_000_000),
+        for (interval_ns, slept_ns, at_least_half_ns) in [
+            (1, 0, 1),
+            (1_000, 0, 500),
+            (2_000_000, 0, 1_000_000),
+            (2_000_001, 1, 1_000_001),
+            (4_000_001, 2_000_001, 2_000_001),
+            (3_600_000_000_000, 3_599_998_000_000, 3_599_998_000_000),
         ] {
-            for (wait, expected_ns) in [(Wait::Spin, slept_ns), (Wait::Sleep, interval_ns)] {
+            for (wait, expected_ns) in [
+                (Wait::Spin, slept_ns),
+                (Wait::SpinHalf, at_least_half_ns),
+                (Wait::Sleep, interval_ns),
+            ] {
                 let pace = Pace::start(&pacing(1, interval_ns, wait), None);
                 let begun_ns = pace.schedule.began_ns;
                 let slept = pace.slept_until_ns().saturating_sub(begun_ns);
@@ -265,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_a_wait() {
-        for wait in [Wait::Sleep, Wait::Spin] {
+        for wait in [Wait::Sleep, Wait::Spin, Wait::SpinHalf] {
             let stop = Stop::new();
             // The next turn would be after the end, so that there is none.
             let mut pace = Pace::start(&pacing(1, 1, wait), Some(Duration::from_nanos(1)));

@@ -266,6 +266,8 @@ pub enum Wait {
     Sleep,
     /// By looking at the clock: right to a fraction of a microsecond, and takes a CPU.
     Spin,
+    /// By spinning for at most half of an interval, and sleeping before that: for an end that another one directs.
+    SpinHalf,
 }
 
 /// What an end does with the data beside moving it, as a program that uses its data would: so many

@@ -21,6 +21,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("the_schedule_does_not_move", &[STRACE], schedule),
         trial("who_spins", &[STRACE], who_spins),
         trial(
+            "how_long_a_server_spins",
+            &[STRACE],
+            how_long_a_server_spins,
+        ),
+        trial(
             "a_peer_that_cannot_be_asked_to_spin_is_named",
             &[],
             foreign_peer,
@@ -222,13 +227,8 @@ fn schedule() {
     let sleeps = |options: &str| -> Vec<u64> {
         let client = format!("-t UDP_STREAM -l 1 -b 1 {options} -- -m 100 -R 1");
         let calls = both("-e trace=clock_nanosleep", "", &client).client;
-        // The pauses between the marks of the end are no part of it.
-        let scheduled = calls
-            .iter()
-            .filter(|call| call.arguments[1] == "TIMER_ABSTIME");
         // The end of the schedule is slept until for ever.
-        let until = scheduled.map(wake_ns).filter(|until| *until < NEVER);
-        until.collect()
+        wakes(&calls).filter(|until| *until < NEVER).collect()
     };
     let spinning = sleeps("-w 1111u --spin");
     assert_eq!(spinning.len(), 0, "{spinning:?}");
@@ -239,23 +239,17 @@ fn schedule() {
     }
 }
 
-/// The end that shall spin sleeps until no interval, the other one does; a server only if it may. Of a longer
-/// interval only the last part is spun.
+/// A client that spins sleeps in no short interval. Of a longer one it spins only the last part, as a server does of
+/// each.
 fn who_spins() {
-    let slept = |calls: &[Call]| {
-        let until = |call: &&Call| call.arguments[1] == "TIMER_ABSTIME";
-        calls
-            .iter()
-            .filter(until)
-            .any(|call| wake_ns(call) < u64::MAX / 2)
-    };
+    let slept = |calls: &[Call]| wakes(calls).any(|until| until < NEVER);
     // The second transaction of an interval here waits there, and there is time left here after it.
-    let (short, long) = ("-w 2000u,400u", "-w 20,5");
+    let (short, long) = ("-w 2000u,900u", "-w 20,5");
     for (server, times, spin, here, there) in [
         ("--allow-spin", short, "", true, true),
-        ("--allow-spin", short, "--spin", false, false),
+        ("--allow-spin", short, "--spin", false, true),
         ("--allow-spin", short, "--spin=local", false, true),
-        ("--allow-spin", short, "--spin=remote", true, false),
+        ("--allow-spin", short, "--spin=remote", true, true),
         ("", short, "--spin", false, true),
         ("--allow-spin", long, "--spin", true, true),
     ] {
@@ -263,6 +257,25 @@ fn who_spins() {
         let calls = both("-e trace=clock_nanosleep", server, &client);
         assert_eq!(slept(&calls.client), here, "{client}: {:?}", calls.client);
         assert_eq!(slept(&calls.server), there, "{client}: {:?}", calls.server);
+    }
+}
+
+/// A server sleeps for at least half of each interval. Its last interval has no end, so that the end of the sleep in it
+/// shows the spun part.
+fn how_long_a_server_spins() {
+    for (server, interval, spun_ns) in [
+        ("", "1m", 0),
+        ("--allow-spin", "1m", 500_000),
+        ("--allow-spin", "3m", 1_500_000),
+        ("--allow-spin", "20m", 2_000_000),
+    ] {
+        let client = format!("-t TCP_MAERTS -l 1 -b ,1 -w ,{interval} --spin=remote");
+        // A server that is late when the test ends does not come to that interval.
+        let end = (0..20).find_map(|_| {
+            let calls = both("-e trace=clock_nanosleep", server, &client).server;
+            wakes(&calls).find(|end| *end > NEVER)
+        });
+        assert_eq!(end, Some(u64::MAX - spun_ns), "{server} {interval}");
     }
 }
 
@@ -313,6 +326,14 @@ fn without_our_words(server: u16) -> u16 {
         }
     });
     port
+}
+
+/// The ends of a schedule's sleeps; other pauses are relative.
+fn wakes(calls: &[Call]) -> impl Iterator<Item = u64> {
+    let scheduled = calls
+        .iter()
+        .filter(|call| call.arguments[1] == "TIMER_ABSTIME");
+    scheduled.map(wake_ns)
 }
 
 /// `clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, {tv_sec=1, tv_nsec=2}, NULL)`.

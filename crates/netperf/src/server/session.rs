@@ -165,7 +165,7 @@ impl Session<'_> {
                 if let Some(pacing) = &mut assignment.half.pacing
                     && spins
                 {
-                    pacing.wait = Wait::Spin;
+                    pacing.wait = Wait::SpinHalf;
                 }
                 if by_looper {
                     let given = Some(f64::from(request.cpu_rate())).filter(|rate| *rate > 0.0);
