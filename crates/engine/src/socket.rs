@@ -234,13 +234,20 @@ fn kind(transport: Transport) -> (Type, Option<Protocol>) {
     }
 }
 
-/// Binds to what was asked for, or as near to it as can be: to another port when that one is taken, to
-/// any address when that one is not this host's (it may be what a NAT shows of it).
+/// Binds to the address and port that were asked for. Falls back to another port if that one is taken, and to any
+/// address if that one is not this host's (it may be what a NAT shows of it). Fails if this process may not have the
+/// port.
 fn bind_listener(socket: &Socket, asked: &Address) -> io::Result<()> {
+    let elsewhere = |address: Address| {
+        move |error: io::Error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Err(error),
+            _ => bind_to(socket, &address),
+        }
+    };
     bind_to(socket, asked)
-        .or_else(|_| bind_to(socket, &asked.with_any_port()))
-        .or_else(|_| bind_to(socket, &asked.anywhere()))
-        .or_else(|_| bind_to(socket, &asked.anywhere().with_any_port()))
+        .or_else(elsewhere(asked.with_any_port()))
+        .or_else(elsewhere(asked.anywhere()))
+        .or_else(elsewhere(asked.anywhere().with_any_port()))
 }
 
 fn bind_to(socket: &Socket, address: &Address) -> io::Result<()> {

@@ -18,6 +18,9 @@ pub struct Permissions {
 const FIRST_UNPRIVILEGED: u32 = 1024;
 
 impl Permissions {
+    /// The reason to refuse `--user` and `--allow-privileged-ports` together.
+    pub const NOT_WITH_USER: &str = "--allow-privileged-ports has no effect with --user, which gives up the privilege to bind such ports";
+
     /// Whether a socket of this transport may be opened for an address of this family: only if the kernel has the
     /// protocol already.
     pub fn allows_transport(self, transport: Transport, address: &Address) -> bool {

@@ -122,7 +122,7 @@ fn every_option_of_a_slave_has_its_field() {
         ("-s", Limits::default()),
         (
             "-s --allow-dir /a --allow-dir /b --max-masters 2 --max-connections 9 --max-strands 1k \
-             --max-memory 2m --max-length 60 --control-idle 5 --drain-on-exit 7 --user nobody \
+             --max-memory 2m --max-length 60 --control-idle 5 --drain-on-exit 7 \
              --allow-modules --allow-privileged-ports",
             Limits {
                 directories: vec!["/a".into(), "/b".into()],
@@ -130,7 +130,6 @@ fn every_option_of_a_slave_has_its_field() {
                     modules: true,
                     privileged_ports: true,
                 },
-                user: Some("nobody".to_owned()),
                 masters: 2,
                 connections: 9,
                 strands: 1024,
@@ -138,6 +137,13 @@ fn every_option_of_a_slave_has_its_field() {
                 length: Duration::from_secs(60),
                 control_idle: Duration::from_secs(5),
                 drain: Duration::from_secs(7),
+                ..Limits::default()
+            },
+        ),
+        (
+            "-s --user nobody",
+            Limits {
+                user: Some("nobody".to_owned()),
                 ..Limits::default()
             },
         ),

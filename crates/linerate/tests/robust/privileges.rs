@@ -4,10 +4,12 @@ use std::fs::Permissions;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use netperf::wire::{OmniRequest, OmniResults, Request, Text};
+use tempfile::TempDir;
 use testkit::Trial;
 
 use super::lifecycle::Daemon;
@@ -98,14 +100,50 @@ fn ports() {
             strict.log()
         );
         let lenient = Server::start("--allow-privileged-ports");
-        for (server, port) in [(&strict, 40_443), (&lenient, 443)] {
-            let mut raw = Raw::connect(server.port);
+        let granted = |server: u16, port: u32| {
             let Request::Omni(request) = on(port, Kind::TcpRr) else {
                 unreachable!("it is an omni request")
             };
-            assert_eq!(u32::from(raw.ask(&request)), port);
+            u32::from(Raw::connect(server).ask(&request))
+        };
+        for (server, port) in [(&strict, 40_443), (&lenient, 443)] {
+            assert_eq!(granted(server.port, port), port);
+        }
+        // Another port for one that is taken, as stock has it, but not for one that this user may not have.
+        let _taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 40_444)).expect("a new namespace");
+        assert_ne!(granted(strict.port, 40_444), 40_444);
+        let (place, port) = (place_for_all(), free_port());
+        let options = format!("-D -d -p {port} --allow-privileged-ports");
+        let unprivileged = Process::start(as_nobody(place.path()).args(options.split(' ')));
+        assert!(
+            eventually(SOON, || is_listening(port)),
+            "{}",
+            unprivileged.stderr()
+        );
+        for kind in Kind::ALL {
+            let errno = Raw::connect(port).ask_in_vain(&on(443, kind));
+            assert_eq!(errno, EACCES, "{}", kind.name());
         }
     });
+}
+
+/// A directory that every user can read.
+fn place_for_all() -> TempDir {
+    let place = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
+    let open = Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.path(), open).expect("a directory of ours");
+    place
+}
+
+/// Our netserver, started by a user without privileges from a copy in this directory.
+fn as_nobody(place: &Path) -> Command {
+    let copy = place.join("netserver");
+    std::fs::copy(program(), &copy).expect("a new directory");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy);
+    command
 }
 
 /// The numbers of a user, by id(1).
@@ -254,19 +292,11 @@ fn user_of(pid: u32) -> String {
 }
 
 fn cannot_be_had() {
-    let port = free_port();
-    let place = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
-    let open = Permissions::from_mode(0o755);
-    std::fs::set_permissions(place.path(), open).expect("a directory of ours");
-    let copy = place.path().join("netserver");
-    std::fs::copy(program(), &copy).expect("a new directory");
+    let (port, place) = (free_port(), place_for_all());
     let ours = linerate(&format!("netserver -D -p {port} --user no-such-user"));
     let root = linerate(&format!("netserver -D -p {port} --user root"));
-    let mut nobody = Command::new("setpriv");
-    nobody
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&copy)
-        .args(["-D", "-p", &port.to_string(), "--user", "daemon"]);
+    let mut nobody = as_nobody(place.path());
+    nobody.args(["-D", "-p", &port.to_string(), "--user", "daemon"]);
     for (command, why) in [
         (ours, "cannot become user no-such-user: no such user"),
         (root, "cannot become user root: it keeps all privileges"),
@@ -278,5 +308,13 @@ fn cannot_be_had() {
         let ended = run(command, SOON).expect("it ends");
         assert_eq!(ended.code, Some(1), "{ended:#?}");
         assert_eq!(ended.stderr.trim_end(), format!("netserver: {why}"));
+    }
+    for server in ["netserver -D -p", "uperf -s -P"] {
+        let line = format!("{server} {port} --user nobody --allow-privileged-ports");
+        let ended = run(linerate(&line), SOON).expect("it ends");
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        let why = "--allow-privileged-ports has no effect with --user";
+        assert!(ended.stderr.contains(why), "{ended:#?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
     }
 }

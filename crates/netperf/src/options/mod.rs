@@ -25,6 +25,7 @@ mod value;
 
 use std::ffi::OsString;
 
+use ::server::Permissions;
 use global::Global;
 use grammar::{Section, Stop, scan};
 use test::TestOptions;
@@ -105,6 +106,13 @@ pub fn netserver(
     let mut settings = ServerSettings::default();
     scan(program, &server::SECTION, &words, &mut settings)
         .map_err(|stop| exit(stop, on_stderr(usage::netserver), &settings.notices))?;
+    if settings.user.is_some() && settings.limits.permissions.privileged_ports {
+        return Err(Exit {
+            stderr: format!("{program}: {}\n", Permissions::NOT_WITH_USER),
+            code: 1,
+            ..Exit::default()
+        });
+    }
     Ok(settings)
 }
 

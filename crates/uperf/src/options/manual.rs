@@ -55,7 +55,7 @@ const OPTIONS: &[Paragraph] = &[
     (Long("max-length"), "--max-length seconds", "The longest run, from the end of its handshake to its statistics; one whose transactions have longer durations is refused. Default 604800, seven days."),
     (Long("allow-modules"), "--allow-modules", "Let workorders load kernel modules for protocols and congestion control. Without it, the slave refuses those that are not loaded."),
     (Long("allow-privileged-ports"), "--allow-privileged-ports", "Let workorders listen on ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start."),
-    (Long("user"), "--user name", "Change to this user, with its groups and without privileges, once the control port and the directories of --allow-dir are open. This needs root."),
+    (Long("user"), "--user name", "Change to this user, with its groups and without privileges, once the control port and the directories of --allow-dir are open. --allow-privileged-ports is refused with it. This needs root."),
     (Long("control-idle"), "--control-idle seconds", "How long to wait for a master's next word before its run begins. Default 120."),
     (Long("drain-on-exit"), "--drain-on-exit seconds", "How long runs may go on after SIGINT or SIGTERM. Masters that come then are refused. When the time is up, or at a second signal, the slave tells the masters that their runs are interrupted, and ends. Default 0."),
 ];

@@ -203,6 +203,11 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
         (Some(_), _, Some(_)) | (_, true, Some(_)) => {
             return refuse("--check runs nothing: without -m and -s");
         }
+        (None, true, None)
+            if typed.limits.user.is_some() && typed.limits.permissions.privileged_ports =>
+        {
+            return refuse(Permissions::NOT_WITH_USER);
+        }
         (None, true, None) => Role::Slave(typed.limits),
         (None, false, Some(_)) if typed.tls != Tls::default() => {
             return refuse("--check opens no connections: --tls-* has no use");
