@@ -184,7 +184,22 @@ fn tls_certificates_are_named_and_asked_for() {
 
     let ended = Slave::start().run(&asks, &over_tls(""));
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stdout.contains("UnknownIssuer"), "{ended:?}");
+    assert!(ended.stdout.contains("unknown issuer"), "{ended:?}");
+
+    let other = data("tls/version-1.pem");
+    let slave = Slave::start_with(&format!("--tls-cert {}", other.display()));
+    let ended = slave.run(&asks, &over_tls(""));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let words = "invalid peer certificate: unsupported certificate version";
+    assert!(ended.stdout.contains(words), "{ended:?}");
+    drop(slave);
+    let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
+    let elsewhere = over_tls("").replace("$h", "127.0.0.2");
+    let ended = slave.run(&asks, &elsewhere);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let words = "it is for 127.0.0.1, localhost, not for 127.0.0.2";
+    assert!(ended.stdout.contains(words), "{ended:?}");
+    drop(slave);
 
     // An end that accepts verifies the other as well.
     let shows = format!("--tls-cert {}", server.display());

@@ -14,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, RootCertStore};
 
 use super::Trouble;
+use super::reason::{describe, of_certificate};
 
 /// The pass phrase of the files that uperf comes with.
 pub(super) const STOCK_PASS_PHRASE: &[u8] = b"password";
@@ -40,7 +41,7 @@ pub(super) fn read(
     let key = provider
         .key_provider
         .load_private_key(key)
-        .map_err(|error| content(format!("the key is of no use: {error}")))?;
+        .map_err(|error| content(format!("the key is of no use: {}", describe(&error))))?;
     let both = CertifiedKey::new(chain, key);
     if both.keys_match() == Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) {
         let why = format!("the key is not that of {}", certificate.display());
@@ -53,9 +54,15 @@ pub(super) fn read(
 pub(super) fn authorities(path: &Path) -> Result<RootCertStore, Trouble> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        roots.add(certificate).map_err(|error| Trouble::Content {
-            path: path.to_owned(),
-            why: format!("a certificate of no use: {error}"),
+        roots.add(certificate).map_err(|error| {
+            let why = match &error {
+                Error::InvalidCertificate(why) => of_certificate(why),
+                other => describe(other),
+            };
+            Trouble::Content {
+                path: path.to_owned(),
+                why: format!("a certificate of no use: {why}"),
+            }
         })?;
     }
     Ok(roots)

@@ -11,6 +11,8 @@ use engine::script::{Failure, Layer, Line};
 use rustls::Connection;
 use sys::call::{self, Error};
 
+use super::reason;
+
 /// The most that a record carries, bytes (RFC 8446 §5.1). So much is encrypted at a time: of a record
 /// that has gone in part when the run ends, the other end can count nothing, and nor does this one.
 const RECORD: usize = 1 << 14;
@@ -72,8 +74,8 @@ impl Encrypted {
             Broken::System(error) => Failure::of_call("ssl: no handshake", error),
             Broken::Tls(error) => {
                 // It may quote a certificate.
-                let error = error.to_string();
-                Failure::of_sense(format!("ssl: no handshake: {}", codec::escaped(&error)))
+                let why = reason::describe(&error);
+                Failure::of_sense(format!("ssl: no handshake: {}", codec::escaped(&why)))
             }
             Broken::HungUp => Failure::of_sense("ssl: the other end hung up in the handshake"),
         })?;

@@ -15,6 +15,8 @@ mod credentials;
 mod encrypted;
 #[cfg(feature = "tls")]
 mod made;
+#[cfg(feature = "tls")]
+mod reason;
 #[cfg(all(test, feature = "tls"))]
 mod tests;
 mod trouble;

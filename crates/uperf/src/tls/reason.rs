@@ -1,0 +1,129 @@
+//! TLS errors in words: the library's own texts contain names of its types.
+
+use rustls::{CertificateError, Error};
+
+/// Describes an error. The result may quote a certificate, so that text of a peer has to be escaped.
+pub(super) fn describe(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(why) => {
+            format!("invalid peer certificate: {}", of_certificate(why))
+        }
+        Error::General(why) => why.clone(),
+        other => in_words(&other.to_string()),
+    }
+}
+
+/// Describes what is wrong with a certificate.
+pub(super) fn of_certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            let names: Vec<_> = presented.iter().filter_map(|name| name_in(name)).collect();
+            let names = match names.len() {
+                0 => "no name".to_owned(),
+                _ => names.join(", "),
+            };
+            format!("it is for {names}, not for {}", expected.to_str())
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "unsupported signature algorithm".to_owned()
+        }
+        CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYetContext { .. }
+        | CertificateError::InvalidPurposeContext { .. } => why.to_string(),
+        CertificateError::Other(why) => in_words(&why.to_string()).replace("cert ", "certificate "),
+        other => in_words(&format!("{other:?}")),
+    }
+}
+
+/// Returns the name or address in `DnsName("peer")`.
+fn name_in(presented: &str) -> Option<&str> {
+    let (kind, rest) = presented.split_once('(')?;
+    let name = rest.strip_suffix(')')?.trim_matches('"');
+    matches!(kind, "DnsName" | "IpAddress" | "UniformResourceIdentifier").then_some(name)
+}
+
+/// Turns `BadCertificate` into `bad certificate`, and `MissingData("Random")` into `missing data: random`.
+fn in_words(text: &str) -> String {
+    let mut words = String::new();
+    let mut last = ' ';
+    for (at, character) in text.char_indices() {
+        let next = text[at..].chars().nth(1);
+        match character {
+            '(' if last.is_alphanumeric() => words += ": ",
+            '(' | ')' | '"' => {}
+            // Of an acronym, like "CA" of "UnknownCA", the letters stay as they are.
+            _ if character.is_uppercase() => {
+                if last.is_lowercase() {
+                    words.push(' ');
+                }
+                if next.is_some_and(char::is_lowercase) {
+                    words.extend(character.to_lowercase());
+                } else {
+                    words.push(character);
+                }
+            }
+            _ => words.push(character),
+        }
+        last = character;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::ServerName;
+    use rustls::{AlertDescription, InvalidMessage, PeerIncompatible};
+
+    use super::*;
+
+    #[test]
+    fn errors_are_words() {
+        let of_names = |presented: &[&str]| {
+            Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+                expected: ServerName::try_from("192.0.2.1").expect("an address"),
+                presented: presented.iter().map(|&name| name.to_owned()).collect(),
+            })
+        };
+        let certificate = "invalid peer certificate";
+        for (error, expected) in [
+            (
+                Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                format!("{certificate}: unknown issuer"),
+            ),
+            (
+                of_names(&[r#"DnsName("myPeer.example")"#, "IpAddress(127.0.0.1)"]),
+                format!("{certificate}: it is for myPeer.example, 127.0.0.1, not for 192.0.2.1"),
+            ),
+            (
+                of_names(&["DirectoryName", "Unsupported(0x01)"]),
+                format!("{certificate}: it is for no name, not for 192.0.2.1"),
+            ),
+            (
+                Error::AlertReceived(AlertDescription::UnknownCA),
+                "received fatal alert: unknown CA".to_owned(),
+            ),
+            (
+                Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
+                "peer is incompatible: no cipher suites in common".to_owned(),
+            ),
+            (
+                Error::InvalidMessage(InvalidMessage::MissingData("ServerName")),
+                "received corrupt message of type missing data: server name".to_owned(),
+            ),
+            (
+                Error::NoCertificatesPresented,
+                "peer sent no certificates".to_owned(),
+            ),
+            (
+                Error::General("No kx group".to_owned()),
+                "No kx group".to_owned(),
+            ),
+        ] {
+            assert_eq!(describe(&error), expected, "{error:?}");
+        }
+    }
+}
