@@ -53,7 +53,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             "datagrams::that_are_refused_are_logged",
             namespaces,
             that_are_refused_are_logged,
-        ),
+        )
+        .waiting(),
     ]
 }
 
@@ -340,10 +341,11 @@ fn of_another_address() {
     }
 }
 
-/// A test that gets datagrams of another address alone ends without a result; the log says which address it was.
+/// A test that gets datagrams of another address alone ends without a result; the log says which address it was, and
+/// the client names both addresses as a possible cause.
 fn that_are_refused_are_logged() {
     let hosts = Hosts::new();
-    let server = hosts.serve("--data-wait 1");
+    let server = hosts.serve("--data-wait 8");
     let line = format!(
         "netperf -H {USUAL} -p {} -t UDP_RR -l 1 -- -L 198.51.100.3",
         server.port
@@ -353,6 +355,9 @@ fn that_are_refused_are_logged() {
         .enter(|| testkit::run(linerate(&line), Duration::from_secs(30)));
     let ended = ended.expect("it ends");
     assert_ne!(ended.code, Some(0), "{ended:#?}");
+    let cause = "or the server, because it comes from 198.51.100.3 and the control connection from 198.51.100.2?";
+    assert!(ended.stderr.contains(cause), "{ended:#?}");
+    assert!(ended.stderr.contains("Permission denied"), "{ended:#?}");
     let words = "datagrams from other addresses, the first from 198.51.100.3:";
     let said = server.log();
     assert!(said.contains(words), "{said}");

@@ -2,6 +2,7 @@
 //! they are reported, or given up.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock, Weak};
@@ -39,6 +40,9 @@ pub struct Missing {
     pub(super) has_control: bool,
     /// Datagrams that only the peer can report.
     pub(super) is_one_way: bool,
+    /// The source addresses of the datagrams and of the control connection, if they differ: a server may refuse
+    /// such datagrams.
+    pub(super) sources: Option<[IpAddr; 2]>,
     /// The option that sets the port.
     pub(super) option: &'static str,
 }
@@ -46,7 +50,11 @@ pub struct Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            host, port, option, ..
+            host,
+            port,
+            sources,
+            option,
+            ..
         } = self;
         if self.has_control {
             write!(f, "the control connection to {host} is up, but ")?;
@@ -59,7 +67,14 @@ impl fmt::Display for Missing {
                 "the data connection to {host} port {port} gets no answer"
             )?;
         }
-        write!(f, "; does a firewall drop it? ({option} sets the port)")
+        f.write_str("; does a firewall drop it")?;
+        if let Some([data, control]) = sources {
+            write!(
+                f,
+                ", or the server, because it comes from {data} and the control connection from {control}"
+            )?;
+        }
+        write!(f, "? ({option} sets the port)")
     }
 }
 

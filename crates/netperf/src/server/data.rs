@@ -212,7 +212,13 @@ fn first_datagram(
             peer.control
         ));
     }
-    let first = first?;
+    // With the reason that the client can act on.
+    let first = first.map_err(|why| match why {
+        Refusal(errno) if others > 0 && errno == Error::TIMEDOUT.raw_os_error() => {
+            Error::ACCESS.into()
+        }
+        other => other,
+    })?;
     let _ = describe_datagrams(socket, false);
     Ok(first)
 }

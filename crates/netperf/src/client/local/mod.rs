@@ -7,6 +7,7 @@ mod prepare;
 mod proof;
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,9 +109,9 @@ impl LocalEnd<'_> {
         progress: Progress<'_>,
         member: Option<Member<'_>>,
     ) -> Result<Measured, ClientError> {
+        let missing = self.missing(settings, dest, control);
         let control = control.map(|control| control.stream.as_fd());
         wait(self.plan.phases.wait, control, cancel);
-        let missing = self.missing(settings, dest, control.is_some());
         if let Some(nonce) = self.nonce
             && Way::of(self.plan) == Some(Way::Apart)
         {
@@ -199,7 +200,13 @@ impl LocalEnd<'_> {
 
     /// The answer to await on the data connection, where a network may be in between and where either
     /// end can tell.
-    fn missing(&self, settings: &Settings, dest: &Address, has_control: bool) -> Option<Missing> {
+    fn missing(
+        &self,
+        settings: &Settings,
+        dest: &Address,
+        control: Option<&Established>,
+    ) -> Option<Missing> {
+        let has_control = control.is_some();
         let host = settings.data.host.as_ref();
         let is_one_way = self.plan.transport.has_datagrams() && !self.plan.workload.receives();
         let is_known = self.plan.transport.has_ip() && (has_control || !is_one_way);
@@ -208,11 +215,23 @@ impl LocalEnd<'_> {
             port: dest.port(),
             has_control,
             is_one_way,
+            sources: control.and_then(|control| self.sources(control)),
             option: match settings.unanswered {
                 Unanswered::Report => "test option -P",
                 Unanswered::GiveUp(_) => "--data-port",
             },
         })
+    }
+
+    /// The source addresses of datagrams and of the control connection, if they differ.
+    fn sources(&self, control: &Established) -> Option<[IpAddr; 2]> {
+        if !self.plan.transport.has_datagrams() {
+            return None;
+        }
+        let data = Address::of(&self.data.socket).ok()?;
+        let control = Address::of(&control.stream).ok()?;
+        let differ = !data.is_wildcard() && !data.shares_host_with(&control);
+        differ.then_some([data.ip()?, control.ip()?])
     }
 
     /// How long the loop runs; `None` when it is not the time that ends it.
