@@ -14,7 +14,8 @@ use testkit::Trial;
 use super::raw::{Finally, Kind, Raw};
 use testkit::Need::Namespaces;
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, linerate, link, listening_ports, stock, trial,
+    Finished, Namespace, Process, STOCK, Server, eventually, is_listening, linerate, link,
+    listening_ports, stock, trial,
 };
 
 /// The server's address.
@@ -29,6 +30,9 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 4);
 /// How long a server prefers the client's address.
 const PREFERENCE: Duration = Duration::from_secs(2);
 
+/// How long a server may take for what it does at once.
+const SOON: Duration = Duration::from_secs(10);
+
 pub(crate) fn trials() -> Vec<Trial> {
     let namespaces = &[Namespaces];
     vec![
@@ -41,6 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("peers::an_address_that_is_named", namespaces, named),
         trial("peers::another_address", namespaces, another_address),
         trial("peers::another_address_strictly", namespaces, strictly),
+        trial("peers::warnings", namespaces, warnings).waiting(),
         trial(
             "peers::who_connects_to_every_port",
             &[STOCK, Namespaces],
@@ -284,6 +289,54 @@ fn strictly() {
         log.contains("refused a data connection from 198.51.100.3:"),
         "{log}"
     );
+}
+
+/// Without `-d` a server in the foreground reports strangers, and nothing else.
+fn warnings() {
+    let hosts = Hosts::new();
+    let port = 12_865;
+    let serve = |options: &str| {
+        let line = format!("netserver -D -p {port} {options}");
+        let server = Process::start(&mut hosts.server.command(&linerate(&line)));
+        let listens = || hosts.server.enter(|| is_listening(port));
+        assert!(eventually(SOON, listens), "{}", server.stderr());
+        server
+    };
+    let raw = || Raw::connect_to((SERVER, port).into());
+    let server = serve("-N");
+    hosts.client.enter(|| {
+        let mut control = raw();
+        control.ask_in_vain(&Request::Omni(OmniRequest {
+            protocol: 999,
+            ..Kind::TcpRr.request(1)
+        }));
+        let data = control.ask(&Kind::TcpRr.request(-1));
+        assert!(is_served(&mut connect_from(CLIENT, data), 1, true));
+        control.receive().expect("the results");
+        assert_eq!(server.stderr(), "");
+        let data = control.ask(&Kind::TcpRr.request(-1));
+        assert!(is_served(&mut connect_from(OTHER, data), 1, true));
+        control.receive().expect("the results");
+    });
+    let said = server.stderr();
+    let accepted = "the data connection comes from another address, 198.51.100.3:";
+    assert!(
+        said.contains(accepted) && said.lines().count() == 1,
+        "{said}"
+    );
+    drop(server);
+
+    let server = serve("-Z secret --max-clients 2");
+    hosts.client.enter(|| {
+        let mut wrong = raw();
+        wrong.send(&Request::Passphrase("wrong".into()));
+        assert!(wrong.receive().is_err());
+        let _clients = [raw(), raw(), raw()];
+        for words in ["wrong or missing passphrase", "refused a client"] {
+            let says = || server.stderr().contains(words);
+            assert!(eventually(SOON, says), "{words}: {}", server.stderr());
+        }
+    });
 }
 
 /// A stranger connects to each port that opens, before a client of either make can. From another address he never

@@ -214,10 +214,10 @@ const DLPI: &[Paragraph] = &[
 const SERVER: &[Paragraph] = &[
     (Letter('h'), "-h", "Print the usage text and exit with 1."),
     (Letter('D'), "-D", "Stay in the foreground."),
-    (Letter('d'), "-d", "Write what happens to standard error, when in the foreground."),
+    (Letter('d'), "-d", "Write what happens to standard error, when in the foreground (-D, or with a socket from systemd). Without it, only warnings are written there: refused clients, and data from another address than the client's. A daemon and a server of inetd write nothing."),
     (Letter('f'), "-f", "Serve one client at a time; others wait."),
     (Letter('L'), "-L name[,family]", "Listen on this address."),
-    (Letter('N'), "-N", "No debug output, even if a client asks for it."),
+    (Letter('N'), "-N", "No debug output (-d), even if a client asks for it. Warnings are written."),
     (Letter('p'), "-p port", "Listen on this port. Default 12865."),
     (Letter('4'), "-4", "Listen on IPv4 only."),
     (Letter('6'), "-6", "Listen on IPv6 only."),

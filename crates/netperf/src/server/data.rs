@@ -15,7 +15,7 @@ use sys::datagram::{self, Next, Sender};
 use sys::{Address, Socket};
 
 use super::assignment::Refusal;
-use super::log::log;
+use super::log::warn;
 use super::test::Prepared;
 use super::wait;
 use crate::options::Limits;
@@ -81,7 +81,7 @@ impl Prepared {
         let accept = |peer: &DataPeer<'_>, nonce: Option<&Nonce>| {
             let until = Instant::now() + limits.data_wait;
             let refused = |from: &Address| {
-                log(format_args!(
+                warn(format_args!(
                     "{}: refused a data connection from {from}",
                     peer.control
                 ));
@@ -105,7 +105,7 @@ impl Prepared {
             None => {
                 let accepted = accept(peer, None)?;
                 if accepted.is_stranger {
-                    log(format_args!(
+                    warn(format_args!(
                         "{}: the data connection comes from another address, {}; the test has spent {} s \
                          of its time waiting for one from the client's",
                         peer.control,
@@ -164,7 +164,7 @@ impl Prepared {
             return Ok(());
         };
         if !peer.expects(from) {
-            log(format_args!(
+            warn(format_args!(
                 "{}: the datagrams come from another address, {from}; datagrams from any address count",
                 peer.control
             ));
@@ -207,7 +207,7 @@ fn first_datagram(
         }
     };
     if let Some(source) = source {
-        log(format_args!(
+        warn(format_args!(
             "{}: dropped {others} datagrams from other addresses, the first from {source}",
             peer.control
         ));

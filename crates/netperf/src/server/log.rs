@@ -1,16 +1,20 @@
-//! The log: lines on stderr with `-d`. Their rate is bounded, so that clients cannot fill a disk.
+//! The log: lines on stderr, warnings only without `-d`. Their rate is bounded, so that clients cannot fill a disk.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most lines per [`PERIOD`].
+/// The most lines per [`PERIOD`] with `-d`.
 const MOST_LINES: u32 = 1000;
+
+/// The most lines per [`PERIOD`] without it.
+const MOST_WARNINGS: u32 = 100;
 
 const PERIOD: Duration = Duration::from_secs(10);
 
-static LOGGING: AtomicBool = AtomicBool::new(false);
+/// The most lines per [`PERIOD`]; 0 until the log is started.
+static MOST: AtomicU32 = AtomicU32::new(0);
 
 static PACE: Mutex<Option<Pace>> = Mutex::new(None);
 
@@ -32,20 +36,32 @@ enum Verdict {
     LeftOut,
 }
 
-/// Turns the log on or off.
-pub(super) fn enable(on: bool) {
-    LOGGING.store(on, Relaxed);
+/// Starts the log: with warnings, and with all other lines if `debug` is set.
+pub(super) fn start(debug: bool) {
+    let most = if debug { MOST_LINES } else { MOST_WARNINGS };
+    MOST.store(most, Relaxed);
 }
 
-/// Writes a line; never from within a measured loop.
+/// Writes a line if `-d` is given; never from within a measured loop.
 pub(super) fn log(line: fmt::Arguments<'_>) {
-    if !LOGGING.load(Relaxed) {
-        return;
+    if MOST.load(Relaxed) == MOST_LINES {
+        write(line);
     }
+}
+
+/// Writes a line about a host that may be an attacker: a refused client, or data from another address than the client's.
+pub(super) fn warn(line: fmt::Arguments<'_>) {
+    if MOST.load(Relaxed) > 0 {
+        write(line);
+    }
+}
+
+fn write(line: fmt::Arguments<'_>) {
     let verdict = {
         let mut pace = PACE.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        pace.get_or_insert(Pace::begin(now)).judge(now)
+        pace.get_or_insert(Pace::begin(now))
+            .judge(now, MOST.load(Relaxed))
     };
     let Verdict::Written { left_out } = verdict else {
         return;
@@ -65,13 +81,13 @@ impl Pace {
         }
     }
 
-    fn judge(&mut self, now: Instant) -> Verdict {
+    fn judge(&mut self, now: Instant, most: u32) -> Verdict {
         let mut left_out = 0;
         if now.saturating_duration_since(self.since) >= PERIOD {
             left_out = self.left_out;
             *self = Self::begin(now);
         }
-        if self.lines == MOST_LINES {
+        if self.lines == most {
             self.left_out += 1;
             return Verdict::LeftOut;
         }
@@ -88,12 +104,12 @@ mod tests {
     fn a_period_has_so_many_lines() {
         let now = Instant::now();
         let mut pace = Pace::begin(now);
-        let verdicts = (0..MOST_LINES + 7).map(|_| pace.judge(now));
+        let verdicts = (0..MOST_LINES + 7).map(|_| pace.judge(now, MOST_LINES));
         let written = verdicts.filter(|verdict| *verdict != Verdict::LeftOut);
         assert_eq!(written.count(), MOST_LINES as usize);
         let next = Verdict::Written { left_out: 7 };
-        assert_eq!(pace.judge(now + PERIOD), next);
+        assert_eq!(pace.judge(now + PERIOD, MOST_LINES), next);
         let further = Verdict::Written { left_out: 0 };
-        assert_eq!(pace.judge(now + PERIOD), further);
+        assert_eq!(pace.judge(now + PERIOD, MOST_LINES), further);
     }
 }

@@ -28,7 +28,7 @@ use sys::{Address, Socket};
 use engine::{Budget, Exceeded, Holder, Reason, Share, Stop};
 
 use self::files::Files;
-use self::log::log;
+use self::log::{log, warn};
 use self::passphrase::Passphrase;
 use self::registry::Registry;
 use self::session::Surroundings;
@@ -119,7 +119,7 @@ impl Drop for Embedded {
 /// serves.
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
     sys::process::raise_descriptor_limit();
-    log::enable(settings.debug > 0 && !settings.suppress_debug);
+    log::start(settings.debug > 0 && !settings.suppress_debug);
     // Opens files by relative names before the daemon changes its directory.
     let server = Server::new(settings.limits.clone(), settings.passphrase.clone());
     let server = Arc::new(server.map_err(StartError::Option)?);
@@ -269,7 +269,7 @@ impl Server {
         let peer = Address::of_peer(&control).ok()?;
         let client = self
             .admit(&peer)
-            .inspect_err(|why| log(format_args!("{peer}: refused a client: {why}")))
+            .inspect_err(|why| warn(format_args!("{peer}: refused a client: {why}")))
             .ok()?;
         let server = Arc::clone(self);
         std::thread::Builder::new()

@@ -15,7 +15,7 @@ use sys::{Address, Socket};
 use super::assignment::{Assignment, Refusal};
 use super::data::Proof;
 use super::files::Files;
-use super::log::log;
+use super::log::{log, warn};
 use super::passphrase::{Attempt, Passphrase};
 use super::registry::Registry;
 use super::reply;
@@ -102,7 +102,7 @@ impl Session<'_> {
                 Attempt::Refused => Some("too many wrong passphrases from this address"),
             };
             if let Some(why) = why {
-                log(format_args!("{}: refused, {why}", self.peer));
+                warn(format_args!("{}: refused, {why}", self.peer));
                 return Ok(());
             }
         }

@@ -19,7 +19,7 @@ use sys::{Address, Socket};
 use super::assignment::{Assignment, EndMark, Refusal};
 use super::data::{Proof, describe_datagrams};
 use super::files::Files;
-use super::log::log;
+use super::log::{log, warn};
 use super::wait;
 use crate::options::Limits;
 use crate::place::{self, Place};
@@ -315,7 +315,7 @@ impl Prepared {
             }
         }
         if accepting.refused() > 0 {
-            log(format_args!(
+            warn(format_args!(
                 "{}: refused {} data connections that did not come from {from}'s host",
                 peer.control,
                 accepting.refused()
