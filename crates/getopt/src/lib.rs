@@ -1,78 +1,85 @@
-//! The grammar of GNU getopt(3), driven by a table.
+//! The options of a command: one table that the parser, the usage text and the manual page are made of.
 //!
-//! A dialect has one table a command, of which its usage text and its manual page are made, too.
-//!
-//! lexopt would do for most of it, but reads `-l=5` as `5` where getopt reads `=5`, takes `--foo` for
-//! a long option where the stock tool complains about `-`, and has no word for an option that takes
-//! the next word only when it looks right (`-c`, `-k`). What is left is short enough to write out.
+//! The grammar is that of GNU getopt(3). lexopt reads `-l=5` as `5` where getopt reads `=5`, takes
+//! `--foo` for a long option where the stock tools complain about `-`, and has no option that takes the
+//! next word only if it looks right (`-c`, `-k`).
 
 #![forbid(unsafe_code)]
 
+mod exit;
 pub mod manual;
+pub mod usage;
 
-/// One row of a command's table: what the option takes, what is said of it, what it does to the
-/// low-level arguments `L`. `E` is how the program ends where a tool has its own way to
-/// ([`Stop::Exit`]).
-pub struct Flag<L, E> {
+pub use exit::{Endings, Exit, Stop, refuse, utf8};
+
+/// One option of a command, whose settings are an `L`.
+pub struct Flag<L> {
     /// How it is spelt.
     pub name: Name,
     /// What it takes.
     pub argument: Argument,
-    /// The lines of the usage text, without their indent; none for what the stock tool does not
-    /// document. A letter documented twice has two rows, and the first of them is in force.
-    pub help: &'static [&'static str],
-    /// What it does.
-    pub apply: Apply<L, E>,
+    /// What the usage text says of it.
+    pub usage: Usage,
+    /// Its paragraph of the manual page, in which `{default}` stands for the default of an own option;
+    /// empty in a build without the feature `manual`.
+    pub paragraph: &'static str,
+    /// Stores the value.
+    pub apply: Apply<L>,
 }
 
-/// Takes the value, or "" where the option has none.
-pub type Apply<L, E> = fn(&mut L, &str) -> Result<(), Stop<E>>;
+/// Takes the value, or "" if the option has none.
+pub type Apply<L> = fn(&mut L, &str) -> Result<(), Stop>;
 
 /// How an option is spelt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A dash and this.
     Letter(char),
-    /// Without its dashes.
+    /// Two dashes and this.
     Long(&'static str),
+    /// Either.
+    Both(char, &'static str),
 }
 
-/// What an option takes.
+/// What an option takes, with the argument's name in the manual page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// It is a switch.
+    /// No argument.
     Nothing,
     /// The rest of the word, or else the next word, whatever it looks like.
-    Value,
+    Value(&'static str),
     /// The next word, if it starts with a digit.
-    MaybeRate,
+    MaybeRate(&'static str),
     /// The next word, if it does not start with a dash.
-    MaybeSelection,
-    /// Of a long option: what stands behind its `=`, if anything does.
-    MaybeAttached,
+    MaybeSelection(&'static str),
+    /// The rest of the word, if there is one: behind a letter, or behind the `=` of a long option.
+    MaybeAttached(&'static str),
 }
 
-/// A table, and what its options are called in messages.
-pub struct Section<L: 'static, E: 'static> {
-    /// The options. Of two with one name the first is in force.
-    pub flags: &'static [Flag<L, E>],
-    /// What stands before the dash of an option in a message, as its letter may mean two things.
+/// What the usage text says of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// The stock tool's lines without their indent; none if it does not document the option.
+    Stock(&'static [&'static str]),
+    /// One line of ours, which [`usage::own`] lays out.
+    Own {
+        /// What the option does.
+        what: &'static str,
+        /// The default, if it is worth a mention; else empty.
+        default: &'static str,
+    },
+}
+
+/// The options of a command, or of a part of it.
+pub struct Section<L: 'static> {
+    /// The heading of its chapter in the manual page.
+    pub title: &'static str,
+    /// The heading of its lines in the usage text.
+    pub heading: &'static str,
+    /// What stands before an option in a message, if its letter may mean two things.
     pub scope: &'static str,
-}
-
-/// Why parsing ended early.
-#[derive(Debug)]
-pub enum Stop<E> {
-    /// The usage text is asked for.
-    Help,
-    /// The version is asked for.
-    Version,
-    /// getopt's own complaint, a whole line.
-    Complaint(String),
-    /// A value or a combination that makes no sense; a whole line once it has left [`scan`].
-    Refused(String),
-    /// What the stock tool says and does, to the letter.
-    Exit(E),
+    /// The options, in the order of the usage text.
+    pub flags: &'static [Flag<L>],
 }
 
 /// What is left when all options are applied.
@@ -84,48 +91,87 @@ pub struct Rest<'w> {
     pub behind: &'w [String],
 }
 
-/// A refusal, to which [`scan`] adds the program, the option and its value.
-pub fn refuse<T, E>(why: impl Into<String>) -> Result<T, Stop<E>> {
-    Err(Stop::Refused(why.into()))
-}
-
-/// A row for an option of one letter.
-pub const fn flag<L, E>(
+/// Returns the row of one of the stock tool's letters.
+pub const fn flag<L>(
     letter: char,
     argument: Argument,
-    help: &'static [&'static str],
-    apply: Apply<L, E>,
-) -> Flag<L, E> {
-    Flag {
-        name: Name::Letter(letter),
+    lines: &'static [&'static str],
+    paragraph: &'static str,
+    apply: Apply<L>,
+) -> Flag<L> {
+    let usage = Usage::Stock(lines);
+    row(Name::Letter(letter), argument, usage, paragraph, apply)
+}
+
+/// Returns the row of an option of our own.
+pub const fn own<L>(
+    name: Name,
+    argument: Argument,
+    what: &'static str,
+    default: &'static str,
+    paragraph: &'static str,
+    apply: Apply<L>,
+) -> Flag<L> {
+    row(
+        name,
         argument,
-        help,
+        Usage::Own { what, default },
+        paragraph,
+        apply,
+    )
+}
+
+/// Returns the row of an option of our own that has a long name.
+pub const fn long<L>(
+    name: &'static str,
+    argument: Argument,
+    what: &'static str,
+    default: &'static str,
+    paragraph: &'static str,
+    apply: Apply<L>,
+) -> Flag<L> {
+    own(Name::Long(name), argument, what, default, paragraph, apply)
+}
+
+/// Drops the paragraph at compile time from a program that makes no manual pages.
+const fn row<L>(
+    name: Name,
+    argument: Argument,
+    usage: Usage,
+    paragraph: &'static str,
+    apply: Apply<L>,
+) -> Flag<L> {
+    Flag {
+        name,
+        argument,
+        usage,
+        paragraph: if cfg!(feature = "manual") {
+            paragraph
+        } else {
+            ""
+        },
         apply,
     }
 }
 
-/// A row for an option of our own, which has a name.
-pub const fn long<L, E>(
-    name: &'static str,
-    argument: Argument,
-    help: &'static [&'static str],
-    apply: Apply<L, E>,
-) -> Flag<L, E> {
-    Flag {
-        name: Name::Long(name),
-        argument,
-        help,
-        apply,
+impl<L> Flag<L> {
+    /// Adds a long name to a letter.
+    #[must_use]
+    pub const fn or(mut self, long: &'static str) -> Self {
+        if let Name::Letter(letter) = self.name {
+            self.name = Name::Both(letter, long);
+        }
+        self
     }
 }
 
 /// Applies the options in `words` to `low`, passing over stray words, up to and with the first `--`.
-pub fn scan<'w, L, E>(
+pub fn scan<'w, L>(
     program: &str,
-    section: &Section<L, E>,
+    section: &Section<L>,
     words: &'w [String],
     low: &mut L,
-) -> Result<Rest<'w>, Stop<E>> {
+) -> Result<Rest<'w>, Stop> {
     let mut stray = Vec::new();
     let mut rest = words;
     while let Some((word, tail)) = rest.split_first() {
@@ -135,7 +181,7 @@ pub fn scan<'w, L, E>(
         }
         if let Some((flag, attached)) = find_long(section, word) {
             let value = match (flag.argument, attached) {
-                (Argument::Nothing | Argument::MaybeAttached, None) => "",
+                (Argument::Nothing | Argument::MaybeAttached(_), None) => "",
                 (Argument::Nothing, Some(_)) => {
                     let name = word.split('=').next().unwrap_or_default();
                     return complain(
@@ -161,13 +207,15 @@ pub fn scan<'w, L, E>(
         }
         while let Some(letter) = cluster.chars().next() {
             cluster = &cluster[letter.len_utf8()..];
-            let Some(flag) = find(section, Name::Letter(letter)) else {
+            let is_it = |flag: &&Flag<L>| flag.name.letter() == Some(letter);
+            let Some(flag) = section.flags.iter().find(is_it) else {
                 return complain(program, &format!("invalid option -- '{letter}'"));
             };
             let value = match flag.argument {
-                Argument::Nothing | Argument::MaybeAttached => "",
-                Argument::Value if !cluster.is_empty() => std::mem::take(&mut cluster),
-                Argument::Value => {
+                Argument::Nothing => "",
+                Argument::MaybeAttached(_) => std::mem::take(&mut cluster),
+                Argument::Value(_) if !cluster.is_empty() => std::mem::take(&mut cluster),
+                Argument::Value(_) => {
                     let Some(value) = next(&mut rest) else {
                         let what = format!("option requires an argument -- '{letter}'");
                         return complain(program, &what);
@@ -176,11 +224,11 @@ pub fn scan<'w, L, E>(
                 }
                 // While letters follow in this word, the stock tool looks at this word instead of
                 // the next one, and finds its dash.
-                Argument::MaybeRate | Argument::MaybeSelection if !cluster.is_empty() => "",
-                Argument::MaybeRate => next_if(&mut rest, |word| {
+                Argument::MaybeRate(_) | Argument::MaybeSelection(_) if !cluster.is_empty() => "",
+                Argument::MaybeRate(_) => next_if(&mut rest, |word| {
                     word.starts_with(|c: char| c.is_ascii_digit())
                 }),
-                Argument::MaybeSelection => next_if(&mut rest, |word| !word.starts_with('-')),
+                Argument::MaybeSelection(_) => next_if(&mut rest, |word| !word.starts_with('-')),
             };
             apply(program, section, flag, value, low)?;
         }
@@ -191,25 +239,18 @@ pub fn scan<'w, L, E>(
     })
 }
 
-fn find<L, E>(section: &Section<L, E>, name: Name) -> Option<&'static Flag<L, E>> {
-    section.flags.iter().find(|flag| flag.name == name)
-}
-
 /// The long option that `word` is, and the value after its `=`.
-fn find_long<'w, L, E>(
-    section: &Section<L, E>,
+fn find_long<'w, L>(
+    section: &Section<L>,
     word: &'w str,
-) -> Option<(&'static Flag<L, E>, Option<&'w str>)> {
+) -> Option<(&'static Flag<L>, Option<&'w str>)> {
     let word = word.strip_prefix("--")?;
     let (name, value) = match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (word, None),
     };
-    let flag = section
-        .flags
-        .iter()
-        .find(|flag| matches!(flag.name, Name::Long(known) if known == name))?;
-    Some((flag, value))
+    let is_it = |flag: &&Flag<L>| flag.name.long() == Some(name);
+    Some((section.flags.iter().find(is_it)?, value))
 }
 
 fn next<'w>(rest: &mut &'w [String]) -> Option<&'w str> {
@@ -228,13 +269,13 @@ fn next_if<'w>(rest: &mut &'w [String], wanted: impl Fn(&str) -> bool) -> &'w st
     }
 }
 
-fn apply<L, E>(
+fn apply<L>(
     program: &str,
-    section: &Section<L, E>,
-    flag: &Flag<L, E>,
+    section: &Section<L>,
+    flag: &Flag<L>,
     value: &str,
     low: &mut L,
-) -> Result<(), Stop<E>> {
+) -> Result<(), Stop> {
     (flag.apply)(low, value).map_err(|stop| match stop {
         Stop::Refused(why) => {
             let scope = section.scope;
@@ -248,14 +289,23 @@ fn apply<L, E>(
     })
 }
 
-fn complain<T, E>(program: &str, what: &str) -> Result<T, Stop<E>> {
+fn complain<T>(program: &str, what: &str) -> Result<T, Stop> {
     Err(Stop::Complaint(format!("{program}: {what}\n")))
 }
 
 impl Name {
-    /// Whether it is more than a letter.
-    pub fn is_long(self) -> bool {
-        matches!(self, Self::Long(_))
+    fn letter(self) -> Option<char> {
+        match self {
+            Self::Letter(letter) | Self::Both(letter, _) => Some(letter),
+            Self::Long(_) => None,
+        }
+    }
+
+    fn long(self) -> Option<&'static str> {
+        match self {
+            Self::Long(name) | Self::Both(_, name) => Some(name),
+            Self::Letter(_) => None,
+        }
     }
 }
 
@@ -264,30 +314,29 @@ impl std::fmt::Display for Name {
         match self {
             Self::Letter(letter) => write!(f, "-{letter}"),
             Self::Long(name) => write!(f, "--{name}"),
+            Self::Both(letter, name) => write!(f, "-{letter}, --{name}"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use super::Argument::{MaybeRate, MaybeSelection, Nothing, Value};
+    use super::Argument::{MaybeAttached, MaybeRate, MaybeSelection, Nothing, Value};
     use super::*;
 
-    type Stop = super::Stop<Infallible>;
-
-    static SECTION: Section<Vec<String>, Infallible> = Section {
-        flags: &[
-            flag('d', Nothing, &[], |seen, v| note(seen, "d", v)),
-            flag('l', Value, &[], |seen, v| note(seen, "l", v)),
-            flag('c', MaybeRate, &[], |seen, v| note(seen, "c", v)),
-            flag('k', MaybeSelection, &[], |seen, v| note(seen, "k", v)),
-            flag('x', Value, &[], |_, _| refuse("never")),
-            long("dir", Value, &[], |seen, v| note(seen, "dir", v)),
-            long("flag", Nothing, &[], |seen, v| note(seen, "flag", v)),
+    #[rustfmt::skip]
+    pub(super) static SECTION: Section<Vec<String>> = Section {
+        title: "OPTIONS", heading: "", scope: "test option ", flags: &[
+            flag('d', Nothing, &[], "A switch.", |seen, v| note(seen, "d", v)),
+            flag('l', Value("n"), &["-l N  Length", "      of it"], "Default 3.", |seen, v| note(seen, "l", v)),
+            flag('c', MaybeRate("rate"), &[], "A rate.", |seen, v| note(seen, "c", v)),
+            flag('k', MaybeSelection("file"), &[], "A file.", |seen, v| note(seen, "k", v)),
+            flag('x', Value("n"), &[], "", |_, _| refuse("never")),
+            flag('o', MaybeAttached("n"), &[], "", |seen, v| note(seen, "o", v)).or("old"),
+            long("dir", Value("dir"), "Look here", "/tmp", "Default {default}, always.", |seen, v| note(seen, "dir", v)),
+            long("flag", Nothing, "Set it", "", "Sets it.", |seen, v| note(seen, "flag", v)),
+            long("spin", MaybeAttached("end"), "Spin", "1", "Spins.", |seen, v| note(seen, "spin", v)),
         ],
-        scope: "test option ",
     };
 
     #[expect(clippy::unnecessary_wraps, reason = "it stands in for an Apply")]
@@ -320,6 +369,8 @@ mod tests {
             ("-k", "k=", ""),
             ("--dir a --dir=b --flag", "dir=a dir=b flag=", ""),
             ("--dir=a=b", "dir=a=b", ""),
+            ("-o -o5 -do7 --old --old=x", "o= o=5 d= o=7 o= o=x", ""),
+            ("--spin --spin=x", "spin= spin=x", ""),
         ] {
             let mut low = Vec::new();
             let words = words(line);

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use getopt::manual::Chapter;
 use netperf::options::Test;
-use netperf::options::manual::{self, Chapter};
+use netperf::options::manual;
 use netperf::selector::Selector;
 use roff::{Inline, Roff, bold, italic, roman};
 use sys::WholeFile;
@@ -271,13 +272,11 @@ fn chapters(page: &mut Roff, chapters: &[Chapter]) {
     for chapter in chapters {
         section(page, chapter.title, "");
         for option in &chapter.options {
-            let (name, argument) = option
-                .synopsis
-                .split_once(' ')
-                .unwrap_or((option.synopsis, ""));
+            let synopsis = &option.synopsis;
+            let (name, argument) = synopsis.split_once(' ').unwrap_or((synopsis, ""));
             page.control("TP", []);
             page.text([bold(name), roman(" "), italic(argument)]);
-            page.text([roman(option.text)]);
+            page.text([roman(&*option.text)]);
         }
     }
 }

@@ -10,7 +10,7 @@ use netperf::options::{self, Exit, Settings};
 pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let settings = match options::netserver(program, args) {
         Ok(settings) => settings,
-        Err(exit) => return leave(&exit),
+        Err(exit) => return exit.print(),
     };
     for notice in &settings.notices {
         // A reader that has had enough is no failure.
@@ -28,8 +28,8 @@ pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) ->
 /// Runs the client.
 pub(crate) fn client(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match options::netperf(program, args) {
-        Ok(settings) => leave(&run(&settings)),
-        Err(exit) => leave(&exit),
+        Ok(settings) => run(&settings).print(),
+        Err(exit) => exit.print(),
     }
 }
 
@@ -37,12 +37,12 @@ pub(crate) fn client(program: &str, args: impl IntoIterator<Item = OsString>) ->
 pub(crate) fn many(program: &str, settings: Result<Settings, Exit>) -> ExitCode {
     let exit = match settings {
         Ok(settings) => run(&settings),
-        Err(exit) => return leave(&exit),
+        Err(exit) => return exit.print(),
     };
     let said = [&exit.stderr, &exit.stdout];
     let reason = said.into_iter().flat_map(|text| text.lines()).next();
     match reason.filter(|_| exit.code != 0) {
-        None => leave(&exit),
+        None => exit.print(),
         Some(reason) => {
             eprintln!("{program}: {}", reason.trim_start_matches("netperf: "));
             ExitCode::from(exit.code)
@@ -54,11 +54,4 @@ fn run(settings: &Settings) -> Exit {
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals_and_alarm(&stop);
     netperf::client::run(settings, &stop, &mut std::io::stdout())
-}
-
-fn leave(exit: &Exit) -> ExitCode {
-    // A reader that has had enough is no failure.
-    let _ = std::io::stdout().write_all(exit.stdout.as_bytes());
-    let _ = std::io::stderr().write_all(exit.stderr.as_bytes());
-    ExitCode::from(exit.code)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use engine::Stop;
 use sys::WholeFile;
 use uperf::master;
-use uperf::options::{self, Exit, Master, Role, Settings};
+use uperf::options::{self, Master, Role, Settings};
 use uperf::output::Width;
 use uperf::output::html::{self, Page};
 use uperf::profile::{self, Source, Surroundings};
@@ -28,7 +28,7 @@ pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
     let typed = typed(program, &words);
     let settings = match options::uperf(program, words) {
         Ok(settings) => settings,
-        Err(exit) => return leave(&exit),
+        Err(exit) => return exit.print(),
     };
     for notice in &settings.notices {
         eprintln!("{notice}");
@@ -228,12 +228,6 @@ fn typed(program: &str, words: &[OsString]) -> String {
     });
     let words = std::iter::once(program.to_owned()).chain(words);
     words.collect::<Vec<_>>().join(" ")
-}
-
-fn leave(exit: &Exit) -> ExitCode {
-    print(&exit.stdout);
-    eprint!("{}", exit.stderr);
-    ExitCode::from(exit.code)
 }
 
 #[cfg(test)]

@@ -98,19 +98,19 @@ fn word(rng: &mut SmallRng) -> String {
 
 /// An option of more than a letter, of either program, with a value or without.
 fn long(rng: &mut SmallRng) -> String {
-    static ALL: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    static ALL: LazyLock<Vec<String>> = LazyLock::new(|| {
         let chapters = manual::client().into_iter().chain(manual::server());
         let typed = chapters
             .flat_map(|chapter| chapter.options)
             .map(|option| option.synopsis);
         let long = typed.filter(|typed| typed.starts_with("--"));
-        long.map(|typed| typed.split(' ').next().unwrap_or_default())
+        long.filter_map(|typed| typed.split(' ').next().map(str::to_owned))
             .collect()
     });
-    let option = *ALL.choose(rng).expect("there are some");
+    let option = ALL.choose(rng).expect("there are some");
     match rng.random_range(0..3) {
         0 => format!("{option}={}", value(rng)),
-        _ => option.to_owned(),
+        _ => option.clone(),
     }
 }
 

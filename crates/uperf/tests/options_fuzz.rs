@@ -66,11 +66,11 @@ fn word(rng: &mut SmallRng) -> String {
     let options: Vec<_> = manual::chapters()
         .into_iter()
         .flat_map(|chapter| chapter.options)
-        .filter_map(|option| option.synopsis.split(' ').next())
+        .filter_map(|option| option.synopsis.split(' ').next().map(str::to_owned))
         .collect();
-    let option = *options.choose(rng).expect("there are some");
+    let option = options.choose(rng).expect("there are some");
     match rng.random_range(0..8) {
-        0..=2 => option.to_owned(),
+        0..=2 => option.clone(),
         3 => format!("{option}{}", value(rng)),
         4 => format!("{option}={}", value(rng)),
         5 => format!("-{}", LETTERS.choose(rng).expect("there are some")),

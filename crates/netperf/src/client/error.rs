@@ -197,17 +197,16 @@ impl ClientError {
                 host,
                 family,
                 cause,
-            } => Exit {
-                stdout: format!(
+            } => Exit::stdout(
+                format!(
                     "resolve_host: could not resolve host '{host}' port '(null)' af {}\n\
                      \tgetaddrinfo returned {} {}\nNetperf could not resolve {host} as a host name\n",
                     family.af_name(),
                     cause.code,
                     cause.text
                 ),
-                stderr: String::new(),
-                code: 255,
-            },
+                255,
+            ),
             Self::NotEstablished {
                 local_host,
                 local_port,
@@ -216,8 +215,8 @@ impl ClientError {
                 remote_port,
                 remote_family,
                 ..
-            } => Exit {
-                stdout: format!(
+            } => Exit::stdout(
+                format!(
                     "establish control: are you sure there is a netserver listening on {remote_host} at port \
                      {remote_port}?\nestablish_control could not establish the control connection from \
                      {local_host} port {local_port} address family {} to {remote_host} port {remote_port} \
@@ -225,14 +224,15 @@ impl ClientError {
                     local_family.af_name(),
                     remote_family.af_name(),
                 ),
-                stderr: String::new(),
-                code: 255,
-            },
-            Self::Truncated { received } => on_stderr(
+                255,
+            ),
+            Self::Truncated { received } => Exit::stderr(
                 format!("recv_response: partial response received: {received} bytes\n"),
                 1,
             ),
-            Self::Control(error) => on_stderr(format!("recv_response: {}\n", describe(error)), 1),
+            Self::Control(error) => {
+                Exit::stderr(format!("recv_response: {}\n", describe(error)), 1)
+            }
             Self::NoAnswer { seconds } => Exit {
                 stdout: format!(
                     "recv_response_timed_n: no response received. errno {} counter 0\n",
@@ -244,7 +244,7 @@ impl ClientError {
             Self::Remote(RemoteError(number)) if settings.test.family() == TestFamily::Unix => {
                 let why = describe(&io::Error::from_raw_os_error(*number));
                 let test = settings.test.name().to_lowercase();
-                on_stderr(format!("netperf: send_{test}: remote error: {why}\n"), 1)
+                Exit::stderr(format!("netperf: send_{test}: remote error: {why}\n"), 1)
             }
             Self::Remote(RemoteError(number)) => Exit {
                 stdout: format!("netperf: remote error {number}"),
@@ -255,7 +255,7 @@ impl ClientError {
                 ),
                 code: remote_code,
             },
-            Self::DataConnect { error, .. } => on_stderr(
+            Self::DataConnect { error, .. } => Exit::stderr(
                 format!(
                     "netperf: send_omni: connect_data_socket failed: {}\n",
                     describe(error)
@@ -283,7 +283,7 @@ impl ClientError {
                 stderr: format!("netperf: could not use fill file {}\n", path.display()),
                 code: 1,
             },
-            other => on_stderr(format!("netperf: {other}\n"), 1),
+            other => Exit::stderr(format!("netperf: {other}\n"), 1),
         }
     }
 }
@@ -328,13 +328,5 @@ fn lacking(errno: i32, transport: Transport) -> String {
             format!(": the original netserver cannot serve {name}")
         }
         _ => String::new(),
-    }
-}
-
-fn on_stderr(stderr: String, code: u8) -> Exit {
-    Exit {
-        stdout: String::new(),
-        stderr,
-        code,
     }
 }

@@ -64,11 +64,7 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) ->
     | Form::Csv(Selection::List)
     | Form::KeyVal(Selection::List) = &settings.print.form
     {
-        return Exit {
-            stdout: output::selector_list(&settings.print.form),
-            code: 1,
-            ..Exit::default()
-        };
+        return Exit::stdout(output::selector_list(&settings.print.form), 1);
     }
     match print_test(settings, cancel, out) {
         Ok(exit) => exit,

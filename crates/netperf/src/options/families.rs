@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::grammar::Argument::{Nothing, Value};
-use super::grammar::{Flag, Section, Stop, flag, refuse};
+use getopt::Argument::{Nothing, Value};
+use getopt::{Section, Stop, flag, refuse};
+
 use super::test::{
     Apply, DATA_PORT, IPV4, IPV6, LOCAL_BUFFERS, NO_EFFECT, RECEIVE_SIZE, REMOTE_BUFFERS, SCOPE,
     SEND_SIZE, SIZES, TestOptions, data_end, no_copy_avoidance,
@@ -81,76 +82,102 @@ impl FamilyOptions {
     }
 }
 
+#[rustfmt::skip]
 pub(super) static UNIX: Section<TestOptions> = Section {
-    flags: UNIX_FLAGS,
+    title: "TEST OPTIONS OF STREAM_STREAM, STREAM_RR, DG_STREAM AND DG_RR",
+    heading: "Unix Domain Sockets Test Options:",
     scope: SCOPE,
-};
+    flags: &[
+    flag('h', Nothing, &["-h                Display this text"], "Print the help text and exit with 1.", HELP),
+    flag('m', Value("bytes"), &["-m bytes          Set the send size (STREAM_STREAM, DG_STREAM)"],
+        "Bytes a send call: by default the socket's buffer as the kernel gives it, of a datagram at most 65507.",
+        SEND_SIZE),
+    flag('M', Value("bytes"), &["-M bytes          Set the recv size (STREAM_STREAM, DG_STREAM)"],
+        "Bytes a receive call of the remote end.", RECEIVE_SIZE),
+    flag('p', Value("dir"), &["-p dir            Set the directory where this end makes its socket"],
+        "Make the socket of this end below this directory, /tmp by default. Where the server makes its own is its --unix-dir.",
+        directory),
+    flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (STREAM_RR, DG_RR)"],
+        "Bytes of a request and of a response, 1 by default.", SIZES),
+    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
+        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
+    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
+        "The same of the remote one.", REMOTE_BUFFERS),
+]};
 
+#[rustfmt::skip]
 pub(super) static SCTP: Section<TestOptions> = Section {
-    flags: SCTP_FLAGS,
+    title: "TEST OPTIONS OF SCTP_STREAM, SCTP_RR AND THEIR _MANY FORMS",
+    heading: "SCTP Sockets Test Options:",
     scope: SCOPE,
-};
-
-pub(super) static DLPI: Section<TestOptions> = Section {
-    flags: DLPI_FLAGS,
-    scope: SCOPE,
-};
-
-#[rustfmt::skip]
-const UNIX_FLAGS: &[Flag<TestOptions>] = &[
-    flag('h', Nothing, &["-h                Display this text"], HELP),
-    flag('m', Value, &["-m bytes          Set the send size (STREAM_STREAM, DG_STREAM)"], SEND_SIZE),
-    flag('M', Value, &["-M bytes          Set the recv size (STREAM_STREAM, DG_STREAM)"], RECEIVE_SIZE),
-    flag('p', Value, &["-p dir            Set the directory where this end makes its socket"], directory),
-    flag('r', Value, &["-r req,[rsp]      Set request/response sizes (STREAM_RR, DG_RR)"], SIZES),
-    flag('s', Value, &["-s send[,recv]    Set local socket send/recv buffer sizes"], LOCAL_BUFFERS),
-    flag('S', Value, &["-S send[,recv]    Set remote socket send/recv buffer sizes"], REMOTE_BUFFERS),
-];
-
-#[rustfmt::skip]
-const SCTP_FLAGS: &[Flag<TestOptions>] = &[
+    flags: &[
     flag('B', Nothing, &["-B                Wait in poll() instead of in the data calls"],
+        "Wait in poll(2) where a data call would wait, at both ends.",
         |t, _| { t.of_family.non_blocking = true; Ok(()) }),
     flag('D', Nothing, &["-D                Set SCTP_NODELAY locally and remotely"],
-        |t, _| { t.no_delay = true; Ok(()) }),
-    flag('h', Nothing, &["-h                Display this text"], HELP),
-    flag('H', Value, &["-H name,fam       Use name (or IP) and family as target of data connection"],
-        |t, v| data_end(&mut t.remote, &mut t.notices, v)),
-    flag('L', Value, &["-L name,fam       Use name (or IP) and family as source of data connection"],
-        |t, v| data_end(&mut t.local, &mut t.notices, v)),
-    flag('m', Value, &["-m bytes          Set the send size (SCTP_STREAM, SCTP_STREAM_MANY)"], SEND_SIZE),
-    flag('M', Value, &["-M bytes          Set the recv size (SCTP_STREAM, SCTP_STREAM_MANY)"], RECEIVE_SIZE),
-    flag('N', Value, &["-N number         End after this many messages or transactions, not by time"],
+        "Set SCTP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) }),
+    flag('h', Nothing, &["-h                Display this text"], "Print the help text and exit with 1.", HELP),
+    flag('H', Value("name[,family]"), &["-H name,fam       Use name (or IP) and family as target of data connection"],
+        "Where the data connection goes.", |t, v| data_end(&mut t.remote, &mut t.notices, v)),
+    flag('L', Value("name[,family]"), &["-L name,fam       Use name (or IP) and family as source of data connection"],
+        "Where the data connection comes from.", |t, v| data_end(&mut t.local, &mut t.notices, v)),
+    flag('m', Value("bytes"), &["-m bytes          Set the send size (SCTP_STREAM, SCTP_STREAM_MANY)"],
+        "Bytes of a message. Without it, the socket's buffer as the kernel gives it.", SEND_SIZE),
+    flag('M', Value("bytes"), &["-M bytes          Set the recv size (SCTP_STREAM, SCTP_STREAM_MANY)"],
+        "Bytes a receive call of the remote end.", RECEIVE_SIZE),
+    flag('N', Value("number"), &["-N number         End after this many messages or transactions, not by time"],
+        "End after so many messages or transactions instead of after a time.",
         |t, v| { t.of_family.messages = count(v)?; Ok(()) }),
-    flag('P', Value, &["-P local[,remote] Set the local/remote port for the data socket"], DATA_PORT),
-    flag('r', Value, &["-r req,[rsp]      Set request/response sizes (SCTP_RR, SCTP_RR_MANY)"], SIZES),
-    flag('s', Value, &["-s send[,recv]    Set local socket send/recv buffer sizes"], LOCAL_BUFFERS),
-    flag('S', Value, &["-S send[,recv]    Set remote socket send/recv buffer sizes"], REMOTE_BUFFERS),
-    flag('T', Value, &["-T number         Set the number of associations (_MANY), 2 or more"], associations),
-    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"], IPV4),
-    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"], IPV6),
-    flag('V', Nothing, &[], no_copy_avoidance),
-    flag('I', Value, &[], NO_EFFECT),
-];
+    flag('P', Value("local[,remote]"), &["-P local[,remote] Set the local/remote port for the data socket"],
+        "Ports of the data connection.", DATA_PORT),
+    flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (SCTP_RR, SCTP_RR_MANY)"],
+        "Bytes of a request and of a response, 1 by default.", SIZES),
+    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
+        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
+    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
+        "The same of the remote one.", REMOTE_BUFFERS),
+    flag('T', Value("number"), &["-T number         Set the number of associations (_MANY), 2 or more"],
+        "Associations of a _MANY test, 2 by default. They are used in turn; at the server all are on one socket.",
+        associations),
+    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
+        "IPv4 for the data connection.", IPV4),
+    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"],
+        "IPv6 for the data connection.", IPV6),
+    flag('V', Nothing, &[], "Not available in these tests, which is said.", no_copy_avoidance),
+    flag('I', Value("text"), &[], "Without effect, as in the stock tool.", NO_EFFECT),
+]};
 
 #[rustfmt::skip]
-const DLPI_FLAGS: &[Flag<TestOptions>] = &[
-    flag('D', Value, &["-D local[,remote] Set the network interfaces, as \"eth0\" or with -p as \"eth\""],
+pub(super) static DLPI: Section<TestOptions> = Section {
+    title: "TEST OPTIONS OF DLCO_STREAM, DLCO_RR, DLCL_STREAM AND DLCL_RR",
+    heading: "DLPI Test Options, on Linux over LLC Sockets:",
+    scope: SCOPE,
+    flags: &[
+    flag('D', Value("local[,remote]"), &["-D local[,remote] Set the network interfaces, as \"eth0\" or with -p as \"eth\""],
+        "The network interface of each end: its name, or together with -p the name without its number. A path stands for its last part.",
         |t, v| t.of_family.device.set(v, |half| device(half).map(Some))),
-    flag('h', Nothing, &["-h                Display this text"], HELP),
-    flag('m', Value, &["-m bytes          Set the send size (DLCO_STREAM, DLCL_STREAM)"], SEND_SIZE),
-    flag('M', Value, &["-M bytes          Set the recv size (DLCO_STREAM, DLCL_STREAM)"], RECEIVE_SIZE),
-    flag('p', Value, &[
+    flag('h', Nothing, &["-h                Display this text"], "Print the help text and exit with 1.", HELP),
+    flag('m', Value("bytes"), &["-m bytes          Set the send size (DLCO_STREAM, DLCL_STREAM)"],
+        "Bytes of a frame's payload, 1400 by default. More than the interface's MTU has room for is refused.",
+        SEND_SIZE),
+    flag('M', Value("bytes"), &["-M bytes          Set the recv size (DLCO_STREAM, DLCL_STREAM)"],
+        "Bytes a receive call of the remote end.", RECEIVE_SIZE),
+    flag('p', Value("local[,remote]"), &[
         "-p loc[,rem]      Set the local/remote PPA: the number behind the",
         "                  interface's name, or without -D its index",
-    ], |t, v| t.of_family.ppa.set(v, |half| count(half).map(Some))),
-    flag('r', Value, &["-r req,[rsp]      Set request/response sizes (DLCO_RR, DLCL_RR)"], SIZES),
-    flag('s', Value, &["-s sap            Set the 802.2 service access point, an even number (84)"], sap),
-    flag('w', Value, &["-w send[,recv]    Set local send/recv window sizes in frames (DLCO)"],
+    ], "The PPA: the number behind the interface's name, or without -D its index.",
+        |t, v| t.of_family.ppa.set(v, |half| count(half).map(Some))),
+    flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (DLCO_RR, DLCL_RR)"],
+        "Bytes of a request and of a response, 1 by default.", SIZES),
+    flag('s', Value("sap"), &["-s sap            Set the 802.2 service access point, an even number (84)"],
+        "The 802.2 service access point, an even number. Default 84. At this end another one is used if it is taken.",
+        sap),
+    flag('w', Value("send[,recv]"), &["-w send[,recv]    Set local send/recv window sizes in frames (DLCO)"],
+        "Windows of the local end in frames, at most 127 (DLCO tests).",
         |t, v| t.of_family.local_window.set(v, window)),
-    flag('W', Value, &["-W send[,recv]    Set remote send/recv window sizes in frames (DLCO)"],
-        |t, v| t.of_family.remote_window.set(v, window)),
-];
+    flag('W', Value("send[,recv]"), &["-W send[,recv]    Set remote send/recv window sizes in frames (DLCO)"],
+        "Windows of the remote end.", |t, v| t.of_family.remote_window.set(v, window)),
+]};
 
 /// As few as a test of many can have.
 pub(super) const DEFAULT_ASSOCIATIONS: u32 = 2;

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::grammar::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
-use super::grammar::{Flag, Section, Stop, flag, long, refuse};
+use getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
+use getopt::{Exit, Section, Stop, flag, long, refuse};
+
 use super::repeat::RepeatWords;
 use super::value::{
     Pair, alignment, count, count_or_default, family, number, passphrase, port, seconds,
     type_of_service, word,
 };
-use super::{CpuRates, Exit, Family, Unit};
+use super::{CpuRates, Family, Unit};
 
 /// The options before `--`, as typed.
 #[derive(Clone)]
@@ -169,109 +170,149 @@ impl Default for Global {
 /// netserver's.
 pub(super) const DEFAULT_PORT: &str = "12865";
 
-pub(super) static SECTION: Section<Global> = Section {
-    flags: FLAGS,
-    scope: "",
-};
-
 /// In the order of the stock tool's usage text.
 #[rustfmt::skip]
-const FLAGS: &[Flag<Global>] = &[
-    flag('a', Value, &["-a send,recv      Set the local send,recv buffer alignment"],
+pub(super) static SECTION: Section<Global> = Section {
+    title: "GLOBAL OPTIONS",
+    heading: "Global options:",
+    scope: "",
+    flags: &[
+    flag('a', Value("send[,recv]"), &["-a send,recv      Set the local send,recv buffer alignment"],
+        "Alignment of the local send and receive buffers, a power of two in bytes. Default 8.",
         |g, v| g.local_alignment.set(v, alignment)),
-    flag('A', Value, &["-A send,recv      Set the remote send,recv buffer alignment"],
-        |g, v| g.remote_alignment.set(v, alignment)),
-    flag('B', Value, &["-B brandstr       Specify a string to be emitted with brief output"],
+    flag('A', Value("send[,recv]"), &["-A send,recv      Set the remote send,recv buffer alignment"],
+        "Alignment of the remote send and receive buffers. Default 8.", |g, v| g.remote_alignment.set(v, alignment)),
+    flag('B', Value("text"), &["-B brandstr       Specify a string to be emitted with brief output"],
+        "A brand, which the selector RESULT_BRAND prints, and with -P 0 the tables that have room for it.",
         |g, v| { g.brand = Some(v.to_owned()); Ok(()) }),
-    flag('c', MaybeRate, &["-c [cpu_rate]     Report local CPU usage"],
+    flag('c', MaybeRate("rate"), &["-c [cpu_rate]     Report local CPU usage"],
+        "Report the local host's CPU utilisation and service demand. The next word is a calibration value if it starts with a digit.",
         |g, v| measure(&mut g.measure_cpu.first, &mut g.cpu_rate.local, v)),
-    flag('C', MaybeRate, &["-C [cpu_rate]     Report remote CPU usage"],
-        |g, v| measure(&mut g.measure_cpu.second, &mut g.cpu_rate.remote, v)),
+    flag('C', MaybeRate("rate"), &["-C [cpu_rate]     Report remote CPU usage"],
+        "The same for the remote host.", |g, v| measure(&mut g.measure_cpu.second, &mut g.cpu_rate.remote, v)),
     flag('d', Nothing, &["-d                Increase debugging output"],
-        |g, _| { g.debug = g.debug.saturating_add(1); Ok(()) }),
-    flag('D', Value, &[
+        "Print the plan of the test on standard error.", |g, _| { g.debug = g.debug.saturating_add(1); Ok(()) }),
+    flag('D', Value("seconds[,units]"), &[
         "-D time,[units] * Display interim results at least every time interval",
         "                  using units as the initial guess for units per second",
         "                  A negative value for time will make heavy use of the",
         "                  system's timestamping functionality",
-    ], interim),
-    flag('f', Value, &["-f G|M|K|g|m|k    Set the output units"], unit),
-    flag('F', Value, &["-F lfill[,rfill]* Pre-fill buffers with data from specified file"], fill),
-    flag('h', Nothing, &["-h                Display this text"], |_, _| Err(Stop::Help)),
-    flag('H', Value, &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
+    ], "Interim results, one an interval of so many seconds (a fraction will do). A negative value is for tools that ask for a clock read a pass; here both are exact and cost the test nothing. The units, stock's first guess of the work in an interval, are not needed.",
+        interim),
+    flag('f', Value("unit"), &["-f G|M|K|g|m|k    Set the output units"],
+        "Unit of throughput: g m k for 10^9, 10^6, 10^3 bits a second, G M K for 2^30, 2^20, 2^10 bytes a second, B and b for bytes, x for transactions, u for microseconds a byte. Default m, or x in request/response tests.",
+        unit),
+    flag('F', Value("local[,remote]"), &["-F lfill[,rfill]* Pre-fill buffers with data from specified file"],
+        "Files whose contents fill the buffers; TCP_SENDFILE sends the local one. A linerate netserver reads the remote one only below a directory of --allow-fill-dir.",
+        fill),
+    flag('h', Nothing, &["-h                Display this text"],
+        "Print the usage text and exit with 1.", |_, _| Err(Stop::Help)),
+    flag('H', Value("name[,family]"), &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
+        "The netserver's host. The data connection goes there too unless the test option -H says otherwise. Default localhost.",
         |g, v| { endpoint(&mut g.host, &mut g.family, &mut g.notices, v); Ok(()) }),
-    flag('i', Value, &["-i max,min        Specify the max and min number of iterations (15,1)"],
+    flag('i', Value("max[,min]"), &["-i max,min        Specify the max and min number of iterations (15,1)"],
+        "At most and at least so many iterations of the test, 3 to 30, until the confidence interval of -I is reached.",
         |g, v| g.repeat.iterations(v)),
-    flag('I', Value, &[
+    flag('I', Value("level[,width]"), &[
         "-I lvl[,intvl]    Specify confidence level (95 or 99) (99) ",
         "                  and confidence interval in percentage (10)",
-    ], |g, v| g.repeat.confidence(v)),
+    ], "Confidence level, 95 or 99, and the width of the interval in per cent of the mean (the full width, 5 by default). A lone value sets both, as in the stock tool: write -I 99,5.",
+        |g, v| g.repeat.confidence(v)),
     flag('j', Nothing, &["-j                Keep additional timing statistics"],
+        "Keep statistics of times: of whole transactions, or of single calls in one-way tests.",
         |g, _| { g.keep_latency = true; Ok(()) }),
-    flag('l', Value, &["-l testlen        Specify test duration (>0 secs) (<0 bytes|trans)"],
+    flag('l', Value("length"), &["-l testlen        Specify test duration (>0 secs) (<0 bytes|trans)"],
+        "Length of the test: seconds, or a negative number of bytes or transactions; 0 runs until an interrupt. A duration of whole seconds, such as 1m30s, is one. Default 10.",
         |g, v| { g.length = length(v)?; Ok(()) }),
-    flag('L', Value, &["-L name|ip,fam *  Specify the local ip|name and address family"],
+    flag('L', Value("name[,family]"), &["-L name|ip,fam *  Specify the local ip|name and address family"],
+        "Local address of the control connection, and of the data connection unless the test option -L says otherwise.",
         |g, v| { endpoint(&mut g.local_host, &mut g.local_family, &mut g.notices, v); Ok(()) }),
-    flag('o', Value, &["-o send,recv      Set the local send,recv buffer offsets"],
-        |g, v| g.local_offset.set(v, count)),
-    flag('O', Value, &["-O send,recv      Set the remote send,recv buffer offset"],
-        |g, v| g.remote_offset.set(v, count)),
+    flag('o', Value("send[,recv]"), &["-o send,recv      Set the local send,recv buffer offsets"],
+        "Offset of the local buffers from their alignment, in bytes. Default 0.", |g, v| g.local_offset.set(v, count)),
+    flag('O', Value("send[,recv]"), &["-O send,recv      Set the remote send,recv buffer offset"],
+        "Offset of the remote buffers. Default 0.", |g, v| g.remote_offset.set(v, count)),
     // Linux tells how many there are, so that the stock tool has no use for the number either.
-    flag('n', Value, &["-n numcpu         Set the number of processors for CPU util"],
+    flag('n', Value("cpus"), &["-n numcpu         Set the number of processors for CPU util"],
+        "Number of CPUs. Linux tells it, so that the value is accepted and not used, as in the stock tool.",
         |_, v| count(v).map(drop)),
     flag('N', Nothing, &["-N                Establish no control connection, do 'send' side only"],
+        "No control connection: the test runs against whatever listens, by default the services discard, chargen or echo by the test's direction. What only a netserver could tell is unknown.",
         |g, _| { g.no_control = true; Ok(()) }),
-    flag('p', Value, &["-p port,lport*    Specify netserver port number and/or local port"],
+    flag('p', Value("port[,local]"), &["-p port,lport*    Specify netserver port number and/or local port"],
+        "The netserver's port (12865), and the local port of the control connection.",
         |g, v| g.port.set_first(v, port)),
-    flag('P', Value, &["-P 0|1            Don't/Do display test headers"],
-        |g, v| { g.headers = word(v)? != 0; Ok(()) }),
+    flag('P', Value("0|1"), &["-P 0|1            Don't/Do display test headers"],
+        "0 leaves out the banner and the column headers. Default 1.", |g, v| { g.headers = word(v)? != 0; Ok(()) }),
     flag('r', Nothing, &["-r                Allow confidence to be hit on result only"],
+        "Reach the confidence interval on the result alone, whatever the CPU utilisations do.",
         |g, _| { g.repeat.throughput_only = true; Ok(()) }),
-    flag('s', Value, &["-s seconds        Wait seconds between test setup and test start"],
+    flag('s', Value("seconds"), &["-s seconds        Wait seconds between test setup and test start"],
+        "Wait between the agreement with the server and the first data. Default 0.",
         |g, v| { g.wait = count(v)?; Ok(()) }),
     flag('S', Nothing, &["-S                Set SO_KEEPALIVE on the data connection"],
-        |g, _| { g.keep_alive = true; Ok(()) }),
-    flag('t', Value, &["-t testname       Specify test to perform"],
-        |g, v| { g.test = v.to_ascii_uppercase(); Ok(()) }),
-    flag('T', Value, &["-T lcpu,rcpu      Request netperf/netserver be bound to local/remote cpu"],
-        |g, v| g.cpu.set(v, count_or_default)),
-    flag('v', Value, &["-v verbosity      Specify the verbosity level"],
+        "Set SO_KEEPALIVE on the data sockets of both ends.", |g, _| { g.keep_alive = true; Ok(()) }),
+    flag('t', Value("test"), &["-t testname       Specify test to perform"],
+        "The test, in any case: see TESTS. Default TCP_STREAM.", |g, v| { g.test = v.to_ascii_uppercase(); Ok(()) }),
+    flag('T', Value("local[,remote]"), &["-T lcpu,rcpu      Request netperf/netserver be bound to local/remote cpu"],
+        "Bind the threads of this test to a CPU, at this end and at the other.", |g, v| g.cpu.set(v, count_or_default)),
+    flag('v', Value("level"), &["-v verbosity      Specify the verbosity level"],
+        "Verbosity. 0 prints the single figure, 1 the table, 2 adds a block of details and the histogram, 3 the block alone. Default 1.",
         |g, v| { g.verbosity = word(v)?; Ok(()) }),
-    flag('W', Value, &["-W send,recv      Set the number of send,recv buffers"],
+    // The stock text has -v twice.
+    flag('W', Value("send[,recv]"), &[
+        "-W send,recv      Set the number of send,recv buffers",
+        "-v level          Set the verbosity level (default 1, min 0)",
+    ], "Number of buffers in the send and receive rings of both ends. Without it, one more than fill the socket's buffer.",
         |g, v| g.width.set(v, count)),
-    // The stock text has it twice; the row above is in force.
-    flag('v', Value, &["-v level          Set the verbosity level (default 1, min 0)"], |_, _| Ok(())),
-    flag('V', Nothing, &["-V                Display the netperf version and exit"], |_, _| Err(Stop::Version)),
-    flag('y', Value, &["-y local,remote   Set the socket priority"],
+    flag('V', Nothing, &["-V                Display the netperf version and exit"],
+        "Print the version and exit.", |_, _| Err(Stop::Version)),
+    flag('y', Value("local[,remote]"), &["-y local,remote   Set the socket priority"],
+        "SO_PRIORITY of the data sockets. Without it, the kernel's. One that the system refuses is reported on standard error.",
         |g, v| g.priority.set(v, count_or_default)),
-    flag('Y', Value, &["-Y local,remote   Set the IP_TOS. Use hexadecimal."],
+    flag('Y', Value("local[,remote]"), &["-Y local,remote   Set the IP_TOS. Use hexadecimal."],
+        "Type of service or traffic class of the data sockets: a number 0 to 255, or a name such as cs1, af42, ef, lowdelay.",
         |g, v| g.type_of_service.set(v, type_of_service)),
-    flag('Z', Value, &["-Z passphrase     Set and pass to netserver a passphrase"],
+    flag('Z', Value("text"), &["-Z passphrase     Set and pass to netserver a passphrase"],
+        "The passphrase that the server expects. @FILE reads it from the first line of a file, so that ps(1) does not show it. It crosses the network in clear text.",
         |g, v| { g.passphrase = Some(passphrase(v)?); Ok(()) }),
-    flag('4', Nothing, &[], |g, _| { both_families(g, Family::V4); Ok(()) }),
-    flag('6', Nothing, &[], |g, _| { both_families(g, Family::V6); Ok(()) }),
-    flag('b', Value, &[], |g, v| g.pace_burst.set_first(v, passes)),
-    flag('w', Value, &[], |g, v| g.pace_interval_us.set_first(v, microseconds)),
-    long("spin", MaybeAttached, &[
-        "--spin[=END]      Await -b/-w intervals by looking at the clock, not by sleeping,",
-        "                  at both ends, or where END says: local or remote",
-    ], spin),
-    flag('k', Value, &[], |g, v| g.touch.first.set(v, count_or_default)),
-    flag('K', Value, &[], |g, v| g.touch.second.set(v, count_or_default)),
-    long("parallel", Value, &["--parallel N      Run N flows at once, and report their sum"],
+    flag('4', Nothing, &[], "IPv4 only.", |g, _| { both_families(g, Family::V4); Ok(()) }),
+    flag('6', Nothing, &[], "IPv6 only.", |g, _| { both_families(g, Family::V6); Ok(()) }),
+    flag('b', Value("local[,remote]"), &[],
+        "Sends (receives, transactions) an interval of -w: pacing, at this end and, behind the comma, at the other. Without -w an interval is a millisecond. The schedule does not move: what is late is caught up with at once, and a pace that was not held is said on standard error.",
+        |g, v| g.pace_burst.set_first(v, passes)),
+    flag('w', Value("local[,remote]"), &[],
+        "Length of a pacing interval: an integer with the suffix s, m (milliseconds, also without a suffix) or u (microseconds). Default 1.",
+        |g, v| g.pace_interval_us.set_first(v, microseconds)),
+    long("spin", MaybeAttached("end"), "Wait for -b/-w intervals by reading the clock, at both ends or END (local, remote)", "",
+        "Wait for the next -w interval by looking at the clock instead of sleeping: right to a fraction of a microsecond, and it takes a CPU. Of an interval above 2 milliseconds the last 2 are awaited so. At each end that has a pace (-b), or with an end, local or remote, at that one. The peer must be a linerate that allows it (netserver --allow-spin), and spins for at most half of an interval.",
+        spin),
+    flag('k', Value("dirty[,clean]"), &[],
+        "Change the first dirty bytes of a buffer before each local send, and after each local receive of what came, and then read the next clean ones.",
+        |g, v| g.touch.first.set(v, count_or_default)),
+    flag('K', Value("dirty[,clean]"), &[],
+        "The same at the remote end.", |g, v| g.touch.second.set(v, count_or_default)),
+    long("parallel", Value("flows"), "Run this many flows at once, and report their sum", "1",
+        "Run so many flows in one test, which start together, and report their sum and how they compare. CPU utilisation and service demand are those of the whole. Default {default}.",
         |g, v| { g.parallel = number(v, 1..=MAX_FLOWS)?; Ok(()) }),
-    long("bidirectional", Nothing, &["--bidirectional   Run as many flows the other way at the same time (one-way tests)"],
+    long("bidirectional", Nothing, "Run as many flows the other way at the same time (one-way tests)", "",
+        "In one-way tests, run as many flows the other way at the same time; the throughput is the total.",
         |g, _| { g.bidirectional = true; Ok(()) }),
-    long("histogram", Value, &["--histogram FILE  Time every transaction or call, and write the times as a histogram log"],
+    long("histogram", Value("file"), "Time every transaction or call, and write the times as a histogram log", "",
+        "Time every transaction, or in one-way tests every call, and write the times as a histogram log in HdrHistogram's compressed V2 encoding, in nanoseconds.",
         |g, v| { g.histogram = Some(v.into()); Ok(()) }),
-    long("histogram-buckets", Value, &["--histogram-buckets N  Print the histogram of -v 2 with N buckets per decade (10)"],
+    long("histogram-buckets", Value("n"), "Print the histogram of -v 2 with N buckets per decade", "10",
+        "With -v 2, print the histogram with n buckets per decade, a multiple of 10 up to 1000. Default {default}, the stock form. Times are recorded to within 0.8 %; each counts in one bucket, so that of narrower ones some stay empty.",
         |g, v| { g.histogram_buckets = Some(buckets(v)?); Ok(()) }),
-    long("cpu-method", Value, &["--cpu-method M     Measure CPU time by M: procstat, or looper (soak up idle cycles)"], cpu_method),
-    long("data-idle", Value, &["--data-idle SEC   Give data up that stopped for so long, where no time ends the test (60)"],
+    long("cpu-method", Value("method"), "Measure CPU time by procstat, or by looper (soak up idle cycles)", "",
+        "Measure CPU time by procstat, the kernel's counters (default), or by looper: threads of the lowest priority count what idle cycles are left. LOC_CPU and REM_CPU calibrate that, and -c and -C take the value.",
+        cpu_method),
+    long("data-idle", Value("seconds"), "Fail if data stops for this long in a test that no time ends", "60",
+        "How long data may stop before a test that a count ends is given up. Default {default}.",
         |g, v| { g.data_idle = seconds(v)?; Ok(()) }),
-    long("strict", Nothing, &["--strict          Say what makes a result doubtful, and exit with 3 if anything does"],
+    long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
+        "Say on standard error what makes the result doubtful, and exit with 3 if anything does.",
         |g, _| { g.strict = true; Ok(()) }),
-];
+]};
 
 /// How long data may stop unless `--data-idle` says.
 const DATA_IDLE: Duration = Duration::from_secs(60);
@@ -378,11 +419,8 @@ fn fill(global: &mut Global, text: &str) -> Result<(), Stop> {
     })?;
     // The protocol's field is 32 bytes with the closing NUL.
     if fill.second.as_ref().is_some_and(|path| path.len() > 31) {
-        return Err(Stop::Exit(Exit {
-            stderr: "Remote fill file name must be less than 32 characters\n".to_owned(),
-            code: 255,
-            ..Exit::default()
-        }));
+        let why = "Remote fill file name must be less than 32 characters\n";
+        return Err(Stop::Exit(Exit::stderr(why, 255)));
     }
     global.fill = fill;
     Ok(())
@@ -552,7 +590,7 @@ mod tests {
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = Global::default();
-            crate::options::grammar::scan("p", &SECTION, &words, &mut global).unwrap();
+            getopt::scan("p", &SECTION, &words, &mut global).unwrap();
             let pair = |pair: &Pair<Option<u32>>| [pair.first, pair.second];
             let touched = [pair(&global.touch.first), pair(&global.touch.second)].concat();
             let Pair { first, second } = global.pace_burst;
@@ -569,7 +607,7 @@ mod tests {
         let scan = |line: &str| {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = Global::default();
-            crate::options::grammar::scan("p", &SECTION, &words, &mut global)
+            getopt::scan("p", &SECTION, &words, &mut global)
                 .map(|_| (global.spin.first, global.spin.second, global.length))
         };
         for (line, expected) in [

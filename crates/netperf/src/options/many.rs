@@ -4,7 +4,9 @@
 
 use std::ffi::OsString;
 
-use super::{Exit, Form, Selection, Settings, Test, netperf, utf8};
+use getopt::{Exit, utf8};
+
+use super::{Form, Selection, Settings, Test, netperf};
 
 /// What k8s-netperf's driver looks for, in the order in which its script prints it.
 const KEYS: &str = "RT_LATENCY,P99_LATENCY,THROUGHPUT,LOCAL_TRANSPORT_RETRANS,REMOTE_RECV_CALLS,\
@@ -19,7 +21,7 @@ pub fn super_netperf(
     let words = utf8(program, args)?;
     let usage = format!("Usage: {program} FLOWS [NETPERF-ARGS]...\n");
     let Some((flows, rest)) = words.split_first() else {
-        return Err(refusal(usage));
+        return Err(Exit::stderr(usage, 1));
     };
     let mut settings = parsed(program, flows, rest, &usage)?;
     let unchosen = match settings.print.form {
@@ -43,7 +45,7 @@ pub fn super_netperf_on_ports(
     let words = utf8(program, args)?;
     let usage = format!("Usage: {program} FLOWS PORT [NETPERF-ARGS]...\n");
     let [flows, port, rest @ ..] = &words[..] else {
-        return Err(refusal(usage));
+        return Err(Exit::stderr(usage, 1));
     };
     let mut rest = rest.to_vec();
     if !rest.iter().any(|word| word == "--") {
@@ -55,33 +57,22 @@ pub fn super_netperf_on_ports(
 
 fn parsed(program: &str, flows: &str, rest: &[String], usage: &str) -> Result<Settings, Exit> {
     if !flows.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(refusal(format!(
-            "{program}: '{flows}' is no number of flows\n{usage}"
-        )));
+        let why = format!("{program}: '{flows}' is no number of flows\n{usage}");
+        return Err(Exit::stderr(why, 1));
     }
     let words = ["--parallel", flows].map(str::to_owned);
     let words = words.iter().chain(rest).map(Into::into);
     let settings = netperf(program, words)?;
     if !settings.test.moves_data() {
         let name = settings.test.name();
-        return Err(refusal(format!(
-            "{program}: {name} has nothing to add up\n"
-        )));
+        let why = format!("{program}: {name} has nothing to add up\n");
+        return Err(Exit::stderr(why, 1));
     }
     if settings.print.interim.is_some() {
-        return Err(refusal(format!(
-            "{program}: -D: it prints what came of the whole test only\n"
-        )));
+        let why = format!("{program}: -D: it prints what came of the whole test only\n");
+        return Err(Exit::stderr(why, 1));
     }
     Ok(settings)
-}
-
-fn refusal(stderr: String) -> Exit {
-    Exit {
-        stderr,
-        code: 1,
-        ..Exit::default()
-    }
 }
 
 #[cfg(test)]

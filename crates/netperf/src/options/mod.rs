@@ -1,12 +1,11 @@
 //! argv → [`Settings`] and [`ServerSettings`], in the stock tools' getopt grammar.
 //!
-//! One table a command ([`global`], [`test`], [`server`]) drives the parser ([`grammar`]) and the
-//! usage text ([`usage`]). It yields low-level arguments, what was typed; [`plan`] makes the
-//! settings of them.
+//! One table per command ([`global`], [`test`], [`server`]) drives the parser, the usage text
+//! ([`usage`]) and the manual page ([`manual`]). It yields low-level arguments, as typed; [`plan`] makes
+//! the settings of them.
 
 mod families;
 mod global;
-mod grammar;
 mod halves;
 pub mod manual;
 mod many;
@@ -26,63 +25,40 @@ mod value;
 use std::ffi::OsString;
 
 use ::server::Permissions;
+use getopt::{Endings, Section, Stop, scan, utf8};
+
 use global::Global;
-use grammar::{Section, Stop, scan};
 use test::TestOptions;
 
 pub use crate::attachment::Attachment;
+pub use getopt::Exit;
 pub use global::test_seconds;
 pub use many::{super_netperf, super_netperf_on_ports};
 pub use server::{Limits, ServerSettings};
 pub use settings::*;
-
-/// How a program ends: what is left to print, and the exit code. A command line can end so before
-/// there is anything to run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exit {
-    /// For stdout, complete with its last newline.
-    pub stdout: String,
-    /// For stderr, likewise.
-    pub stderr: String,
-    /// The process's exit code.
-    pub code: u8,
-}
 
 /// What the client's command line asks for. `program` is argv\[0\], `args` the words after it.
 pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Settings, Exit> {
     let words = utf8(program, args)?;
     let mut global = Global::default();
     let rest = scan(program, &global::SECTION, &words, &mut global)
-        .map_err(|stop| exit(stop, on_stderr(usage::netperf), &global.notices))?;
+        .map_err(|stop| with_usage(stop, usage::netperf, &global.notices))?;
     let Some(test) = by_name(&global.test) else {
         return Err(after(&global.notices, unknown_test(&global.test)));
     };
 
     let mut options = TestOptions::default();
-    if let Some((section, usage)) = test_section(test) {
+    if let Some(section) = test_section(test) {
         scan(program, section, rest.behind, &mut options).map_err(|stop| {
-            let help = Exit {
-                stdout: usage(),
-                code: 1,
-                ..Exit::default()
-            };
+            let help = Exit::stdout(usage::of_test(section), 1);
             // An unknown test option gets getopt's complaint alone, in the other families the help,
             // too.
-            let complaint = Exit {
-                stdout: if test.family() == TestFamily::Inet {
-                    String::new()
-                } else {
-                    usage()
-                },
-                code: 1,
-                ..Exit::default()
+            let complaint = match test.family() {
+                TestFamily::Inet => Exit::stdout("", 1),
+                _ => help.clone(),
             };
-            let ending = Ending { help, complaint };
-            exit(
-                stop,
-                ending,
-                &[&global.notices[..], &options.notices].concat(),
-            )
+            let notices = [&global.notices[..], &options.notices].concat();
+            exit(stop, help, complaint, &notices)
         })?;
     }
 
@@ -93,7 +69,7 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
             Stop::Refused(why) => Stop::Refused(format!("{program}: {why}\n")),
             other => other,
         };
-        exit(stop, on_stderr(usage::netperf), &notices)
+        with_usage(stop, usage::netperf, &notices)
     })
 }
 
@@ -105,13 +81,10 @@ pub fn netserver(
     let words = utf8(program, args)?;
     let mut settings = ServerSettings::default();
     scan(program, &server::SECTION, &words, &mut settings)
-        .map_err(|stop| exit(stop, on_stderr(usage::netserver), &settings.notices))?;
+        .map_err(|stop| with_usage(stop, usage::netserver, &settings.notices))?;
     if settings.user.is_some() && settings.limits.permissions.privileged_ports {
-        return Err(Exit {
-            stderr: format!("{program}: {}\n", Permissions::NOT_WITH_USER),
-            code: 1,
-            ..Exit::default()
-        });
+        let why = Permissions::NOT_WITH_USER;
+        return Err(Exit::stderr(format!("{program}: {why}\n"), 1));
     }
     Ok(settings)
 }
@@ -142,19 +115,16 @@ const WITHOUT_PROVIDER: [(&[&str], &str); 2] = [
     ),
 ];
 
-/// A help text, made when somebody wants it.
-type Usage = fn() -> String;
-
-/// The test's own options and their help. The calibration tests look at none.
-fn test_section(test: Test) -> Option<(&'static Section<TestOptions>, Usage)> {
+/// The test's own options. The calibration tests look at none.
+fn test_section(test: Test) -> Option<&'static Section<TestOptions>> {
     match test {
         Test::LocCpu | Test::RemCpu => None,
         _ => Some(match test.family() {
-            TestFamily::Unix => (&families::UNIX, usage::unix),
-            TestFamily::Sctp => (&families::SCTP, usage::sctp),
-            TestFamily::Dlpi => (&families::DLPI, usage::dlpi),
-            TestFamily::Inet if test.is_classic() => (&test::CLASSIC, usage::classic),
-            TestFamily::Inet => (&test::OMNI, usage::omni),
+            TestFamily::Unix => &families::UNIX,
+            TestFamily::Sctp => &families::SCTP,
+            TestFamily::Dlpi => &families::DLPI,
+            TestFamily::Inet if test.is_classic() => &test::CLASSIC,
+            TestFamily::Inet => &test::OMNI,
         }),
     }
 }
@@ -165,79 +135,34 @@ fn unknown_test(name: &str) -> Exit {
         .iter()
         .find(|(tests, _)| tests.contains(&name))
     {
-        return Exit {
-            stderr: format!("netperf: {name} cannot run: {what} has no provider on Linux\n"),
-            code: 1,
-            ..Exit::default()
-        };
+        let why = format!("netperf: {name} cannot run: {what} has no provider on Linux\n");
+        return Exit::stderr(why, 1);
     }
-    Exit {
-        stdout: format!(
+    Exit::stdout(
+        format!(
             "The test you requested ({name}) is unknown to this netperf.\n\
              Please verify that you have the correct test name, \n\
              and that test family has been compiled into this netperf.\n"
         ),
-        code: 1,
-        ..Exit::default()
-    }
+        1,
+    )
 }
 
-fn utf8(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, Exit> {
-    args.into_iter()
-        .map(|arg| {
-            arg.into_string().map_err(|arg| Exit {
-                stderr: format!(
-                    "{program}: argument '{}' is not valid UTF-8\n",
-                    arg.display()
-                ),
-                code: 1,
-                ..Exit::default()
-            })
-        })
-        .collect()
+/// The usage text on stderr, for `-h` and after getopt's complaint.
+fn with_usage(stop: Stop, usage: fn() -> String, notices: &[String]) -> Exit {
+    let text = Exit::stderr(usage(), 1);
+    exit(stop, text.clone(), text, notices)
 }
 
-/// What `-h` prints, and what follows getopt's complaint.
-struct Ending {
-    help: Exit,
-    complaint: Exit,
-}
-
-/// Both print the usage text on stderr.
-fn on_stderr(usage: Usage) -> Ending {
-    let text = Exit {
-        stderr: usage(),
-        code: 1,
-        ..Exit::default()
+fn exit(stop: Stop, help: Exit, complaint: Exit, notices: &[String]) -> Exit {
+    const OURS: &str = env!("CARGO_PKG_VERSION");
+    let version = format!("Netperf version 2.7.0\nlinerate {OURS}\n");
+    let endings = Endings {
+        help,
+        version,
+        complaint,
     };
-    Ending {
-        help: text.clone(),
-        complaint: text,
-    }
-}
-
-fn exit(stop: Stop, ending: Ending, notices: &[String]) -> Exit {
-    let exit = match stop {
-        Stop::Help => ending.help,
-        Stop::Version => Exit {
-            stdout: format!(
-                "Netperf version 2.7.0\nlinerate {}\n",
-                env!("CARGO_PKG_VERSION")
-            ),
-            ..Exit::default()
-        },
-        Stop::Complaint(line) => Exit {
-            stderr: line + &ending.complaint.stderr,
-            ..ending.complaint
-        },
-        Stop::Refused(line) => Exit {
-            stderr: line,
-            code: 1,
-            ..Exit::default()
-        },
-        Stop::Exit(exit) => exit,
-    };
-    after(notices, exit)
+    after(notices, stop.exit(endings))
 }
 
 /// The stock tool has printed these by the time that it gives up.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use getopt::{Stop, refuse};
 use model::{Limit, Phases, Plan, Timing, Transport, Workload};
 
 use super::global::{Global, Length};
-use super::grammar::{Stop, refuse};
 use super::test::{DataEnd, Socket, TestOptions};
 use super::value::Pair;
 use super::{

@@ -1,10 +1,10 @@
 //! What was typed and cannot be: contradictions, and what a transport, the protocol or the memory has
 //! no room for. Each is one line without the program's name.
 
+use getopt::{Stop, refuse};
 use model::{Half, SizeRule, Transport, WidthRule};
 
 use super::global::Global;
-use super::grammar::{Stop, refuse};
 use super::test::TestOptions;
 use super::{Family, Test, TestFamily};
 

@@ -1,10 +1,10 @@
 //! `-i`, `-I` and `-r`: how often a test is run.
 
+use getopt::{Exit, Stop, refuse};
 use stats::confidence::{Goal, Level};
 
-use super::grammar::{Stop, refuse};
+use super::Repeat;
 use super::value::{Pair, word};
-use super::{Exit, Repeat};
 
 /// Iterations, whatever is asked for.
 const LIMITS: std::ops::RangeInclusive<i32> = 3..=30;
@@ -85,11 +85,8 @@ impl RepeatWords {
 
 /// The stock tool's words.
 fn unsupported() -> Stop {
-    Stop::Exit(Exit {
-        stdout: "Only 95% and 99% confidence level is supported\n".to_owned(),
-        code: 255,
-        ..Exit::default()
-    })
+    let why = "Only 95% and 99% confidence level is supported\n";
+    Stop::Exit(Exit::stdout(why, 255))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::Read;
 
-use super::grammar::{Stop, refuse};
-use super::{Exit, Selection};
+use getopt::{Exit, Stop, refuse};
+
+use super::Selection;
 use crate::selector::{Needs, Selector, Stock};
 
 /// A selection, and what has to be measured for it.
@@ -132,11 +133,7 @@ fn by_name_or_header(entry: &str) -> Option<Selector> {
 }
 
 fn stock<T>(stdout: String) -> Result<T, Stop> {
-    Err(Stop::Exit(Exit {
-        stdout,
-        code: 255,
-        ..Exit::default()
-    }))
+    Err(Stop::Exit(Exit::stdout(stdout, 255)))
 }
 
 const MAX_BLOCKS: usize = 4;

@@ -8,12 +8,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use getopt::Argument::{Nothing, Value};
+use getopt::{Exit, Section, Stop, flag, long, refuse};
 use server::{Permissions, Policy};
 
-use super::grammar::Argument::{Nothing, Value};
-use super::grammar::{Flag, Section, Stop, flag, long, refuse};
 use super::value::{count, number, passphrase, port, seconds, word};
-use super::{Exit, Family, global};
+use super::{Family, global};
 
 /// The settings in force for one netserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,72 +133,97 @@ impl Default for ServerSettings {
     }
 }
 
-pub(super) static SECTION: Section<ServerSettings> = Section {
-    flags: FLAGS,
-    scope: "",
-};
-
 /// In the order of the stock tool's usage text, our own after it.
 #[rustfmt::skip]
-const FLAGS: &[Flag<ServerSettings>] = &[
-    flag('h', Nothing, &["-h                Display this text"], |_, _| Err(Stop::Help)),
+pub(super) static SECTION: Section<ServerSettings> = Section {
+    title: "OPTIONS",
+    heading: "Options:",
+    scope: "",
+    flags: &[
+    flag('h', Nothing, &["-h                Display this text"],
+        "Print the usage text and exit with 1.", |_, _| Err(Stop::Help)),
     flag('D', Nothing, &["-D                Do not daemonize"],
-        |s, _| { s.foreground = true; s.may_be_inetd = false; Ok(()) }),
+        "Stay in the foreground.", |s, _| { s.foreground = true; s.may_be_inetd = false; Ok(()) }),
     flag('d', Nothing, &["-d                Increase debugging output"],
+        "Write what happens to standard error, when in the foreground (-D, or with a socket from systemd). Without it, only warnings are written there: refused clients, and data from another address than the client's. A daemon and a server of inetd write nothing.",
         |s, _| { s.debug = s.debug.saturating_add(1); Ok(()) }),
     flag('f', Nothing, &["-f                Do not spawn chilren for each test, run serially"],
-        |s, _| { s.serial = true; s.may_be_inetd = false; Ok(()) }),
-    flag('L', Value, &["-L name,family    Use name to pick listen address and family for family"], listen),
+        "Serve one client at a time; others wait.", |s, _| { s.serial = true; s.may_be_inetd = false; Ok(()) }),
+    flag('L', Value("name[,family]"), &["-L name,family    Use name to pick listen address and family for family"],
+        "Listen on this address.", listen),
     flag('N', Nothing, &["-N                No debugging output, even if netperf asks"],
-        |s, _| { s.suppress_debug = true; Ok(()) }),
-    flag('p', Value, &["-p portnum        Listen for connect requests on portnum."],
-        |s, v| { s.port = port(v)?; s.may_be_inetd = false; Ok(()) }),
-    flag('4', Nothing, &["-4                Do IPv4"], |s, _| { s.family = Family::V4; Ok(()) }),
-    flag('6', Nothing, &["-6                Do IPv6"], |s, _| { s.family = Family::V6; Ok(()) }),
-    flag('v', Value, &["-v verbosity      Specify the verbosity level"],
-        |s, v| { s.verbosity = word(v)?; Ok(()) }),
-    flag('V', Nothing, &["-V                Display version information and exit"], |_, _| Err(Stop::Version)),
-    flag('Z', Value, &["-Z passphrase     Expect passphrase as the first thing received"],
+        "No debug output (-d), even if a client asks for it. Warnings are written.", |s, _| { s.suppress_debug = true; Ok(()) }),
+    flag('p', Value("port"), &["-p portnum        Listen for connect requests on portnum."],
+        "Listen on this port. Default 12865.", |s, v| { s.port = port(v)?; s.may_be_inetd = false; Ok(()) }),
+    flag('4', Nothing, &["-4                Do IPv4"],
+        "Listen on IPv4 only.", |s, _| { s.family = Family::V4; Ok(()) }),
+    flag('6', Nothing, &["-6                Do IPv6"],
+        "Listen on IPv6 only.", |s, _| { s.family = Family::V6; Ok(()) }),
+    flag('v', Value("level"), &["-v verbosity      Specify the verbosity level"],
+        "Verbosity, without effect, as in the stock tool.", |s, v| { s.verbosity = word(v)?; Ok(()) }),
+    flag('V', Nothing, &["-V                Display version information and exit"],
+        "Print the version and exit.", |_, _| Err(Stop::Version)),
+    flag('Z', Value("text"), &["-Z passphrase     Expect passphrase as the first thing received"],
+        "Serve only clients that send this passphrase first. @FILE reads it from the first line of a file, so that ps(1) does not show it. It crosses the network in clear text. After a wrong passphrase, further attempts from the same address are delayed by up to 8 seconds.",
         |s, v| { s.passphrase = Some(passphrase(v)?); Ok(()) }),
-    flag('n', Value, &[], cpus),
-    long("allow-fill-dir", Value, &["--allow-fill-dir DIR      Let clients fill buffers from files below DIR (repeatable)"],
+    flag('n', Value("cpus"), &[], "Number of CPUs. Linux tells it: accepted up to 256, and not used.", cpus),
+    long("allow-fill-dir", Value("DIR"), "Let clients fill buffers from files below DIR (repeatable)", "",
+        "Let clients name fill files below this directory. May be given several times; without it no file is read. The directory is opened when the server starts. Only regular files are read, by paths without links (openat2(2), Linux 5.6).",
         |s, v| { s.limits.fill_directories.push(PathBuf::from(v)); Ok(()) }),
-    long("allow-looper", Nothing, &["--allow-looper            Let clients have CPU time measured by a looper"],
+    long("allow-looper", Nothing, "Let clients have CPU time measured by a looper", "",
+        "Let clients have CPU time measured by a looper (--cpu-method looper), which keeps every CPU of this host from idling as long as a test or calibration needs it. Without it CPU time is measured by /proc/stat, and a calibration is refused.",
         |s, _| { s.limits.looper = true; Ok(()) }),
-    long("allow-modules", Nothing, &["--allow-modules           Let requests load kernel modules (protocols, congestion control)"],
+    long("allow-modules", Nothing, "Let requests load kernel modules (protocols, congestion control)", "",
+        "Let requests load kernel modules for transports and congestion control. Without it, the server refuses a transport that is not loaded, and ignores a congestion control that is not loaded; the results name the one in force.",
         |s, _| { s.limits.permissions.modules = true; Ok(()) }),
-    long("allow-privileged-ports", Nothing, &["--allow-privileged-ports  Let clients request data ports that need a privilege"],
+    long("allow-privileged-ports", Nothing, "Let clients request data ports that need a privilege", "",
+        "Let clients request data ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start. Without it, such requests are refused, whatever the server's privileges. With it, they are refused if the server has no privilege for the port.",
         |s, _| { s.limits.permissions.privileged_ports = true; Ok(()) }),
-    long("allow-spin", Nothing, &["--allow-spin              Let clients request spinning between intervals (-b, -w)"],
+    long("allow-spin", Nothing, "Let clients request spinning between intervals (-b, -w)", "",
+        "Let clients request that the server spins at the end of each pacing interval (--spin), for at most half of it and at most 2 milliseconds, which takes up to half of a CPU. Without it, the server sleeps, and a linerate client warns.",
         |s, _| { s.limits.spin = true; Ok(()) }),
-    long("allow-third-party", Nothing, &["--allow-third-party       Let clients have datagrams sent to other hosts"],
+    long("allow-third-party", Nothing, "Let clients have datagrams sent to other hosts", "",
+        "Let a client have datagrams sent to another host than its own, and have other hosts' SCTP associations in a test of many.",
         |s, _| { s.limits.peers.third_party = true; Ok(()) }),
-    long("strict-peers", Nothing, &["--strict-peers            Accept a test's data from the client's address only"],
+    long("strict-peers", Nothing, "Accept a test's data from the client's address only", "",
+        "Accept a test's data only from the client's address: that of its control connection, or the one that its request names. Without it, a connection from another address is accepted if none from the client's arrives within 2 seconds, by which the test is shorter; datagrams from another address count if they arrive first. A linerate client proves its connection with a nonce, so that its address does not matter.",
         |s, _| { s.limits.peers.strict = true; Ok(()) }),
-    long("control-idle", Value, &["--control-idle SECONDS    Wait so long for a client's next request (120)"],
+    long("control-idle", Value("SECONDS"), "Wait so long for a client's next request", "120",
+        "How long a control connection may be silent. Default {default}.",
         |s, v| { s.limits.control_idle = seconds(v)?; Ok(()) }),
-    long("data-wait", Value, &["--data-wait SECONDS       Wait so long for a test's data to begin (60)"],
+    long("data-wait", Value("SECONDS"), "Wait so long for a test's data to begin", "60",
+        "How long a test's data may take to begin. Default {default}.",
         |s, v| { s.limits.data_wait = seconds(v)?; Ok(()) }),
-    long("data-idle", Value, &["--data-idle SECONDS       Give data up that stopped for so long (60)"],
+    long("data-idle", Value("SECONDS"), "Give data up that stopped for so long", "60",
+        "How long data may stop before it is given up. Default {default}.",
         |s, v| { s.limits.data_idle = seconds(v)?; Ok(()) }),
-    long("drain", Value, &["--drain SECONDS           Wait so long beyond a test's length for its end (15)"],
+    long("drain", Value("SECONDS"), "Wait so long beyond a test's length for its end", "15",
+        "How long beyond its length a test may drain what is on its way. Default {default}.",
         |s, v| { s.limits.drain = seconds(v)?; Ok(()) }),
-    long("drain-on-exit", Value, &["--drain-on-exit SECONDS   When stopped, let running tests finish for at most this long"],
+    long("drain-on-exit", Value("SECONDS"), "When stopped, let running tests finish for at most this long", "",
+        "On SIGTERM or SIGINT, let running tests finish for at most this long; no test begins meanwhile. Without it, running tests end at once without a result, and their clients fail. A second signal ends the server at once.",
         |s, v| { s.limits.drain_on_exit = seconds(v)?; Ok(()) }),
-    long("passphrase-wait", Value, &["--passphrase-wait SECONDS Wait so long for a passphrase (20)"],
+    long("passphrase-wait", Value("SECONDS"), "Wait so long for a passphrase", "20",
+        "How long to wait for a passphrase. Default {default}.",
         |s, v| { s.limits.passphrase_wait = seconds(v)?; Ok(()) }),
-    long("max-clients", Value, &["--max-clients N           Serve so many clients at a time (1024)"],
+    long("max-clients", Value("N"), "Serve so many clients at a time", "1024",
+        "Control connections at a time. Default {default}.",
         |s, v| { s.limits.max_clients = number::<u32>(v, 1..=1 << 20)? as usize; Ok(()) }),
-    long("max-buffer", Value, &["--max-buffer BYTES        Give a test's buffers so much memory (256M)"],
+    long("max-buffer", Value("BYTES"), "Give a test's buffers so much memory", "256M",
+        "Memory of one test's buffers in one direction. Default {default}.",
         |s, v| { s.limits.max_buffer_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
-    long("max-memory", Value, &["--max-memory BYTES        Give all tests' buffers so much memory (1G)"],
+    long("max-memory", Value("BYTES"), "Give all tests' buffers so much memory", "1G",
+        "Memory of all tests' buffers together. Default {default}.",
         |s, v| { s.limits.max_memory_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
-    long("user", Value, &["--user NAME               Change to this user once the port is open (needs root)"],
+    long("user", Value("NAME"), "Change to this user once the port is open (needs root)", "",
+        "Change to this user, with its groups and without privileges, once the control port, the directories of --allow-fill-dir and the file of -Z are open. Requests that need a privilege then fail or have no effect: DLPI tests, -y above 6, and ports below 1024, so that --allow-privileged-ports is refused. This needs root.",
         |s, v| { s.user = Some(v.to_owned()); Ok(()) }),
-    long("unix-dir", Value, &["--unix-dir DIR            Make the sockets of Unix domain tests below DIR (/tmp)"], unix_directory),
-    long("max-length", Value, &["--max-length SECONDS      Run a test for so long (604800, seven days)"],
-        |s, v| { s.limits.max_length = seconds(v)?; Ok(()) }),
-];
+    long("unix-dir", Value("DIR"), "Make the sockets of Unix domain tests below DIR", "/tmp",
+        "Below this directory, an absolute path of at most 17 bytes, are the sockets of Unix domain tests. Default {default}.",
+        unix_directory),
+    long("max-length", Value("SECONDS"), "Run a test for so long", "604800, seven days",
+        "The longest test. Default {default}.", |s, v| { s.limits.max_length = seconds(v)?; Ok(()) }),
+]};
 
 fn listen(settings: &mut ServerSettings, text: &str) -> Result<(), Stop> {
     settings.may_be_inetd = false;
@@ -227,13 +252,9 @@ fn unix_directory(settings: &mut ServerSettings, text: &str) -> Result<(), Stop>
 /// The number has no use on Linux, but the stock tool's limit stands.
 fn cpus(_: &mut ServerSettings, text: &str) -> Result<(), Stop> {
     if count(text)? > 256 {
-        return Err(Stop::Exit(Exit {
-            stderr: "netserver: This version can only support 256 CPUs. Pleaseincrease MAXCPUS in \
-                     netlib.h and recompile.\n"
-                .to_owned(),
-            code: 1,
-            ..Exit::default()
-        }));
+        let why = "netserver: This version can only support 256 CPUs. Pleaseincrease MAXCPUS in netlib.h \
+                   and recompile.\n";
+        return Err(Stop::Exit(Exit::stderr(why, 1)));
     }
     Ok(())
 }

@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
+use getopt::Argument::{MaybeSelection, Nothing, Value};
+use getopt::{Section, Stop, flag, refuse};
 use model::Transport;
 
 use super::Family;
 use super::families::FamilyOptions;
 use super::global::endpoint;
-use super::grammar::Argument::{MaybeSelection, Nothing, Value};
-use super::grammar::{Flag, Section, Stop, flag, refuse};
 use super::selection::{Selected, select};
 use super::value::{Pair, c_integer, count, count_or_default, number, port, word};
 
@@ -119,142 +119,185 @@ pub(super) enum Socket {
     Datagram,
 }
 
-pub(super) static OMNI: Section<TestOptions> = Section {
-    flags: OMNI_FLAGS,
-    scope: SCOPE,
-};
-
-pub(super) static CLASSIC: Section<TestOptions> = Section {
-    flags: CLASSIC_FLAGS,
-    scope: SCOPE,
-};
-
 pub(super) const SCOPE: &str = "test option ";
 
 /// Of the migrated tests and OMNI, in the order of the stock tool's help.
 #[rustfmt::skip]
-const OMNI_FLAGS: &[Flag<TestOptions>] = &[
-    flag('b', Value, &["-b number         Send number requests at start of _RR tests"],
+pub(super) static OMNI: Section<TestOptions> = Section {
+    title: "TEST OPTIONS",
+    heading: "OMNI and Migrated BSD Sockets Test Options:",
+    scope: SCOPE,
+    flags: &[
+    flag('b', Value("requests"), &["-b number         Send number requests at start of _RR tests"],
+        "In request/response tests, keep so many requests in flight beyond the one. Default 0.",
         |t, v| { t.burst = count(v)?; Ok(()) }),
     flag('c', Nothing, &[
         "-c                Explicitly declare this a connection test such as",
         "                  TCP_CRR or TCP_CC",
-    ], |t, _| { t.connection = true; Ok(()) }),
+    ], "A connection for each transaction.", |t, _| { t.connection = true; Ok(()) }),
     flag('C', Nothing, &["-C                Set TCP_CORK when available"],
-        |t, _| { t.cork = true; Ok(()) }),
-    flag('d', Value, &[
+        "Set TCP_CORK on the local data socket.", |t, _| { t.cork = true; Ok(()) }),
+    flag('d', Value("direction"), &[
         "-d direction      Explicitly set test direction based on bitwise OR",
         "                  of 0x2 for transmit and 0x4 for receive. Default:",
         "                  based on test type",
-    ], explicit_direction),
+    ], "Direction of an OMNI test: words joined by | (send, recv, stream, maerts, rr, crr) or a number of bits, 2 to transmit and 4 to receive.",
+        explicit_direction),
     // It takes no argument, whatever the stock help says.
     flag('D', Nothing, &["-D [L][,R]        Set TCP_NODELAY locally and/or remotely (TCP_*)"],
-        |t, _| { t.no_delay = true; Ok(()) }),
-    flag('h', Nothing, &["-h                Display this text"], |_, _| Err(Stop::Help)),
-    flag('H', Value, &[
+        "Set TCP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) }),
+    flag('h', Nothing, &["-h                Display this text"],
+        "Print the help text and exit with 1.", |_, _| Err(Stop::Help)),
+    flag('H', Value("name[/bits][,family]"), &[
         "-H name[/mask],fam  Use name (or IP) and family as target of data connection",
         "                  A mask value will cause randomization of the IP used",
-    ], |t, v| data_end(&mut t.remote, &mut t.notices, v)),
-    flag('k', MaybeSelection, &[
+    ], "Where the data connection goes. With bits, the host part behind so many bits is drawn anew for each iteration.",
+        |t, v| data_end(&mut t.remote, &mut t.notices, v)),
+    flag('k', MaybeSelection("selection"), &[
         "-k [file]         Generate keyval output optionally based on file",
         "                  Use filename of '?' to get the list of choices",
-    ], |t, v| { t.output = Some((Printed::KeyVal, select(v)?)); Ok(()) }),
-    flag('K', Value, &[
+    ], "Print NAME=value lines. See OUTPUT SELECTION.",
+        |t, v| { t.output = Some((Printed::KeyVal, select(v)?)); Ok(()) }),
+    flag('K', Value("local[,remote]"), &[
         "-K loc[,rem]      Set the local and/or remote congestion control",
         "                  algorithm to use on those platforms where it can",
         "                  be set.",
-    ], congestion_control),
-    flag('L', Value, &[
+    ], "Congestion control of the data sockets. What was in force is what LOCAL_CONG_CONTROL and REMOTE_CONG_CONTROL print.",
+        congestion_control),
+    flag('L', Value("name[/bits][,family]"), &[
         "-L name[/mask],fam  Use name (or IP) and family as source of data connection",
         "                  A mask value will cause randomization of the IP used",
-    ], |t, v| data_end(&mut t.local, &mut t.notices, v)),
-    flag('m', Value, &["-m local,remote   Set the send size for _STREAM/_MAERTS tests"], SEND_SIZE),
-    flag('M', Value, &["-M local,remote   Set the recv size for _STREAM/_MAERTS tests"], RECEIVE_SIZE),
+    ], "Where the data connection comes from.", |t, v| data_end(&mut t.local, &mut t.notices, v)),
+    flag('m', Value("local[,remote]"), &["-m local,remote   Set the send size for _STREAM/_MAERTS tests"],
+        "Bytes a send call. Without it, the socket's buffer as the kernel gives it.", SEND_SIZE),
+    flag('M', Value("remote[,local]"), &["-M local,remote   Set the recv size for _STREAM/_MAERTS tests"],
+        "Bytes a receive call, the remote end first.", RECEIVE_SIZE),
     flag('n', Nothing, &["-n                Use the connected socket for UDP locally"],
-        |t, _| { t.connect_datagrams = true; Ok(()) }),
-    flag('N', Nothing, &["-N                Use the connected socket for UDP remotely"], NO_EFFECT),
-    flag('o', MaybeSelection, &[
+        "Connect the local datagram socket.", |t, _| { t.connect_datagrams = true; Ok(()) }),
+    flag('N', Nothing, &["-N                Use the connected socket for UDP remotely"],
+        "Without effect, as in the stock tool.", NO_EFFECT),
+    flag('o', MaybeSelection("selection"), &[
         "-o [file]         Generate CSV output optionally based on file",
         "                  Use filename of '?' to get the list of choices",
-    ], |t, v| { t.output = Some((Printed::Csv, select(v)?)); Ok(()) }),
-    flag('O', MaybeSelection, &[
+    ], "Print comma-separated values. See OUTPUT SELECTION.",
+        |t, v| { t.output = Some((Printed::Csv, select(v)?)); Ok(()) }),
+    flag('O', MaybeSelection("selection"), &[
         "-O [file]         Generate classic-style output based on file",
         "                  Use filename of '?' to get the list of choices",
-    ], |t, v| { t.output = Some((Printed::Human, select(v)?)); Ok(()) }),
-    flag('p', Value, &["-p min[,max]      Set the min/max port numbers for TCP_CRR, TCP_TRR"], port_range),
-    flag('P', Value, &["-P local[,remote] Set the local/remote port for the data socket"], DATA_PORT),
-    flag('r', Value, &["-r req,[rsp]      Set request/response sizes (TCP_RR, UDP_RR)"], SIZES),
-    flag('R', Value, &[
+    ], "Print columns. See OUTPUT SELECTION.", |t, v| { t.output = Some((Printed::Human, select(v)?)); Ok(()) }),
+    flag('p', Value("min[,max]"), &["-p min[,max]      Set the min/max port numbers for TCP_CRR, TCP_TRR"],
+        "Local ports of a connection test, 5000 to 65535 by default.", port_range),
+    flag('P', Value("local[,remote]"), &["-P local[,remote] Set the local/remote port for the data socket"],
+        "Ports of the data connection, for a path with a firewall: -P ,5001 is the server's alone. Default 0, any.",
+        DATA_PORT),
+    flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (TCP_RR, UDP_RR)"],
+        "Bytes of a request and of a response, 1 by default.", SIZES),
+    flag('R', Value("0|1"), &[
         "-R 0/1            Allow routing of traffic on data connection.",
         "                  Default: 0 (off) for UDP_STREAM, 1 (on) otherwise",
-    ], ROUTING),
-    flag('s', Value, &["-s send[,recv]    Set local socket send/recv buffer sizes"], LOCAL_BUFFERS),
-    flag('S', Value, &["-S send[,recv]    Set remote socket send/recv buffer sizes"], REMOTE_BUFFERS),
-    flag('t', Value, &[
+    ], "Whether datagrams may be routed; 0 sets SO_DONTROUTE. Default 0 for UDP tests that are not request/response, else 1.",
+        ROUTING),
+    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
+        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
+    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
+        "The same of the remote one.", REMOTE_BUFFERS),
+    flag('t', Value("type"), &[
         "-t type           Explicitly set socket type. Default is implicit",
         "                  based on other settings",
-    ], socket),
-    flag('T', Value, &[
+    ], "Socket type, stream or dgram.", socket),
+    flag('T', Value("protocol"), &[
         "-T protocol       Explicitly set data connection protocol. Default is",
         "                  implicit based on other settings",
-    ], protocol),
+    ], "Protocol of the data connection.", protocol),
     // The stock tool, too, keeps as much of a longer one.
-    flag('u', Value, &["-u uuid           Use the supplied string as the UUID for this test."],
+    flag('u', Value("text"), &["-u uuid           Use the supplied string as the UUID for this test."],
+        "The UUID of this test; one is made otherwise.",
         |t, v| { t.uuid = Some(v.chars().take(37).collect()); Ok(()) }),
-    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"], IPV4),
-    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"], IPV6),
-    flag('a', Nothing, &[], |t, _| { t.defer_accept = true; Ok(()) }),
-    flag('B', Nothing, &[], |t, _| { t.answer_from_destination = true; Ok(()) }),
-    flag('e', Value, &[], receive_timeout),
-    flag('F', Nothing, &[], |t, _| { t.fast_open = true; Ok(()) }),
-    flag('g', Nothing, &[], |t, _| { t.debug = true; Ok(()) }),
-    flag('G', Value, &[], |t, v| { t.max_segment = count_or_default(v)?; Ok(()) }),
-    flag('i', Value, &[], check_interval),
-    flag('I', Nothing, &[], |t, _| { t.write_instead_of_send = true; Ok(()) }),
+    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
+        "IPv4 for the data connection.", IPV4),
+    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"],
+        "IPv6 for the data connection.", IPV6),
+    flag('a', Nothing, &[],
+        "Set TCP_DEFER_ACCEPT on the server's listening socket.", |t, _| { t.defer_accept = true; Ok(()) }),
+    flag('B', Nothing, &[],
+        "The server answers datagrams from the address that they were sent to. A linerate server always does.",
+        |t, _| { t.answer_from_destination = true; Ok(()) }),
+    flag('e', Value("seconds"), &[],
+        "Give up waiting for a datagram after so long, and send the next request.", receive_timeout),
+    flag('F', Nothing, &[],
+        "TCP Fast Open: the first data leaves with the first segment.", |t, _| { t.fast_open = true; Ok(()) }),
+    flag('g', Nothing, &[], "Set SO_DEBUG on the local data socket.", |t, _| { t.debug = true; Ok(()) }),
+    flag('G', Value("bytes"), &[],
+        "Set TCP_MAXSEG on the local data socket.", |t, v| { t.max_segment = count_or_default(v)?; Ok(()) }),
+    flag('i', Value("number"), &[], "Given up by the stock tool, which says so and goes on.", check_interval),
+    flag('I', Nothing, &[],
+        "Use write(2) where send(2) would do.", |t, _| { t.write_instead_of_send = true; Ok(()) }),
     // Parallel connections that the stock tool never came to open.
-    flag('j', Value, &[], |_, v| count(v).map(drop)),
-    flag('l', Value, &[], |t, v| { t.multicast_ttl = multicast_ttl(v)?; Ok(()) }),
-    flag('U', Nothing, &[], |t, _| { t.retry_all = true; Ok(()) }),
-    flag('V', Nothing, &[], |t, _| { t.copy_avoidance = true; Ok(()) }),
-    flag('w', Value, &[], NO_EFFECT),
-    flag('W', Value, &[], WIDTH),
-];
+    flag('j', Value("number"), &[],
+        "Parallel connections that the stock tool never came to open: accepted, without effect.",
+        |_, v| count(v).map(drop)),
+    flag('l', Value("ttl"), &[],
+        "TTL of multicast datagrams.", |t, v| { t.multicast_ttl = multicast_ttl(v)?; Ok(()) }),
+    flag('U', Nothing, &[],
+        "In connection tests, try the next port whatever a connect failed of.", |t, _| { t.retry_all = true; Ok(()) }),
+    flag('V', Nothing, &[],
+        "Let the receiving ends throw the data away inside the kernel: splice(2) to /dev/null.",
+        |t, _| { t.copy_avoidance = true; Ok(()) }),
+    flag('w', Value("text"), &[], "Without effect, as in the stock tool.", NO_EFFECT),
+    flag('W', Value("buffers"), &[], "Number of buffers in the send ring.", WIDTH),
+]};
 
 /// Of TCP_SENDFILE, TCP_CC and TCP_MSS, in the order of the stock tool's help.
 #[rustfmt::skip]
-const CLASSIC_FLAGS: &[Flag<TestOptions>] = &[
+pub(super) static CLASSIC: Section<TestOptions> = Section {
+    title: "TEST OPTIONS OF TCP_SENDFILE, TCP_CC AND TCP_MSS",
+    heading: "TCP/UDP BSD Sockets Test Options:",
+    scope: SCOPE,
+    flags: &[
     // No classic test sends requests ahead, but harnesses pass it with every test.
-    flag('b', Value, &["-b number         Send number requests at start of _RR tests"],
-        |_, v| count(v).map(drop)),
+    flag('b', Value("requests"), &["-b number         Send number requests at start of _RR tests"],
+        "Without effect in these tests, as in the stock tool.", |_, v| count(v).map(drop)),
     flag('C', Nothing, &["-C                Set TCP_CORK when available"],
-        |t, _| { t.cork = true; Ok(()) }),
+        "Set TCP_CORK on the local data socket.", |t, _| { t.cork = true; Ok(()) }),
     flag('D', Nothing, &["-D [L][,R]        Set TCP_NODELAY locally and/or remotely (TCP_*)"],
-        |t, _| { t.no_delay = true; Ok(()) }),
-    flag('h', Nothing, &["-h                Display this text"], |_, _| Err(Stop::Help)),
-    flag('H', Value, &["-H name,fam       Use name (or IP) and family as target of data connection"],
-        |t, v| data_end(&mut t.remote, &mut t.notices, v)),
-    flag('L', Value, &["-L name,fam       Use name (or IP) and family as source of data connection"],
-        |t, v| data_end(&mut t.local, &mut t.notices, v)),
-    flag('m', Value, &["-m bytes          Set the send size (TCP_STREAM, UDP_STREAM)"], SEND_SIZE),
-    flag('M', Value, &["-M bytes          Set the recv size (TCP_STREAM, UDP_STREAM)"], RECEIVE_SIZE),
-    flag('n', Nothing, &["-n                Use the connected socket for UDP locally"], NO_EFFECT),
-    flag('N', Nothing, &["-N                Use the connected socket for UDP remotely"], NO_EFFECT),
-    flag('p', Value, &["-p min[,max]      Set the min/max port numbers for TCP_CRR, TCP_TRR"], port_range),
-    flag('P', Value, &["-P local[,remote] Set the local/remote port for the data socket"], DATA_PORT),
-    flag('r', Value, &["-r req,[rsp]      Set request/response sizes (TCP_RR, UDP_RR)"], SIZES),
-    flag('s', Value, &["-s send[,recv]    Set local socket send/recv buffer sizes"], LOCAL_BUFFERS),
-    flag('S', Value, &["-S send[,recv]    Set remote socket send/recv buffer sizes"], REMOTE_BUFFERS),
-    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"], IPV4),
-    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"], IPV6),
-    flag('R', Value, &[], ROUTING),
-    flag('V', Nothing, &[], no_copy_avoidance),
-    flag('W', Value, &[], WIDTH),
-    flag('T', Value, &[], NO_EFFECT),
-    flag('w', Value, &[], NO_EFFECT),
-    flag('z', Nothing, &[], NO_EFFECT),
-];
+        "Set TCP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) }),
+    flag('h', Nothing, &["-h                Display this text"],
+        "Print the help text and exit with 1.", |_, _| Err(Stop::Help)),
+    flag('H', Value("name[,family]"), &["-H name,fam       Use name (or IP) and family as target of data connection"],
+        "Where the data connection goes.", |t, v| data_end(&mut t.remote, &mut t.notices, v)),
+    flag('L', Value("name[,family]"), &["-L name,fam       Use name (or IP) and family as source of data connection"],
+        "Where the data connection comes from.", |t, v| data_end(&mut t.local, &mut t.notices, v)),
+    flag('m', Value("bytes"), &["-m bytes          Set the send size (TCP_STREAM, UDP_STREAM)"],
+        "Bytes a send call.", SEND_SIZE),
+    flag('M', Value("bytes"), &["-M bytes          Set the recv size (TCP_STREAM, UDP_STREAM)"],
+        "Bytes a receive call of the remote end.", RECEIVE_SIZE),
+    flag('n', Nothing, &["-n                Use the connected socket for UDP locally"],
+        "Without effect in these tests.", NO_EFFECT),
+    flag('N', Nothing, &["-N                Use the connected socket for UDP remotely"],
+        "Without effect in these tests.", NO_EFFECT),
+    flag('p', Value("min[,max]"), &["-p min[,max]      Set the min/max port numbers for TCP_CRR, TCP_TRR"],
+        "Local ports of TCP_CC, 5000 to 65535 by default.", port_range),
+    flag('P', Value("local[,remote]"), &["-P local[,remote] Set the local/remote port for the data socket"],
+        "Ports of the data connection.", DATA_PORT),
+    flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (TCP_RR, UDP_RR)"],
+        "Without effect in these tests, which move no requests.", SIZES),
+    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
+        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
+    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
+        "The same of the remote one.", REMOTE_BUFFERS),
+    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
+        "IPv4 for the data connection.", IPV4),
+    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"],
+        "IPv6 for the data connection.", IPV6),
+    flag('R', Value("0|1"), &[], "Whether the data may be routed.", ROUTING),
+    flag('V', Nothing, &[], "Not available in these tests, which is said.", no_copy_avoidance),
+    flag('W', Value("buffers"), &[], "Number of buffers in the send ring.", WIDTH),
+    flag('T', Value("text"), &[], "Without effect in these tests.", NO_EFFECT),
+    flag('w', Value("text"), &[], "Without effect in these tests.", NO_EFFECT),
+    flag('z', Nothing, &[], "Without effect in these tests.", NO_EFFECT),
+]};
 
-pub(super) type Apply = super::grammar::Apply<TestOptions>;
+pub(super) type Apply = getopt::Apply<TestOptions>;
 
 pub(super) const SEND_SIZE: Apply = |t, v| t.send_size.set_first(v, |half| Ok(Some(count(half)?)));
 pub(super) const RECEIVE_SIZE: Apply =

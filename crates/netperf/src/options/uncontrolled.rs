@@ -1,22 +1,17 @@
 //! `-N`: what stands for what a server would be asked for.
 
+use getopt::{Exit, Stop, refuse};
 use model::{Half, Plan, Workload};
 
-use super::grammar::{Stop, refuse};
-use super::{Direction, Exit, Test};
+use super::{Direction, Test};
 
 /// The service that does what a test's server would do, by its name: RFC 862, 863, 864. The stock tool
 /// has none for two of its classic tests.
 pub(super) fn service(test: Test, direction: Direction) -> Result<String, Stop> {
     if matches!(test, Test::TcpCc | Test::TcpMss) {
-        return Err(Stop::Exit(Exit {
-            stdout: format!(
-                "No default port known for the {} test, please set one yourself\n",
-                test.name()
-            ),
-            code: 255,
-            ..Exit::default()
-        }));
+        let name = test.name();
+        let why = format!("No default port known for the {name} test, please set one yourself\n");
+        return Err(Stop::Exit(Exit::stdout(why, 255)));
     }
     let name = match direction {
         Direction {

@@ -1,87 +1,53 @@
-//! The stock tool's usage texts, from the tables that drive the parser.
+//! The stock tools' usage texts and, below them, the options that stock lacks.
 
-use super::grammar::{Flag, Section};
-use super::{families, global, server, test};
+use getopt::Section;
+use getopt::usage::{Layout, own, stock};
+
+use super::{global, server, test};
 
 /// `netperf -h`.
 pub(super) fn netperf() -> String {
     format!(
-        "{}Global options:\n{}\n{PAIRS}\n{FIRST_ONLY}{}",
-        synopsis("netperf [global options] -- [test options]"),
-        stock(&global::SECTION),
-        own(&global::SECTION)
+        "{}\n{PAIRS}\n{FIRST_ONLY}\n{OWN}{}",
+        head(
+            "netperf [global options] -- [test options]",
+            &global::SECTION
+        ),
+        own(&global::SECTION, &layout(21))
     )
 }
 
-/// `netperf -- -h`.
-pub(super) fn omni() -> String {
-    test_options("OMNI and Migrated BSD Sockets Test Options:", &test::OMNI)
+/// `netperf -- -h`, `netperf -t TCP_SENDFILE -- -h` and so on.
+pub(super) fn of_test(section: &Section<test::TestOptions>) -> String {
+    let head = head("netperf [global options] -- [test options]", section);
+    format!("{head}\n{PAIRS}")
 }
 
-/// `netperf -t TCP_SENDFILE -- -h` and its kin.
-pub(super) fn classic() -> String {
-    test_options("TCP/UDP BSD Sockets Test Options:", &test::CLASSIC)
-}
-
-/// `netperf -t STREAM_STREAM -- -h` and its kin.
-pub(super) fn unix() -> String {
-    test_options("Unix Domain Sockets Test Options:", &families::UNIX)
-}
-
-/// `netperf -t SCTP_STREAM -- -h` and its kin.
-pub(super) fn sctp() -> String {
-    test_options("SCTP Sockets Test Options:", &families::SCTP)
-}
-
-/// `netperf -t DLCO_STREAM -- -h` and its kin.
-pub(super) fn dlpi() -> String {
-    test_options(
-        "DLPI Test Options, on Linux over LLC Sockets:",
-        &families::DLPI,
-    )
-}
-
-/// `netserver -h`: the stock text and, below it, what it has not got.
+/// `netserver -h`.
 pub(super) fn netserver() -> String {
     format!(
-        "{}Options:\n{}\n{}",
-        synopsis("netserver [options]"),
-        stock(&server::SECTION),
-        own(&server::SECTION)
+        "{}\n\n{OWN}{}",
+        head("netserver [options]", &server::SECTION),
+        own(&server::SECTION, &layout(25))
     )
 }
 
-fn stock<L: 'static>(section: &Section<L>) -> String {
-    lines(section.flags.iter().filter(|flag| !flag.name.is_long()))
+fn head<L>(synopsis: &str, section: &Section<L>) -> String {
+    let lines = stock(section, INDENT);
+    format!("\nUsage: {synopsis} \n\n{}\n{lines}", section.heading)
 }
 
-/// What the stock tool has not got, which stands below its text.
-fn own<L: 'static>(section: &Section<L>) -> String {
-    let own = lines(section.flags.iter().filter(|flag| flag.name.is_long()));
-    format!("\nlinerate's own options:\n{own}")
-}
-
-fn test_options(title: &str, section: &Section<test::TestOptions>) -> String {
-    format!(
-        "{}{title}\n{}\n{PAIRS}",
-        synopsis("netperf [global options] -- [test options]"),
-        lines(section.flags)
-    )
-}
-
-fn synopsis(text: &str) -> String {
-    format!("\nUsage: {text} \n\n")
-}
-
-fn lines<L: 'static>(flags: impl IntoIterator<Item = &'static Flag<L>>) -> String {
-    let mut text = String::new();
-    for line in flags.into_iter().flat_map(|flag| flag.help) {
-        text.push_str("    ");
-        text.push_str(line);
-        text.push('\n');
+fn layout(width: usize) -> Layout {
+    Layout {
+        indent: INDENT,
+        width,
+        argument: str::to_ascii_uppercase,
     }
-    text
 }
+
+const INDENT: &str = "    ";
+
+const OWN: &str = "linerate's own options:\n";
 
 const PAIRS: &str = "\
 For those options taking two parms, at least one must be specified;

@@ -5,8 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use getopt::{Stop, refuse};
+
 use super::Family;
-use super::grammar::{Stop, refuse};
 
 /// The two halves of a pair value; each option says what its halves are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use getopt::Exit;
 use server::{Permissions, Policy};
 
 use super::table::{NO_PORT, Typed};
-use super::{Counter, Exit, Network, refusal, usage_after};
+use super::{Counter, Network, usage_after};
 use crate::Protocol;
 
 /// The settings in force for one uperf.
@@ -182,7 +183,7 @@ impl Default for Limits {
 
 /// One role, and nothing that it has no use for.
 pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
-    let refuse = |why: &str| Err(refusal(format!("{program}: {why}\n")));
+    let refuse = |why: &str| Err(Exit::stderr(format!("{program}: {why}\n"), 1));
     let notices = strangers(program, &typed)?;
     if typed.tls.key.is_some() && typed.tls.certificate.is_none() {
         return refuse("--tls-key without --tls-cert");
@@ -255,7 +256,8 @@ fn strangers(program: &str, typed: &Typed) -> Result<Vec<String>, Exit> {
     let mut notices = Vec::new();
     for option in strangers {
         if option.starts_with("--") {
-            return Err(refusal(format!("{program}: {option} is not for {role}\n")));
+            let why = format!("{program}: {option} is not for {role}\n");
+            return Err(Exit::stderr(why, 1));
         }
         let notice = format!("{program}: {option} has no effect on {role}");
         if !notices.contains(&notice) {

@@ -1,25 +1,20 @@
 //! The usage text, from the table that drives the parser, and the version.
 
-use getopt::{Flag, Name};
+use getopt::usage::{Layout, own, stock};
 
-use super::Exit;
-use super::table::{SECTION, Typed};
+use super::table::SECTION;
 use crate::Protocol;
 
 /// `uperf -h`: the stock text and, below it, the options that stock lacks.
 pub(super) fn text(program: &str) -> String {
-    let (own, stock): (Vec<_>, Vec<_>) = SECTION.flags.iter().partition(|flag| is_own(flag));
     format!(
         "Uperf Version {VERSION}\n\
          Usage:   {program} [-m profile] [-hvV] [-ngtTfkpaeE:X:i:P:RS:]\n\
          \t {program} [-s] [-hvV]\n\n{}\n\
          More information at http://www.uperf.org\n\n\
          linerate's own options:\n\n{}",
-        stock
-            .iter()
-            .map(|flag| stock_line(flag))
-            .collect::<String>(),
-        lines(&own)
+        stock(&SECTION, "\t"),
+        own(&SECTION, &OWN)
     )
 }
 
@@ -57,30 +52,12 @@ const PROTOCOLS: [Protocol; 7] = [
     Protocol::Mptcp,
 ];
 
-/// `-H` is of a fork that k8s-netperf has.
-fn is_own(flag: &Flag<Typed, Exit>) -> bool {
-    flag.name.is_long() || flag.name == Name::Letter('H')
-}
-
-/// With a tab before the option, and as many behind it as its text needs to begin in the fourth column.
-fn stock_line(flag: &Flag<Typed, Exit>) -> String {
-    let line = flag.help.first().copied().unwrap_or_default();
-    let Some((option, text)) = line.split_once("  ") else {
-        return String::new();
-    };
-    let tabs = if option.len() < TAB { "\t\t" } else { "\t" };
-    format!("\t{option}{tabs} {}\n", text.trim_start())
-}
-
-/// Columns of a tab.
-const TAB: usize = 8;
-
-fn lines(flags: &[&Flag<Typed, Exit>]) -> String {
-    let mut text = String::new();
-    for line in flags.iter().flat_map(|flag| flag.help) {
-        text.push_str("        ");
-        text.push_str(line);
-        text.push('\n');
-    }
-    text
-}
+const OWN: Layout = Layout {
+    indent: "        ",
+    width: 23,
+    argument: |name| match name {
+        // A word that is typed as it is.
+        "stdout" => name.to_owned(),
+        _ => format!("<{name}>"),
+    },
+};

@@ -3,9 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::refuse;
-
-use super::Stop;
+use getopt::{Stop, refuse};
 
 /// An integer by uperf's rule (spec section 1.3): digits, perhaps a point, and then at most one letter
 /// of `b k m g t p e z` that counts, each 1024 times the one before; what follows it does not. `None`
