@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 /// The last words of a program, and its exit code.
@@ -43,6 +44,25 @@ pub struct Endings {
 /// Refuses a value; [`crate::scan`] adds the program, the option and the value.
 pub fn refuse<T>(why: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Refused(why.into()))
+}
+
+/// Returns `number`, which a dialect read from `text`, as a `T` if it is within `range`.
+pub fn within<T: TryFrom<i64>>(
+    text: &str,
+    number: Option<i64>,
+    range: RangeInclusive<i64>,
+) -> Result<T, Stop> {
+    let Some(number) = number else {
+        return refuse(format!("'{text}' is not a number"));
+    };
+    match T::try_from(number) {
+        Ok(value) if range.contains(&number) => Ok(value),
+        _ => refuse(format!(
+            "{number} is not from {} to {}",
+            range.start(),
+            range.end()
+        )),
+    }
 }
 
 /// Returns the words of a command line, which must be UTF-8.

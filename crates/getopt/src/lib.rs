@@ -10,7 +10,7 @@ mod exit;
 pub mod manual;
 pub mod usage;
 
-pub use exit::{Endings, Exit, Stop, refuse, utf8};
+pub use exit::{Endings, Exit, Stop, refuse, utf8, within};
 
 /// One option of a command, whose settings are an `L`.
 pub struct Flag<L> {

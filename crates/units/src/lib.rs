@@ -8,7 +8,7 @@ mod size;
 
 pub use duration::go_duration;
 pub use rate::bit_rate;
-pub use size::netperf_size;
+pub use size::{netperf_size, uperf_number, uperf_shift};
 
 use std::time::Duration;
 

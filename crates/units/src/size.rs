@@ -28,6 +28,28 @@ pub fn netperf_size(text: &str) -> Option<i64> {
     Some(if text.starts_with('-') { -value } else { value })
 }
 
+/// Splits a number as uperf reads one, digits with at most one point, from its suffix.
+pub fn uperf_number(text: &str) -> Option<(&str, &str)> {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let whole = digits(text);
+    let fraction = match text[whole..].strip_prefix('.') {
+        Some(rest) => 1 + digits(rest),
+        None => 0,
+    };
+    let (number, suffix) = text.split_at(whole + fraction);
+    let is_number = number.contains(|c: char| c.is_ascii_digit());
+    is_number.then_some((number, suffix))
+}
+
+/// Returns the bits by which a suffix of uperf's shifts: its first letter, in either case, is one of
+/// `b k m g t p e z`, each 1024 times the one before. What follows the letter does not count.
+pub fn uperf_shift(suffix: &str) -> Option<u32> {
+    match suffix.chars().next() {
+        Some(letter) => Some(10 * "bkmgtpez".find(letter.to_ascii_lowercase())? as u32),
+        None => Some(0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

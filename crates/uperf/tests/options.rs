@@ -299,9 +299,12 @@ fn wrong_values_are_one_line_that_names_them() {
         ),
         (
             "-s --max-strands 0",
-            "uperf: --max-strands 0: not from 1 to 1048576\n",
+            "uperf: --max-strands 0: 0 is not from 1 to 1048576\n",
         ),
-        ("-s --max-memory x", "uperf: --max-memory x: not a number\n"),
+        (
+            "-s --max-memory x",
+            "uperf: --max-memory x: 'x' is not a number\n",
+        ),
         (
             "-a p.xml",
             "uperf: 'p.xml' belongs to no option; a profile is named with -m\n",

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::{Stop, refuse};
+use getopt::{Stop, refuse, within};
 
 use super::Family;
 
@@ -69,17 +69,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, Stop> {
 
 /// A number with netperf's suffixes, within `range`.
 pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Stop> {
-    let Some(number) = units::netperf_size(text) else {
-        return refuse(format!("'{text}' is not a number"));
-    };
-    match T::try_from(number) {
-        Ok(value) if range.contains(&number) => Ok(value),
-        _ => refuse(format!(
-            "{number} is not from {} to {}",
-            range.start(),
-            range.end()
-        )),
-    }
+    within(text, units::netperf_size(text), range)
 }
 
 /// Any number that a word of the protocol holds.

@@ -3,17 +3,14 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::{Stop, refuse};
+use getopt::{Stop, within};
 
 /// An integer by uperf's rule (spec section 1.3): digits, perhaps a point, and then at most one letter
 /// of `b k m g t p e z` that counts, each 1024 times the one before; what follows it does not. `None`
 /// for anything else.
 pub(super) fn integer(text: &str) -> Option<u64> {
-    let (number, suffix) = split(text)?;
-    let shift = match suffix {
-        None => 0,
-        Some(letter) => 10 * "bkmgtpez".find(letter.to_ascii_lowercase())? as u32,
-    };
+    let (number, suffix) = units::uperf_number(text)?;
+    let shift = units::uperf_shift(suffix)?;
     if number.contains('.') {
         let scaled = number.parse::<f64>().ok()? * 2_f64.powi(shift as i32);
         return (scaled < 2_f64.powi(63)).then_some(scaled as u64);
@@ -27,8 +24,8 @@ pub(super) fn integer(text: &str) -> Option<u64> {
 /// than a year.
 pub(super) fn time(text: &str) -> Option<Duration> {
     const YEAR: f64 = 365.0 * 86_400.0;
-    let (number, suffix) = split(text)?;
-    let unit = match suffix {
+    let (number, suffix) = units::uperf_number(text)?;
+    let unit = match suffix.chars().next() {
         None | Some('s') => 1.0,
         Some('m') => 1e-3,
         Some('u') => 1e-6,
@@ -40,25 +37,14 @@ pub(super) fn time(text: &str) -> Option<Duration> {
 }
 
 /// An integer within `range`.
-pub(super) fn number(text: &str, range: RangeInclusive<u64>) -> Result<u64, Stop> {
-    match integer(text) {
-        None => refuse("not a number"),
-        Some(number) if range.contains(&number) => Ok(number),
-        Some(_) => refuse(format!("not from {} to {}", range.start(), range.end())),
-    }
+pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Stop> {
+    let number = integer(text).and_then(|number| i64::try_from(number).ok());
+    within(text, number, range)
 }
 
 /// A whole number of seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, Stop> {
     number(text, 1..=u32::MAX.into()).map(Duration::from_secs)
-}
-
-/// A number without a sign, and the first letter behind it.
-fn split(text: &str) -> Option<(&str, Option<char>)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, rest) = text.split_at(end.unwrap_or(text.len()));
-    let is_number = number.contains(|c: char| c.is_ascii_digit());
-    is_number.then(|| (number, rest.chars().next()))
 }
 
 #[cfg(test)]

@@ -43,11 +43,8 @@ impl<T> Number<T> {
 /// … bits; what follows that letter does not count. There are 32 bits, one of them for the sign;
 /// without a point a number of more bits loses them before it is shifted.
 pub(super) fn integer(text: &str) -> Option<Number<u32>> {
-    let (number, rest) = split(text)?;
-    let shift = match rest.chars().next() {
-        Some(letter) => 10 * "bkmgtpez".find(letter.to_ascii_lowercase())? as u32,
-        None => 0,
-    };
+    let (number, rest) = units::uperf_number(text)?;
+    let shift = units::uperf_shift(rest)?;
     let after = rest.get(1..).unwrap_or_default().to_ascii_lowercase();
     if number.contains('.') {
         let value = number.parse::<f64>().ok()? * 2_f64.powi(shift as i32);
@@ -129,7 +126,7 @@ pub(super) enum NoTime {
 /// for milliseconds, u for microseconds, n for nanoseconds. The arithmetic is of single precision, as
 /// both ends of a test must come to the same.
 pub(super) fn time(text: &str) -> Result<Number<Duration>, NoTime> {
-    let (number, unit) = split(text).ok_or(NoTime::NoNumber)?;
+    let (number, unit) = units::uperf_number(text).ok_or(NoTime::NoNumber)?;
     let scale = match unit.chars().next().map(|c| c.to_ascii_lowercase()) {
         None | Some('s') => 1e9_f32,
         Some('m') => 1e6,
@@ -169,20 +166,6 @@ pub(super) fn time(text: &str) -> Result<Number<Duration>, NoTime> {
         value,
         doubt: odd.map(|(text, assumed)| Doubt { text, assumed }),
     })
-}
-
-/// The digits with their point, and what follows them.
-fn split(text: &str) -> Option<(&str, &str)> {
-    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-    let whole = digits(text);
-    let fraction = match text[whole..].strip_prefix('.') {
-        Some(rest) => 1 + digits(rest),
-        None => 0,
-    };
-    let (number, rest) = text.split_at(whole + fraction);
-    number
-        .contains(|c: char| c.is_ascii_digit())
-        .then_some((number, rest))
 }
 
 #[cfg(test)]
