@@ -21,7 +21,7 @@ pub use hosts::{Place, TwoHosts};
 pub use machine::is_quiet;
 pub use mask::{Difference, figures, keyvals, same_text};
 pub use namespace::{End, Namespace, link, try_link};
-pub use peer::{Make, Peers, Role, STOCK, linerate, program, stock};
+pub use peer::{Make, Peers, Role, STOCK, copy_program, linerate, program, stock};
 pub use process::{Finished, Process, run};
 pub use runner::{Suite, names, run_suites};
 pub use server::{Server, Usage};

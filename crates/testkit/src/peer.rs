@@ -89,6 +89,17 @@ pub fn program() -> PathBuf {
         .map_or_else(beside_tests, PathBuf::from)
 }
 
+/// Copies [`program`] to where others can execute it. A process of its own does that: a file that is open for writing
+/// here would be open in every child that another thread forks meanwhile, and could not be executed.
+pub fn copy_program(to: &Path) {
+    let copied = Command::new("cp").arg(program()).arg(to).status();
+    assert!(
+        copied.is_ok_and(|status| status.success()),
+        "{}",
+        to.display()
+    );
+}
+
 /// Makes [`program`] the shipped one for the rest of this process.
 pub(crate) fn measure_shipped_program() -> PathBuf {
     MEASURES.store(true, Relaxed);

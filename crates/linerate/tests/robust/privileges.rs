@@ -16,7 +16,8 @@ use super::lifecycle::Daemon;
 use super::raw::{Kind, Raw, data_connection};
 use testkit::Need::Namespaces;
 use testkit::{
-    Namespace, Process, Server, eventually, free_port, is_listening, linerate, program, run, trial,
+    Namespace, Process, Server, copy_program, eventually, free_port, is_listening, linerate,
+    program, run, trial,
 };
 
 /// How long a server may take for what it does at once.
@@ -138,7 +139,7 @@ fn place_for_all() -> TempDir {
 /// Our netserver, started by a user without privileges from a copy in this directory.
 fn as_nobody(place: &Path) -> Command {
     let copy = place.join("netserver");
-    std::fs::copy(program(), &copy).expect("a new directory");
+    copy_program(&copy);
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])

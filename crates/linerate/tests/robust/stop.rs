@@ -85,7 +85,7 @@ fn ends_tests_of_ours() {
 
 /// Its UDP_RR waits until its time is up, also when a stock server is stopped.
 fn ends_tests_of_stock() {
-    ends_tests(theirs, "4", &TESTS, Duration::from_secs(10));
+    ends_tests(theirs, "8", &TESTS, Duration::from_secs(20));
 }
 
 /// No time ends them, and they take longer than this test.
@@ -147,17 +147,17 @@ fn drains() {
         let mut idle = Raw::connect(server.port);
         let plain = [ours as fn(&str) -> Command, theirs]
             .into_iter()
-            .flat_map(|make| TESTS.map(|test| start(make, &server, "6", test)));
+            .flat_map(|make| TESTS.map(|test| start(make, &server, "10", test)));
         let mut clients: Vec<_> = plain.collect();
         // Late datagrams are among what is asked for after the results.
         clients.push(start(
             ours,
             &server,
-            "6",
+            "10",
             "UDP_STREAM -- -R 1 -k LATE_DATAGRAMS",
         ));
         // The second iteration is another test.
-        clients.push(start(ours, &server, "6", "TCP_RR -i 3,3"));
+        clients.push(start(ours, &server, "10", "TCP_RR -i 3,3"));
         clients.iter_mut().for_each(Process::await_data_phase);
         assert!(clients.iter_mut().all(Process::is_running), "they are over");
         let again = clients.pop().expect("the last one");

@@ -14,7 +14,7 @@ use netperf::wire::{
 };
 use rustix::process::Signal;
 use tempfile::TempDir;
-use testkit::{Need, Process, Server, Trial, eventually, linerate, program, trial};
+use testkit::{Need, Process, Server, Trial, copy_program, eventually, linerate, program, trial};
 
 use super::raw::{Finally, Raw};
 
@@ -262,7 +262,7 @@ fn client_of_another_user() {
     }
     // The build may be where others cannot go.
     let netperf = bin.path().join("netperf");
-    std::fs::copy(program(), &netperf).expect("a new directory");
+    copy_program(&netperf);
     let server = server(theirs.path());
     for test in TESTS {
         let line = format!("-H 127.0.0.1 -p {} -t {test} -l -10 -P 0", server.port);
