@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod account;
-mod control;
 pub mod master;
 pub mod mirror;
 pub mod options;

@@ -1,19 +1,18 @@
 //! The control connection.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::{Stop, keeper};
-use sys::{Address, Socket, Type};
+use control::{ControlConnection, is_late, is_stopped};
+use engine::Stop;
+use model::Transport;
+use sys::Address;
 
 use super::endpoints::{family_of, look_up, port, wildcard, with_port};
 use super::error::ClientError;
 use crate::options::{Control, Family};
 use crate::wire::{Capability, Frame, MESSAGE_LEN, Request, SysInfo};
-
-/// How long one address has to answer; the kernel's own patience is over two minutes.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long an answer may take beyond the test: the stock tool's patience.
 pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
@@ -27,7 +26,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
 /// A control connection that stands.
 #[derive(Debug)]
 pub struct Established {
-    pub(super) stream: Socket,
+    pub(super) connection: ControlConnection,
     cancel: Stop,
     /// The server's address; the port is the control port.
     pub remote: Address,
@@ -75,9 +74,9 @@ impl Established {
             {
                 let to = with_port(to, remote_port);
                 match connect(&to, &with_port(from, local_port), cancel) {
-                    Ok(stream) => {
-                        let mut established = Self {
-                            stream,
+                    Ok(connection) => {
+                        let established = Self {
+                            connection,
                             cancel: cancel.clone(),
                             remote: to,
                             remote_name: remote.name,
@@ -135,91 +134,61 @@ impl Established {
         self.cancel.is_set()
     }
 
-    pub(super) fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {
-        self.stream.write_all(frame).map_err(ClientError::Control)
+    pub(super) fn send(&self, frame: &Frame) -> Result<(), ClientError> {
+        self.connection
+            .write(frame, ANSWER_PATIENCE)
+            .map_err(|error| failure(error, ANSWER_PATIENCE))
     }
 
     /// The next answer, within the stock tool's patience, or soon where the user has ended the test and
     /// is waiting.
-    pub(super) fn receive(&mut self) -> Result<Frame, ClientError> {
+    pub(super) fn receive(&self) -> Result<Frame, ClientError> {
         let mut frame = [0; MESSAGE_LEN];
         self.receive_exact(&mut frame, ANSWER_PATIENCE)?;
         Ok(frame)
     }
 
-    /// As many bytes as there is room for, all of them within `patience`.
+    /// Fills the buffer within `patience`. After a cancel the deadline alone ends the wait, and it is short.
     pub(super) fn receive_exact(
-        &mut self,
+        &self,
         buffer: &mut [u8],
         patience: Duration,
     ) -> Result<(), ClientError> {
-        // Who has already cancelled and asks all the same gives the answer a short time.
-        let attending = (!self.cancel.is_set()).then(|| self.cancel.attend());
-        let patience = match attending {
-            Some(_) => patience,
-            None => patience.min(SHORT_PATIENCE),
+        let (stop, patience) = if self.cancel.is_set() {
+            (&Stop::new(), patience.min(SHORT_PATIENCE))
+        } else {
+            (&self.cancel, patience)
         };
         let until = Instant::now() + patience;
-        let mut received = 0;
-        while received < buffer.len() {
-            let left = until.saturating_duration_since(Instant::now());
-            // A timeout of zero is none: socket(7).
-            let in_time = !left.is_zero() && self.stream.set_read_timeout(Some(left)).is_ok();
-            match self.stream.read(&mut buffer[received..]) {
-                _ if !in_time => return Err(no_answer(patience)),
-                Ok(0) => return Err(ClientError::Truncated { received }),
-                Ok(taken) => received += taken,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    if attending.is_some() && self.cancel.is_set() {
-                        return Err(ClientError::Interrupted);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(no_answer(patience));
-                }
-                Err(error) => return Err(ClientError::Control(error)),
-            }
+        match self.connection.receive(buffer, until, stop) {
+            Ok(received) if received < buffer.len() => Err(ClientError::Truncated { received }),
+            Ok(_) => Ok(()),
+            Err(error) => Err(failure(error, patience)),
         }
-        Ok(())
     }
 
     /// Ends the connection as the stock tool does: closes this side and waits for the other's. After
     /// a cancel nobody waits: the server may be at it for as long as its own clock says.
-    pub fn close(mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
-        if self.cancel.is_set() {
-            return;
-        }
-        let _attending = self.cancel.attend();
-        let _ = self.stream.set_read_timeout(Some(CLOSE_PATIENCE));
-        let _ = self.stream.read(&mut [0; 1]);
+    pub fn close(self) {
+        let _ = sys::call::shutdown_write(self.connection.as_fd());
+        let _ = self.connection.is_readable(Instant::now() + CLOSE_PATIENCE);
     }
 }
 
-fn no_answer(patience: Duration) -> ClientError {
-    ClientError::NoAnswer {
-        seconds: patience.as_secs(),
+fn failure(error: io::Error, patience: Duration) -> ClientError {
+    match error {
+        late if is_late(&late) => ClientError::NoAnswer {
+            seconds: patience.as_secs(),
+        },
+        stopped if is_stopped(&stopped) => ClientError::Interrupted,
+        error => ClientError::Control(error),
     }
 }
 
-fn connect(to: &Address, from: &Address, cancel: &Stop) -> io::Result<Socket> {
-    let socket = Socket::new(to.domain(), Type::STREAM, None)?;
-    if from.port() != 0 || !from.is_wildcard() {
-        socket.set_reuse_address(true)?;
-        socket.bind(&from.to_kernel()?)?;
-    }
-    let in_time = cancel.follower();
-    let _deadline = keeper().at(Instant::now() + CONNECT_PATIENCE, &in_time);
-    if let Some(failed) = engine::connect(&socket, to, &in_time) {
-        return Err(match failed.failure {
-            Some((_, errno)) => io::Error::from_raw_os_error(errno),
-            None => io::ErrorKind::TimedOut.into(),
-        });
-    }
-    if matches!(to, Address::Inet(_)) {
-        sys::option::set_vanishing_peer_notice(socket.as_fd())?;
-        // Each message is one write; nothing is gained by waiting for more.
-        socket.set_tcp_nodelay(true)?;
-    }
-    Ok(socket)
+fn connect(to: &Address, from: &Address, cancel: &Stop) -> io::Result<ControlConnection> {
+    let transport = match to {
+        Address::Vsock { .. } => Transport::Vsock,
+        _ => Transport::Tcp,
+    };
+    ControlConnection::connect(transport, from, to, cancel)
 }

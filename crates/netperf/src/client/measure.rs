@@ -305,8 +305,7 @@ fn details(control: &mut Established) -> Option<Details> {
 }
 
 fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
-    let local = Address::of(&control.stream).ok()?;
-    local.ip().map(|ip| ip.to_canonical())
+    control.connection.here()?.ip().map(|ip| ip.to_canonical())
 }
 
 #[cfg(test)]

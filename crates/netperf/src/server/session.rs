@@ -1,10 +1,11 @@
 //! One control connection, from its first message to its end.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use control::{ControlConnection, is_stopped};
 use engine::{Budget, Holder, InterfaceMeter, Looper, Memory, Stop};
 use model::{Ended, IdleLoop, Refused, Side, Transport, Wait};
 use rand::rngs::OsRng;
@@ -48,20 +49,14 @@ const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// Serves a control connection to its end.
 pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()> {
-    let peer = Address::of_peer(&control)?;
-    if matches!(peer, Address::Inet(_)) {
-        sys::option::set_vanishing_peer_notice(control.as_fd())?;
-        control.set_tcp_nodelay(true)?;
-    }
-    control.set_write_timeout(Some(around.limits.control_idle))?;
-    let local = match Address::of(&control)? {
+    let control = ControlConnection::new(control, around.cut.clone())?;
+    let local = match control.here().ok_or(Error::NOTCONN)? {
         // A dual stack's form of an IPv4 address is no address to bind to.
         Address::Inet(local) => SocketAddr::new(local.ip().to_canonical(), 0).into(),
         other => other.with_any_port(),
     };
     Session {
         control,
-        peer,
         local,
         around,
         last: None,
@@ -71,8 +66,7 @@ pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()>
 }
 
 struct Session<'a> {
-    control: Socket,
-    peer: Address,
+    control: ControlConnection,
     /// The address that the client reached us by.
     local: Address,
     around: Surroundings<'a>,
@@ -94,7 +88,7 @@ impl Session<'_> {
                 Request::Passphrase(offered) => Some(&offered[..]),
                 _ => None,
             };
-            let from = Holder::of(&self.peer);
+            let from = Holder::of(self.control.peer());
             // A wrong one gets no answer: the stock client finds out by the end of the connection.
             let why = match passphrase.attempt(from, offered, self.around.stop) {
                 Attempt::Right => None,
@@ -102,7 +96,7 @@ impl Session<'_> {
                 Attempt::Refused => Some("too many wrong passphrases from this address"),
             };
             if let Some(why) = why {
-                warn(format_args!("{}: refused, {why}", self.peer));
+                warn(format_args!("{}: refused, {why}", self.control.peer()));
                 return Ok(());
             }
         }
@@ -120,7 +114,12 @@ impl Session<'_> {
                 Request::Passphrase(_) => {}
                 Request::Details => self.tell_details()?,
                 ref request => {
-                    match Assignment::of(request, &self.peer, &self.local, self.around.limits) {
+                    match Assignment::of(
+                        request,
+                        self.control.peer(),
+                        &self.local,
+                        self.around.limits,
+                    ) {
                         Some(assignment) => {
                             if !self.test(request, Capability::find(&frame), assignment)? {
                                 return Ok(());
@@ -139,7 +138,7 @@ impl Session<'_> {
         let why = sys::describe(&sys::cpu::bind_thread(cpu).err()?);
         log(format_args!(
             "{}: could not bind to CPU {cpu}: {why}",
-            self.peer
+            self.control.peer()
         ));
         Some(Refused {
             setting: "CPU".to_owned(),
@@ -186,7 +185,7 @@ impl Session<'_> {
             Err(Refusal(errno)) => {
                 log(format_args!(
                     "{}: refused: {}",
-                    self.peer,
+                    self.control.peer(),
                     sys::describe(&io::Error::from_raw_os_error(errno))
                 ));
                 self.write(&error_response(errno))?;
@@ -208,27 +207,31 @@ impl Session<'_> {
         // Once the client has the response the data may come.
         let meter = prepared.assignment.tells_interface.then(|| {
             let client = prepared.assignment.client.as_ref();
-            InterfaceMeter::start(client.unwrap_or(&self.peer))
+            InterfaceMeter::start(client.unwrap_or(self.control.peer()))
         });
-        let running = self.around.registry.enter(&self.peer);
+        let running = self.around.registry.enter(self.control.peer());
         self.write(&response)?;
 
         let stop = self.around.cut.follower();
-        let mut finished =
-            prepared.run(self.control.as_fd(), &self.peer, &stop, self.around.limits);
+        let mut finished = prepared.run(
+            self.control.as_fd(),
+            self.control.peer(),
+            &stop,
+            self.around.limits,
+        );
         if self.around.cut.is_set() {
             // Results would describe a part of the test. Clients of either make treat the end of the connection as a
             // failure.
             log(format_args!(
                 "{}: ended the test, the server is stopping",
-                self.peer
+                self.control.peer()
             ));
             return Ok(false);
         }
         if let Some(Refusal(errno)) = finished.failure {
             if errno != Error::CANCELED.raw_os_error() {
                 let why = sys::describe(&io::Error::from_raw_os_error(errno));
-                log(format_args!("{}: test failed: {why}", self.peer));
+                log(format_args!("{}: test failed: {why}", self.control.peer()));
                 self.write(&error_response(errno))?;
             }
             // Cancelled is that the client hung up: nobody is there to be told.
@@ -262,7 +265,11 @@ impl Session<'_> {
     /// The memory of this client's buffers.
     fn memory(&self) -> Memory {
         let per_ring = self.around.limits.max_buffer_bytes;
-        Memory::within(self.around.memory, Holder::of(&self.peer), per_ring)
+        Memory::within(
+            self.around.memory,
+            Holder::of(self.control.peer()),
+            per_ring,
+        )
     }
 
     /// What an idle CPU counts, or where ticks are counted how many there are.
@@ -273,7 +280,7 @@ impl Session<'_> {
         }
         let rate = if by_looper {
             // It is in the way of others' tests like a test.
-            let _running = self.around.registry.enter(&self.peer);
+            let _running = self.around.registry.enter(self.control.peer());
             Looper::shared()
                 .and_then(|looper| looper.calibrate())
                 .map(|rate| rate as f32)
@@ -317,7 +324,7 @@ impl Session<'_> {
             }
             .encode(),
         )?;
-        self.control.write_all(&document)
+        self.write(&document)
     }
 
     /// The next request, or `None` at the end of the connection or of the server.
@@ -333,37 +340,21 @@ impl Session<'_> {
 
     /// The next message, or `None` at the end of the connection or at the stop. A message must be whole within
     /// `patience`, however slowly its bytes come.
-    fn read_request(&mut self, patience: Duration, stop: &Stop) -> io::Result<Option<Frame>> {
-        let _attending = stop.attend();
-        let until = Instant::now() + patience;
+    fn read_request(&self, patience: Duration, stop: &Stop) -> io::Result<Option<Frame>> {
         let mut frame = [0; MESSAGE_LEN];
-        let mut filled = 0;
-        while filled < MESSAGE_LEN {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            self.control.set_read_timeout(Some(left))?;
-            match self.control.read(&mut frame[filled..]) {
-                Ok(0) if filled == 0 => return Ok(None),
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(taken) => filled += taken,
-                // Nothing is running here: a server that is told to end does not wait for a client.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted && stop.is_set() => {
-                    return Ok(None);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                Err(error) => return Err(error),
-            }
+        let until = Instant::now() + patience;
+        match self.control.receive(&mut frame, until, stop) {
+            Ok(0) => Ok(None),
+            Ok(MESSAGE_LEN) => Ok(Some(frame)),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            // Nothing is running here: a server that is told to end does not wait for a client.
+            Err(error) if is_stopped(&error) => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(Some(frame))
     }
 
-    fn write(&mut self, frame: &Frame) -> io::Result<()> {
-        self.control.write_all(frame)
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.control.write(bytes, self.around.limits.control_idle)
     }
 }
 

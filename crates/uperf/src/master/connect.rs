@@ -5,14 +5,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Role, Stop, data_socket};
-use model::{SocketOptions, Transport};
+use control::{ControlConnection, why};
+use engine::Stop;
+use model::Transport;
 use sys::Address;
 use sys::call::Error;
 use sys::resolve::{Wanted, resolve};
 
 use super::{Trouble, probe};
-use crate::control::{Control, why};
 use crate::mirror;
 use crate::strand::{Listeners, PeerHost, Ports, obstacle, whole_ticks};
 use crate::wire::{
@@ -39,7 +39,7 @@ pub(super) struct Slave {
     pub(super) host: String,
     /// Index of the group.
     pub(super) group: usize,
-    pub(super) control: Control,
+    pub(super) control: ControlConnection,
     /// It is a linerate, which needs no time to come to its barriers.
     pub(super) is_ours: bool,
     /// Number of the transaction that its strands are parked after, if they must not end.
@@ -169,7 +169,7 @@ impl Slave {
         self.control.read(Instant::now() + patience)
     }
 
-    fn reopen(&self) -> io::Result<Control> {
+    fn reopen(&self) -> io::Result<ControlConnection> {
         open(&self.address, self.over, &self.stop)
     }
 
@@ -360,29 +360,14 @@ fn addresses(host: &str, over: Protocol, port: u32) -> Result<Vec<Address>, Stri
     Ok(addresses.collect())
 }
 
-fn open(address: &Address, over: Protocol, stop: &Stop) -> io::Result<Control> {
+fn open(address: &Address, over: Protocol, stop: &Stop) -> io::Result<ControlConnection> {
     let transport = match over {
         Protocol::Vsock => Transport::Vsock,
         Protocol::Sctp => Transport::Sctp,
         _ => Transport::Tcp,
     };
     let anywhere = address.anywhere().with_any_port();
-    let socket = data_socket(
-        transport,
-        &anywhere,
-        &SocketOptions::default(),
-        Role::Initiator,
-    )
-    .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-    let patience = stop.follower();
-    let _patience = engine::keeper().at(Instant::now() + PATIENCE, &patience);
-    if let Some(ran) = engine::connect(&socket, address, &patience) {
-        let errno = ran
-            .failure
-            .map_or(Error::TIMEDOUT.raw_os_error(), |(_, errno)| errno);
-        return Err(io::Error::from_raw_os_error(errno));
-    }
-    Control::new(socket, stop.clone())
+    ControlConnection::connect(transport, &anywhere, address, stop)
 }
 
 #[cfg(test)]

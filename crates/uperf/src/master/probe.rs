@@ -4,8 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::Kind;
-use crate::control::Control;
 use crate::wire::{Ack1, Ack2, Header, Layout, Order, Version, Work};
+use control::ControlConnection;
 
 /// How long an answer may take beyond the time of the way.
 const ANSWER: Duration = Duration::from_millis(300);
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// that does nothing answers, and one that has not waits.
 ///
 /// The two layouts of 928 bytes cannot be told apart so; it is the release that is assumed.
-pub(super) fn layout(control: &Control) -> io::Result<Layout> {
+pub(super) fn layout(control: &ControlConnection) -> io::Result<Layout> {
     let asked = Instant::now();
     let hello = Header::of_phase_1(Version::V0_3_1, []);
     control.write(&hello.encode(Order::NATIVE), PATIENCE)?;
@@ -46,7 +46,7 @@ pub(super) fn layout(control: &Control) -> io::Result<Layout> {
 /// Bytes from one layout's length to the next one's.
 const LONGER: usize = 8;
 
-fn answers(control: &Control, patience: Duration) -> io::Result<bool> {
+fn answers(control: &ControlConnection, patience: Duration) -> io::Result<bool> {
     if !control.is_readable(Instant::now() + patience)? {
         return Ok(false);
     }
@@ -89,7 +89,7 @@ mod tests {
             let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (there, _) = listener.accept().unwrap();
             let there = thread::spawn(move || slave(there, expected.record_len()));
-            let control = Control::new(Socket::from(here), Stop::new()).unwrap();
+            let control = ControlConnection::new(Socket::from(here), Stop::new()).unwrap();
             assert_eq!(layout(&control).unwrap(), expected);
             drop(control);
             there.join().unwrap();

@@ -12,13 +12,13 @@ use super::TICK;
 use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
 use super::course::Courses;
 use super::voice::Voice;
-use crate::control::why;
 use crate::options::Master;
 use crate::output::html::Course;
 use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
 use crate::strand::{Crew, Log, Standing};
 use crate::wire::{Command, Goodbye};
 use crate::{Group, Kind};
+use control::why;
 
 /// How long a stock slave's strands are given to come to their next barrier: it interrupts those that are
 /// late. Its own masters take as long as this, at most.

@@ -19,11 +19,11 @@ use server::{Permissions, Policy};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-use crate::control::Control;
 use crate::options::Network;
 use crate::strand::bind_to_any_port;
 use crate::tls::Security;
 use crate::{Protocol, WorkLimits};
+use control::ControlConnection;
 
 use room::Room;
 
@@ -164,7 +164,7 @@ impl Slave {
     /// Begins a session; without room for it the connection is closed.
     fn begin(&self, connection: Socket) -> Option<std::thread::JoinHandle<()>> {
         let stop = self.terms.end.follower();
-        let control = Control::new(connection, stop.clone()).ok()?;
+        let control = ControlConnection::new(connection, stop.clone()).ok()?;
         if !self.terms.admits(control.peer()) {
             return None;
         }

@@ -14,12 +14,11 @@ use sys::call::Error;
 use super::room::{Room, Strands};
 use super::{Terms, permit};
 use crate::account::Account;
-use crate::control::{Control, why};
 use crate::mirror;
 use crate::output::{self, Step};
 use crate::strand::{
     Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, StrandOutcome, Watching, has,
-    obstacle, refusal, strand_bytes,
+    machine_text, obstacle, refusal, strand_bytes,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
@@ -27,6 +26,7 @@ use crate::wire::{
     SHORT_HEADER, SlaveInfo, Text, Version, Work,
 };
 use crate::{Endpoint, Flowop, Group, Kind, Protocol, Transaction};
+use control::{ControlConnection, why};
 
 /// How long a master may be silent before its run begins, unless the terms say.
 const CONTROL_IDLE: Duration = Duration::from_secs(120);
@@ -69,7 +69,13 @@ const MOST_COMMANDS: usize = 4096;
 const MUCH: u64 = 4 << 20;
 
 /// Serves one master to its end, whatever that is.
-pub(super) fn serve(control: &Control, terms: &Terms, room: &Room, account: Account, stop: &Stop) {
+pub(super) fn serve(
+    control: &ControlConnection,
+    terms: &Terms,
+    room: &Room,
+    account: Account,
+    stop: &Stop,
+) {
     let peak = account.peak();
     let session = Session {
         control,
@@ -77,7 +83,7 @@ pub(super) fn serve(control: &Control, terms: &Terms, room: &Room, account: Acco
         room,
         stop,
     };
-    let (peer, port) = (control.peer_text(), control.peer().port());
+    let (peer, port) = (machine_text(control.peer()), control.peer().port());
     session.step(&Step::Accepted(&format!("{peer}:{port}")));
     match session.run(account) {
         Ok(()) => {}
@@ -94,7 +100,7 @@ pub(super) fn serve(control: &Control, terms: &Terms, room: &Room, account: Acco
 }
 
 struct Session<'a> {
-    control: &'a Control,
+    control: &'a ControlConnection,
     terms: &'a Terms,
     room: &'a Room,
     stop: &'a Stop,
@@ -298,7 +304,7 @@ impl Session<'_> {
         let Some(received) = assembly.finish() else {
             return Ok(Err(Refusal::Workorder("no workorder".to_owned())));
         };
-        let peer = self.control.peer_text();
+        let peer = machine_text(self.control.peer());
         let is_supported = |protocol| self.is_supported(protocol);
         if let Err(scarce) = account.take_memory(group_bytes(&received.work)) {
             return Ok(Err(scarce.into()));
@@ -392,7 +398,7 @@ impl Session<'_> {
                 Ok(command) => command,
                 Err(outcome) => return outcome,
             };
-            self.step(&Step::Heard(command, &self.control.peer_text()));
+            self.step(&Step::Heard(command, &machine_text(self.control.peer())));
             match command {
                 Command::NextTransaction(number) => {
                     let stage = number as usize;
@@ -513,13 +519,13 @@ impl Session<'_> {
         if !is_last || crew.wait(None, Instant::now()).running > 0 {
             return Err(interrupted());
         }
-        let control = self.control.beyond_stop().map_err(|_| interrupted())?;
-        let bytes = control.read::<{ Command::LEN }>(Instant::now() + LAST_COMMAND);
-        let command = bytes.map(|bytes| Command::decode(&bytes, order));
-        match command {
-            Ok(Ok(command)) => Ok(command),
-            _ => Err(interrupted()),
+        let mut bytes = [0; Command::LEN];
+        let until = Instant::now() + LAST_COMMAND;
+        let received = self.control.receive(&mut bytes, until, &Stop::new());
+        if received.ok() != Some(bytes.len()) {
+            return Err(interrupted());
         }
+        Command::decode(&bytes, order).map_err(|_| interrupted())
     }
 
     /// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.

@@ -21,9 +21,9 @@ use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
 use super::stages::Stages;
 use super::{Log, buffer_bytes, reach, sctp};
 use crate::account::Account;
-use crate::control::Control;
 use crate::wire::SlaveInfo;
 use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
+use control::ControlConnection;
 
 /// How long an accept waits for its connection; uperf's.
 pub(super) const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
@@ -175,7 +175,7 @@ impl Peers {
 
 impl PeerHost {
     /// The other end of this control connection, which listens at these ports.
-    pub(crate) fn new(name: &str, control: &Control, ports: Arc<[Ports]>) -> Self {
+    pub(crate) fn new(name: &str, control: &ControlConnection, ports: Arc<[Ports]>) -> Self {
         let (address, here) = (control.peer().clone(), control.here());
         Self {
             name: name.to_owned(),

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use sys::{Address, Socket};
 
 use crate::Protocol;
-use crate::control::Control;
+use control::ControlConnection;
 
 /// Why no connection of this protocol can be had between the ends of this control connection, if so.
-pub(crate) fn obstacle(protocol: Protocol, control: &Control) -> Option<String> {
+pub(crate) fn obstacle(protocol: Protocol, control: &ControlConnection) -> Option<String> {
     let is_vsock = |address: &Address| matches!(address, Address::Vsock { .. });
     match (protocol, is_vsock(control.peer())) {
         (Protocol::Unix, _) if !is_here(control.peer()) => Some(format!(
             "protocol=unix is for two ends on one machine, and {} is another",
-            control.peer_text()
+            machine_text(control.peer())
         )),
         (Protocol::Vsock, false) => {
             let words = "protocol=vsock needs its control connection over VSOCK, too (-S vsock)";
@@ -25,6 +25,18 @@ pub(crate) fn obstacle(protocol: Protocol, control: &Control) -> Option<String> 
         (_, true) => Some(format!(
             "protocol={protocol} does not lead to where a control connection over VSOCK comes from"
         )),
+    }
+}
+
+/// Formats the address of a machine as uperf does: an IPv4 address in IPv6 notation, as of a dual-stack socket.
+pub(crate) fn machine_text(address: &Address) -> String {
+    match address {
+        Address::Inet(address) => match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().to_string(),
+            IpAddr::V6(ip) => ip.to_string(),
+        },
+        Address::Vsock { context, .. } => context.to_string(),
+        other => other.to_string(),
     }
 }
 
@@ -104,6 +116,12 @@ mod tests {
             let here = is_here(&Address::Vsock { context, port: 1 });
             assert_eq!(here, context == Address::OWN_CONTEXT);
         }
+    }
+
+    #[test]
+    fn addresses_are_those_of_a_dual_stack_socket() {
+        let machine = Address::Inet("127.0.0.1:9".parse().unwrap());
+        assert_eq!(machine_text(&machine), "::ffff:127.0.0.1");
     }
 
     #[test]

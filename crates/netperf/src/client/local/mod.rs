@@ -110,7 +110,7 @@ impl LocalEnd<'_> {
         member: Option<Member<'_>>,
     ) -> Result<Measured, ClientError> {
         let missing = self.missing(settings, dest, control);
-        let control = control.map(|control| control.stream.as_fd());
+        let control = control.map(|control| control.connection.as_fd());
         wait(self.plan.phases.wait, control, cancel);
         if let Some(nonce) = self.nonce
             && Way::of(self.plan) == Some(Way::Apart)
@@ -229,7 +229,7 @@ impl LocalEnd<'_> {
             return None;
         }
         let data = Address::of(&self.data.socket).ok()?;
-        let control = Address::of(&control.stream).ok()?;
+        let control = control.connection.here()?;
         let differ = !data.is_wildcard() && !data.shares_host_with(&control);
         differ.then_some([data.ip()?, control.ip()?])
     }

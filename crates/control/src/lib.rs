@@ -1,37 +1,64 @@
-//! The control connection, as both ends use it: whole records, each within its time.
+//! The control connection between the two ends of a test, in every dialect: whole messages, each with a deadline.
+
+#![forbid(unsafe_code)]
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::Stop;
+use engine::{Role, Stop, keeper};
+use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-/// As much as one call sends: SCTP sends a message whole or not at all, and a workorder of thousands of
-/// flowops has no room in its buffer.
+/// The deadline of a connection attempt to one address; the kernel's own is over two minutes.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
+
+/// The most bytes per send(2). SCTP sends a message whole or not at all, and a workorder of thousands of
+/// flowops does not fit into its buffer.
 const PIECE: usize = 16 * 1024;
 
-/// How long a socket that takes nothing is left alone though poll(2) has room in it: for SCTP, room is any,
-/// and a message may need more.
-const REST: Duration = Duration::from_millis(1);
+/// The pause after a send(2) that took nothing although poll(2) reported room: SCTP reports any room, and a
+/// message may need more.
+const PAUSE: Duration = Duration::from_millis(1);
 
-/// A control connection. Whatever waits on it ends with its stop.
+/// A control connection. Its stop ends every wait on it.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub struct ControlConnection {
     socket: Socket,
     peer: Address,
     stop: Stop,
 }
 
-impl Control {
-    /// A connection that has been opened, or accepted.
-    pub(crate) fn new(socket: Socket, stop: Stop) -> io::Result<Self> {
+impl ControlConnection {
+    /// Connects to `to` from the local address `from`. A wildcard address and port 0 leave the choice to the kernel.
+    pub fn connect(
+        transport: Transport,
+        from: &Address,
+        to: &Address,
+        stop: &Stop,
+    ) -> io::Result<Self> {
+        let socket =
+            engine::data_socket(transport, from, &SocketOptions::default(), Role::Initiator)
+                .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+        let in_time = stop.follower();
+        let _deadline = keeper().at(Instant::now() + CONNECT_DEADLINE, &in_time);
+        match engine::connect(&socket, to, &in_time) {
+            None => Self::new(socket, stop.clone()),
+            Some(ran) => {
+                let errno = ran.failure.map(|(_, errno)| errno);
+                let errno = errno.unwrap_or(Error::TIMEDOUT.raw_os_error());
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+
+    /// Wraps a connected or accepted socket.
+    pub fn new(socket: Socket, stop: Stop) -> io::Result<Self> {
         let peer = Address::of_peer(&socket)?;
         if matches!(peer, Address::Inet(_)) {
-            // Each is refused by the other's sockets; SCTP has heartbeats of its own.
+            // TCP refuses SCTP's option and the other way round; SCTP has heartbeats of its own.
             let _ = socket.set_tcp_nodelay(true);
             let _ = sys::option::set_vanishing_peer_notice(socket.as_fd());
             let _ = sys::option::set_sctp_no_delay(socket.as_fd());
@@ -39,68 +66,64 @@ impl Control {
         Ok(Self { socket, peer, stop })
     }
 
-    /// Where the other end is.
-    pub(crate) fn peer(&self) -> &Address {
+    /// Returns the peer's address.
+    pub fn peer(&self) -> &Address {
         &self.peer
     }
 
-    /// Where this end is, as the other one reaches it.
-    pub(crate) fn here(&self) -> Option<Address> {
+    /// Returns the local address, by which the peer reaches this host.
+    pub fn here(&self) -> Option<Address> {
         Address::of(&self.socket).ok()
     }
 
-    /// Its address as uperf writes it: an IPv4 address in the form of IPv6, as of a socket for both.
-    pub(crate) fn peer_text(&self) -> String {
-        match &self.peer {
-            Address::Inet(address) => host_text(*address),
-            Address::Vsock { context, .. } => context.to_string(),
-            other => other.to_string(),
-        }
-    }
-
-    /// From now on what waits on it ends with its time alone: there are last words to be heard.
-    pub(crate) fn outlive_stop(&mut self) {
+    /// Detaches the connection from its stop: the last messages of an interrupted test have only their deadlines.
+    pub fn outlive_stop(&mut self) {
         self.stop = Stop::new();
     }
 
-    /// The same connection, for last words after the stop.
-    pub(crate) fn beyond_stop(&self) -> io::Result<Self> {
-        Ok(Self {
-            socket: self.socket.try_clone()?,
-            peer: self.peer.clone(),
-            stop: Stop::new(),
-        })
-    }
-
-    /// Reads so many bytes; [`io::ErrorKind::UnexpectedEof`] if the other end has no more,
-    /// [`io::ErrorKind::TimedOut`] if they have not come by then.
-    pub(crate) fn read<const N: usize>(&self, until: Instant) -> io::Result<[u8; N]> {
+    /// Reads `N` bytes; see [`Self::fill`].
+    pub fn read<const N: usize>(&self, until: Instant) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.fill(&mut bytes, until)?;
         Ok(bytes)
     }
 
-    /// As [`Self::read`], into what is given.
-    pub(crate) fn fill(&self, mut rest: &mut [u8], until: Instant) -> io::Result<()> {
-        while !rest.is_empty() {
-            if !self.is_readable(until)? {
+    /// Fills the buffer. Fails with [`io::ErrorKind::UnexpectedEof`] if the peer closes the connection before;
+    /// [`is_late`] and [`is_stopped`] recognise the deadline and the stop.
+    pub fn fill(&self, buffer: &mut [u8], until: Instant) -> io::Result<()> {
+        match self.receive(buffer, until, &self.stop)? {
+            received if received == buffer.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Fills the buffer, and returns the number of received bytes: fewer than requested if the peer closes the
+    /// connection before. `stop` takes the place of the connection's own.
+    pub fn receive(&self, buffer: &mut [u8], until: Instant, stop: &Stop) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            if !self.wait_readable(until, stop)? {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match call::receive(self.socket.as_fd(), rest) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => rest = &mut rest[count..],
+            match call::receive(self.socket.as_fd(), &mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
                 Err(Error::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(filled)
     }
 
-    /// Whether there is something to read, or the other end is gone; waits for it until then.
-    pub(crate) fn is_readable(&self, until: Instant) -> io::Result<bool> {
-        let _attending = self.stop.attend();
+    /// Waits until there is something to read or the peer has closed the connection; `false` at the deadline.
+    pub fn is_readable(&self, until: Instant) -> io::Result<bool> {
+        self.wait_readable(until, &self.stop)
+    }
+
+    fn wait_readable(&self, until: Instant, stop: &Stop) -> io::Result<bool> {
+        let _attending = stop.attend();
         loop {
-            if self.stop.is_set() {
+            if stop.is_set() {
                 return Err(Error::CANCELED.into());
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -112,9 +135,9 @@ impl Control {
         }
     }
 
-    /// Sends all of it, in one call as long as there is room: a stock slave takes what one read gives
-    /// it for a whole command.
-    pub(crate) fn write(&self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+    /// Sends all bytes, in one call as long as there is room: a stock slave takes the bytes of one read(2) for a
+    /// whole command.
+    pub fn write(&self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
         let _attending = self.stop.attend();
         let until = Instant::now() + patience;
         while !bytes.is_empty() {
@@ -137,7 +160,7 @@ impl Control {
         match call::wait_writable(self.socket.as_fd(), left) {
             Ok(true) if left.is_zero() => Err(io::ErrorKind::TimedOut.into()),
             Ok(true) => {
-                thread::sleep(REST);
+                thread::sleep(PAUSE);
                 Ok(())
             }
             Err(Error::INTR) if !self.stop.is_set() => Ok(()),
@@ -147,26 +170,29 @@ impl Control {
     }
 }
 
-impl AsFd for Control {
+impl AsFd for ControlConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// Why a connection is of no use any more, in words for whoever reads of its end.
-pub(crate) fn why(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
-        io::ErrorKind::TimedOut if error.raw_os_error().is_none() => "no word in time".to_owned(),
-        _ if Error::from_io_error(error) == Some(Error::CANCELED) => "interrupted here".to_owned(),
-        _ => sys::describe(error),
-    }
+/// Whether a wait ended at its deadline. The kernel's own ETIMEDOUT is an error of the connection.
+pub fn is_late(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
-fn host_text(address: SocketAddr) -> String {
-    match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_string(),
-        IpAddr::V6(ip) => ip.to_string(),
+/// Whether a wait ended at its stop.
+pub fn is_stopped(error: &io::Error) -> bool {
+    Error::from_io_error(error) == Some(Error::CANCELED)
+}
+
+/// Describes the end of a connection.
+pub fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
+        _ if is_late(error) => "no word in time".to_owned(),
+        _ if is_stopped(error) => "interrupted here".to_owned(),
+        _ => sys::describe(error),
     }
 }
 
@@ -177,11 +203,11 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (Control, TcpStream) {
+    fn pair() -> (ControlConnection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let near = Socket::from(listener.accept().unwrap().0);
-        (Control::new(near, Stop::new()).unwrap(), far)
+        (ControlConnection::new(near, Stop::new()).unwrap(), far)
     }
 
     fn in_milliseconds(milliseconds: u64) -> Instant {
@@ -199,6 +225,8 @@ mod tests {
         drop(far);
         let gone = control.read::<4>(in_milliseconds(9000)).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
+        let none = control.receive(&mut [0; 4], in_milliseconds(9000), &Stop::new());
+        assert_eq!(none.unwrap(), 0);
     }
 
     #[test]
@@ -214,6 +242,9 @@ mod tests {
         let (mut control, mut far) = pair();
         control.stop.pull(engine::Reason::Cancelled);
         assert!(control.read::<1>(in_milliseconds(9000)).is_err());
+        far.write_all(b"a").unwrap();
+        let received = control.receive(&mut [0], in_milliseconds(9000), &Stop::new());
+        assert_eq!(received.unwrap(), 1);
         control.outlive_stop();
         far.write_all(b"a").unwrap();
         assert_eq!(control.read::<1>(in_milliseconds(9000)).unwrap(), *b"a");
@@ -226,7 +257,7 @@ mod tests {
         for _ in 0..10 {
             control.wait_for_room(in_milliseconds(9000)).unwrap();
         }
-        assert!(begun.elapsed() >= 10 * REST);
+        assert!(begun.elapsed() >= 10 * PAUSE);
         let late = control.wait_for_room(begun).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
         control.stop.pull(engine::Reason::Cancelled);
@@ -243,10 +274,5 @@ mod tests {
         assert_eq!(words(in_milliseconds(9000)), "the connection was closed");
         let gone = io::Error::from_raw_os_error(Error::TIMEDOUT.raw_os_error());
         assert_eq!(why(&gone), "Connection timed out");
-    }
-
-    #[test]
-    fn addresses_are_those_of_a_socket_for_both_families() {
-        assert_eq!(pair().0.peer_text(), "::ffff:127.0.0.1");
     }
 }
