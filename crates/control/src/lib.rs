@@ -102,7 +102,7 @@ impl ControlConnection {
     pub fn receive(&self, buffer: &mut [u8], until: Instant, stop: &Stop) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            if !self.wait_readable(until, stop)? {
+            if !stop.wait_readable(self.as_fd(), until)? {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             match call::receive(self.socket.as_fd(), &mut buffer[filled..]) {
@@ -117,22 +117,7 @@ impl ControlConnection {
 
     /// Waits until there is something to read or the peer has closed the connection; `false` at the deadline.
     pub fn is_readable(&self, until: Instant) -> io::Result<bool> {
-        self.wait_readable(until, &self.stop)
-    }
-
-    fn wait_readable(&self, until: Instant, stop: &Stop) -> io::Result<bool> {
-        let _attending = stop.attend();
-        loop {
-            if stop.is_set() {
-                return Err(Error::CANCELED.into());
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            match call::wait_readable(self.socket.as_fd(), left) {
-                Ok(ready) => return Ok(ready),
-                Err(Error::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Ok(self.stop.wait_readable(self.as_fd(), until)?)
     }
 
     /// Sends all bytes, in one call as long as there is room: a stock slave takes the bytes of one read(2) for a

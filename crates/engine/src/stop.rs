@@ -1,8 +1,10 @@
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use model::Ended;
+use sys::call::{self, Error};
 use sys::wake::Sleeper;
 
 /// How many threads are woken before others may have the list.
@@ -174,6 +176,20 @@ impl Stop {
             stop: self,
             sleeper,
         }
+    }
+
+    /// Waits until a socket has something to read or its peer has closed it; `false` at the deadline, ECANCELED at the
+    /// stop.
+    pub fn wait_readable(&self, socket: BorrowedFd<'_>, until: Instant) -> Result<bool, Error> {
+        let _attending = self.attend();
+        while !self.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            match call::wait_readable(socket, left) {
+                Err(Error::INTR) => {}
+                other => return other,
+            }
+        }
+        Err(Error::CANCELED)
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

@@ -15,17 +15,11 @@ pub(super) fn readable(
     stop: &Stop,
     patience: Duration,
 ) -> Result<(), Refusal> {
-    let _attending = stop.attend();
-    let until = Instant::now() + patience;
-    while !stop.is_set() {
-        match call::wait_readable(socket, until.saturating_duration_since(Instant::now())) {
-            Ok(true) => return Ok(()),
-            Ok(false) => return Err(Error::TIMEDOUT.into()),
-            Err(Error::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+    if stop.wait_readable(socket, Instant::now() + patience)? {
+        Ok(())
+    } else {
+        Err(Error::TIMEDOUT.into())
     }
-    Err(Error::CANCELED.into())
 }
 
 /// Whether another connection comes within `patience`, before the client says anything on the control
