@@ -54,6 +54,17 @@ impl Root {
         }
     }
 
+    /// Opens the directories of an option. The error names the one that cannot be opened.
+    pub fn open_all(option: &str, directories: &[PathBuf]) -> io::Result<Vec<Self>> {
+        let roots = directories.iter().map(|directory| {
+            Self::open(directory).map_err(|error| {
+                let (name, why) = (directory.display(), crate::describe(&error));
+                io::Error::new(error.kind(), format!("{option} {name}: {why}"))
+            })
+        });
+        roots.collect()
+    }
+
     /// The regular files that can be read in a directory of this name and below it, in the order of their
     /// names, the first `most`; `None` if the name is of nothing below this one. No link is followed.
     pub fn files(&self, name: &Path, most: usize) -> io::Result<Option<Vec<File>>> {

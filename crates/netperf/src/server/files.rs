@@ -13,14 +13,7 @@ pub(super) struct Files(Vec<Root>);
 impl Files {
     /// Opens the directories. The error names the one that cannot be opened.
     pub(super) fn open(directories: &[PathBuf]) -> io::Result<Self> {
-        let roots = directories.iter().map(|directory| {
-            Root::open(directory).map_err(|error| {
-                let why = sys::describe(&error);
-                let text = format!("--allow-fill-dir {}: {why}", directory.display());
-                io::Error::new(error.kind(), text)
-            })
-        });
-        roots.collect::<io::Result<_>>().map(Self)
+        Root::open_all("--allow-fill-dir", directories).map(Self)
     }
 
     /// Opens the file of this name; `None` if it is not a readable regular file below one of the directories.

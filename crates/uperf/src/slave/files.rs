@@ -21,17 +21,7 @@ pub struct Shelf(Vec<Root>);
 impl Shelf {
     /// Opens them; an error says which cannot be.
     pub fn open(directories: &[PathBuf]) -> io::Result<Self> {
-        let roots = directories.iter().map(|directory| {
-            Root::open(directory).map_err(|error| {
-                let words = format!(
-                    "--allow-dir {}: {}",
-                    directory.display(),
-                    sys::describe(&error)
-                );
-                io::Error::new(error.kind(), words)
-            })
-        });
-        roots.collect::<io::Result<_>>().map(Self)
+        Root::open_all("--allow-dir", directories).map(Self)
     }
 
     /// What a group's sendfiles send. No master that reads a profile asks a slave for that, since what
