@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use engine::Stop;
 use sys::WholeFile;
+use uperf::Workorder;
 use uperf::master;
 use uperf::options::{self, Master, Role, Settings};
 use uperf::output::Width;
@@ -18,7 +19,6 @@ use uperf::output::html::{self, Page};
 use uperf::profile::{self, Source, Surroundings};
 use uperf::slave::{Shelf, Slave, Terms};
 use uperf::tls::Security;
-use uperf::{WorkLimits, Workorder};
 
 use document::document;
 
@@ -108,38 +108,26 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
         }
     };
     let terms = Terms {
-        limits: WorkLimits {
-            strands: limits.strands,
-            memory: limits.memory_bytes,
-            duration: limits.length,
-            ..WorkLimits::default()
-        },
-        control_idle: Some(limits.control_idle),
-        masters: limits.masters,
-        permissions: limits.permissions,
-        connections: limits.connections,
-        drain: limits.drain,
-        end: Stop::new(),
-        peers: limits.peers.clone(),
+        limits: limits.clone(),
         policy: settings.policy,
         shelf,
         verbose: settings.verbose,
         tls,
     };
     let stop = Stop::new();
-    if terms.drain.is_zero() {
-        crate::signals::stop_on_signals(&stop);
-    } else {
-        crate::signals::stop_in_turn(vec![stop.clone(), terms.end.clone()]);
-    }
     let (over, port) = (settings.control, settings.port);
     let not_listening = |error: io::Error| {
         let why = sys::describe(&error);
         format!("cannot listen at {over} port {port}: {why}")
     };
-    let served = Slave::listen(over, port, terms, stop)
+    let served = Slave::listen(over, port, terms, stop.clone())
         .map_err(not_listening)
         .and_then(|slave| {
+            if limits.server.drain.is_zero() {
+                crate::signals::stop_on_signals(&stop);
+            } else {
+                crate::signals::stop_in_turn(vec![stop, slave.cut()]);
+            }
             if let Some(name) = &limits.user {
                 sys::user::become_for_good(name).map_err(|error| sys::describe(&error))?;
             }
@@ -147,7 +135,8 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
                 let port = slave.port().map_err(not_listening)?;
                 print(&format!("Listening at port {port}\n"));
             }
-            slave.serve().map_err(not_listening)
+            slave.serve();
+            Ok(())
         });
     match served {
         Ok(()) => ExitCode::SUCCESS,

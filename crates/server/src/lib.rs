@@ -1,12 +1,21 @@
-//! What the servers of all dialects have in common.
+//! A server of any dialect, and the rules that all of them keep.
 //!
-//! Whose data a test takes, and where its data may go: [`DataPeer`], [`accept`] and [`Door`]. What clients may
-//! have the host do: [`Permissions`].
+//! A dialect implements [`Dialect`], what it does with one client. [`Server`] accepts the clients that [`ServerConfig`]
+//! admits, and ends them when it stops. Whose data a test takes, and where its data may go: [`DataPeer`],
+//! [`accept`] and [`Door`]. What clients may have the host do: [`Permissions`].
 
 #![forbid(unsafe_code)]
 
+mod listener;
+mod network;
 mod peer;
 mod permissions;
+mod registry;
+mod server;
 
+pub use listener::{inherited_listeners, listen};
+pub use network::Network;
 pub use peer::{Accepted, DataPeer, Door, Nonce, Others, PREFERENCE, Policy, accept};
 pub use permissions::Permissions;
+pub use registry::{Registry, Running};
+pub use server::{Dialect, Server, ServerConfig, ServerContext};

@@ -130,13 +130,19 @@ fn every_option_of_a_slave_has_its_field() {
                     modules: true,
                     privileged_ports: true,
                 },
-                masters: 2,
+                server: server::ServerConfig {
+                    clients: 2,
+                    drain: Duration::from_secs(7),
+                    ..server::ServerConfig::default()
+                },
                 connections: 9,
-                strands: 1024,
-                memory_bytes: 2 << 20,
-                length: Duration::from_secs(60),
+                work: uperf::WorkLimits {
+                    strands: 1024,
+                    memory: 2 << 20,
+                    duration: Duration::from_secs(60),
+                    ..uperf::WorkLimits::default()
+                },
                 control_idle: Duration::from_secs(5),
-                drain: Duration::from_secs(7),
                 ..Limits::default()
             },
         ),
@@ -153,7 +159,12 @@ fn every_option_of_a_slave_has_its_field() {
     let Role::Slave(limits) = run("-s --allow-peers 10.0.0.0/8 --allow-peers ::1").role else {
         panic!("it is a slave");
     };
-    let peers: Vec<_> = limits.peers.iter().map(ToString::to_string).collect();
+    let peers: Vec<_> = limits
+        .server
+        .networks
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(peers, ["10.0.0.0/8", "::1/128"]);
 }
 

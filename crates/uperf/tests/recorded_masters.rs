@@ -41,11 +41,7 @@ fn the_slave_says_what_the_recorded_one_said() {
     };
     let slave = Slave::listen(Protocol::Tcp, 0, terms, stop.clone()).expect("a port");
     let port = u16::try_from(slave.port().expect("it is bound")).expect("a port");
-    let slave = Arc::new(slave);
-    let serving = {
-        let slave = Arc::clone(&slave);
-        thread::spawn(move || slave.serve())
-    };
+    let serving = thread::spawn(move || slave.serve());
     let recordings = recordings();
     let here = recordings
         .iter()
@@ -62,7 +58,7 @@ fn the_slave_says_what_the_recorded_one_said() {
         played.collect()
     });
     stop.pull(Reason::Cancelled);
-    serving.join().expect("no panic").expect("it ends well");
+    serving.join().expect("no panic");
     assert!(outcomes.len() >= 18, "{} played", outcomes.len());
     let differences: Vec<String> = outcomes.into_iter().flatten().collect();
     assert_eq!(differences, Vec::<String>::new());

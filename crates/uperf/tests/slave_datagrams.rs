@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -18,11 +17,10 @@ fn a_closed_socket_is_the_end_of_a_stream() {
     let stop = Stop::new();
     let slave = Slave::listen(Protocol::Tcp, 0, Terms::default(), stop.clone()).expect("a port");
     let port = u16::try_from(slave.port().expect("it is bound")).expect("a port");
-    let slave = Arc::new(slave);
     let serving = thread::spawn(move || slave.serve());
     let goodbye = receive_and_close(port);
     stop.pull(Reason::Cancelled);
-    serving.join().expect("no panic").expect("it ends well");
+    serving.join().expect("no panic");
     let said = goodbye.message.to_string();
     assert_eq!((goodbye.kind, &*said), (Goodbye::INFO, "Success"));
     assert!(goodbye.bytes >= 90);

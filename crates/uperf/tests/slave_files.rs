@@ -45,11 +45,10 @@ fn serving(terms: Terms, work: impl FnOnce(u16)) {
     let stop = Stop::new();
     let slave = Slave::listen(Protocol::Tcp, 0, terms, stop.clone()).expect("a port");
     let port = u16::try_from(slave.port().expect("it is bound")).expect("a port");
-    let slave = Arc::new(slave);
     let serving = thread::spawn(move || slave.serve());
     work(port);
     stop.pull(Reason::Cancelled);
-    serving.join().expect("no panic").expect("it ends well");
+    serving.join().expect("no panic");
 }
 
 /// What a slave sends when it is asked for the files of a directory, three times; or why it does not.

@@ -30,6 +30,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_slave_that_drains,
         ),
         trial(
+            "stopped::a_slave_that_drains_beside_an_idle_master",
+            &[Namespaces],
+            a_slave_that_drains_beside_an_idle_master,
+        ),
+        trial(
             "stopped::a_slave_that_drains_for_long_enough",
             &[Namespaces],
             a_slave_that_drains_for_long_enough,
@@ -213,6 +218,19 @@ fn a_slave_that_drains() {
     let has_ended = eventually(SOON, || hosts.slaves[0].processes().is_empty());
     assert!(has_ended, "it has nothing to wait for");
     assert!(begun.elapsed() < SOON);
+}
+
+/// A master without a run has nothing to drain.
+fn a_slave_that_drains_beside_an_idle_master() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "--drain-on-exit 60");
+    let rest = slave.at_rest();
+    let connect = || TcpStream::connect((address(0).as_str(), PORT));
+    let _idle = hosts.master.enter(connect).expect("it listens");
+    slave.serves_somebody(rest);
+    slave.signal(Signal::TERM);
+    let has_ended = eventually(SOON, || hosts.slaves[0].processes().is_empty());
+    assert!(has_ended, "it waits for a master without a run");
 }
 
 fn a_slave_that_drains_for_long_enough() {

@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             &[],
             sessions_of_an_address,
         ),
+        trial("bounds::networks_of_clients", &[], networks_of_clients),
         trial("bounds::memory_of_an_address", &[], memory_of_an_address),
         trial("bounds::many_flows_of_an_address", &[], many_flows),
         trial("bounds::wrong_passphrases", &[], wrong_passphrases),
@@ -83,6 +84,16 @@ fn sessions_of_an_address() {
     drop(first);
     let again = eventually(SOON, || is_served(&mut control_from(FIRST, server.port)));
     assert!(again, "they are not given back: {}", server.log());
+}
+
+/// `--allow-peers`: clients from other networks find their connection closed.
+fn networks_of_clients() {
+    let server = Server::start("--allow-peers 127.0.0.2/32 --allow-peers 192.0.2.0/24");
+    assert!(!is_served(&mut control_from(FIRST, server.port)));
+    let refusal = "refused a client: no network of --allow-peers has its address";
+    let logged = eventually(SOON, || server.log().contains(refusal));
+    assert!(logged, "{}", server.log());
+    assert!(is_served(&mut control_from(SECOND, server.port)));
 }
 
 /// `--max-memory`: the same of the buffers, also those of classic datagrams.

@@ -10,17 +10,13 @@ use std::time::Duration;
 
 use getopt::Argument::{Nothing, Value};
 use getopt::{Exit, Section, Stop, flag, long, refuse};
-use server::{Permissions, Policy};
+use server::{Network, Permissions, Policy, ServerConfig};
 
 use super::value::{count, number, passphrase, port, seconds, word};
 use super::{Family, global};
 
 /// The settings in force for one netserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is one option without a value"
-)]
 pub struct ServerSettings {
     /// `-L`: the name or address to listen on; `None` is the wildcard.
     pub listen_host: Option<String>,
@@ -30,8 +26,6 @@ pub struct ServerSettings {
     pub port: String,
     /// `-D`: stay in the foreground.
     pub foreground: bool,
-    /// `-f`: one client at a time.
-    pub serial: bool,
     /// `-N`: no debug output, even if a client asks.
     pub suppress_debug: bool,
     /// `-d`, how often.
@@ -55,6 +49,8 @@ pub struct ServerSettings {
 /// shorter than a valid test of the stock client needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// `--allow-peers`, `--max-clients`, `--drain-on-exit`, `-f`: which clients are accepted.
+    pub server: ServerConfig,
     /// `--control-idle`: a control connection without a request, or with results that nobody fetches.
     pub control_idle: Duration,
     /// `--data-wait`: a request that no data follows. The stock client can wait before it sends
@@ -64,12 +60,8 @@ pub struct Limits {
     pub data_idle: Duration,
     /// `--drain`: how long after its time a test may still drain what is on its way.
     pub drain: Duration,
-    /// `--drain-on-exit`: how long running tests may go on when the server is stopped; zero ends them at once.
-    pub drain_on_exit: Duration,
     /// `--passphrase-wait`: the first message of a client that must have a passphrase.
     pub passphrase_wait: Duration,
-    /// `--max-clients`: control connections at a time.
-    pub max_clients: usize,
     /// `--max-buffer`: bytes of one test's buffers in one direction.
     pub max_buffer_bytes: u64,
     /// `--max-memory`: bytes of all tests' buffers together.
@@ -93,13 +85,12 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            server: ServerConfig::default(),
             control_idle: Duration::from_secs(120),
             data_wait: Duration::from_secs(60),
             data_idle: Duration::from_secs(60),
             drain: Duration::from_secs(15),
-            drain_on_exit: Duration::ZERO,
             passphrase_wait: Duration::from_secs(20),
-            max_clients: 1024,
             max_buffer_bytes: 256 << 20,
             max_memory_bytes: 1 << 30,
             max_length: Duration::from_secs(7 * 86_400),
@@ -120,7 +111,6 @@ impl Default for ServerSettings {
             family: Family::Unspecified,
             port: global::DEFAULT_PORT.to_owned(),
             foreground: false,
-            serial: false,
             suppress_debug: false,
             debug: 0,
             verbosity: 1,
@@ -148,7 +138,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         "Write what happens to standard error, when in the foreground (-D, or with a socket from systemd). Without it, only warnings are written there: refused clients, and data from another address than the client's. A daemon and a server of inetd write nothing.",
         |s, _| { s.debug = s.debug.saturating_add(1); Ok(()) }),
     flag('f', Nothing, &["-f                Do not spawn chilren for each test, run serially"],
-        "Serve one client at a time; others wait.", |s, _| { s.serial = true; s.may_be_inetd = false; Ok(()) }),
+        "Serve one client at a time; others wait.", |s, _| { s.limits.server.serial = true; s.may_be_inetd = false; Ok(()) }),
     flag('L', Value("name[,family]"), &["-L name,family    Use name to pick listen address and family for family"],
         "Listen on this address.", listen),
     flag('N', Nothing, &["-N                No debugging output, even if netperf asks"],
@@ -176,6 +166,9 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
     long("allow-modules", Nothing, "Let requests load kernel modules (protocols, congestion control)", "",
         "Let requests load kernel modules for transports and congestion control. Without it, the server refuses a transport that is not loaded, and ignores a congestion control that is not loaded; the results name the one in force.",
         |s, _| { s.limits.permissions.modules = true; Ok(()) }),
+    long("allow-peers", Value("CIDR"), "Serve clients from this network only (repeatable)", "",
+        "Serve clients from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. May be given several times; by default clients connect from any address. With it, no client is served over VSOCK.",
+        |s, v| { s.limits.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
     long("allow-privileged-ports", Nothing, "Let clients request data ports that need a privilege", "",
         "Let clients request data ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start. Without it, such requests are refused, whatever the server's privileges. With it, they are refused if the server has no privilege for the port.",
         |s, _| { s.limits.permissions.privileged_ports = true; Ok(()) }),
@@ -202,13 +195,13 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         |s, v| { s.limits.drain = seconds(v)?; Ok(()) }),
     long("drain-on-exit", Value("SECONDS"), "When stopped, let running tests finish for at most this long", "",
         "On SIGTERM or SIGINT, let running tests finish for at most this long; no test begins meanwhile. Without it, running tests end at once without a result, and their clients fail. A second signal ends the server at once.",
-        |s, v| { s.limits.drain_on_exit = seconds(v)?; Ok(()) }),
+        |s, v| { s.limits.server.drain = seconds(v)?; Ok(()) }),
     long("passphrase-wait", Value("SECONDS"), "Wait so long for a passphrase", "20",
         "How long to wait for a passphrase. Default {default}.",
         |s, v| { s.limits.passphrase_wait = seconds(v)?; Ok(()) }),
     long("max-clients", Value("N"), "Serve so many clients at a time", "1024",
         "Control connections at a time. Default {default}.",
-        |s, v| { s.limits.max_clients = number::<u32>(v, 1..=1 << 20)? as usize; Ok(()) }),
+        |s, v| { s.limits.server.clients = number(v, 1..=1 << 20)?; Ok(()) }),
     long("max-buffer", Value("BYTES"), "Give a test's buffers so much memory", "256M",
         "Memory of one test's buffers in one direction. Default {default}.",
         |s, v| { s.limits.max_buffer_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
@@ -279,7 +272,10 @@ mod tests {
                 "-D",
                 with(|s| (s.foreground, s.may_be_inetd) = (true, false)),
             ),
-            ("-f", with(|s| (s.serial, s.may_be_inetd) = (true, false))),
+            (
+                "-f",
+                with(|s| (s.limits.server.serial, s.may_be_inetd) = (true, false)),
+            ),
             (
                 "--user nobody",
                 with(|s| s.user = Some("nobody".to_owned())),
@@ -318,17 +314,23 @@ mod tests {
             ),
             (
                 "--control-idle 5 --data-wait 1m0s --data-idle 7 --drain 3 --drain-on-exit 6 \
-                 --passphrase-wait 4 \
+                 --passphrase-wait 4 --allow-peers 10.0.0.0/8 --allow-peers ::1 \
                  --max-clients 8 --max-buffer 1M --max-length 9",
                 with(|s| {
                     s.limits = Limits {
+                        server: ServerConfig {
+                            networks: ["10.0.0.0/8", "::1"]
+                                .map(|text| Network::parse(text).unwrap())
+                                .to_vec(),
+                            clients: 8,
+                            drain: Duration::from_secs(6),
+                            ..ServerConfig::default()
+                        },
                         control_idle: Duration::from_secs(5),
                         data_wait: Duration::from_secs(60),
                         data_idle: Duration::from_secs(7),
                         drain: Duration::from_secs(3),
-                        drain_on_exit: Duration::from_secs(6),
                         passphrase_wait: Duration::from_secs(4),
-                        max_clients: 8,
                         max_buffer_bytes: 1 << 20,
                         max_length: Duration::from_secs(9),
                         ..Limits::default()
@@ -355,6 +357,11 @@ mod tests {
             (
                 "--max-clients x",
                 "netserver: --max-clients x: 'x' is not a number\n",
+            ),
+            (
+                "--allow-peers 10/8",
+                "netserver: --allow-peers 10/8: not an address, nor one with a prefix length \
+                 (10.0.0.0/8, fd00::/8)\n",
             ),
             (
                 "-n 257",

@@ -7,41 +7,29 @@ mod assignment;
 mod data;
 mod family;
 mod files;
-mod listen;
 mod log;
 mod omni;
 mod passphrase;
-mod registry;
 mod reply;
 mod session;
 mod test;
 mod wait;
 
+use std::fmt;
 use std::io::{self, Write};
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use sys::{Address, Socket};
 
-use engine::{Budget, Exceeded, Holder, Reason, Share, Stop};
+use control::ControlConnection;
+use engine::{Budget, Reason, Stop};
+use model::Transport;
+use server::{Dialect, Server, ServerContext, inherited_listeners, listen};
+use sys::{Address, Socket};
 
 use self::files::Files;
 use self::log::{log, warn};
 use self::passphrase::Passphrase;
-use self::registry::Registry;
-use self::session::Surroundings;
-use crate::options::{Limits, ServerSettings};
-
-/// A session's stack: its buffers are on the heap.
-const STACK: usize = 256 * 1024;
-
-/// How long the accepting thread sleeps when nobody comes; a stop wakes it.
-const LOOK: Duration = Duration::from_secs(3600);
-
-/// How long a session may take to end when its test has been ended.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+use crate::options::{Family, Limits, ServerSettings};
 
 /// Why a server did not start, for stderr.
 #[derive(Debug, thiserror::Error)]
@@ -83,13 +71,13 @@ pub struct Embedded {
 impl Embedded {
     /// Starts a server on a free port of the loopback interface.
     pub fn start(limits: Limits) -> io::Result<Self> {
-        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
-        let server = Arc::new(Server::new(limits, None)?);
-        let stop = server.stop.clone();
-        let thread = std::thread::Builder::new()
-            .stack_size(STACK)
-            .spawn(move || server.accept_until_stopped(vec![listener.into()], false))?;
+        let stop = Stop::new();
+        let config = limits.server.clone();
+        let server = Server::new(Netserver::new(limits, None)?, config, stop.clone());
+        let thread =
+            std::thread::Builder::new().spawn(move || server.accept(vec![listener.into()]))?;
         Ok(Self {
             port,
             stop,
@@ -121,8 +109,10 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
     sys::process::raise_descriptor_limit();
     log::start(settings.debug > 0 && !settings.suppress_debug);
     // Opens files by relative names before the daemon changes its directory.
-    let server = Server::new(settings.limits.clone(), settings.passphrase.clone());
-    let server = Arc::new(server.map_err(StartError::Option)?);
+    let netserver = Netserver::new(settings.limits.clone(), settings.passphrase.clone());
+    let netserver = netserver.map_err(StartError::Option)?;
+    let stop = Stop::new();
+    let server = Server::new(netserver, settings.limits.server.clone(), stop.clone());
 
     if let Some(control) = settings
         .may_be_inetd
@@ -132,12 +122,11 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
         // inetd waits for this process, and its connection is also our standard output.
         become_user(settings)?;
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
-        engine::keeper();
-        stop_on_signals(&server.stop);
-        server.serve(control.into());
+        stop_on_signals(&stop);
+        server.serve_one(control.into());
         return Ok(());
     }
-    let handed_over = handed_over_listeners()
+    let handed_over = inherited_listeners()
         .map_err(|error| system("take the socket that was handed over", error))?;
     let supervised = !handed_over.is_empty();
     let listeners = if supervised {
@@ -153,9 +142,8 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
         }
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
     }
-    engine::keeper();
-    stop_on_signals(&server.stop);
-    server.accept_until_stopped(listeners, settings.serial);
+    stop_on_signals(&stop);
+    server.accept(listeners);
     Ok(())
 }
 
@@ -178,7 +166,7 @@ fn listen_as(settings: &ServerSettings) -> Result<Vec<Socket>, StartError> {
     };
     let port = sys::resolve::port(&settings.port);
     let port = port.ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
-    let listeners = listen::bind(host, settings.family, port).map_err(refused)?;
+    let listeners = listen_at(host, settings.family, port).map_err(refused)?;
     let mut stdout = io::stdout();
     let _ = writeln!(
         stdout,
@@ -189,13 +177,26 @@ fn listen_as(settings: &ServerSettings) -> Result<Vec<Socket>, StartError> {
     Ok(listeners)
 }
 
-/// Listening sockets from systemd: LISTEN_FDS, sd_listen_fds(3).
-fn handed_over_listeners() -> io::Result<Vec<Socket>> {
-    let mut handed = listenfd::ListenFd::from_env();
-    (0..handed.len())
-        .filter_map(|at| handed.take_tcp_listener(at).transpose())
-        .map(|listener| listener.map(Socket::from))
-        .collect()
+fn listen_at(host: Option<&str>, family: Family, port: u16) -> io::Result<Vec<Socket>> {
+    if family == Family::Vsock {
+        let context = match host.map(str::parse) {
+            None => Address::ANY_CONTEXT,
+            Some(Ok(context)) => context,
+            Some(Err(_)) => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let port = port.into();
+        return listen(Transport::Vsock, &[Address::Vsock { context, port }], false);
+    }
+    let addresses: Vec<SocketAddr> = match host {
+        Some(host) => (host, port).to_socket_addrs()?.collect(),
+        None => vec![
+            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
+            SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
+        ],
+    };
+    let addresses = addresses.into_iter().map(Address::from);
+    let addresses: Vec<_> = addresses.filter(|address| family.admits(address)).collect();
+    listen(Transport::Tcp, &addresses, family == Family::V6)
 }
 
 fn system(what: &'static str, error: io::Error) -> StartError {
@@ -204,104 +205,40 @@ fn system(what: &'static str, error: io::Error) -> StartError {
 
 /// What all sessions share.
 #[derive(Debug)]
-struct Server {
+struct Netserver {
     limits: Limits,
     passphrase: Option<Passphrase>,
     files: Files,
-    registry: Registry,
     /// Bytes of all tests' buffers.
     memory: Budget,
-    /// Control connections.
-    clients: Budget,
-    /// No test may begin.
-    stop: Stop,
-    /// Running tests end without results: `--drain-on-exit` after the stop.
-    cut: Stop,
 }
 
-impl Server {
+impl Netserver {
     fn new(limits: Limits, passphrase: Option<String>) -> io::Result<Self> {
-        let stop = Stop::new();
         Ok(Self {
-            cut: stop.follower_after(limits.drain_on_exit),
-            stop,
             files: Files::open(&limits.fill_directories)?,
             memory: Budget::new(limits.max_memory_bytes),
-            clients: Budget::new(limits.max_clients as u64),
             limits,
             passphrase: passphrase.map(Passphrase::new),
-            registry: Registry::default(),
         })
     }
+}
 
-    fn accept_until_stopped(self: &Arc<Self>, listeners: Vec<Socket>, serial: bool) {
-        let _attending = self.stop.attend();
-        while !self.stop.is_set() {
-            match listen::accept(&listeners, LOOK) {
-                Ok(Some(control)) => {
-                    let serving = self.serve_in_thread(control);
-                    // A thread also then: a client may have its own bound to a CPU.
-                    if serial && let Some(serving) = serving {
-                        let _ = serving.join();
-                    }
-                }
-                Ok(None) | Err(sys::call::Error::INTR) => {}
-                // No descriptor or no memory is left: the clients that have them will give them back.
-                Err(error) => {
-                    log(format_args!("accept: {}", sys::describe(&error)));
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            }
-        }
-        // Refuse new clients instead of letting them wait for the drain.
-        drop(listeners);
-        let until = Instant::now() + self.limits.drain_on_exit + LAST_WORDS;
-        while self.clients.used() > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        for left in self.registry.describe() {
-            log(format_args!("still running at the end: {left}"));
-        }
-    }
-
-    fn serve_in_thread(self: &Arc<Self>, control: OwnedFd) -> Option<JoinHandle<()>> {
-        let control = Socket::from(control);
-        let peer = Address::of_peer(&control).ok()?;
-        let client = self
-            .admit(&peer)
-            .inspect_err(|why| warn(format_args!("{peer}: refused a client: {why}")))
-            .ok()?;
-        let server = Arc::clone(self);
-        std::thread::Builder::new()
-            .stack_size(STACK)
-            .spawn(move || {
-                server.serve(control);
-                drop(client);
-            })
-            .inspect_err(|error| log(format_args!("refused a client: {}", sys::describe(error))))
-            .ok()
-    }
-
-    /// A place among the clients, as long as it is held.
-    fn admit(&self, peer: &Address) -> Result<Share, Exceeded> {
-        self.clients.take(Holder::of(peer), 1)
-    }
-
-    fn serve(&self, control: Socket) {
-        let around = Surroundings {
-            limits: &self.limits,
-            passphrase: self.passphrase.as_ref(),
-            files: &self.files,
-            registry: &self.registry,
-            memory: &self.memory,
-            stop: &self.stop,
-            cut: &self.cut,
-        };
-        if let Err(error) = session::serve(control, around) {
-            log(format_args!(
+impl Dialect for Netserver {
+    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) {
+        if let Err(error) = session::serve(control, self, server) {
+            self.log(format_args!(
                 "control connection: {}",
                 sys::describe(&error)
             ));
         }
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        log(line);
+    }
+
+    fn warn(&self, line: fmt::Arguments<'_>) {
+        warn(line);
     }
 }

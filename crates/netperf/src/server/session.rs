@@ -6,50 +6,36 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::{ControlConnection, is_stopped};
-use engine::{Budget, Holder, InterfaceMeter, Looper, Memory, Stop};
+use engine::{Holder, InterfaceMeter, Looper, Memory, Stop};
 use model::{Ended, IdleLoop, Refused, Side, Transport, Wait};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
+use server::ServerContext;
+use sys::Address;
 use sys::call::Error;
-use sys::{Address, Socket};
 
 use super::assignment::{Assignment, Refusal};
 use super::data::Proof;
-use super::files::Files;
 use super::log::{log, warn};
-use super::passphrase::{Attempt, Passphrase};
-use super::registry::Registry;
-use super::reply;
+use super::passphrase::Attempt;
 use super::test::Prepared;
+use super::{Netserver, reply};
 use crate::conventions::TICKS_A_SECOND;
 use crate::details::Details;
-use crate::options::Limits;
 use crate::wire::{
     Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received, Request, SysInfo,
     UNKNOWN_REQUEST, debug_response, error_response,
 };
 
-/// What a session has of the server around it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Surroundings<'a> {
-    pub(super) limits: &'a Limits,
-    pub(super) passphrase: Option<&'a Passphrase>,
-    pub(super) files: &'a Files,
-    pub(super) registry: &'a Registry,
-    /// What all tests' buffers share.
-    pub(super) memory: &'a Budget,
-    /// No test may begin.
-    pub(super) stop: &'a Stop,
-    /// Ends running tests.
-    pub(super) cut: &'a Stop,
-}
-
 /// While the server drains: how long a client whose test has finished may take to request its details.
 const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// Serves a control connection to its end.
-pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()> {
-    let control = ControlConnection::new(control, around.cut.clone())?;
+pub(super) fn serve(
+    control: ControlConnection,
+    netserver: &Netserver,
+    server: ServerContext<'_>,
+) -> io::Result<()> {
     let local = match control.here().ok_or(Error::NOTCONN)? {
         // A dual stack's form of an IPv4 address is no address to bind to.
         Address::Inet(local) => SocketAddr::new(local.ip().to_canonical(), 0).into(),
@@ -58,7 +44,8 @@ pub(super) fn serve(control: Socket, around: Surroundings<'_>) -> io::Result<()>
     Session {
         control,
         local,
-        around,
+        netserver,
+        server,
         last: None,
         refused: None,
     }
@@ -69,7 +56,8 @@ struct Session<'a> {
     control: ControlConnection,
     /// The address that the client reached us by.
     local: Address,
-    around: Surroundings<'a>,
+    netserver: &'a Netserver,
+    server: ServerContext<'a>,
     /// The last test, for a client that asks for more than the results had room for.
     last: Option<(Side, u32)>,
     /// The CPU that the request named, if this thread could not be bound to it.
@@ -78,9 +66,9 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn run(mut self) -> io::Result<()> {
-        if let Some(passphrase) = self.around.passphrase {
-            let patience = self.around.limits.passphrase_wait;
-            let Some(frame) = self.read_request(patience, self.around.stop)? else {
+        if let Some(passphrase) = &self.netserver.passphrase {
+            let patience = self.netserver.limits.passphrase_wait;
+            let Some(frame) = self.read_request(patience, self.server.stop)? else {
                 return Ok(());
             };
             let request = Request::decode(&frame).request;
@@ -90,7 +78,7 @@ impl Session<'_> {
             };
             let from = Holder::of(self.control.peer());
             // A wrong one gets no answer: the stock client finds out by the end of the connection.
-            let why = match passphrase.attempt(from, offered, self.around.stop) {
+            let why = match passphrase.attempt(from, offered, self.server.stop) {
                 Attempt::Right => None,
                 Attempt::Wrong => Some("wrong or missing passphrase"),
                 Attempt::Refused => Some("too many wrong passphrases from this address"),
@@ -102,7 +90,7 @@ impl Session<'_> {
         }
         while let Some(frame) = self.next_request()? {
             let Received { cpu, request } = Request::decode(&frame);
-            if self.around.stop.is_set() && request != Request::Details {
+            if self.server.stop.is_set() && request != Request::Details {
                 return Ok(());
             }
             self.refused = cpu.and_then(|cpu| self.bind(cpu));
@@ -118,7 +106,7 @@ impl Session<'_> {
                         request,
                         self.control.peer(),
                         &self.local,
-                        self.around.limits,
+                        &self.netserver.limits,
                     ) {
                         Some(assignment) => {
                             if !self.test(request, Capability::find(&frame), assignment)? {
@@ -156,9 +144,9 @@ impl Session<'_> {
     ) -> io::Result<bool> {
         let multipath = asker.is_some_and(|asker| asker.has(Capability::ASKS_MULTIPATH));
         // Where it is not allowed /proc/stat measures, and the client sees that.
-        let by_looper = asks_looper(asker) && self.around.limits.looper;
+        let by_looper = asks_looper(asker) && self.netserver.limits.looper;
         let asks_spin = asker.is_some_and(|asker| asker.has(Capability::ASKS_SPIN));
-        let spins = asks_spin && self.around.limits.spin;
+        let spins = asks_spin && self.netserver.limits.spin;
         let prepared = assignment
             .map(|mut assignment| {
                 if let Some(pacing) = &mut assignment.half.pacing
@@ -177,7 +165,7 @@ impl Session<'_> {
                 }
             })
             .and_then(|assignment| {
-                let Surroundings { limits, files, .. } = self.around;
+                let Netserver { limits, files, .. } = self.netserver;
                 Prepared::new(assignment, &self.memory(), files, limits)
             });
         let mut prepared = match prepared {
@@ -209,17 +197,17 @@ impl Session<'_> {
             let client = prepared.assignment.client.as_ref();
             InterfaceMeter::start(client.unwrap_or(self.control.peer()))
         });
-        let running = self.around.registry.enter(self.control.peer());
+        let running = self.server.running.enter(self.control.peer());
         self.write(&response)?;
 
-        let stop = self.around.cut.follower();
+        let stop = self.server.cut.follower();
         let mut finished = prepared.run(
             self.control.as_fd(),
             self.control.peer(),
             &stop,
-            self.around.limits,
+            &self.netserver.limits,
         );
-        if self.around.cut.is_set() {
+        if self.server.cut.is_set() {
             // Results would describe a part of the test. Clients of either make treat the end of the connection as a
             // failure.
             log(format_args!(
@@ -248,15 +236,15 @@ impl Session<'_> {
             dump.print();
         }
         // Only now: a server that is told to end waits for the tests that are entered.
-        let others = running.leave();
-        self.last = Some((finished.side, others));
+        self.last = Some((finished.side, running.others()));
+        drop(running);
         Ok(finished.ended != Ended::Cancelled)
     }
 
     /// The capability of this server, as far as the operator allows.
     fn capability(&self) -> Capability {
         let mut own = Capability::own();
-        if !self.around.limits.spin {
+        if !self.netserver.limits.spin {
             own.features &= !Capability::SPINS;
         }
         own
@@ -264,9 +252,9 @@ impl Session<'_> {
 
     /// The memory of this client's buffers.
     fn memory(&self) -> Memory {
-        let per_ring = self.around.limits.max_buffer_bytes;
+        let per_ring = self.netserver.limits.max_buffer_bytes;
         Memory::within(
-            self.around.memory,
+            &self.netserver.memory,
             Holder::of(self.control.peer()),
             per_ring,
         )
@@ -275,12 +263,12 @@ impl Session<'_> {
     /// What an idle CPU counts, or where ticks are counted how many there are.
     fn calibrate(&mut self, asked: &Frame) -> io::Result<()> {
         let by_looper = asks_looper(Capability::find(asked));
-        if by_looper && !self.around.limits.looper {
+        if by_looper && !self.netserver.limits.looper {
             return self.write(&error_response(Error::PERM.raw_os_error()));
         }
         let rate = if by_looper {
             // It is in the way of others' tests like a test.
-            let _running = self.around.registry.enter(self.control.peer());
+            let _running = self.server.running.enter(self.control.peer());
             Looper::shared()
                 .and_then(|looper| looper.calibrate())
                 .map(|rate| rate as f32)
@@ -329,13 +317,11 @@ impl Session<'_> {
 
     /// The next request, or `None` at the end of the connection or of the server.
     fn next_request(&mut self) -> io::Result<Option<Frame>> {
-        let Surroundings {
-            stop, cut, limits, ..
-        } = self.around;
+        let ServerContext { stop, cut, .. } = self.server;
         if stop.is_set() && self.last.is_some() {
             return self.read_request(LAST_QUESTION, cut);
         }
-        self.read_request(limits.control_idle, stop)
+        self.read_request(self.netserver.limits.control_idle, stop)
     }
 
     /// The next message, or `None` at the end of the connection or at the stop. A message must be whole within
@@ -354,7 +340,8 @@ impl Session<'_> {
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        self.control.write(bytes, self.around.limits.control_idle)
+        self.control
+            .write(bytes, self.netserver.limits.control_idle)
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod counter;
 pub mod manual;
-mod network;
 mod settings;
 mod table;
 mod usage;
@@ -17,7 +16,6 @@ use getopt::{Endings, scan, utf8};
 
 pub use counter::Counter;
 pub use getopt::Exit;
-pub use network::Network;
 pub use settings::{Limits, Master, Print, Role, Settings, Tls};
 use table::Typed;
 

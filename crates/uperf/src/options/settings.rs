@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getopt::Exit;
-use server::{Permissions, Policy};
+use server::{Permissions, Policy, ServerConfig};
 
 use super::table::{NO_PORT, Typed};
-use super::{Counter, Network, usage_after};
-use crate::Protocol;
+use super::{Counter, usage_after};
+use crate::{Protocol, WorkLimits};
 
 /// The settings in force for one uperf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,26 +109,19 @@ pub struct Tls {
 pub struct Limits {
     /// `--allow-dir`: directories below which a master may name files to send; by default none.
     pub directories: Vec<PathBuf>,
-    /// `--allow-peers`: where masters may come from; empty is everywhere.
-    pub peers: Vec<Network>,
+    /// `--allow-peers`, `--max-masters`, `--drain-on-exit`: which masters are accepted.
+    pub server: ServerConfig,
     /// `--allow-modules`, `--allow-privileged-ports`: what a workorder may change on this host.
     pub permissions: Permissions,
     /// `--user`: the user to change to.
     pub user: Option<String>,
-    /// `--max-masters`: control connections at a time.
-    pub masters: usize,
     /// `--max-connections`: connections, listeners and files of one master at a time.
     pub connections: u64,
-    /// `--max-strands`: strands of all masters together.
-    pub strands: u32,
-    /// `--max-memory`: bytes that all masters have together.
-    pub memory_bytes: u64,
-    /// `--max-length`: the longest run.
-    pub length: Duration,
+    /// `--max-strands`, `--max-memory`, `--max-length`: bounds of each workorder; strands and memory are those of
+    /// all masters together.
+    pub work: WorkLimits,
     /// `--control-idle`: the longest silence of a master before its run begins.
     pub control_idle: Duration,
-    /// `--drain-on-exit`: how long runs may go on after a signal.
-    pub drain: Duration,
 }
 
 impl Master {
@@ -167,16 +160,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             directories: Vec::new(),
-            peers: Vec::new(),
+            server: ServerConfig::default(),
             permissions: Permissions::default(),
             user: None,
-            masters: 1024,
             connections: 32_768,
-            strands: 10_000,
-            memory_bytes: 1 << 30,
-            length: Duration::from_secs(7 * 86_400),
+            work: WorkLimits::default(),
             control_idle: Duration::from_secs(120),
-            drain: Duration::ZERO,
         }
     }
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 use getopt::Argument::{Nothing, Value};
 use getopt::Name::Letter;
 use getopt::{Exit, Section, Stop, flag, long, own, refuse};
-use server::Policy;
+use server::{Network, Policy};
 
+use super::Counter;
 use super::settings::{Limits, Master, Print, Tls};
 use super::value::{integer, number, seconds, time};
-use super::{Counter, Network};
 use crate::Protocol;
 
 /// The options as typed.
@@ -180,7 +180,7 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t, v| { t.slave("--allow-dir").directories.push(v.into()); Ok(()) }),
     long("allow-peers", Value("cidr"), "Serve masters from this network alone (repeatable)", "",
         "Serve masters from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. Repeatable; by default masters come from everywhere. With it nobody is served over VSOCK.",
-        peers),
+        |t, v| { t.slave("--allow-peers").server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
     long("allow-modules", Nothing, "Let workorders load kernel modules (protocols, cc=)", "",
         "Let workorders load kernel modules for protocols and congestion control. Without it, the slave refuses those that are not loaded.",
         |t, _| { t.slave("--allow-modules").permissions.modules = true; Ok(()) }),
@@ -192,25 +192,25 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t, v| { t.slave("--user").user = Some(v.to_owned()); Ok(()) }),
     long("max-masters", Value("n"), "Serve so many control connections at a time", "1024",
         "Control connections at a time. Default {default}.",
-        |t, v| { t.slave("--max-masters").masters = number::<u32>(v, 1..=1 << 20)? as usize; Ok(()) }),
+        |t, v| { t.slave("--max-masters").server.clients = number(v, 1..=1 << 20)?; Ok(()) }),
     long("max-connections", Value("n"), "Open so many connections, listeners and files for one master", "32768",
         "Connections, listeners and files that one master has at a time. Default {default}. All masters together have as many as the process has descriptors (RLIMIT_NOFILE).",
         |t, v| { t.slave("--max-connections").connections = number(v, 1..=1 << 20)?; Ok(()) }),
     long("max-strands", Value("n"), "Run so many strands, all masters' together", "10000",
         "Strands of all masters together. Default {default}. Of strands, memory, descriptors and control connections masters of one address get 15/16 at most, so that others are served as well.",
-        |t, v| { t.slave("--max-strands").strands = number(v, 1..=1 << 20)?; Ok(()) }),
+        |t, v| { t.slave("--max-strands").work.strands = number(v, 1..=1 << 20)?; Ok(()) }),
     long("max-memory", Value("bytes"), "Take so much memory for all masters", "1g",
         "Memory that all masters have together: their workorders, as they arrive, and their strands with stacks, buffers and connections. Socket buffers are the kernel's and not in it. Default {default}.",
-        |t, v| { t.slave("--max-memory").memory_bytes = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
+        |t, v| { t.slave("--max-memory").work.memory = number(v, 1 << 16..=1 << 40)?; Ok(()) }),
     long("max-length", Value("seconds"), "End a run after so long", "604800, seven days",
         "The longest run, from the end of its handshake to its statistics; one whose transactions have longer durations is refused. Default {default}.",
-        |t, v| { t.slave("--max-length").length = seconds(v)?; Ok(()) }),
+        |t, v| { t.slave("--max-length").work.duration = seconds(v)?; Ok(()) }),
     long("control-idle", Value("seconds"), "Wait so long for a master's next word before its run", "120",
         "How long to wait for a master's next word before its run begins. Default {default}.",
         |t, v| { t.slave("--control-idle").control_idle = seconds(v)?; Ok(()) }),
     long("drain-on-exit", Value("seconds"), "Let runs go on for so long after a signal", "0",
         "How long runs may go on after SIGINT or SIGTERM. Masters that come then are refused. When the time is up, or at a second signal, the slave tells the masters that their runs are interrupted, and ends. Default {default}.",
-        |t, v| { t.slave("--drain-on-exit").drain = Duration::from_secs(number(v, 0..=86_400)?); Ok(()) }),
+        |t, v| { t.slave("--drain-on-exit").server.drain = Duration::from_secs(number(v, 0..=86_400)?); Ok(()) }),
 ]};
 
 impl Typed {
@@ -327,14 +327,6 @@ fn latencies(typed: &mut Typed, text: &str) -> Result<(), Stop> {
         return refuse("they go to stdout");
     }
     typed.master("-H").latencies = true;
-    Ok(())
-}
-
-fn peers(typed: &mut Typed, text: &str) -> Result<(), Stop> {
-    let Some(network) = Network::parse(text) else {
-        return refuse("not an address, nor one with a prefix length (10.0.0.0/8, fd00::/8)");
-    };
-    typed.slave("--allow-peers").peers.push(network);
     Ok(())
 }
 

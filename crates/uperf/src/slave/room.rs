@@ -2,9 +2,9 @@
 
 use engine::{Budget, Exceeded, Holder, Share};
 
-use super::Terms;
 use crate::Group;
-use crate::account::Account;
+use crate::account::{Account, Scarce};
+use crate::options::Limits;
 use crate::profile::MOST_PROCESSES;
 use crate::wire::Refusal;
 
@@ -17,7 +17,6 @@ const SESSION: u64 = 32 << 10;
 /// What there is, and what is in use.
 #[derive(Debug)]
 pub(super) struct Room {
-    sessions: Budget,
     strands: Budget,
     processes: Budget,
     memory: Budget,
@@ -30,31 +29,25 @@ pub(super) struct Room {
 pub(super) struct Strands(#[expect(dead_code, reason = "they are what is held")] [Share; 2]);
 
 impl Room {
-    /// As much as these terms say, and as many descriptors as the system gives.
-    pub(super) fn new(terms: &Terms) -> Self {
+    /// As much as these limits say, and as many descriptors as the system gives.
+    pub(super) fn new(limits: &Limits) -> Self {
         let descriptors = sys::process::descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
-        let sessions = match terms.masters {
-            0 => u64::MAX,
-            most => most as u64,
-        };
         Self {
-            sessions: Budget::new(sessions),
-            strands: Budget::new(terms.limits.strands.into()),
+            strands: Budget::new(limits.work.strands.into()),
             processes: Budget::new(MOST_PROCESSES),
-            memory: Budget::new(terms.limits.memory),
+            memory: Budget::new(limits.work.memory),
             descriptors: Budget::new(descriptors),
-            most_connections: terms.connections,
+            most_connections: limits.connections,
         }
     }
 
-    /// A session's place and its account.
-    pub(super) fn admit(&self, holder: Holder) -> Option<(Share, Account)> {
-        let place = self.sessions.take(holder, 1).ok()?;
+    /// Opens the account of a session.
+    pub(super) fn admit(&self, holder: Holder) -> Result<Account, Scarce> {
         let most = self.most_connections;
-        let account = Account::open(&self.memory, &self.descriptors, holder, most).ok()?;
-        account.take_descriptors(1).ok()?;
-        account.take_memory(SESSION).ok()?;
-        Some((place, account))
+        let account = Account::open(&self.memory, &self.descriptors, holder, most)?;
+        account.take_descriptors(1)?;
+        account.take_memory(SESSION)?;
+        Ok(account)
     }
 
     /// Takes the strands of a group, and their memory.
@@ -101,15 +94,14 @@ mod tests {
     const THERE: Holder = Holder::Machine(2);
 
     fn room(strands: u32) -> Room {
-        Room::new(&Terms {
-            limits: WorkLimits {
+        Room::new(&Limits {
+            work: WorkLimits {
                 strands,
                 memory: 1 << 20,
                 ..WorkLimits::default()
             },
-            masters: 32,
             connections: 100,
-            ..Terms::default()
+            ..Limits::default()
         })
     }
 
@@ -126,8 +118,8 @@ mod tests {
     #[test]
     fn what_one_has_another_has_not() {
         let room = room(10);
-        let (_place, one) = room.admit(HERE).expect("there is room");
-        let (_place, other) = room.admit(THERE).expect("there is room");
+        let one = room.admit(HERE).expect("there is room");
+        let other = room.admit(THERE).expect("there is room");
         let first = room.take(&group(6), 10, HERE, &one).unwrap();
         let refused = room.take(&group(5), 1, THERE, &other).unwrap_err();
         assert_eq!(refused.to_string(), "5 strands: other masters leave 4");
@@ -144,9 +136,13 @@ mod tests {
     #[test]
     fn one_address_leaves_something_to_others() {
         let room = room(160);
-        let places: Vec<_> = std::iter::from_fn(|| room.admit(HERE)).collect();
-        assert!(!places.is_empty() && places.len() < 32, "{}", places.len());
-        let (_place, account) = room.admit(THERE).expect("there is room");
+        let sessions: Vec<_> = std::iter::from_fn(|| room.admit(HERE).ok()).collect();
+        assert!(
+            !sessions.is_empty() && sessions.len() < 32,
+            "{}",
+            sessions.len()
+        );
+        let account = room.admit(THERE).expect("there is room");
         let refused = room.take(&group(151), 1, THERE, &account).unwrap_err();
         let words = "151 strands: this slave leaves 150 to one address";
         assert_eq!(refused.to_string(), words);

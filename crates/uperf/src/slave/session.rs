@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use engine::script::{Step as ScriptStep, Tallied};
 use engine::{Holder, Stop};
+use server::{Dialect, ServerContext};
 use sys::Address;
 use sys::call::Error;
 
-use super::room::{Room, Strands};
-use super::{Terms, permit};
+use super::room::Strands;
+use super::{Masters, permit};
 use crate::account::Account;
 use crate::mirror;
+use crate::options::Limits;
 use crate::output::{self, Step};
 use crate::strand::{
     Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, StrandOutcome, Watching, has,
@@ -27,9 +29,6 @@ use crate::wire::{
 };
 use crate::{Endpoint, Flowop, Group, Kind, Protocol, Transaction};
 use control::{ControlConnection, why};
-
-/// How long a master may be silent before its run begins, unless the terms say.
-const CONTROL_IDLE: Duration = Duration::from_secs(120);
 
 /// How often strands are looked at that finish by themselves what the master's have finished already: its
 /// word may come before the last data.
@@ -69,20 +68,18 @@ const MOST_COMMANDS: usize = 4096;
 const MUCH: u64 = 4 << 20;
 
 /// Serves one master to its end, whatever that is.
-pub(super) fn serve(
-    control: &ControlConnection,
-    terms: &Terms,
-    room: &Room,
-    account: Account,
-    stop: &Stop,
-) {
-    let peak = account.peak();
+pub(super) fn serve(control: &ControlConnection, masters: &Masters, server: ServerContext<'_>) {
     let session = Session {
         control,
-        terms,
-        room,
-        stop,
+        masters,
+        limits: &masters.terms.limits,
+        server,
     };
+    let account = match masters.room.admit(Holder::of(control.peer())) {
+        Ok(account) => account,
+        Err(scarce) => return session.note(format_args!("{}: {scarce}", control.peer())),
+    };
+    let peak = account.peak();
     let (peer, port) = (machine_text(control.peer()), control.peer().port());
     session.step(&Step::Accepted(&format!("{peer}:{port}")));
     match session.run(account) {
@@ -101,9 +98,9 @@ pub(super) fn serve(
 
 struct Session<'a> {
     control: &'a ControlConnection,
-    terms: &'a Terms,
-    room: &'a Room,
-    stop: &'a Stop,
+    masters: &'a Masters,
+    limits: &'a Limits,
+    server: ServerContext<'a>,
 }
 
 /// Why a session ended before its time.
@@ -135,6 +132,7 @@ impl Session<'_> {
         let hello = self.hello()?;
         let order = hello.order;
         let (mut crew, share) = self.muster(&hello, &account)?;
+        let _running = self.server.running.enter(self.control.peer());
         let agreed = self
             .control
             .read::<{ END.len() }>(self.soon())
@@ -181,7 +179,7 @@ impl Session<'_> {
                 log.say(format!("Error waiting for strands at barrier {stage}"), 0);
             }
             Obeyed::Long => {
-                let most = self.terms.limits.duration;
+                let most = self.limits.work.duration;
                 log.say(format!("the run is longer than {most:?} (--max-length)"), 0);
             }
             Obeyed::Unended(strands) => log.warn(format!("{strands} strands had not ended")),
@@ -206,7 +204,8 @@ impl Session<'_> {
     fn hello(&self) -> Result<Hello, End> {
         let until = self.soon();
         for _ in 0..MOST_HELLOS {
-            let bytes: [u8; SHORT_HEADER] = self.control.read(until)?;
+            let mut bytes = [0; SHORT_HEADER];
+            self.fill_before_run(&mut bytes, until)?;
             let answer = self.understand(&bytes, until)?;
             match answer {
                 Ok((header, version, order)) if header.phase == 2 => {
@@ -228,6 +227,14 @@ impl Session<'_> {
         Err(End::Refused(Refusal::Workorder(words)))
     }
 
+    /// Fills the buffer. A stopped slave does not wait for a master without a run.
+    fn fill_before_run(&self, buffer: &mut [u8], until: Instant) -> io::Result<()> {
+        match self.control.receive(buffer, until, self.server.stop)? {
+            received if received == buffer.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     fn understand(
         &self,
         bytes: &[u8; SHORT_HEADER],
@@ -242,7 +249,7 @@ impl Session<'_> {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut rest = vec![0; version.header_len() - SHORT_HEADER];
-        self.control.fill(&mut rest, until)?;
+        self.fill_before_run(&mut rest, until)?;
         Ok(header
             .check_protocols(|protocol| self.is_supported(protocol))
             .map(|()| (header, version, order)))
@@ -279,7 +286,7 @@ impl Session<'_> {
         hello: &Hello,
         account: &Account,
     ) -> io::Result<Result<Mustered, Refusal>> {
-        let limits = &self.terms.limits;
+        let limits = &self.limits.work;
         let mut assembly = Assembly::new(
             hello.version,
             hello.order,
@@ -296,7 +303,7 @@ impl Session<'_> {
             }
             records += growth;
             buffer.resize(assembly.needs(), 0);
-            self.control.fill(&mut buffer, until)?;
+            self.fill_before_run(&mut buffer, until)?;
             if let Err(refusal) = assembly.take(&buffer) {
                 return Ok(Err(refusal));
             }
@@ -325,7 +332,7 @@ impl Session<'_> {
 
     /// Checks the permission first: a trial of a protocol makes the kernel load its module.
     fn is_supported(&self, protocol: Protocol) -> bool {
-        permit::allows(self.terms.permissions, protocol) && is_supported(protocol)
+        permit::allows(self.limits.permissions, protocol) && is_supported(protocol)
     }
 
     fn engage(
@@ -334,7 +341,7 @@ impl Session<'_> {
         masters: &[SlaveInfo],
         account: &Account,
     ) -> Result<Mustered, Refusal> {
-        if let Some(why) = permit::refusal(self.terms.permissions, &group) {
+        if let Some(why) = permit::refusal(self.limits.permissions, &group) {
             return Err(Refusal::Workorder(why));
         }
         if let Some(why) = refusal(&group) {
@@ -346,17 +353,19 @@ impl Session<'_> {
         }
         let holder = Holder::of(self.control.peer());
         let strands = self
+            .masters
             .room
             .take(&group, strand_bytes(&group), holder, account)?;
         account.take_memory(PORTS * masters.len() as u64)?;
         account.take_connections(Listeners::count(&group), LISTENER)?;
         let tls = self
+            .masters
             .terms
             .tls
             .prepare(&group)
             .map_err(|trouble| Refusal::Workorder(trouble.to_string()))?;
         self.note_what_is_passed_over(&group);
-        let files = self.terms.shelf.files(&group)?;
+        let files = self.masters.terms.shelf.files(&group)?;
         let opened = files.iter().map(|(_, files)| files.len() as u64).sum();
         account.take_connections(opened, FILE)?;
         let here = self.control.here();
@@ -371,7 +380,7 @@ impl Session<'_> {
             listeners,
             files,
             tls,
-            policy: self.terms.policy,
+            policy: self.masters.terms.policy,
             account: Some(account.clone()),
         };
         // A stop here ends the strands when the master knows of it.
@@ -392,7 +401,7 @@ impl Session<'_> {
     /// Does what the master says until it wants the figures, is gone, or a strand fails.
     fn obey(&self, crew: &mut Crew, order: Order) -> Obeyed {
         let mut opened = None;
-        let longest = Instant::now() + self.terms.limits.duration + self.idle();
+        let longest = Instant::now() + self.limits.work.duration + self.idle();
         for _ in 0..MOST_COMMANDS {
             let command = match self.next_command(crew, opened, order, longest) {
                 Ok(command) => command,
@@ -406,7 +415,7 @@ impl Session<'_> {
                         continue;
                     }
                     let standing = self.await_barrier(crew, opened, stage);
-                    if self.stop.is_set() {
+                    if self.server.cut.is_set() {
                         return Obeyed::Interrupted(place(opened));
                     }
                     if standing.failed {
@@ -447,7 +456,7 @@ impl Session<'_> {
             if standing.running == 0 {
                 return Obeyed::Done(Instant::now());
             }
-            if self.stop.is_set() {
+            if self.server.cut.is_set() {
                 return Obeyed::Broken(place());
             }
             if now >= until {
@@ -479,7 +488,7 @@ impl Session<'_> {
         let until = match opened {
             None => self.soon(),
             // Strands that only wait meanwhile do so for as long as the longest transaction.
-            Some(_) => self.soon() + self.terms.limits.duration,
+            Some(_) => self.soon() + self.limits.work.duration,
         };
         loop {
             match self.control.is_readable(Instant::now() + LOOK) {
@@ -490,7 +499,9 @@ impl Session<'_> {
                     return Err(lost(io::ErrorKind::TimedOut.into()));
                 }
                 Ok(false) => {}
-                Err(_) if self.stop.is_set() => return self.last_command(crew, opened, order),
+                Err(_) if self.server.cut.is_set() => {
+                    return self.last_command(crew, opened, order);
+                }
                 Err(error) => return Err(lost(error)),
             }
         }
@@ -569,8 +580,10 @@ impl Session<'_> {
             } else {
                 (before, last_news, quiet_looks) = (after, now, 0);
             }
-            let is_over =
-                standing.complete || standing.failed || standing.running == 0 || self.stop.is_set();
+            let is_over = standing.complete
+                || standing.failed
+                || standing.running == 0
+                || self.server.cut.is_set();
             if is_over || quiet_looks >= looks || now >= until {
                 return (standing, last_news);
             }
@@ -603,18 +616,15 @@ impl Session<'_> {
     }
 
     fn idle(&self) -> Duration {
-        self.terms.control_idle.unwrap_or(CONTROL_IDLE)
+        self.limits.control_idle
     }
 
     fn note(&self, line: fmt::Arguments<'_>) {
-        if self.terms.verbose {
-            // A reader that has had enough is no failure.
-            let _ = writeln!(io::stdout(), "{line}");
-        }
+        self.masters.log(line);
     }
 
     fn step(&self, step: &Step<'_>) {
-        if self.terms.verbose {
+        if self.masters.terms.verbose {
             let _ = write!(io::stdout(), "{step}");
         }
     }

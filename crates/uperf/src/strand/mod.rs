@@ -26,7 +26,7 @@ pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;
 pub(crate) use member::strand_bytes;
-pub(crate) use reach::{bind_to_any_port, machine_text, obstacle};
+pub(crate) use reach::{machine_text, obstacle};
 pub(crate) use settle::whole_ticks;
 pub(crate) use stages::Standing;
 pub(crate) use trial::{has, refusal};

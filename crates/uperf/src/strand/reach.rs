@@ -71,7 +71,7 @@ pub(super) fn unix_place(port: u32) -> Address {
 }
 
 /// Binds a VSOCK socket, which has no port by itself when it listens, as those of the Internet have.
-pub(crate) fn bind_to_any_port(socket: &Socket) -> io::Result<()> {
+pub(super) fn bind_to_any_port(socket: &Socket) -> io::Result<()> {
     let anywhere = Address::Vsock {
         context: Address::ANY_CONTEXT,
         port: 0,

@@ -1,4 +1,4 @@
-//! Networks that peers may come from.
+//! Networks that clients may connect from.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,8 +13,13 @@ pub struct Network {
 }
 
 impl Network {
-    /// `10.0.0.0/8`, `fd00::/8`, or one address. `None` for anything else.
-    pub fn parse(text: &str) -> Option<Self> {
+    /// Parses `10.0.0.0/8`, `fd00::/8`, or one address. The error says what is wrong.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        Self::parsed(text)
+            .ok_or("not an address, nor one with a prefix length (10.0.0.0/8, fd00::/8)")
+    }
+
+    fn parsed(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -109,7 +114,7 @@ mod tests {
             "10.0.0.0/256",
             "fe80::1%lo/64",
         ] {
-            assert_eq!(Network::parse(text), None, "{text}");
+            assert!(Network::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -1,0 +1,69 @@
+//! The sockets that a server takes its control connections from.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use model::Transport;
+use sys::call::{self, Error};
+use sys::{Address, Protocol, Socket, Type};
+
+/// Control connections that wait for accept(2).
+const BACKLOG: i32 = 1024;
+
+/// The longest wait for a connection; a stop interrupts it.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Listens at each of the addresses, at the same port if the kernel chooses one. Fails only if none can be had: the
+/// IPv6 wildcard takes IPv4 too unless `only_v6` is set, so that a second bind may find the port taken.
+pub fn listen(
+    transport: Transport,
+    addresses: &[Address],
+    only_v6: bool,
+) -> io::Result<Vec<Socket>> {
+    let mut listeners: Vec<Socket> = Vec::new();
+    let mut refused = None;
+    for address in addresses {
+        let picked = listeners.first().and_then(|first| Address::of(first).ok());
+        let same_port = picked.and_then(|picked| address.with_port(picked.port()));
+        match listener(transport, same_port.as_ref().unwrap_or(address), only_v6) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    match refused {
+        Some(error) if listeners.is_empty() => Err(error),
+        None if listeners.is_empty() => Err(io::ErrorKind::AddrNotAvailable.into()),
+        _ => Ok(listeners),
+    }
+}
+
+fn listener(transport: Transport, address: &Address, only_v6: bool) -> io::Result<Socket> {
+    let protocol = (transport == Transport::Sctp).then_some(Protocol::SCTP);
+    let socket = Socket::new(address.domain(), Type::STREAM, protocol)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(only_v6)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.to_kernel()?)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// Returns the listening sockets that systemd passes to a service: LISTEN_FDS, sd_listen_fds(3).
+pub fn inherited_listeners() -> io::Result<Vec<Socket>> {
+    let mut inherited = listenfd::ListenFd::from_env();
+    (0..inherited.len())
+        .filter_map(|at| inherited.take_tcp_listener(at).transpose())
+        .map(|listener| listener.map(Socket::from))
+        .collect()
+}
+
+/// Waits for a connection on any of the listeners.
+pub(crate) fn accept(listeners: &[Socket]) -> Result<Option<Socket>, Error> {
+    let fds: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
+    match call::wait_any_readable(&fds, LONGEST_WAIT)? {
+        Some(ready) => call::accept(fds[ready]).map(|socket| Some(socket.into())),
+        None => Ok(None),
+    }
+}

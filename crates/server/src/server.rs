@@ -1,0 +1,222 @@
+//! Accepts clients, and gives each a session on a thread of its own.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use control::ControlConnection;
+use engine::{Budget, Holder, Share, Stop, keeper};
+use sys::call::Error;
+use sys::{Address, Socket};
+
+use crate::listener::accept;
+use crate::{Network, Registry};
+
+/// A session's stack. Its buffers are on the heap.
+const STACK: usize = 256 * 1024;
+
+/// The pause after a failed accept(2). The connection stays in the queue.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long sessions may take to end after [`ServerContext::cut`].
+const LAST_MESSAGES: Duration = Duration::from_secs(10);
+
+/// A dialect's part of a server: the sessions with its clients.
+pub trait Dialect: Send + Sync + 'static {
+    /// Serves a client to the end of its connection, on a thread of its own.
+    fn serve(&self, control: ControlConnection, server: ServerContext<'_>);
+
+    /// Writes a line to the log, if the user wants one.
+    fn log(&self, line: fmt::Arguments<'_>);
+
+    /// Writes a line about a refused client, who may be an attacker.
+    fn warn(&self, line: fmt::Arguments<'_>) {
+        self.log(line);
+    }
+}
+
+/// What a session sees of its server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerContext<'a> {
+    /// The running tests of all clients.
+    pub running: &'a Registry,
+    /// No test may begin.
+    pub stop: &'a Stop,
+    /// Ends running tests: `--drain-on-exit` after the stop.
+    pub cut: &'a Stop,
+}
+
+/// Which clients a server accepts, and what a stop does to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// `--allow-peers`: the networks that clients may connect from; empty for any address.
+    pub networks: Vec<Network>,
+    /// `--max-clients`, `--max-masters`: control connections at a time, of which one address gets at most 15/16.
+    pub clients: u32,
+    /// `--drain-on-exit`: how long running tests may go on after a stop.
+    pub drain: Duration,
+    /// One client at a time; the others wait.
+    pub serial: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            networks: Vec::new(),
+            clients: 1024,
+            drain: Duration::ZERO,
+            serial: false,
+        }
+    }
+}
+
+impl ServerConfig {
+    fn admits(&self, peer: &Address) -> bool {
+        let is_inside = |ip| self.networks.iter().any(|network| network.contains(ip));
+        self.networks.is_empty() || peer.ip().is_some_and(is_inside)
+    }
+}
+
+/// A server of one dialect.
+#[derive(Debug)]
+pub struct Server<D> {
+    dialect: D,
+    config: ServerConfig,
+    clients: Budget,
+    running: Registry,
+    stop: Stop,
+    cut: Stop,
+}
+
+impl<D: Dialect> Server<D> {
+    /// A server that accepts clients until `stop`.
+    pub fn new(dialect: D, config: ServerConfig, stop: Stop) -> Arc<Self> {
+        Arc::new(Self {
+            dialect,
+            clients: Budget::new(config.clients.into()),
+            running: Registry::default(),
+            cut: stop.follower_after(config.drain),
+            config,
+            stop,
+        })
+    }
+
+    /// The stop that ends running tests, also before their time to drain is over.
+    pub fn cut(&self) -> &Stop {
+        &self.cut
+    }
+
+    /// Serves each client on a thread of its own until the stop, and then waits for those that it has.
+    pub fn accept(self: &Arc<Self>, listeners: Vec<Socket>) {
+        // Before the first session: a client may have its thread bound to a CPU, and threads inherit that.
+        keeper();
+        // Every session holds a sender, so that the receiver notices the end of the last one.
+        let (held, ended) = mpsc::channel();
+        self.accept_until_stopped(&listeners, &held);
+        // The kernel refuses new clients from now on, so that they do not wait for the drain.
+        drop((listeners, held));
+        let _ = ended.recv_timeout(self.config.drain + LAST_MESSAGES);
+        for test in self.running.describe() {
+            self.dialect
+                .log(format_args!("still running at the end: {test}"));
+        }
+    }
+
+    fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], held: &Sender<()>) {
+        let _attending = self.stop.attend();
+        let mut fails = false;
+        while !self.stop.is_set() {
+            match accept(listeners) {
+                Ok(Some(socket)) => {
+                    fails = false;
+                    let session = self.begin(socket, held.clone());
+                    if self.config.serial {
+                        session.map(JoinHandle::join);
+                    }
+                }
+                Ok(None) | Err(Error::INTR | Error::CONNABORTED) => {}
+                // Descriptors or memory are used up, until clients that have some leave.
+                Err(error) => {
+                    if !fails {
+                        let why = sys::describe(&error);
+                        self.dialect.log(format_args!("accept: {why}"));
+                    }
+                    fails = true;
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Serves a client whose connection a super-server has accepted.
+    pub fn serve_one(&self, socket: Socket) {
+        if let Some((control, _place)) = self.admit(socket) {
+            self.dialect.serve(control, self.context());
+        }
+    }
+
+    fn begin(self: &Arc<Self>, socket: Socket, held: Sender<()>) -> Option<JoinHandle<()>> {
+        let (control, place) = self.admit(socket)?;
+        let peer = control.peer().clone();
+        let server = Arc::clone(self);
+        let session = move || {
+            server.dialect.serve(control, server.context());
+            drop((place, held));
+        };
+        std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(session)
+            .inspect_err(|error| self.refused(&peer, &sys::describe(error)))
+            .ok()
+    }
+
+    /// The control connection and the place of a client; a refused client finds its connection closed.
+    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Share)> {
+        let control = ControlConnection::new(socket, self.cut.follower()).ok()?;
+        let peer = control.peer();
+        if !self.config.admits(peer) {
+            self.refused(peer, "no network of --allow-peers has its address");
+            return None;
+        }
+        match self.clients.take(Holder::of(peer), 1) {
+            Ok(place) => Some((control, place)),
+            Err(exceeded) => {
+                self.refused(peer, &exceeded.to_string());
+                None
+            }
+        }
+    }
+
+    fn refused(&self, who: &dyn fmt::Display, why: &str) {
+        self.dialect
+            .warn(format_args!("{who}: refused a client: {why}"));
+    }
+
+    fn context(&self) -> ServerContext<'_> {
+        ServerContext {
+            running: &self.running,
+            stop: &self.stop,
+            cut: &self.cut,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_have_no_vsock() {
+        let mut config = ServerConfig::default();
+        let vsock = Address::Vsock {
+            context: 3,
+            port: 1,
+        };
+        let inet = Address::Inet("[::ffff:10.1.2.3]:1".parse().unwrap());
+        assert!(config.admits(&vsock) && config.admits(&inet));
+        config.networks = vec![Network::parse("10.0.0.0/8").unwrap()];
+        assert!(!config.admits(&vsock) && config.admits(&inet));
+    }
+}
