@@ -3,13 +3,29 @@
 use std::os::fd::BorrowedFd;
 
 use sys::call::{self, Error};
+use sys::message::Moved;
 
 use crate::cell::Cell;
-use crate::channel::{Sink, Source, Timer};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::ring::Ring;
 use crate::stop::Stop;
+use crate::timer::Timer;
+
+/// The data of a stream, and the call that sends it.
+pub(crate) trait Source {
+    /// Bytes of a message that is sent whole.
+    fn size(&self) -> u32;
+
+    /// One call.
+    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
+}
+
+/// The call that receives a stream, and the place of its data.
+pub(crate) trait Sink {
+    /// One call; no bytes are the end.
+    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
+}
 
 /// Sends until the budget is spent or somebody stops it.
 pub(crate) fn send(
@@ -33,16 +49,16 @@ pub(crate) fn send(
         }
         match source.send(hooks) {
             // A file that has become shorter than it was.
-            Ok(0) => return LoopEnd::from_call("send", Error::NODATA),
-            Ok(sent) => {
+            Ok(Moved { bytes: 0, .. }) => return LoopEnd::from_call("send", Error::NODATA),
+            Ok(Moved { bytes, messages }) => {
                 timer.lap();
-                hooks.took_turn();
-                if sent == whole {
-                    cell.pass();
+                hooks.took_turns(messages);
+                if bytes == whole * messages {
+                    cell.passes(messages);
                 } else {
-                    cell.sent(sent);
+                    cell.count_sent(bytes, messages as u64);
                 }
-                if budget.spend(sent as u64) {
+                if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
             }
@@ -77,12 +93,12 @@ pub(crate) fn receive(
             continue;
         }
         match sink.receive(hooks) {
-            Ok(0) => return LoopEnd::PeerClosed,
-            Ok(received) => {
+            Ok(Moved { bytes: 0, .. }) => return LoopEnd::PeerClosed,
+            Ok(Moved { bytes, messages }) => {
                 timer.lap();
-                hooks.took_turn();
-                cell.received(received);
-                if budget.spend(received as u64) {
+                hooks.took_turns(messages);
+                cell.count_received(bytes, messages as u64);
+                if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
             }

@@ -37,7 +37,13 @@ impl Cell {
     /// A pass went as expected; calls beyond one each way are counted beside it.
     #[inline]
     pub(crate) fn pass(&self) {
-        add(&self.passes, 1);
+        self.passes(1);
+    }
+
+    /// So many passes went as expected.
+    #[inline]
+    pub(crate) fn passes(&self, count: usize) {
+        add(&self.passes, count as u64);
     }
 
     /// A send call took this many bytes, in no pass.
@@ -64,7 +70,8 @@ impl Cell {
         add(&self.receive_calls, calls);
     }
 
-    /// A dialect's own loop received this many bytes, which are this many calls.
+    /// This many bytes came in so many calls, in no pass.
+    #[inline]
     pub fn count_received(&self, bytes: usize, calls: u64) {
         add(&self.received, bytes as u64);
         add(&self.receive_calls, calls);
@@ -77,6 +84,7 @@ impl Cell {
     }
 
     /// This many bytes left in so many calls, in no pass.
+    #[inline]
     pub(crate) fn count_sent(&self, bytes: usize, calls: u64) {
         add(&self.sent, bytes as u64);
         add(&self.send_calls, calls);

@@ -6,13 +6,14 @@ use model::SocketOptions;
 use sys::call::{self, Error, Peer};
 
 use crate::cell::Cell;
-use crate::channel::{Connected, Timer};
 use crate::connector::Connector;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
+use crate::io::Plain;
 use crate::ring::Ring;
 use crate::socket::complete_accepted;
 use crate::stop::Stop;
+use crate::timer::Timer;
 use crate::transaction::{receive_all, send_all};
 
 /// A request and its response, if there are any.
@@ -109,17 +110,17 @@ pub(crate) fn connect(
             Ok(opened) => opened,
             Err(end) => return end,
         };
-        let channel = Connected(opened.socket.as_fd());
+        let io = Plain(opened.socket.as_fd());
         let rest = &request[opened.sent..];
         let asked = if rest.is_empty() {
             Ok(())
         } else {
-            send_all(&channel, rest, stop, cell)
+            send_all(&io, rest, stop, cell)
         };
         let answered = asked.and_then(|()| match &mut exchange {
             Some(exchange) => {
                 let response = exchange.responses.advance();
-                receive_all(&channel, response, stop, cell)?;
+                receive_all(&io, response, stop, cell)?;
                 hooks.after_receive(response);
                 Ok(())
             }
@@ -130,12 +131,12 @@ pub(crate) fn connect(
         }
         if closes_first {
             // It fails when the peer has reset, and then so does what follows.
-            let _ = call::shutdown_write(channel.0);
+            let _ = call::shutdown_write(io.0);
         }
-        if let Err(end) = await_close(channel.0, stop) {
+        if let Err(end) = await_close(io.0, stop) {
             return end;
         }
-        hooks.before_close(channel.0);
+        hooks.before_close(io.0);
         connector.close(opened);
         timer.lap();
         cell.pass();
@@ -175,14 +176,13 @@ pub(crate) fn accept(
         hooks.took_turn();
         complete_accepted(socket.as_fd(), options);
         if let Some(exchange) = &mut exchange {
-            let channel = Connected(socket.as_fd());
+            let io = Plain(socket.as_fd());
             let request = exchange.requests.advance();
-            let answered = receive_all(&channel, request, cut, cell).and_then(|()| {
+            let answered = receive_all(&io, request, cut, cell).and_then(|()| {
                 hooks.after_receive(request);
                 let response = exchange.responses.advance();
                 hooks.before_send(response);
-                send_all(&channel, response, cut, cell)
-                    .inspect_err(|_| cell.received(request.len()))
+                send_all(&io, response, cut, cell).inspect_err(|_| cell.received(request.len()))
             });
             match answered {
                 Ok(()) => {}

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use sys::call::{self, Error};
 
-use crate::run::Path;
+use crate::io::Flow;
 use crate::stop::Stop;
 
 /// How often the kernel is asked for what it has no event for.
@@ -32,9 +32,9 @@ pub enum Finish {
 
 impl Finish {
     /// Says so, and waits for the peer until `stop`; whether the peer's end was seen.
-    pub fn say(self, path: &Path<'_>, stop: &Stop) -> bool {
-        match (self, path) {
-            (Self::HalfClose, Path::Connected(socket)) => {
+    pub fn say(self, flow: &Flow<'_>, stop: &Stop) -> bool {
+        match (self, flow) {
+            (Self::HalfClose, Flow::Connected(socket)) => {
                 match call::shutdown_write(*socket) {
                     Ok(()) => await_end(*socket, stop),
                     // The logical link control knows no half, and its end overtakes what is queued.
@@ -46,26 +46,26 @@ impl Finish {
                     Err(_) => false,
                 }
             }
-            (Self::Acknowledged, Path::Connected(socket)) => {
+            (Self::Acknowledged, Flow::Connected(socket)) => {
                 call::shutdown_write(*socket).is_ok() && await_acknowledged(*socket, stop)
             }
-            (Self::AwaitClose, Path::Connected(socket)) => await_end(*socket, stop),
-            (Self::EmptyDatagrams, path) => send_marks(path, stop),
+            (Self::AwaitClose, Flow::Connected(socket)) => await_end(*socket, stop),
+            (Self::EmptyDatagrams, flow) => send_marks(flow, stop),
             _ => true,
         }
     }
 }
 
 /// Sends one empty datagram after the other; whether any was sent.
-fn send_marks(path: &Path<'_>, stop: &Stop) -> bool {
+fn send_marks(flow: &Flow<'_>, stop: &Stop) -> bool {
     // What is refused at first may be data.
-    let mut any = send_mark(path, stop, MOST_ERRORS).is_ok();
+    let mut any = send_mark(flow, stop, MOST_ERRORS).is_ok();
     for pause in PAUSES_MS {
         if stop.is_set() {
             break;
         }
         std::thread::sleep(Duration::from_millis(pause));
-        match send_mark(path, stop, 0) {
+        match send_mark(flow, stop, 0) {
             Ok(()) => any = true,
             // The peer has closed its socket.
             Err(_) => break,
@@ -74,12 +74,12 @@ fn send_marks(path: &Path<'_>, stop: &Stop) -> bool {
     any
 }
 
-fn send_mark(path: &Path<'_>, stop: &Stop, most_errors: u32) -> Result<(), Error> {
+fn send_mark(flow: &Flow<'_>, stop: &Stop, most_errors: u32) -> Result<(), Error> {
     let mut errors = 0;
     loop {
-        let sent = match path {
-            Path::Connected(socket) => call::send_without_waiting(*socket, &[]),
-            Path::Addressed(socket, to) => call::send_to_without_waiting(*socket, &[], to),
+        let sent = match flow {
+            Flow::Connected(socket) => call::send_without_waiting(*socket, &[]),
+            Flow::Addressed(socket, to) => call::send_to_without_waiting(*socket, &[], to),
             _ => return Err(Error::NOTSOCK),
         };
         match sent {
@@ -157,7 +157,7 @@ mod tests {
         near.set_nonblocking(false).unwrap();
         let stop = Stop::new();
         let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
-        assert!(!Finish::EmptyDatagrams.say(&Path::Connected(near.as_fd()), &stop));
+        assert!(!Finish::EmptyDatagrams.say(&Flow::Connected(near.as_fd()), &stop));
     }
 
     /// Two ends of a connection; the near one has sent more than has room on its way.
@@ -173,14 +173,14 @@ mod tests {
     fn all_is_acknowledged_when_the_peer_has_taken_it() {
         let (near, mut far) = full();
         let stop = Stop::new();
-        let path = Path::Connected(near.as_fd());
+        let flow = Flow::Connected(near.as_fd());
         let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
-        assert!(!Finish::Acknowledged.say(&path, &stop), "nobody reads");
+        assert!(!Finish::Acknowledged.say(&flow, &stop), "nobody reads");
         let reader = std::thread::spawn(move || {
             far.read_to_end(&mut Vec::new()).unwrap();
             far
         });
-        assert!(Finish::Acknowledged.say(&path, &Stop::new()));
+        assert!(Finish::Acknowledged.say(&flow, &Stop::new()));
         assert_eq!(sys::option::unacknowledged(near.as_fd()).unwrap(), 0);
         drop(reader.join().unwrap());
     }
@@ -192,7 +192,7 @@ mod tests {
         let stop = Stop::new();
         // What would wait for ever shall fail.
         let _at_last = keeper().at(Instant::now() + Duration::from_secs(20), &stop);
-        assert!(!Finish::Acknowledged.say(&Path::Connected(near.as_fd()), &stop));
+        assert!(!Finish::Acknowledged.say(&Flow::Connected(near.as_fd()), &stop));
         assert!(!stop.is_set());
     }
 }

@@ -24,7 +24,12 @@ pub(crate) trait Hooks {
     /// is it.
     fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool;
     /// The turn was taken.
-    fn took_turn(&mut self);
+    #[inline]
+    fn took_turn(&mut self) {
+        self.took_turns(1);
+    }
+    /// So many turns were taken.
+    fn took_turns(&mut self, count: usize);
     /// This is sent next.
     fn before_send(&mut self, data: &mut [u8]);
     /// This was received.
@@ -47,7 +52,7 @@ impl Hooks for () {
         true
     }
     #[inline]
-    fn took_turn(&mut self) {}
+    fn took_turns(&mut self, _: usize) {}
     #[inline]
     fn before_send(&mut self, _: &mut [u8]) {}
     #[inline]
@@ -121,9 +126,9 @@ impl Hooks for Extras {
     }
 
     #[inline]
-    fn took_turn(&mut self) {
+    fn took_turns(&mut self, count: usize) {
         if let Some(pace) = &mut self.pace {
-            pace.took_turn();
+            pace.took_turns(count as u64);
         }
     }
 

@@ -6,12 +6,10 @@
 
 #![forbid(unsafe_code)]
 
-mod associations;
 mod budget;
 mod buffers;
 mod bulk;
 mod cell;
-mod channel;
 mod clock;
 mod company;
 mod connection;
@@ -24,6 +22,7 @@ mod hooks;
 mod host;
 mod instrument;
 mod interface;
+mod io;
 mod keeper;
 mod looper;
 mod memory;
@@ -33,9 +32,9 @@ mod run;
 pub mod script;
 mod socket;
 mod stop;
+mod timer;
 mod transaction;
 
-pub use associations::Associations;
 pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::Buffers;
 pub use cell::Cell;
@@ -48,6 +47,7 @@ pub use finish::Finish;
 pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
+pub use io::{Associations, Flow};
 pub use keeper::{Keeper, Promise, forked, keeper};
 pub use looper::Looper;
 pub use memory::Memory;

@@ -85,8 +85,8 @@ impl Pace {
     }
 
     #[inline]
-    pub(crate) fn took_turn(&mut self) {
-        self.schedule.left = self.schedule.left.saturating_sub(1);
+    pub(crate) fn took_turns(&mut self, count: u64) {
+        self.schedule.left = self.schedule.left.saturating_sub(count);
     }
 
     pub(crate) fn finish(self) -> (Paced, Histogram) {
@@ -240,7 +240,7 @@ mod tests {
             let mut pace = Pace::start(&pacing(1, 2_000_000, wait), None);
             let stop = Stop::new();
             assert!(!pace.waited(&stop), "the first turn is at once");
-            pace.took_turn();
+            pace.took_turns(1);
             let due_ns = pace.schedule.next_ns;
             let was_early = monotonic_ns() < due_ns;
             assert_eq!(pace.waited(&stop), was_early);
@@ -278,7 +278,7 @@ mod tests {
             let stop = Stop::new();
             // The next turn would be after the end, so that there is none.
             let mut pace = Pace::start(&pacing(1, 1, wait), Some(Duration::from_nanos(1)));
-            pace.took_turn();
+            pace.took_turns(1);
             let puller = stop.clone();
             let attending = stop.attend();
             let thread = std::thread::spawn(move || puller.pull(Reason::Cancelled));

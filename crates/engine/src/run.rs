@@ -1,28 +1,24 @@
 //! From a workload, as data, to the loop that runs it.
 
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use model::{Ended, Half, Limit, Operation, Timing, Workload};
 use stats::Histogram;
-use sys::call::{Drain, Peer};
-use sys::message::Beside;
+use sys::call::Drain;
 use sys::{Address, Socket};
 
-use crate::associations::Associations;
 use crate::buffers::Buffers;
+use crate::bulk::{Sink, Source};
 use crate::cell::Cell;
-use crate::channel::{
-    Addressed, AddressedFrom, Channel, Clocked, Connected, FromFile, FromRing, InTurn, IntoNothing,
-    IntoRing, Polled, Sink, Source, Written,
-};
 use crate::connection::{self, Accepting, Exchange};
 use crate::connector::{self, Connector};
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks};
+use crate::io::{self, Flow, FromFile, IntoNothing, Io};
 use crate::ring::Ring;
 use crate::stop::Stop;
+use crate::timer::Clocked;
 use crate::{bulk, transaction};
 
 /// One flow's part of a plan, everything settled.
@@ -48,27 +44,26 @@ pub struct Job<'a> {
     pub cell: &'a Cell,
 }
 
-/// How the data moves.
+/// Where the data moves.
 #[derive(Debug)]
 pub enum Path<'a> {
-    /// A connected socket, stream or datagram.
-    Connected(BorrowedFd<'a>),
-    /// A datagram socket and whom it sends to.
-    Addressed(BorrowedFd<'a>, Peer),
-    /// The same, with the address that it sends from.
-    AddressedFrom(BorrowedFd<'a>, Peer, IpAddr),
-    /// Sockets and whom they send to, used in turn.
-    InTurn(Vec<(BorrowedFd<'a>, Peer)>),
-    /// An SCTP socket with many associations: who speaks is answered.
-    OneToMany(&'a Associations<'a>),
+    /// Open sockets.
+    Flow(Flow<'a>),
     /// A new connection a pass, opened.
     Connector(&'a mut Connector),
     /// A new connection a pass, accepted.
     Listener(&'a mut Accepting),
 }
 
+impl<'a> From<Flow<'a>> for Path<'a> {
+    fn from(flow: Flow<'a>) -> Self {
+        Self::Flow(flow)
+    }
+}
+
 /// Runs a job to its end. The same job can be run again.
-pub fn run(job: &mut Job<'_>, path: Path<'_>) -> Ran {
+pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
+    let path = path.into();
     let _attending = job.stop.attend();
     let _attending_drain = job.drain.map(Stop::attend);
     let Some(mut extras) = Extras::of(job.half, job.length()) else {
@@ -87,38 +82,24 @@ pub fn run(job: &mut Job<'_>, path: Path<'_>) -> Ran {
 
 fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
     match path {
-        Path::Connected(socket) if job.half.write_instead_of_send => {
-            on_channel(job, &Written(socket), hooks)
-        }
-        Path::Connected(socket) if job.half.socket.non_blocking => {
-            on_channel(job, &Polled::new(Connected(socket)), hooks)
-        }
-        Path::Connected(socket) => on_channel(job, &Connected(socket), hooks),
-        Path::InTurn(sockets) => {
-            let channels = sockets
-                .into_iter()
-                .map(|(socket, to)| Addressed { socket, to });
-            if job.half.socket.non_blocking {
-                on_channel(
-                    job,
-                    &InTurn::new(channels.map(Polled::new).collect()),
-                    hooks,
-                )
-            } else {
-                on_channel(job, &InTurn::new(channels.collect()), hooks)
-            }
-        }
-        Path::OneToMany(associations) if job.half.socket.non_blocking => {
-            on_channel(job, &Polled::new(associations), hooks)
-        }
-        Path::OneToMany(associations) => on_channel(job, &associations, hooks),
-        Path::Addressed(socket, to) => on_channel(job, &Addressed { socket, to }, hooks),
-        Path::AddressedFrom(socket, to, from) => {
-            let from = Beside::source(from);
-            on_channel(job, &AddressedFrom { socket, to, from }, hooks)
+        Path::Flow(flow) => {
+            let half = job.half;
+            io::run(flow, half, OnFlow { job, hooks })
         }
         Path::Connector(connector) => on_connector(job, connector, hooks),
         Path::Listener(accepting) => on_listener(job, accepting, hooks),
+    }
+}
+
+/// A job on open sockets.
+struct OnFlow<'a, 'b, H> {
+    job: &'a mut Job<'b>,
+    hooks: &'a mut H,
+}
+
+impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
+    fn run(self, io: &impl Io) -> Ran {
+        on_flow(self.job, io, self.hooks)
     }
 }
 
@@ -147,11 +128,11 @@ fn opened(result: Result<(), LoopEnd>, stop: &Stop) -> Option<Ran> {
     result.err().map(|end| end.ran(stop))
 }
 
-fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks) -> Ran {
+fn on_flow(job: &mut Job<'_>, io: &impl Io, hooks: &mut impl Hooks) -> Ran {
     use Operation::{Receive, ReceiveAll, Send};
     let bounds = job.bounds();
     let timing = job.timing;
-    let discard = job.half.discard_in_kernel && channel.is_connected();
+    let discard = job.half.discard_in_kernel && io.is_connected();
     let asks_again = job.half.socket.receive_timeout.is_some();
     let Buffers {
         send,
@@ -159,18 +140,16 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks)
         receive,
     } = &mut *job.buffers;
     match (job.workload.body.as_slice(), send, receive) {
-        ([Send], Some(ring), _) => {
-            send_bulk(&mut FromRing { channel, ring }, timing, bounds, hooks)
-        }
+        ([Send], Some(ring), _) => send_bulk(&mut io.source(ring, bounds), timing, bounds, hooks),
         ([Send], None, _) => match send_file {
             Some(file) => {
-                let socket = channel.socket();
+                let socket = io.socket();
                 send_bulk(&mut FromFile { socket, file }, timing, bounds, hooks)
             }
             None => unsupported(),
         },
         ([Receive], _, Some(ring)) if discard => {
-            let (socket, size) = (channel.socket(), ring.size() as usize);
+            let (socket, size) = (io.socket(), ring.size() as usize);
             match Drain::open() {
                 Ok(pipe) => receive_bulk(
                     &mut IntoNothing { socket, pipe, size },
@@ -182,10 +161,10 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks)
             }
         }
         ([Receive], _, Some(ring)) => {
-            receive_bulk(&mut IntoRing { channel, ring }, timing, bounds, hooks)
+            receive_bulk(&mut io.sink(ring, bounds), timing, bounds, hooks)
         }
         ([Send, ReceiveAll], Some(requests), Some(responses)) => ask(
-            channel,
+            io,
             &mut Exchange {
                 requests,
                 responses,
@@ -202,7 +181,7 @@ fn on_channel(job: &mut Job<'_>, channel: &impl Channel, hooks: &mut impl Hooks)
                 responses,
                 asks_again,
             };
-            transaction::answer(channel, &mut exchange, bounds, hooks).ran(bounds.stop)
+            transaction::answer(io, &mut exchange, bounds, hooks).ran(bounds.stop)
         }
         _ => unsupported(),
     }
@@ -246,7 +225,7 @@ fn exchange<'a>(
 }
 
 fn ask(
-    channel: &impl Channel,
+    io: &impl Io,
     exchange: &mut Exchange<'_>,
     burst: u32,
     timing: Timing,
@@ -256,20 +235,20 @@ fn ask(
     if burst > 0 {
         let mut times = timing.passes.then(Histogram::default);
         let window = burst as usize + 1;
-        let end = transaction::ask_ahead(channel, exchange, window, bounds, times.as_mut(), hooks);
+        let end = transaction::ask_ahead(io, exchange, window, bounds, times.as_mut(), hooks);
         Ran {
             latency: times,
             ..end.ran(bounds.stop)
         }
     } else if timing.passes {
         let mut timer = Clocked::new();
-        let end = transaction::ask(channel, exchange, bounds, &mut timer, hooks);
+        let end = transaction::ask(io, exchange, bounds, &mut timer, hooks);
         Ran {
             latency: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        transaction::ask(channel, exchange, bounds, &mut (), hooks).ran(bounds.stop)
+        transaction::ask(io, exchange, bounds, &mut (), hooks).ran(bounds.stop)
     }
 }
 
@@ -443,7 +422,7 @@ mod tests {
                     run(&mut job, Path::Listener(&mut accepting))
                 } else {
                     let (socket, _) = listener.accept().unwrap();
-                    run(&mut job, Path::Connected(socket.as_fd()))
+                    run(&mut job, Flow::Connected(socket.as_fd()))
                 };
                 (ran, peer.join().unwrap())
             });

@@ -7,15 +7,16 @@ use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 
 use crate::cell::Cell;
-use crate::channel::{Channel, Timer};
 use crate::connection::Exchange;
 use crate::end::{Bounds, Budget, LoopEnd};
 use crate::hooks::Hooks;
+use crate::io::Io;
 use crate::stop::Stop;
+use crate::timer::Timer;
 
 /// One request, one response, over and over.
-pub(crate) fn ask<C: Channel>(
-    channel: &C,
+pub(crate) fn ask<I: Io>(
+    io: &I,
     exchange: &mut Exchange<'_>,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
@@ -36,16 +37,16 @@ pub(crate) fn ask<C: Channel>(
         }
         let request = requests.advance();
         hooks.before_send(request);
-        let sent = channel.send(request);
+        let sent = io.send(request);
         let mut missed = None;
         if sent != Ok(request.len()) {
-            missed = send_rest(channel, request, sent, stop, cell).err();
+            missed = send_rest(io, request, sent, stop, cell).err();
         }
         if missed.is_none() {
             let response = responses.advance();
-            let received = channel.receive(response);
+            let received = io.receive(response);
             if received != Ok(response.len()) {
-                missed = receive_rest(channel, response, received, stop, cell).err();
+                missed = receive_rest(io, response, received, stop, cell).err();
                 if missed.is_some() {
                     cell.sent(request.len());
                 }
@@ -73,8 +74,8 @@ pub(crate) fn ask<C: Channel>(
 }
 
 /// The other end of [`ask`]. The peer's end of stream, or an empty datagram, ends it.
-pub(crate) fn answer<C: Channel>(
-    channel: &C,
+pub(crate) fn answer<I: Io>(
+    io: &I,
     exchange: &mut Exchange<'_>,
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
@@ -91,14 +92,14 @@ pub(crate) fn answer<C: Channel>(
             continue;
         }
         let request = requests.advance();
-        if let Err(end) = receive_all(channel, request, stop, cell) {
+        if let Err(end) = receive_all(io, request, stop, cell) {
             return end;
         }
         hooks.after_receive(request);
         let response = responses.advance();
         hooks.before_send(response);
         hooks.took_turn();
-        match send_all(channel, response, stop, cell) {
+        match send_all(io, response, stop, cell) {
             Ok(()) => {}
             Err(end) => {
                 cell.received(requests.size() as usize);
@@ -125,8 +126,8 @@ pub(crate) fn answer<C: Channel>(
 ///
 /// At a pace it is the requests that are paced, and responses are taken as they come: so a time has no
 /// wait in it, and fewer than `window` requests are on their way when the pace asks for no more.
-pub(crate) fn ask_ahead<C: Channel>(
-    channel: &C,
+pub(crate) fn ask_ahead<I: Io>(
+    io: &I,
     exchange: &mut Exchange<'_>,
     window: usize,
     bounds: Bounds<'_>,
@@ -143,7 +144,7 @@ pub(crate) fn ask_ahead<C: Channel>(
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
     let mut ahead = Ahead::new(window, times.is_some());
     // Where both ways are awaited the first that would have been given up ends it.
-    let (receive_patience, send_patience) = sys::option::timeouts(channel.socket());
+    let (receive_patience, send_patience) = sys::option::timeouts(io.socket());
     let patience = receive_patience.min(send_patience);
     // What is left of the request being sent, and of the response being received.
     let mut request: &[u8] = &[];
@@ -162,7 +163,7 @@ pub(crate) fn ask_ahead<C: Channel>(
                 request = next;
                 ahead.asked();
             }
-            match channel.try_send(request) {
+            match io.try_send(request) {
                 Ok(sent) => {
                     cell.sent(sent);
                     request = &request[sent..];
@@ -184,12 +185,12 @@ pub(crate) fn ask_ahead<C: Channel>(
             hooks.waited(stop);
             continue;
         }
-        if early && !hooks.has_input_before_turn(channel.socket()) {
+        if early && !hooks.has_input_before_turn(io.socket()) {
             continue;
         }
         let mut in_time = true;
         if blocked {
-            match call::wait_either(channel.socket(), patience) {
+            match call::wait_either(io.socket(), patience) {
                 Ok(ready) => in_time = ready,
                 Err(_) => continue,
             }
@@ -197,9 +198,9 @@ pub(crate) fn ask_ahead<C: Channel>(
         let buffer = responses.advance();
         let room = missing.min(buffer.len());
         let received = if blocked {
-            channel.try_receive(&mut buffer[..room])
+            io.try_receive(&mut buffer[..room])
         } else {
-            channel.receive(&mut buffer[..room])
+            io.receive(&mut buffer[..room])
         };
         match received {
             Ok(0) => return LoopEnd::PeerClosed,
@@ -290,22 +291,22 @@ impl Ahead {
 
 /// Sends a whole buffer, which the pass counts as one call; a stop ends it in the middle.
 #[inline]
-pub(crate) fn send_all<C: Channel>(
-    channel: &C,
+pub(crate) fn send_all<I: Io>(
+    io: &I,
     data: &[u8],
     stop: &Stop,
     cell: &Cell,
 ) -> Result<(), LoopEnd> {
-    match channel.send(data) {
+    match io.send(data) {
         Ok(sent) if sent == data.len() => Ok(()),
-        other => send_rest(channel, data, other, stop, cell),
+        other => send_rest(io, data, other, stop, cell),
     }
 }
 
 /// What seldom happens: a call that did not take all, an interruption, an error.
 #[cold]
-fn send_rest<C: Channel>(
-    channel: &C,
+fn send_rest<I: Io>(
+    io: &I,
     data: &[u8],
     mut last: Result<usize, Error>,
     stop: &Stop,
@@ -332,7 +333,7 @@ fn send_rest<C: Channel>(
         if stop.is_set() {
             break LoopEnd::Stopped;
         }
-        last = channel.send(&data[sent..]);
+        last = io.send(&data[sent..]);
     };
     // Not a pass, but it left all the same.
     cell.count_sent(sent, calls);
@@ -341,21 +342,21 @@ fn send_rest<C: Channel>(
 
 /// Receives a whole buffer, which the pass counts as one call; a stop ends it in the middle.
 #[inline]
-pub(crate) fn receive_all<C: Channel>(
-    channel: &C,
+pub(crate) fn receive_all<I: Io>(
+    io: &I,
     buffer: &mut [u8],
     stop: &Stop,
     cell: &Cell,
 ) -> Result<(), LoopEnd> {
-    match channel.receive(buffer) {
+    match io.receive(buffer) {
         Ok(received) if received == buffer.len() => Ok(()),
-        other => receive_rest(channel, buffer, other, stop, cell),
+        other => receive_rest(io, buffer, other, stop, cell),
     }
 }
 
 #[cold]
-fn receive_rest<C: Channel>(
-    channel: &C,
+fn receive_rest<I: Io>(
+    io: &I,
     buffer: &mut [u8],
     mut last: Result<usize, Error>,
     stop: &Stop,
@@ -379,7 +380,7 @@ fn receive_rest<C: Channel>(
         if stop.is_set() {
             break LoopEnd::Stopped;
         }
-        last = channel.receive(&mut buffer[received..]);
+        last = io.receive(&mut buffer[received..]);
     };
     cell.count_received(received, calls);
     Err(end)
@@ -395,7 +396,7 @@ mod tests {
 
     use super::*;
     use crate::Memory;
-    use crate::channel::Connected;
+    use crate::io::Plain;
     use crate::ring::{Contents, Ring};
 
     #[test]
@@ -429,7 +430,7 @@ mod tests {
         };
         let mut times = Histogram::default();
         let end = ask_ahead(
-            &Connected(near.as_fd()),
+            &Plain(near.as_fd()),
             &mut exchange,
             5,
             bounds,
@@ -466,7 +467,7 @@ mod tests {
             asks_again: false,
         };
         let window = 1 << 20;
-        let connected = Connected(near.as_fd());
+        let connected = Plain(near.as_fd());
         let end = ask_ahead(&connected, &mut exchange, window, bounds, None, &mut ());
         assert_eq!(end, LoopEnd::TimedOut);
         assert_eq!(cell.counts().transactions, 0);

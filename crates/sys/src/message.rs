@@ -30,6 +30,14 @@ pub struct Moved {
     pub bytes: usize,
 }
 
+impl Moved {
+    /// One message, or a part of a stream.
+    #[inline]
+    pub fn one(bytes: usize) -> Self {
+        Self { messages: 1, bytes }
+    }
+}
+
 /// Control data to send with a message: an SCTP envelope, or a source address. cmsg(3).
 #[derive(Clone, Debug)]
 #[repr(C, align(8))]

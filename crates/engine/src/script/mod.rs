@@ -225,7 +225,7 @@ impl Script {
                 watch.start();
                 continue;
             }
-            pace.took_turn();
+            pace.took_turns(1);
             if let Err((at, why)) = hand.rounds(&mut self.steps, 1, watch) {
                 return why.ended(at, stop);
             }

@@ -5,10 +5,10 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path as FilePath, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use engine::{Path, Stop};
+use engine::{Flow, Stop};
 use server::{Accepted, DataPeer, Nonce, PREFERENCE, Policy};
 use sys::call::{self, Error, Peer};
 use sys::datagram::{self, Next, Sender};
@@ -48,12 +48,12 @@ enum Way {
 
 impl Datagrams {
     /// Returns the path for the engine.
-    pub(super) fn path(&self) -> Path<'_> {
+    pub(super) fn path(&self) -> Flow<'_> {
         let socket = self.socket.as_fd();
         match &self.way {
-            Way::Plain => Path::Connected(socket),
-            Way::To(to) => Path::Addressed(socket, to.clone()),
-            Way::ToFrom(to, from) => Path::AddressedFrom(socket, to.clone(), *from),
+            Way::Plain => Flow::Connected(socket),
+            Way::To(to) => Flow::Addressed(socket, to.clone()),
+            Way::ToFrom(to, from) => Flow::AddressedFrom(socket, to.clone(), *from),
         }
     }
 }
@@ -250,7 +250,7 @@ fn is_usual(from: &Address, here: Option<IpAddr>) -> bool {
 /// Connects to the Unix domain socket that a datagram came from, by its path. This process may have more rights than
 /// the sender, who could have put something else there. So the path must resolve alike for both, without a link, to
 /// a socket that the sender's user owns.
-fn connect_to_sender(socket: &Socket, path: &FilePath, sender: Option<Sender>) -> io::Result<()> {
+fn connect_to_sender(socket: &Socket, path: &Path, sender: Option<Sender>) -> io::Result<()> {
     let refused = || io::Error::from(Error::ACCESS);
     let sender = sender.ok_or_else(refused)?;
     if !sys::process::shares_paths_with(sender.process) {

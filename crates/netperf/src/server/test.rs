@@ -7,7 +7,7 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Accepting, Associations, Buffers, Cell, Clock, DataSocket, Exceeded, Finish, Job, Looper,
+    Accepting, Associations, Buffers, Cell, Clock, DataSocket, Exceeded, Finish, Flow, Job, Looper,
     Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted, dropped, facts_at_end,
     keeper, prepare_accepted, receive_late, run,
 };
@@ -225,7 +225,7 @@ impl Prepared {
         let length = self.length(limits) + drain;
         let in_time = stop.follower();
         let _deadline = keeper().at(clock.started + length, &in_time);
-        let path = || Path::Connected(connection.as_fd());
+        let path = || Flow::Connected(connection.as_fd());
         let ran = run(&mut self.job(&in_time, None, cell), path());
 
         let mut finished = finished(&clock, ran);
@@ -271,7 +271,7 @@ impl Prepared {
         let _deadline = keeper().at(clock.started + self.length(limits) + limits.drain, stop);
         let ran = run(
             &mut self.job(stop, None, cell),
-            Path::OneToMany(&associations),
+            Flow::OneToMany(&associations),
         );
         let mut finished = finished(&clock, ran);
         finished.side.socket = self.facts_of_start();

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use engine::{FlowClock, Path, Ran, Stop, connect, keeper, run};
+use engine::{Flow, FlowClock, Ran, Stop, connect, keeper, run};
 use sys::call::Peer;
 use sys::{Address, Socket};
 
@@ -48,7 +48,7 @@ impl LocalEnd<'_> {
             .iter()
             .map(|socket| (socket.as_fd(), to.clone()))
             .collect();
-        let ran = run(&mut self.job(stop, progress.cell), Path::InTurn(in_turn));
+        let ran = run(&mut self.job(stop, progress.cell), Flow::InTurn(in_turn));
         progress.ended();
         let mut moved = self.moved(ran, clock);
         let patience = cancel.follower();

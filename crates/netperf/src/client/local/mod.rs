@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, DataSocket, Finish, FlowClock, InterfaceMeter, Job, Member, Passed, Path, Ran,
+    Buffers, Cell, DataSocket, Finish, Flow, FlowClock, InterfaceMeter, Job, Member, Passed, Ran,
     Reason, Stop, connect, connect_without_data, facts_at_end, keeper, run,
 };
 use model::{End, Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
@@ -280,9 +280,9 @@ impl LocalEnd<'_> {
         let to = Peer::try_from(dest).map_err(|error| unreachable(dest, error))?;
         let path = || {
             if connects {
-                Path::Connected(socket.as_fd())
+                Flow::Connected(socket.as_fd())
             } else {
-                Path::Addressed(socket.as_fd(), to.clone())
+                Flow::Addressed(socket.as_fd(), to.clone())
             }
         };
         let ran = run(&mut self.job(stop, progress.cell), path());

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use engine::{Finish, Path, Ran, Reason, Role, Stop, connect, data_socket, keeper};
+use engine::{Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket, keeper};
 use model::{Plan, SocketOptions, Transport};
 use server::Nonce;
 use sys::call::{self, Error};
@@ -79,7 +79,7 @@ impl LocalEnd<'_> {
         progress.answer.came();
         let sent = send_nonce(&socket, nonce, call::send, &stop);
         sent.map_err(|error| unreachable(dest, error.into()))?;
-        let taken = Finish::AwaitClose.say(&Path::Connected(socket.as_fd()), &stop);
+        let taken = Finish::AwaitClose.say(&Flow::Connected(socket.as_fd()), &stop);
         if !taken {
             late()?;
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sys::call::{self, Error, Peer, SctpReceived};
 use sys::{Address, Socket, option};
 
-use crate::channel::Channel;
+use super::Io;
 
 /// A socket with many SCTP associations, which receives from all of them and answers the one that was
 /// heard last. When all that were there have gone its data is at its end.
@@ -158,7 +158,7 @@ impl fmt::Debug for Associations<'_> {
     }
 }
 
-impl Channel for &Associations<'_> {
+impl Io for &Associations<'_> {
     #[inline]
     fn socket(&self) -> BorrowedFd<'_> {
         self.socket

@@ -1,0 +1,68 @@
+//! sendto(2) and sendmsg(2): datagrams from an unconnected socket.
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use sys::call::{self, Error, Peer};
+use sys::message::{self, Beside};
+
+use super::Io;
+
+/// A datagram socket without a peer of its own.
+pub(super) struct Addressed<'a> {
+    pub(super) socket: BorrowedFd<'a>,
+    pub(super) to: Peer,
+}
+
+impl Io for Addressed<'_> {
+    fn is_connected(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        call::send_to(self.socket, data, &self.to)
+    }
+
+    #[inline]
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        call::send_to_without_waiting(self.socket, data, &self.to)
+    }
+}
+
+/// An unconnected datagram socket that sends each datagram from a given address of this host.
+pub(super) struct AddressedFrom<'a> {
+    socket: BorrowedFd<'a>,
+    to: Peer,
+    from: Beside,
+}
+
+impl<'a> AddressedFrom<'a> {
+    pub(super) fn new(socket: BorrowedFd<'a>, to: Peer, from: IpAddr) -> Self {
+        let from = Beside::source(from);
+        Self { socket, to, from }
+    }
+}
+
+impl Io for AddressedFrom<'_> {
+    fn is_connected(&self) -> bool {
+        false
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket
+    }
+
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        message::send_with(self.socket, data, &self.to, &self.from, true)
+    }
+
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        message::send_with(self.socket, data, &self.to, &self.from, false)
+    }
+}

@@ -1,0 +1,27 @@
+//! send(2) and recv(2) on a connected socket.
+
+use std::os::fd::BorrowedFd;
+
+use sys::call::{self, Error};
+
+use super::Io;
+
+/// A connected socket, by send(2).
+pub(crate) struct Plain<'a>(pub(crate) BorrowedFd<'a>);
+
+impl Io for Plain<'_> {
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        call::send(self.0, data)
+    }
+
+    #[inline]
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        call::send_without_waiting(self.0, data)
+    }
+}

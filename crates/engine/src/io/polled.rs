@@ -1,0 +1,147 @@
+//! Non-blocking calls, with poll(2) where one would wait.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use sys::call::{self, Error};
+
+use super::Io;
+
+/// A way whose calls never wait: poll(2) does, as long as the calls would.
+pub(super) struct Polled<C> {
+    io: C,
+    receive_patience: Duration,
+    send_patience: Duration,
+}
+
+impl<C: Io> Polled<C> {
+    /// The socket must have its timeouts.
+    pub(super) fn new(io: C) -> Self {
+        let (receive_patience, send_patience) = sys::option::timeouts(io.socket());
+        Self {
+            io,
+            receive_patience,
+            send_patience,
+        }
+    }
+}
+
+impl<C: Io> Io for Polled<C> {
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.io.socket()
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        loop {
+            match self.io.try_send(data) {
+                Err(Error::AGAIN) if call::wait_writable(self.socket(), self.send_patience)? => {}
+                other => return other,
+            }
+        }
+    }
+
+    #[inline]
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        self.io.try_send(data)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.io.is_connected()
+    }
+
+    #[inline]
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match self.io.try_receive(buffer) {
+                Err(Error::AGAIN) if call::wait_readable(self.socket(), self.receive_patience)? => {
+                }
+                other => return other,
+            }
+        }
+    }
+
+    #[inline]
+    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.io.try_receive(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::io::plain::Plain;
+
+    /// Whose calls would wait at first, and must not be left to.
+    struct Busy<'a> {
+        socket: BorrowedFd<'a>,
+        refusals: Cell<u32>,
+    }
+
+    impl Busy<'_> {
+        fn refuses(&self) -> bool {
+            let left = self.refusals.get();
+            self.refusals.set(left.saturating_sub(1));
+            left > 0
+        }
+    }
+
+    impl Io for Busy<'_> {
+        fn socket(&self) -> BorrowedFd<'_> {
+            self.socket
+        }
+
+        fn send(&self, _: &[u8]) -> Result<usize, Error> {
+            panic!("a send that may wait");
+        }
+
+        fn receive(&self, _: &mut [u8]) -> Result<usize, Error> {
+            panic!("a receive that may wait");
+        }
+
+        fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+            if self.refuses() {
+                return Err(Error::AGAIN);
+            }
+            Ok(data.len())
+        }
+
+        fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+            if self.refuses() {
+                return Err(Error::AGAIN);
+            }
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn what_is_polled_waits_in_no_other_call() {
+        let (near, far) = UnixDatagram::pair().unwrap();
+        far.send(b"x").unwrap();
+        let polled = Polled::new(Busy {
+            socket: near.as_fd(),
+            refusals: Cell::new(3),
+        });
+        assert_eq!(polled.send(b"xx"), Ok(2));
+        polled.io.refusals.set(3);
+        assert_eq!(polled.receive(&mut [0; 5]), Ok(5));
+    }
+
+    #[test]
+    fn what_is_polled_waits_no_longer_than_its_socket_would() {
+        let (near, _far) = UnixDatagram::pair().unwrap();
+        let short = Some(Duration::from_millis(5));
+        near.set_read_timeout(short).unwrap();
+        near.set_write_timeout(short).unwrap();
+        let polled = Polled::new(Plain(near.as_fd()));
+        assert_eq!(polled.receive(&mut [0; 1]), Err(Error::AGAIN));
+        let full = (0..1 << 16).find_map(|_| polled.send(b"x").err());
+        assert_eq!(full, Some(Error::AGAIN));
+    }
+}

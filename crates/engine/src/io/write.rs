@@ -1,0 +1,27 @@
+//! write(2) instead of send(2).
+
+use std::os::fd::BorrowedFd;
+
+use sys::call::{self, Error};
+
+use super::Io;
+
+/// A connected socket, by write(2).
+pub(super) struct Written<'a>(pub(super) BorrowedFd<'a>);
+
+impl Io for Written<'_> {
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        call::write(self.0, data)
+    }
+
+    #[inline]
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        call::send_without_waiting(self.0, data)
+    }
+}

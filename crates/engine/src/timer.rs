@@ -1,0 +1,49 @@
+//! Times that a loop keeps.
+
+use stats::Histogram;
+use sys::clock::monotonic_ns;
+
+/// Times that a loop keeps, or not: `()` is nothing, and costs nothing.
+pub(crate) trait Timer {
+    /// A time begins, before the first pass or after one that does not count.
+    fn start(&mut self);
+    /// It ends, and the next one begins: a loop's next pass starts where the last one ended, so that
+    /// one clock read does for both.
+    fn lap(&mut self);
+}
+
+impl Timer for () {
+    #[inline]
+    fn start(&mut self) {}
+    #[inline]
+    fn lap(&mut self) {}
+}
+
+/// One clock read a time, into a histogram.
+pub(crate) struct Clocked {
+    pub(crate) times: Histogram,
+    started_ns: u64,
+}
+
+impl Clocked {
+    pub(crate) fn new() -> Self {
+        Self {
+            times: Histogram::default(),
+            started_ns: 0,
+        }
+    }
+}
+
+impl Timer for Clocked {
+    #[inline]
+    fn start(&mut self) {
+        self.started_ns = monotonic_ns();
+    }
+
+    #[inline]
+    fn lap(&mut self) {
+        let now_ns = monotonic_ns();
+        self.times.record(now_ns - self.started_ns);
+        self.started_ns = now_ns;
+    }
+}
