@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "this is the crate that the others have it in")]
 
 mod address;
+pub mod batch;
 pub mod beneath;
 pub mod buffer;
 pub mod call;

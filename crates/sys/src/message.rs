@@ -22,7 +22,7 @@ pub struct Messages {
 }
 
 /// What one call has moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Messages.
     pub messages: usize,
@@ -115,6 +115,58 @@ impl Messages {
         }
         let flags = libc::MSG_WAITFORONE | dont_wait(waits);
         self.call(libc::SYS_recvmmsg, socket, count, flags)
+    }
+
+    /// Sends one message per piece, all to the same peer: one call.
+    pub(crate) fn send_pieces(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pieces: &mut [libc::iovec],
+        to: Option<&Peer>,
+        beside: Option<&Beside>,
+    ) -> Result<Moved, Errno> {
+        let (name, name_length) = to.map_or((std::ptr::null_mut(), 0), Peer::for_kernel);
+        let (control, control_length) = match beside {
+            Some(beside) => (beside.bytes.as_ptr().cast_mut(), beside.length),
+            None => (std::ptr::null_mut(), 0),
+        };
+        for (header, piece) in self.headers.iter_mut().zip(&mut *pieces) {
+            let header = &mut header.msg_hdr;
+            header.msg_name = name;
+            header.msg_namelen = name_length;
+            header.msg_iov = piece;
+            header.msg_iovlen = 1;
+            header.msg_control = control.cast();
+            header.msg_controllen = control_length as _;
+        }
+        let count = pieces.len().min(self.headers.len());
+        self.call(libc::SYS_sendmmsg, socket, count, libc::MSG_NOSIGNAL)
+    }
+
+    /// Receives one message per piece: one call, which waits for the first alone. `taken` gets each, cut to
+    /// its piece. No two pieces may overlap, and nobody else may use their memory meanwhile.
+    pub(crate) fn receive_pieces(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pieces: &mut [libc::iovec],
+        mut taken: impl FnMut(&mut [u8]),
+    ) -> Result<Moved, Errno> {
+        for (header, piece) in self.headers.iter_mut().zip(&mut *pieces) {
+            let header = &mut header.msg_hdr;
+            header.msg_name = std::ptr::null_mut();
+            header.msg_iov = piece;
+            header.msg_iovlen = 1;
+            header.msg_control = std::ptr::null_mut();
+            header.msg_controllen = 0;
+        }
+        let count = pieces.len().min(self.headers.len());
+        let moved = self.call(libc::SYS_recvmmsg, socket, count, libc::MSG_WAITFORONE)?;
+        for (header, piece) in self.headers[..moved.messages].iter().zip(pieces) {
+            let length = (header.msg_len as usize).min(piece.iov_len);
+            // SAFETY: the piece is `iov_len` bytes that the caller lends for this call, and overlaps no other.
+            taken(unsafe { std::slice::from_raw_parts_mut(piece.iov_base.cast(), length) });
+        }
+        Ok(moved)
     }
 
     fn count(&self, times: u64) -> usize {

@@ -1,0 +1,134 @@
+//! Several datagrams per call, each from or into its own buffer of a ring: sendmmsg(2), recvmmsg(2).
+
+use std::fmt;
+use std::mem;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use crate::buffer::BufferRing;
+use crate::call::Peer;
+use crate::message::{Beside, Messages, Moved};
+
+/// The headers of a batch, made once for many calls.
+pub struct Batch {
+    messages: Messages,
+    pieces: Vec<libc::iovec>,
+    to: Option<Peer>,
+    beside: Option<Beside>,
+}
+
+impl Batch {
+    /// A batch of up to `count` datagrams. Those that are sent go to `to` with `beside`; without `to` they go to
+    /// the socket's peer.
+    pub fn new(count: usize, to: Option<Peer>, beside: Option<Beside>) -> Self {
+        // SAFETY: a piece of zeroes is an empty one.
+        let empty: libc::iovec = unsafe { mem::zeroed() };
+        Self {
+            messages: Messages::new(count as u64),
+            pieces: vec![empty; count],
+            to,
+            beside,
+        }
+    }
+
+    /// Sends the next buffers of a ring, at most `most` and as many as the ring has: one call, which returns
+    /// early if a datagram cannot be sent. `prepare` gets each buffer first.
+    #[inline]
+    pub fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        ring: &mut BufferRing,
+        most: u64,
+        prepare: impl FnMut(&mut [u8]),
+    ) -> Result<Moved, Errno> {
+        let count = self.fill(ring, most, prepare);
+        let (to, beside) = (self.to.as_ref(), self.beside.as_ref());
+        self.messages
+            .send_pieces(socket, &mut self.pieces[..count], to, beside)
+    }
+
+    /// Receives into the next buffers of a ring, at most `most` and as many as the ring has: one call, which
+    /// waits only for the first datagram. `taken` gets each datagram, cut to the buffer's length.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        ring: &mut BufferRing,
+        most: u64,
+        taken: impl FnMut(&mut [u8]),
+    ) -> Result<Moved, Errno> {
+        let count = self.fill(ring, most, |_| ());
+        self.messages
+            .receive_pieces(socket, &mut self.pieces[..count], taken)
+    }
+
+    /// Points the pieces at the ring's next buffers; no two at the same.
+    #[inline]
+    fn fill(
+        &mut self,
+        ring: &mut BufferRing,
+        most: u64,
+        mut prepare: impl FnMut(&mut [u8]),
+    ) -> usize {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let count = most.min(self.pieces.len()).min(ring.width());
+        for piece in &mut self.pieces[..count] {
+            let buffer = ring.advance();
+            prepare(buffer);
+            piece.iov_base = buffer.as_mut_ptr().cast();
+            piece.iov_len = buffer.len();
+        }
+        count
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("most", &self.pieces.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn each_datagram_has_its_own_buffer() {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        near.connect(far.local_addr().unwrap()).unwrap();
+        let mut ring = BufferRing::new(5, 3, 8, 0).unwrap();
+        let mut batch = Batch::new(8, None, None);
+        let mut next = 0;
+        let sent = batch.send(near.as_fd(), &mut ring, 4, |buffer| {
+            next += 1;
+            buffer.fill(next);
+        });
+        let moved = |messages, bytes| Ok(Moved { messages, bytes });
+        assert_eq!(sent, moved(4, 12));
+        near.send(b"").unwrap();
+        near.send(b"xy").unwrap();
+        let mut seen = Vec::new();
+        // Not more than the ring has buffers, and no wait for more than are there.
+        for expected in [moved(5, 12), moved(1, 2)] {
+            let received = batch.receive(far.as_fd(), &mut ring, u64::MAX, |datagram| {
+                seen.push(datagram.to_vec());
+            });
+            assert_eq!(received, expected);
+        }
+        let expected: [&[u8]; 6] = [
+            b"\x01\x01\x01",
+            b"\x02\x02\x02",
+            b"\x03\x03\x03",
+            b"\x04\x04\x04",
+            b"",
+            b"xy",
+        ];
+        assert_eq!(seen, expected);
+    }
+}
