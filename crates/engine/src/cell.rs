@@ -23,6 +23,8 @@ pub struct Cell {
     failed_sends: AtomicU64,
     received_late: AtomicU64,
     receive_calls_late: AtomicU64,
+    send_batches: AtomicU64,
+    receive_batches: AtomicU64,
 }
 
 impl Cell {
@@ -97,6 +99,18 @@ impl Cell {
         add(&self.receive_calls_late, 1);
     }
 
+    /// One call sent several messages, which are counted one by one.
+    #[inline]
+    pub(crate) fn sent_batch(&self) {
+        add(&self.send_batches, 1);
+    }
+
+    /// One call received several messages, which are counted one by one.
+    #[inline]
+    pub(crate) fn received_batch(&self) {
+        add(&self.receive_batches, 1);
+    }
+
     /// The kernel refused a send for want of buffers.
     pub(crate) fn send_failed(&self) {
         add(&self.failed_sends, 1);
@@ -131,6 +145,8 @@ impl Cell {
             send_calls: self.send_calls.load(Relaxed) + calls(&self.sent_a_pass),
             receive_calls: self.receive_calls.load(Relaxed) + calls(&self.received_a_pass),
             failed_sends: self.failed_sends.load(Relaxed),
+            send_batches: self.send_batches.load(Relaxed),
+            receive_batches: self.receive_batches.load(Relaxed),
             transactions: a_pass(&self.transactions_a_pass),
         }
     }

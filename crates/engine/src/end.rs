@@ -148,6 +148,12 @@ impl Budget {
         self.0 == 0
     }
 
+    /// Messages of this size that are left, the last one perhaps only in part.
+    #[inline]
+    pub(crate) fn messages(self, size: u32) -> u64 {
+        self.0.div_ceil(size.max(1).into())
+    }
+
     /// Whether there is more than so many.
     pub(crate) fn exceeds(self, amount: usize) -> bool {
         self.0 > amount as u64

@@ -23,6 +23,8 @@ pub(crate) trait Hooks {
     /// Waits until the next turn comes, or there is something to read from the socket; whether that
     /// is it.
     fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool;
+    /// Turns that have come and are not taken.
+    fn turns_left(&self) -> u64;
     /// The turn was taken.
     #[inline]
     fn took_turn(&mut self) {
@@ -50,6 +52,10 @@ impl Hooks for () {
     #[inline]
     fn has_input_before_turn(&mut self, _: BorrowedFd<'_>) -> bool {
         true
+    }
+    #[inline]
+    fn turns_left(&self) -> u64 {
+        u64::MAX
     }
     #[inline]
     fn took_turns(&mut self, _: usize) {}
@@ -123,6 +129,11 @@ impl Hooks for Extras {
         self.pace
             .as_mut()
             .is_none_or(|pace| pace.has_input_before_turn(socket))
+    }
+
+    #[inline]
+    fn turns_left(&self) -> u64 {
+        self.pace.as_ref().map_or(u64::MAX, Pace::turns_left)
     }
 
     #[inline]

@@ -85,6 +85,11 @@ impl Pace {
     }
 
     #[inline]
+    pub(crate) fn turns_left(&self) -> u64 {
+        self.schedule.left
+    }
+
+    #[inline]
     pub(crate) fn took_turns(&mut self, count: u64) {
         self.schedule.left = self.schedule.left.saturating_sub(count);
     }

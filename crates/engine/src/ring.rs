@@ -112,6 +112,12 @@ impl Ring {
         self.buffers.width() as u32
     }
 
+    /// All buffers, for a call that takes several.
+    #[inline]
+    pub(crate) fn buffers(&mut self) -> &mut BufferRing {
+        &mut self.buffers
+    }
+
     /// The buffer of the next call.
     #[inline]
     pub(crate) fn advance(&mut self) -> &mut [u8] {

@@ -139,14 +139,39 @@ pub struct Counts {
     pub received_late: Bytes,
     /// Receive calls behind `received_late`.
     pub receive_calls_late: u64,
-    /// Send calls that moved data.
+    /// Send calls that moved data; of a method that sends in batches, the messages.
     pub send_calls: u64,
-    /// Receive calls that gave data.
+    /// Receive calls that gave data; of a method that receives in batches, the messages.
     pub receive_calls: u64,
+    /// Calls behind `send_calls` that sent a batch; 0 where each message had its own call.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub send_batches: u64,
+    /// Calls behind `receive_calls` that received a batch; 0 where each message had its own call.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub receive_batches: u64,
     /// Send calls that the kernel refused for want of buffers (ENOBUFS).
     pub failed_sends: u64,
     /// Passes of a transactional workload that were completed.
     pub transactions: u64,
+}
+
+impl Counts {
+    /// Messages of an average batch; `None` where each message had its own call.
+    pub fn batch(&self) -> Option<f64> {
+        let batches = self.send_batches + self.receive_batches;
+        let messages = |batches, calls| if batches > 0 { calls } else { 0 };
+        let moved = messages(self.send_batches, self.send_calls)
+            + messages(self.receive_batches, self.receive_calls);
+        (batches > 0).then(|| moved as f64 / batches as f64)
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes the field by reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl std::ops::AddAssign for Counts {
@@ -157,6 +182,8 @@ impl std::ops::AddAssign for Counts {
         self.receive_calls_late += other.receive_calls_late;
         self.send_calls += other.send_calls;
         self.receive_calls += other.receive_calls;
+        self.send_batches += other.send_batches;
+        self.receive_batches += other.receive_batches;
         self.failed_sends += other.failed_sends;
         self.transactions += other.transactions;
     }

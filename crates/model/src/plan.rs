@@ -36,6 +36,14 @@ pub struct Plan {
     pub there: Half,
 }
 
+impl Plan {
+    /// Whether it sends datagrams in one direction over UDP or UDP-Lite.
+    pub fn has_one_way_datagrams(&self) -> bool {
+        matches!(self.transport, Transport::Udp | Transport::UdpLite)
+            && !self.workload.is_transactional()
+    }
+}
+
 /// One step of a workload, on the flow's one connection.
 ///
 /// Nothing in it says that an operation blocks: straight loops run the common lists, and a state
@@ -222,6 +230,9 @@ pub struct Half {
     pub discard_in_kernel: bool,
     /// Use write(2) where send(2) would do.
     pub write_instead_of_send: bool,
+    /// Which calls move one-way datagrams.
+    #[serde(default, skip_serializing_if = "IoMethod::is_plain")]
+    pub io: IoMethod,
     /// How many passes an interval; `None` is as fast as it goes.
     pub pacing: Option<Pacing>,
     /// What is done with the data beside moving it.
@@ -254,6 +265,24 @@ impl Pacing {
     /// Passes a second when the schedule is held.
     pub fn rate(&self) -> f64 {
         self.burst as f64 / self.interval.as_secs_f64()
+    }
+}
+
+/// Calls that move one-way datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IoMethod {
+    /// One datagram per call.
+    #[default]
+    Plain,
+    /// Several datagrams per call: sendmmsg(2), recvmmsg(2).
+    Mmsg,
+}
+
+impl IoMethod {
+    /// Whether each datagram has its own call.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::Plain
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod addressed;
 mod in_turn;
+mod mmsg;
 mod one_to_many;
 mod plain;
 mod polled;
@@ -14,7 +15,7 @@ mod write;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-use model::Half;
+use model::{Half, IoMethod};
 use sys::call::{self, Error, Peer};
 use sys::message::Moved;
 
@@ -27,6 +28,9 @@ use crate::bulk::{Sink, Source};
 use crate::end::{Bounds, Ran};
 use crate::hooks::Hooks;
 use crate::ring::Ring;
+
+/// Datagrams in one sendmmsg(2) or recvmmsg(2), at most.
+const MMSG_BATCH: usize = 64;
 
 /// The sockets that a flow moves its data over.
 #[derive(Debug)]
@@ -52,6 +56,9 @@ pub(crate) trait Work {
 /// [`FromFile`] and [`IntoNothing`], which have no buffers, replace the source or sink of any.
 pub(crate) fn run(flow: Flow<'_>, half: &Half, work: impl Work) -> Ran {
     let polls = half.socket.non_blocking;
+    if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(&flow)) {
+        return work.run(&mmsg);
+    }
     match flow {
         Flow::Connected(socket) if half.write_instead_of_send => work.run(&write::Written(socket)),
         Flow::Connected(socket) if polls => work.run(&polled::Polled::new(Plain(socket))),

@@ -1,0 +1,254 @@
+//! sendmmsg(2) and recvmmsg(2): one-way datagrams in batches.
+
+use std::os::fd::BorrowedFd;
+
+use sys::batch::Batch;
+use sys::call::{self, Error, Peer};
+use sys::message::{Beside, Moved};
+
+use super::{Flow, Io, MMSG_BATCH};
+use crate::bulk::{Sink, Source};
+use crate::end::Bounds;
+use crate::hooks::Hooks;
+use crate::ring::Ring;
+
+/// A datagram socket, and the peer that an unconnected one sends to.
+pub(super) struct Mmsg<'a> {
+    socket: BorrowedFd<'a>,
+    to: Option<Peer>,
+    from: Option<Beside>,
+}
+
+impl<'a> Mmsg<'a> {
+    /// `None` if the flow has more than one peer.
+    pub(super) fn of(flow: &Flow<'a>) -> Option<Self> {
+        let (socket, to, from) = match flow {
+            Flow::Connected(socket) => (*socket, None, None),
+            Flow::Addressed(socket, to) => (*socket, Some(to.clone()), None),
+            Flow::AddressedFrom(socket, to, from) => {
+                (*socket, Some(to.clone()), Some(Beside::source(*from)))
+            }
+            Flow::InTurn(_) | Flow::OneToMany(_) => return None,
+        };
+        Some(Self { socket, to, from })
+    }
+
+    fn batches<'b>(&'b self, ring: &'b mut Ring, bounds: Bounds<'b>) -> Batches<'b> {
+        Batches {
+            socket: self.socket,
+            batch: Batch::new(MMSG_BATCH, self.to.clone(), self.from.clone()),
+            ring,
+            bounds,
+            has_ended: false,
+        }
+    }
+}
+
+impl Io for Mmsg<'_> {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket
+    }
+
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        match &self.to {
+            None => call::send(self.socket, data),
+            Some(to) => call::send_to(self.socket, data, to),
+        }
+    }
+
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        match &self.to {
+            None => call::send_without_waiting(self.socket, data),
+            Some(to) => call::send_to_without_waiting(self.socket, data, to),
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.to.is_none()
+    }
+
+    fn source<'a>(&'a self, ring: &'a mut Ring, bounds: Bounds<'a>) -> impl Source + 'a {
+        self.batches(ring, bounds)
+    }
+
+    fn sink<'a>(&'a self, ring: &'a mut Ring, bounds: Bounds<'a>) -> impl Sink + 'a {
+        self.batches(ring, bounds)
+    }
+}
+
+/// One batch per call: at most [`MMSG_BATCH`] datagrams, the buffers of the ring, the rest of the limit, and of a
+/// paced sender the rest of the interval's burst.
+struct Batches<'a> {
+    socket: BorrowedFd<'a>,
+    batch: Batch,
+    ring: &'a mut Ring,
+    bounds: Bounds<'a>,
+    /// An empty datagram, the end mark, came behind others.
+    has_ended: bool,
+}
+
+impl Batches<'_> {
+    /// Datagrams that may go in the next call.
+    #[inline]
+    fn most(&self, hooks: &impl Hooks) -> u64 {
+        let of_limit = self.bounds.budget.messages(self.ring.size());
+        hooks.turns_left().min(of_limit)
+    }
+
+    /// Notes one call that moved so many datagrams.
+    #[inline]
+    fn note(&mut self, moved: Moved) -> Moved {
+        self.bounds.budget.spend(moved.bytes as u64);
+        moved
+    }
+}
+
+impl Source for Batches<'_> {
+    fn size(&self) -> u32 {
+        self.ring.size()
+    }
+
+    #[inline]
+    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
+        let (most, ring) = (self.most(hooks), self.ring.buffers());
+        let prepare = |buffer: &mut [u8]| hooks.before_send(buffer);
+        let moved = self.batch.send(self.socket, ring, most, prepare)?;
+        self.bounds.cell.sent_batch();
+        Ok(self.note(moved))
+    }
+}
+
+impl Sink for Batches<'_> {
+    /// Datagrams behind an end mark are not counted, as in other methods, which do not receive them.
+    #[inline]
+    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
+        let mut data = Moved::default();
+        if self.has_ended {
+            return Ok(data);
+        }
+        let (most, ring, has_ended) = (self.most(hooks), self.ring.buffers(), &mut self.has_ended);
+        let taken = |datagram: &mut [u8]| {
+            *has_ended |= datagram.is_empty();
+            if !*has_ended {
+                hooks.after_receive(datagram);
+                data.messages += 1;
+                data.bytes += datagram.len();
+            }
+        };
+        self.batch.receive(self.socket, ring, most, taken)?;
+        if data.messages > 0 {
+            self.bounds.cell.received_batch();
+        }
+        Ok(self.note(data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use model::{
+        BufferPlan, Ended, Half, IoMethod, Limit, Pacing, SizeRule, Timing, Wait, WidthRule,
+        Workload,
+    };
+
+    use super::*;
+    use crate::ring::Contents;
+    use crate::{Buffers, Cell, Job, Memory, Ran, Stop, run};
+
+    const SIZE: u32 = 10;
+
+    fn half(pacing: Option<Pacing>) -> Half {
+        Half {
+            io: IoMethod::Mmsg,
+            pacing,
+            ..Half::default()
+        }
+    }
+
+    fn ran(socket: &UdpSocket, workload: &Workload, limit: Limit, half: &Half, cell: &Cell) -> Ran {
+        let plan = BufferPlan {
+            size: SizeRule::Bytes(SIZE),
+            width: WidthRule::Buffers(100),
+            ..BufferPlan::default()
+        };
+        let memory = Memory::new(1 << 20, 1 << 20);
+        let ring = || Ring::new(&plan, None, None, Contents::Pattern(b"x"), &memory).ok();
+        let mut buffers = Buffers {
+            send: ring(),
+            send_file: None,
+            receive: ring(),
+        };
+        let mut job = Job {
+            workload,
+            limit,
+            burst: 0,
+            timing: Timing::default(),
+            half,
+            buffers: &mut buffers,
+            stop: &Stop::new(),
+            drain: None,
+            cell,
+        };
+        run(&mut job, Flow::Connected(socket.as_fd()))
+    }
+
+    fn pair() -> [UdpSocket; 2] {
+        let pair = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        pair[0].connect(pair[1].local_addr().unwrap()).unwrap();
+        pair
+    }
+
+    #[test]
+    fn both_ends_count_each_datagram_and_each_call() {
+        let [near, far] = pair();
+        let (sent, received) = (Cell::default(), Cell::default());
+        // Two whole batches, and one of what is left.
+        let limit = Limit::Messages(150);
+        let ended = ran(&near, &Workload::send(), limit, &half(None), &sent).ended;
+        assert_eq!(ended, Ended::Count);
+        // A shorter datagram counts what it has, and nothing counts behind the end mark.
+        for datagram in [&b"abc"[..], b"", b"behind"] {
+            near.send(datagram).unwrap();
+        }
+        let ended = ran(
+            &far,
+            &Workload::receive(),
+            Limit::Unlimited,
+            &half(None),
+            &received,
+        )
+        .ended;
+        assert_eq!(ended, Ended::PeerClosed);
+        let (sent, received) = (sent.counts(), received.counts());
+        assert_eq!(
+            (sent.sent.0, sent.send_calls, sent.send_batches),
+            (1500, 150, 3)
+        );
+        assert_eq!((received.received.0, received.receive_calls), (1503, 151));
+        assert_eq!(received.receive_batches, 3);
+    }
+
+    #[test]
+    fn a_burst_is_sent_in_batches_of_its_own() {
+        let [near, _far] = pair();
+        let pacing = Pacing {
+            burst: 70,
+            interval: Duration::from_millis(1),
+            wait: Wait::Sleep,
+        };
+        let cell = Cell::default();
+        let limit = Limit::Messages(210);
+        let ran = ran(&near, &Workload::send(), limit, &half(Some(pacing)), &cell);
+        assert_eq!(ran.ended, Ended::Count);
+        let paced = ran.paced.expect("it was paced");
+        assert_eq!((paced.passes, paced.intervals), (210, 3));
+        // 64 and 6 per interval.
+        assert_eq!(
+            (cell.counts().send_calls, cell.counts().send_batches),
+            (210, 6)
+        );
+    }
+}
