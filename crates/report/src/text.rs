@@ -167,9 +167,19 @@ fn datagrams(test: &Tested) -> Option<String> {
         Some(_) => " \"socket\": dropped by the receiver's own socket, not lost on the path.",
         None => " Whether the path or the receiver's socket lost them is unknown.",
     };
+    let run = &test.runs[test.median()?];
+    let sides = [
+        Some(("here", &run.here)),
+        run.there.as_ref().map(|side| ("there", side)),
+    ];
+    let batches = sides.into_iter().flatten().filter_map(|(end, side)| {
+        let batch = side.counts.batch()?;
+        Some(format!(", {batch:.1} per call {end}"))
+    });
+    let batches: String = batches.collect();
     let name = &test.plan.name;
     Some(format!(
-        "{name}: datagrams of {bytes} bytes, {pace}; the rate counts those received before the test ended.{lost}"
+        "{name}: datagrams of {bytes} bytes, {pace}{batches}; the rate counts those received before the test ended.{lost}"
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use model::Transport;
+use model::{IoMethod, Transport};
 use stats::confidence::{Goal, Level};
 use units::BitRate;
 
@@ -58,6 +58,11 @@ pub(crate) struct Args {
     /// rate of a stream test before it, or of a second of TCP_STREAM]
     #[arg(long, value_name = "RATE", value_parser = udp_rate)]
     pub(crate) udp_rate: Option<UdpRate>,
+
+    /// Move one-way datagrams by this method: plain is one call per datagram, mmsg one call (sendmmsg,
+    /// recvmmsg) for up to 64, which a linerate at the other end does, too
+    #[arg(long, value_name = "METHOD", default_value = "plain", value_parser = io_method)]
+    pub(crate) io: IoMethod,
 
     /// Run each test so often, or with --confidence at most; show the median and the range
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -135,6 +140,16 @@ impl Args {
         if self.udp_rate.is_some() && !tests.iter().any(has_pace) {
             return Err("--udp-rate: none of the tests sends datagrams one way".to_owned());
         }
+        if self.io == IoMethod::Mmsg {
+            if !tests.iter().any(has_pace) {
+                return Err("--io mmsg: none of the tests sends datagrams one way".to_owned());
+            }
+            if self.histogram.is_some() {
+                return Err(
+                    "--io mmsg contradicts --histogram, which times single calls".to_owned(),
+                );
+            }
+        }
         let has_no_ports = |test: &Test| test.transport.is_of_one_host();
         if self.data_port.is_some() && tests.iter().any(has_no_ports) {
             return Err("--data-port contradicts Unix domain sockets, which have none".to_owned());
@@ -177,6 +192,14 @@ fn confidence(text: &str) -> Result<Confidence, String> {
             width: percent / 100.0,
         }),
         _ => Err("a width is a number of percent above 0".to_owned()),
+    }
+}
+
+fn io_method(text: &str) -> Result<IoMethod, String> {
+    match text {
+        "plain" => Ok(IoMethod::Plain),
+        "mmsg" => Ok(IoMethod::Mmsg),
+        _ => Err("a method is plain or mmsg".to_owned()),
     }
 }
 

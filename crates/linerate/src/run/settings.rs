@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use model::{Half, Pacing, SizeRule, Transport, Wait};
+use model::{Half, IoMethod, Pacing, SizeRule, Transport, Wait};
 use netperf::options::{Exit, Family, Settings, Unanswered};
 use report::Peer;
 use units::BitRate;
@@ -25,6 +25,9 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
     let mut words = vec!["-c", "-C", "-t", &name, "-l", &length, "--parallel", &flows];
     if args.bidirectional {
         words.push("--bidirectional");
+    }
+    if args.io == IoMethod::Mmsg && test.is_one_way_over_datagrams() {
+        words.extend(["--io", "mmsg"]);
     }
     let over_vsock = test.transport == Transport::Vsock;
     match (over_vsock, peer.embedded) {
@@ -94,9 +97,7 @@ pub(super) fn pace_datagrams(settings: &mut Settings, rate: BitRate) {
 
 /// Whether the test is one of one-way datagrams over IP.
 pub(super) fn sends_datagrams(settings: &Settings) -> bool {
-    let plan = &settings.plan;
-    let has_udp = matches!(plan.transport, Transport::Udp | Transport::UdpLite);
-    has_udp && !plan.workload.is_transactional()
+    settings.plan.has_one_way_datagrams()
 }
 
 fn sender(settings: &mut Settings) -> &mut Half {

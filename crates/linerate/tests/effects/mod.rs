@@ -1,6 +1,7 @@
 //! Options whose effect is on the running system, seen there: in the calls that a process makes, in
 //! what the kernel says of its sockets and threads, in what a peer receives. Both ends are ours.
 
+mod batches;
 mod binding;
 mod buffers;
 mod calls;
@@ -16,6 +17,7 @@ use testkit::{Finished, Process, Server, Trial, linerate, within};
 
 pub(crate) fn trials() -> Vec<Trial> {
     [
+        ("batches", batches::trials()),
         ("binding", binding::trials()),
         ("buffers", buffers::trials()),
         ("calls", calls::trials()),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sys::Address;
 
 use engine::{Member, Stop};
-use model::{Counts, Ended, Half, Limit, Outcome, Plan, Side, Transport, Wait, Warning};
+use model::{Counts, Ended, Half, IoMethod, Limit, Outcome, Plan, Side, Transport, Wait, Warning};
 
 use super::control::{Established, Introduction, SHORT_PATIENCE};
 use super::family::{self, Location};
@@ -196,6 +196,9 @@ fn introduction_of(settings: &Settings) -> Capability {
     }
     if spins(&plan.there) {
         own.features |= Capability::ASKS_SPIN;
+    }
+    if plan.there.io == IoMethod::Mmsg {
+        own.features |= Capability::ASKS_MMSG;
     }
     if plan.there.measure_cpu && plan.there.idle_loop.is_some() {
         own.features |= Capability::ASKS_LOOPER;

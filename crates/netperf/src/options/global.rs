@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
 use getopt::{Exit, Section, Stop, flag, long, refuse};
+use model::IoMethod;
 
 use super::repeat::RepeatWords;
 use super::value::{
@@ -82,6 +83,8 @@ pub(super) struct Global {
     pub(super) pace_interval_us: Pair<u32>,
     /// `--spin`: local, remote.
     pub(super) spin: Pair<bool>,
+    /// `--io`.
+    pub(super) io: IoMethod,
     /// `-k`, `-K`: local, remote.
     pub(super) touch: Pair<Pair<Option<u32>>>,
     /// `-y`: local, remote.
@@ -152,6 +155,7 @@ impl Default for Global {
             pace_burst: Pair::of(0),
             pace_interval_us: Pair::of(0),
             spin: Pair::of(false),
+            io: IoMethod::Plain,
             touch: Pair::of(Pair::of(None)),
             priority: Pair::of(None),
             type_of_service: Pair::of(None),
@@ -303,6 +307,9 @@ pub(super) static SECTION: Section<Global> = Section {
     long("histogram-buckets", Value("n"), "Print the histogram of -v 2 with N buckets per decade", "10",
         "With -v 2, print the histogram with n buckets per decade, a multiple of 10 up to 1000. Default {default}, the stock form. Times are recorded to within 0.8 %; each counts in one bucket, so that of narrower ones some stay empty.",
         |g, v| { g.histogram_buckets = Some(buckets(v)?); Ok(()) }),
+    long("io", Value("method"), "Move one-way datagrams by plain calls, or mmsg (several per call)", "plain",
+        "Move one-way datagrams (UDP, UDP-Lite) by this method. plain: one call per datagram. mmsg: sendmmsg(2) and recvmmsg(2), one call for a batch of up to 64 datagrams; a paced sender (-b) begins a batch with each interval. A linerate server uses the method, too; any other server receives as usual. Each datagram counts as one call in the figures. Not with -j, -v 2 and --histogram, which time single calls. Default {default}.",
+        io_method),
     long("cpu-method", Value("method"), "Measure CPU time by procstat, or by looper (soak up idle cycles)", "",
         "Measure CPU time by procstat, the kernel's counters (default), or by looper: threads of the lowest priority count what idle cycles are left. LOC_CPU and REM_CPU calibrate that, and -c and -C take the value.",
         cpu_method),
@@ -350,6 +357,15 @@ fn spin(global: &mut Global, text: &str) -> Result<(), Stop> {
         "remote" => global.spin.second = true,
         _ => return refuse("an end is local or remote"),
     }
+    Ok(())
+}
+
+fn io_method(global: &mut Global, text: &str) -> Result<(), Stop> {
+    global.io = match text {
+        "plain" => IoMethod::Plain,
+        "mmsg" => IoMethod::Mmsg,
+        _ => return refuse("a method is plain or mmsg"),
+    };
     Ok(())
 }
 

@@ -98,6 +98,7 @@ fn here(
         fill: global.fill.first.as_ref().map(PathBuf::from),
         send_from_file: test == Test::TcpSendfile,
         discard_in_kernel: options.copy_avoidance,
+        io: global.io,
         write_instead_of_send: options.write_instead_of_send,
         pacing: pacing(
             global.pace_burst.first,
@@ -160,6 +161,7 @@ fn there(
         fill: global.fill.second.as_ref().map(PathBuf::from),
         send_from_file: false,
         discard_in_kernel: options.copy_avoidance,
+        io: global.io,
         write_instead_of_send: false,
         pacing: pacing(
             global.pace_burst.second,

@@ -94,7 +94,7 @@ mod tests {
             assert!(settings(&typed) == settings(needed), "{typed}");
             told_of += 1;
         }
-        assert_eq!(told_of, 15);
+        assert_eq!(told_of, 16);
 
         let (first, last) = DEFAULT_PORTS;
         let ports = format!("{first} to {last} by default");

@@ -203,7 +203,7 @@ fn plan(
     refusals::within_the_protocol(test, &there)?;
     refusals::within_reach(&here, direction.receive && !direction.transmit)?;
     refusals::within_reach(&there, direction.transmit && !direction.receive)?;
-    Ok(Plan {
+    let plan = Plan {
         name: test.name().to_owned(),
         transport,
         limit: limit(global.length, direction, options.of_family.messages),
@@ -226,7 +226,9 @@ fn plan(
         bidirectional: global.bidirectional,
         here,
         there,
-    })
+    };
+    refusals::of_io(&plan)?;
+    Ok(plan)
 }
 
 /// What runs the other way at the same time: `--bidirectional`.

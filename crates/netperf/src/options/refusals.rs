@@ -2,7 +2,7 @@
 //! no room for. Each is one line without the program's name.
 
 use getopt::{Stop, refuse};
-use model::{Half, SizeRule, Transport, WidthRule};
+use model::{Half, Plan, SizeRule, Transport, WidthRule};
 
 use super::global::Global;
 use super::test::TestOptions;
@@ -119,6 +119,36 @@ pub(super) fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop>
         return refuse(
             "-k and -K contradict test option -V: what the kernel throws away is in no buffer",
         );
+    }
+    Ok(())
+}
+
+/// Refuses batches of anything but one-way datagrams, and of calls that something else chooses or times.
+pub(super) fn of_io(plan: &Plan) -> Result<(), Stop> {
+    let half = &plan.here;
+    if half.io.is_plain() {
+        return Ok(());
+    }
+    if !plan.has_one_way_datagrams() {
+        return refuse(format!(
+            "--io mmsg contradicts {}: it is for one-way datagrams over UDP or UDP-Lite",
+            plan.name
+        ));
+    }
+    if plan.timing.calls {
+        return refuse(
+            "--io mmsg contradicts -j, -v 2, --histogram and latency selectors: they time single datagrams",
+        );
+    }
+    for (option, chosen) in [
+        ("-I", half.write_instead_of_send),
+        ("-V", half.discard_in_kernel),
+    ] {
+        if chosen {
+            return refuse(format!(
+                "--io mmsg contradicts test option {option}, which selects other calls"
+            ));
+        }
     }
     Ok(())
 }

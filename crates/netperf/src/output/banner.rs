@@ -106,6 +106,9 @@ fn extras(settings: &Settings, title: &str) -> String {
     if plan.here.discard_in_kernel || plan.there.discard_in_kernel {
         extras += " : copy avoidance";
     }
+    if !plan.here.io.is_plain() {
+        extras += " : mmsg";
+    }
     if settings.no_control {
         extras += " : no control";
     }

@@ -9,6 +9,8 @@ selectors! {
         LateDatagrams = "LATE_DATAGRAMS" ["Late", "Datagrams"],
         LostDatagrams = "LOST_DATAGRAMS" ["Lost", "Datagrams"],
         DroppedDatagrams = "DROPPED_DATAGRAMS" ["Datagrams", "Dropped By", "Receiver's", "Socket"],
+        LocalDatagramsPerCall = "LOCAL_DATAGRAMS_PER_CALL" ["Local", "Datagrams", "Per Call"],
+        RemoteDatagramsPerCall = "REMOTE_DATAGRAMS_PER_CALL" ["Remote", "Datagrams", "Per Call"],
         LatencySamples = "LATENCY_SAMPLES" ["Latency", "Samples"],
         Flows = "FLOWS" ["Flows"],
         FlowMinThroughput = "FLOW_MIN_THROUGHPUT" ["Slowest", "Flow's", "Throughput"],

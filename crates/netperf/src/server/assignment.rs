@@ -71,6 +71,12 @@ impl From<Error> for Refusal {
 }
 
 impl Assignment {
+    /// Whether data goes one way in datagrams over UDP or UDP-Lite.
+    pub(super) fn has_one_way_datagrams(&self) -> bool {
+        matches!(self.transport, Transport::Udp | Transport::UdpLite)
+            && !self.workload.is_transactional()
+    }
+
     /// The assignment in a request, `None` if it is no request for a test.
     pub(super) fn of(
         request: &Request,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use control::{ControlConnection, is_stopped};
 use engine::{Holder, InterfaceMeter, Looper, Memory, Stop};
-use model::{Ended, IdleLoop, Refused, Side, Transport, Wait};
+use model::{Ended, IdleLoop, IoMethod, Refused, Side, Transport, Wait};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::ServerContext;
@@ -147,12 +147,16 @@ impl Session<'_> {
         let by_looper = asks_looper(asker) && self.netserver.limits.looper;
         let asks_spin = asker.is_some_and(|asker| asker.has(Capability::ASKS_SPIN));
         let spins = asks_spin && self.netserver.limits.spin;
+        let asks_mmsg = asker.is_some_and(|asker| asker.has(Capability::ASKS_MMSG));
         let prepared = assignment
             .map(|mut assignment| {
                 if let Some(pacing) = &mut assignment.half.pacing
                     && spins
                 {
                     pacing.wait = Wait::SpinHalf;
+                }
+                if asks_mmsg && assignment.has_one_way_datagrams() {
+                    assignment.half.io = IoMethod::Mmsg;
                 }
                 if by_looper {
                     let given = Some(f64::from(request.cpu_rate())).filter(|rate| *rate > 0.0);

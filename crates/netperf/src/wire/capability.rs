@@ -71,6 +71,9 @@ impl Capability {
     /// comes from the same host.
     pub const PROVES_APART: u32 = 1 << 26;
 
+    /// In a request for one-way datagrams: they are to be moved in batches, sendmmsg(2) or recvmmsg(2).
+    pub const ASKS_MMSG: u32 = 1 << 25;
+
     /// What this program says of itself.
     pub fn own() -> Self {
         Self {

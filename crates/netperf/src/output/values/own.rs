@@ -20,6 +20,8 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
         Own::LateDatagrams => int(late_datagrams(f).map_or(-1, |late| late as i64)),
         Own::LostDatagrams => int(lost_datagrams(f).unwrap_or(-1)),
         Own::DroppedDatagrams => int(dropped_datagrams(f).map_or(-1, |dropped| dropped as i64)),
+        Own::LocalDatagramsPerCall => datagrams_a_call(here),
+        Own::RemoteDatagramsPerCall => datagrams_a_call(there),
         Own::LatencySamples => int(f.summary.map_or(-1, |times| times.count as i64)),
         Own::Flows => int(spread(Way::Both).flows as i64),
         Own::FlowMinThroughput => fixed(2, spread(Way::Both).least),
@@ -121,6 +123,11 @@ fn dropped_datagrams(f: &Figures<'_>) -> Option<u64> {
     let lost = u64::try_from(lost_datagrams(f)?).unwrap_or(0);
     let dropped = f.run.outcome.there.as_ref()?.socket.dropped?;
     Some(dropped.min(lost))
+}
+
+/// Datagrams that one sendmmsg(2) or recvmmsg(2) moved on average; −1.00 where each had its own call.
+fn datagrams_a_call(side: Option<&Side>) -> Option<String> {
+    fixed(2, side.and_then(|side| side.counts.batch()).unwrap_or(NONE))
 }
 
 fn is_sent_one_way(f: &Figures<'_>) -> bool {
