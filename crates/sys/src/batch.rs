@@ -1,4 +1,4 @@
-//! Several datagrams per call, each from or into its own buffer of a ring: sendmmsg(2), recvmmsg(2).
+//! Several datagrams per call, from or into the buffers of a ring in turn: sendmmsg(2), recvmmsg(2).
 
 use std::fmt;
 use std::mem;
@@ -32,8 +32,8 @@ impl Batch {
         }
     }
 
-    /// Sends the next buffers of a ring, at most `most` and as many as the ring has: one call, which returns
-    /// early if a datagram cannot be sent. `prepare` gets each buffer first.
+    /// Sends the next buffers of a ring, at most `most`: one call, which returns early if a datagram cannot be
+    /// sent. `prepare` gets each buffer first. A buffer of a short ring is sent several times.
     #[inline]
     pub fn send(
         &mut self,
@@ -48,8 +48,9 @@ impl Batch {
             .send_pieces(socket, &mut self.pieces[..count], to, beside)
     }
 
-    /// Receives into the next buffers of a ring, at most `most` and as many as the ring has: one call, which
-    /// waits only for the first datagram. `taken` gets each datagram, cut to the buffer's length.
+    /// Receives into the next buffers of a ring, at most `most`: one call, which waits only for the first
+    /// datagram. `taken` gets each datagram, cut to the buffer's length. In a short ring a later datagram
+    /// overwrites an earlier one.
     #[inline]
     pub fn receive(
         &mut self,
@@ -63,7 +64,7 @@ impl Batch {
             .receive_pieces(socket, &mut self.pieces[..count], taken)
     }
 
-    /// Points the pieces at the ring's next buffers; no two at the same.
+    /// Points the pieces at the ring's next buffers.
     #[inline]
     fn fill(
         &mut self,
@@ -72,12 +73,14 @@ impl Batch {
         mut prepare: impl FnMut(&mut [u8]),
     ) -> usize {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let count = most.min(self.pieces.len()).min(ring.width());
+        let count = most.min(self.pieces.len());
         for piece in &mut self.pieces[..count] {
-            let buffer = ring.advance();
-            prepare(buffer);
-            piece.iov_base = buffer.as_mut_ptr().cast();
-            piece.iov_len = buffer.len();
+            let buffer = ring.advance_pointer().as_ptr();
+            piece.iov_base = buffer.cast();
+            piece.iov_len = ring.size();
+            // SAFETY: the buffer is the ring's, which is borrowed, and initialised; there is no other reference
+            // to it at this time.
+            prepare(unsafe { std::slice::from_raw_parts_mut(buffer, ring.size()) });
         }
         count
     }
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_datagram_has_its_own_buffer() {
+    fn datagrams_use_the_buffers_in_turn() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
         let mut ring = BufferRing::new(5, 3, 8, 0).unwrap();
@@ -114,9 +117,9 @@ mod tests {
         near.send(b"").unwrap();
         near.send(b"xy").unwrap();
         let mut seen = Vec::new();
-        // Not more than the ring has buffers, and no wait for more than are there.
-        for expected in [moved(5, 12), moved(1, 2)] {
-            let received = batch.receive(far.as_fd(), &mut ring, u64::MAX, |datagram| {
+        // No wait for more than are there.
+        for (most, expected) in [(5, moved(5, 12)), (u64::MAX, moved(1, 2))] {
+            let received = batch.receive(far.as_fd(), &mut ring, most, |datagram| {
                 seen.push(datagram.to_vec());
             });
             assert_eq!(received, expected);
@@ -130,5 +133,14 @@ mod tests {
             b"xy",
         ];
         assert_eq!(seen, expected);
+
+        // One buffer will do.
+        let mut ring = BufferRing::new(1, 3, 8, 0).unwrap();
+        let sent = batch.send(near.as_fd(), &mut ring, u64::MAX, |buffer| buffer.fill(7));
+        assert_eq!(sent, moved(8, 24));
+        let received = batch.receive(far.as_fd(), &mut ring, u64::MAX, |datagram| {
+            assert_eq!(datagram, [7; 3]);
+        });
+        assert_eq!(received, moved(8, 24));
     }
 }

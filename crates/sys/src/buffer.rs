@@ -77,14 +77,18 @@ impl BufferRing {
     /// netperf's order and needs no comparison with the width.
     #[inline]
     pub fn advance(&mut self) -> &mut [u8] {
+        // SAFETY: the `size` bytes lie in the mapping, are ours and initialised; `self` is borrowed as long.
+        unsafe { std::slice::from_raw_parts_mut(self.advance_pointer().as_ptr(), self.size) }
+    }
+
+    /// As [`BufferRing::advance`], for a call that takes several buffers, or one of them several times.
+    #[inline]
+    pub(crate) fn advance_pointer(&mut self) -> NonNull<u8> {
         let at = self.next;
         self.next = if at == 0 { self.width - 1 } else { at - 1 };
         // SAFETY: `at` is below the number of buffers (it was 0, or the last index, or one less than
-        // such an index above 0), so its `size` bytes lie in the mapping, are ours and initialised;
-        // `self` is borrowed as long.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.first.add(at * self.stride).as_ptr(), self.size)
-        }
+        // such an index above 0), so this is in the mapping.
+        unsafe { self.first.add(at * self.stride) }
     }
 
     /// How many buffers.

@@ -144,7 +144,7 @@ impl Messages {
     }
 
     /// Receives one message per piece: one call, which waits for the first alone. `taken` gets each, cut to
-    /// its piece. No two pieces may overlap, and nobody else may use their memory meanwhile.
+    /// its piece. The pieces are initialised memory that nobody else uses meanwhile.
     pub(crate) fn receive_pieces(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -163,7 +163,7 @@ impl Messages {
         let moved = self.call(libc::SYS_recvmmsg, socket, count, libc::MSG_WAITFORONE)?;
         for (header, piece) in self.headers[..moved.messages].iter().zip(pieces) {
             let length = (header.msg_len as usize).min(piece.iov_len);
-            // SAFETY: the piece is `iov_len` bytes that the caller lends for this call, and overlaps no other.
+            // SAFETY: the piece is `iov_len` bytes that the caller lends for this call; one is referred to at a time.
             taken(unsafe { std::slice::from_raw_parts_mut(piece.iov_base.cast(), length) });
         }
         Ok(moved)

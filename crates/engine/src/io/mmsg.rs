@@ -76,8 +76,8 @@ impl Io for Mmsg<'_> {
     }
 }
 
-/// One batch per call: at most [`MMSG_BATCH`] datagrams, the buffers of the ring, the rest of the limit, and of a
-/// paced sender the rest of the interval's burst.
+/// One batch per call: at most [`MMSG_BATCH`] datagrams, the rest of the limit, and of a paced sender the rest
+/// of the interval's burst.
 struct Batches<'a> {
     socket: BorrowedFd<'a>,
     batch: Batch,
@@ -95,7 +95,7 @@ impl Batches<'_> {
         hooks.turns_left().min(of_limit)
     }
 
-    /// Notes one call that moved so many datagrams.
+    /// Keeps the limit.
     #[inline]
     fn note(&mut self, moved: Moved) -> Moved {
         self.bounds.budget.spend(moved.bytes as u64);
@@ -171,7 +171,7 @@ mod tests {
     fn ran(socket: &UdpSocket, workload: &Workload, limit: Limit, half: &Half, cell: &Cell) -> Ran {
         let plan = BufferPlan {
             size: SizeRule::Bytes(SIZE),
-            width: WidthRule::Buffers(100),
+            width: WidthRule::Buffers(3),
             ..BufferPlan::default()
         };
         let memory = Memory::new(1 << 20, 1 << 20);
