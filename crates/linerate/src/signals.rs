@@ -1,12 +1,18 @@
 //! What SIGINT, SIGTERM and SIGALRM do: end what runs, early but properly.
 
-use std::io::{self, Read};
+use std::io;
+#[cfg(feature = "uperf")]
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use engine::{Reason, Stop, keeper};
-use signal_hook::consts::{SIGALRM, SIGINT, SIGTERM};
+#[cfg(feature = "uperf")]
+use engine::Reason;
+use engine::{Stop, keeper};
+#[cfg(feature = "netperf")]
+use signal_hook::consts::SIGALRM;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
@@ -14,6 +20,7 @@ use signal_hook::low_level::pipe;
 const INTERRUPTED: i32 = 130;
 
 /// What a thread needs that only waits for signals.
+#[cfg(feature = "uperf")]
 const STACK: usize = 64 * 1024;
 
 /// Pulls `stop` at the first SIGINT or SIGTERM. A second one ends the process at once, for a user
@@ -25,15 +32,18 @@ pub(crate) fn stop_on_signals(stop: &Stop) {
 
 /// The same, and at SIGALRM: the stock client's own timer is that signal, and scripts send it to say
 /// that the time is up. More of them say nothing new.
+#[cfg(feature = "netperf")]
 pub(crate) fn stop_on_signals_and_alarm(stop: &Stop) {
     let _ = register(stop, &[SIGALRM]);
 }
 
 /// Pulls these stops in their order, one at each SIGINT or SIGTERM. The next one ends the process at once.
+#[cfg(feature = "uperf")]
 pub(crate) fn stop_in_turn(stops: Vec<Stop>) {
     let _ = ring_in_turn(stops);
 }
 
+#[cfg(feature = "uperf")]
 fn ring_in_turn(stops: Vec<Stop>) -> io::Result<()> {
     let (mut bell, ring) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM] {
