@@ -157,10 +157,8 @@ impl Door {
             };
             let until = Instant::now() + patience;
             let refused = |_: &Address| {};
-            let accepted = accept_first(listener, peer, None, until, stop, &refused, &mut may_wait);
-            // The later ones wait without a timer.
-            let _ = listener.set_read_timeout(None);
-            let accepted = accepted?;
+            let accepted =
+                accept_first(listener, peer, None, until, stop, &refused, &mut may_wait)?;
             self.takes_strangers = Some(accepted.is_stranger);
             if accepted.is_stranger {
                 self.refused = None;
@@ -259,8 +257,7 @@ fn accept_first(
     may_wait: MayWait<'_>,
 ) -> Result<Accepted, Error> {
     let _attending = stop.attend();
-    // A connection that is aborted after the wait leaves nothing to accept.
-    let _ = listener.set_read_timeout(Some(PREFERENCE));
+    let _limited = Limited::new(listener);
     let mut waiting: Vec<Candidate> = Vec::new();
     let mut first_stranger = None;
     loop {
@@ -323,6 +320,23 @@ fn accept_first(
             nonce: Nonce::default(),
             filled: 0,
         });
+    }
+}
+
+/// A listener whose accepts end by themselves: a connection that is aborted after the wait for it leaves nothing to
+/// accept. Later accepts wait for as long as it takes.
+struct Limited<'a>(&'a Socket);
+
+impl<'a> Limited<'a> {
+    fn new(listener: &'a Socket) -> Self {
+        let _ = listener.set_read_timeout(Some(PREFERENCE));
+        Self(listener)
+    }
+}
+
+impl Drop for Limited<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.set_read_timeout(None);
     }
 }
 
@@ -530,6 +544,23 @@ mod tests {
         let ended = accept(&listening, &peer, None, until, &Stop::new(), &note);
         assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
         assert!(refused.get());
+    }
+
+    #[test]
+    fn later_accepts_of_the_listener_have_no_timeout() {
+        let (listening, at) = listener();
+        let control = inet("127.0.0.1:1");
+        let _own = connect_from([127, 0, 0, 1], at);
+        accept(
+            &listening,
+            &elsewhere(&control),
+            None,
+            soon(),
+            &Stop::new(),
+            &|_| {},
+        )
+        .unwrap();
+        assert_eq!(listening.read_timeout().unwrap(), None);
     }
 
     #[test]
