@@ -207,7 +207,7 @@ impl Door {
         }
     }
 
-    /// Keeps a connection of another peer; closes what is nobody's.
+    /// Keeps a connection of another peer of the test; closes any other.
     fn reject(&mut self, accepted: Accepted, others: Others<'_>) {
         if !others(&accepted.from) {
             self.refused.get_or_insert(accepted.from);

@@ -31,7 +31,7 @@ pub trait Dialect: Send + Sync + 'static {
     /// Writes a line to the log, if the user wants one.
     fn log(&self, line: fmt::Arguments<'_>);
 
-    /// Writes a line about a refused client, who may be an attacker.
+    /// Writes a line about a refused client, which may be an attacker.
     fn warn(&self, line: fmt::Arguments<'_>) {
         self.log(line);
     }

@@ -40,7 +40,7 @@ pub(crate) enum Scarce {
 }
 
 impl Account {
-    /// An account of `holder`, of a run that has at most so many connections.
+    /// An account of `holder`, for a run with at most this many connections.
     pub(crate) fn open(
         memory: &Budget,
         descriptors: &Budget,

@@ -122,7 +122,7 @@ impl DatagramListener {
         &self.socket
     }
 
-    /// Waits for a handshake, and connects its sender. Whatever belongs to no handshake is late, or nobody's.
+    /// Waits for a handshake, and connects its sender. Drops datagrams that belong to no handshake.
     pub(super) fn accept(&mut self, call: &Call<'_>) -> Result<Handshake, Error> {
         let until = call.until();
         let at = loop {

@@ -34,7 +34,7 @@ pub struct Security {
     /// What was read or made in its place; read or made once, however many groups ask for it.
     found: Mutex<Vec<Found>>,
     pass_phrase: Option<Vec<u8>>,
-    /// Who must have signed the other end's certificate; without them it is not verified.
+    /// The authorities, one of which must have signed the other end's certificate; without them it is not verified.
     authorities: Option<Arc<RootCertStore>>,
     verbose: bool,
 }
