@@ -8,7 +8,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 
 use crate::call::Peer;
-use crate::sctp::Envelope;
+use model::SendInfo;
+
+use crate::sctp;
 
 /// As many messages as a call takes: UIO_MAXIOV of linux/uio.h.
 pub const MOST: usize = 1024;
@@ -38,7 +40,7 @@ impl Moved {
     }
 }
 
-/// Control data to send with a message: an SCTP envelope, or a source address. cmsg(3).
+/// Control data to send with a message: options of an SCTP message, or a source address. cmsg(3).
 #[derive(Clone, Debug)]
 #[repr(C, align(8))]
 pub struct Beside {
@@ -216,23 +218,23 @@ impl fmt::Debug for Messages {
 }
 
 impl Beside {
-    /// What SCTP is told with a message of this envelope.
-    pub fn of(envelope: Envelope) -> Self {
+    /// What SCTP is told with a message with these options.
+    pub fn of(info: SendInfo) -> Self {
         /// Kinds of linux/sctp.h.
         const SCTP_SNDINFO: i32 = 2;
         const SCTP_PRINFO: i32 = 5;
         let mut beside = Self::nothing();
         // `struct sctp_sndinfo`: stream, flags, and what stays 0.
-        let mut info = [0; 16];
-        info[..2].copy_from_slice(&envelope.stream.to_ne_bytes());
-        info[2..4].copy_from_slice(&envelope.flags().to_ne_bytes());
-        beside.push(libc::IPPROTO_SCTP, SCTP_SNDINFO, &info);
-        if let Some(patience) = envelope.patience {
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&info.stream.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&sctp::send_flags(info).to_ne_bytes());
+        beside.push(libc::IPPROTO_SCTP, SCTP_SNDINFO, &bytes);
+        if let Some(reliability) = info.reliability {
             // `struct sctp_prinfo`.
-            let mut info = [0; 8];
-            info[..2].copy_from_slice(&patience.policy.number().to_ne_bytes());
-            info[4..].copy_from_slice(&patience.value.to_ne_bytes());
-            beside.push(libc::IPPROTO_SCTP, SCTP_PRINFO, &info);
+            let mut bytes = [0; 8];
+            bytes[..2].copy_from_slice(&sctp::policy_number(reliability.policy).to_ne_bytes());
+            bytes[4..].copy_from_slice(&reliability.value.to_ne_bytes());
+            beside.push(libc::IPPROTO_SCTP, SCTP_PRINFO, &bytes);
         }
         beside
     }
@@ -333,7 +335,7 @@ mod tests {
 
     use super::*;
     use crate::Address;
-    use crate::sctp::{Patience, Policy};
+    use model::{PartialReliability, ReliabilityPolicy};
 
     fn pair() -> (UdpSocket, UdpSocket) {
         let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -395,22 +397,22 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_is_as_the_kernel_reads_it() {
-        let mut envelope = Envelope {
+    fn send_info_is_as_the_kernel_reads_it() {
+        let mut info = SendInfo {
             stream: 127,
             is_unordered: true,
-            patience: None,
+            reliability: None,
         };
-        let control = Beside::of(envelope);
+        let control = Beside::of(info);
         let length = size_of::<libc::cmsghdr>();
         assert_eq!(control.length, length + 16);
         let told = [127_u16, 1].map(u16::to_ne_bytes).concat();
         assert_eq!(control.bytes[length..length + 4], told);
-        envelope.patience = Some(Patience {
-            policy: Policy::Retransmissions,
+        info.reliability = Some(PartialReliability {
+            policy: ReliabilityPolicy::Retransmissions,
             value: 3,
         });
-        let control = Beside::of(envelope);
+        let control = Beside::of(info);
         assert_eq!(control.length, 2 * length + 24);
         let patience = &control.bytes[2 * length + 16..];
         assert_eq!(patience[..2], 0x20_u16.to_ne_bytes());

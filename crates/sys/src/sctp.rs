@@ -4,6 +4,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use model::{ReliabilityPolicy, SendInfo};
+
 /// Streams of an association to ask for and to take, 0 for the system's: SCTP_INITMSG, section 8.1.3.
 pub fn set_streams(socket: BorrowedFd<'_>, outgoing: u16, incoming: u16) -> io::Result<()> {
     // `struct sctp_initmsg`: these two, and attempts and their time-out, which stay.
@@ -89,71 +91,35 @@ pub fn encapsulation_port() -> io::Result<u16> {
         .map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// What is said of a message that is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Envelope {
-    /// Its stream, from 0.
-    pub stream: u16,
-    /// It need not wait for those before it.
-    pub is_unordered: bool,
-    /// When it may be given up; `None` is never.
-    pub patience: Option<Patience>,
-}
-
-/// When a message is given up: RFC 3758, RFC 7496.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// What of.
-    pub policy: Policy,
-    /// Milliseconds, retransmissions or a priority.
-    pub value: u32,
-}
-
-/// What a message's patience is a number of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// Milliseconds that it may wait: RFC 3758, section 3.
-    Lifetime,
-    /// How often it may be sent again: RFC 7496, section 3.1.
-    Retransmissions,
-    /// Its priority, 0 the highest: when a message of a higher one finds the send buffer full, it goes.
-    /// RFC 7496, section 3.2.
-    Priority,
-}
-
-impl Policy {
-    /// The kernel's number for it.
-    pub(crate) fn number(self) -> u16 {
-        match self {
-            Self::Lifetime => 0x10,
-            Self::Retransmissions => 0x20,
-            Self::Priority => 0x30,
-        }
+/// The kernel's number of a policy.
+pub(crate) fn policy_number(policy: ReliabilityPolicy) -> u16 {
+    match policy {
+        ReliabilityPolicy::Lifetime => 0x10,
+        ReliabilityPolicy::Retransmissions => 0x20,
+        ReliabilityPolicy::Priority => 0x30,
     }
 }
 
 /// What is said of each message with which nothing is said: SCTP_DEFAULT_SNDINFO, SCTP_DEFAULT_PRINFO,
 /// sections 8.1.31 and 8.1.32 (RFC 7496, section 4.4).
-pub fn set_default_envelope(socket: BorrowedFd<'_>, envelope: Envelope) -> io::Result<()> {
+pub fn set_default_send_info(socket: BorrowedFd<'_>, info: SendInfo) -> io::Result<()> {
     let mut value = Value::<16>::new();
-    value.put(0, envelope.stream.to_ne_bytes());
-    value.put(2, envelope.flags().to_ne_bytes());
+    value.put(0, info.stream.to_ne_bytes());
+    value.put(2, send_flags(info).to_ne_bytes());
     value.set(socket, SCTP_DEFAULT_SNDINFO)?;
-    let Some(patience) = envelope.patience else {
+    let Some(reliability) = info.reliability else {
         return Ok(());
     };
     let mut value = Value::<12>::new();
-    value.put(4, patience.value.to_ne_bytes());
-    value.put(8, patience.policy.number().to_ne_bytes());
+    value.put(4, reliability.value.to_ne_bytes());
+    value.put(8, policy_number(reliability.policy).to_ne_bytes());
     value.set(socket, SCTP_DEFAULT_PRINFO)
 }
 
-impl Envelope {
-    /// `snd_flags` of `struct sctp_sndinfo`.
-    pub(crate) fn flags(self) -> u16 {
-        const SCTP_UNORDERED: u16 = 1;
-        if self.is_unordered { SCTP_UNORDERED } else { 0 }
-    }
+/// `snd_flags` of `struct sctp_sndinfo`.
+pub(crate) fn send_flags(info: SendInfo) -> u16 {
+    const SCTP_UNORDERED: u16 = 1;
+    if info.is_unordered { SCTP_UNORDERED } else { 0 }
 }
 
 /// `struct sctp_assoc_value`, of the associations to come.

@@ -11,7 +11,9 @@ use sys::message::{Beside, Messages};
 
 use super::plain::{self, Call, Hands, Next, Place};
 use super::tally::Pen;
-use super::{Action, Amount, Failure, Line, Parcel, Performer, Step, Transfer, Watch};
+use model::{Action, Amount, Batch, Step, Transfer};
+
+use super::{Failure, Line, Performer, Watch};
 use crate::stop::Stop;
 
 /// What executes the steps.
@@ -200,11 +202,11 @@ impl<P: Performer> Hand<'_, P> {
             steps.calls[at].bind(&steps.list[at], Some(line));
         }
         for _ in 0..transfer.repeat {
-            if transfer.parcel.is_none() {
+            if transfer.batch.is_none() {
                 self.transfer(line, way, transfer, came.take())?;
             } else {
                 let beside = steps.beside[at].as_deref();
-                self.parcel(line, way, transfer, &mut steps.messages, beside)?;
+                self.batch(line, way, transfer, &mut steps.messages, beside)?;
             }
         }
         Ok(())
@@ -336,21 +338,21 @@ impl Way {
     }
 }
 
-fn parcel(step: &Step) -> Option<Parcel> {
+fn batch(step: &Step) -> Option<Batch> {
     match &step.action {
-        Action::Send(transfer) | Action::Receive(transfer) => transfer.parcel,
+        Action::Send(transfer) | Action::Receive(transfer) => transfer.batch,
         _ => None,
     }
 }
 
 fn beside(step: &Step) -> Option<Box<Beside>> {
-    let envelope = parcel(step)?.envelope?;
-    Some(Box::new(Beside::of(envelope)))
+    let info = batch(step)?.info?;
+    Some(Box::new(Beside::of(info)))
 }
 
 /// Messages of a step; 0 if it is not of messages.
 fn count(step: &Step) -> u64 {
-    parcel(step).map_or(0, |parcel| parcel.count)
+    batch(step).map_or(0, |batch| batch.count)
 }
 
 fn wait_for_input(line: &Line, patience: Duration) -> Result<bool, Error> {

@@ -1,24 +1,16 @@
 //! Transfers of several messages a call, and of messages of which something is said.
 
 use sys::message::{Beside, Messages, Moved};
-use sys::sctp::Envelope;
 
 use super::hand::{Hand, Left, Way};
-use super::{Line, Performer, Transfer};
+use model::Transfer;
 
-/// How the messages of a transfer go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parcel {
-    /// How many they are; a call takes as many of them as it can.
-    pub count: u64,
-    /// What is said of each that is sent over SCTP.
-    pub envelope: Option<Envelope>,
-}
+use super::{Line, Performer};
 
 impl<P: Performer> Hand<'_, P> {
-    /// Sends all messages of a parcel, which are of one size, or receives as many bytes in whatever
+    /// Sends all messages of a batch, which are of one size, or receives as many bytes in whatever
     /// messages they come; where their size is not known, as many messages.
-    pub(super) fn parcel(
+    pub(super) fn batch(
         &mut self,
         line: &Line,
         way: Way,
@@ -27,7 +19,7 @@ impl<P: Performer> Hand<'_, P> {
         beside: Option<&Beside>,
     ) -> Result<(), Left> {
         let (each, whole) = self.wanted(transfer.amount, way);
-        let count = transfer.parcel.map_or(1, |parcel| parcel.count);
+        let count = transfer.batch.map_or(1, |batch| batch.count);
         let mut left = count.saturating_mul(each as u64);
         while left > 0 {
             if let Some(patience) = transfer.patience.filter(|_| transfer.waits) {

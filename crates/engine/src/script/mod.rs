@@ -17,14 +17,12 @@ mod watch;
 
 pub use counting::Counts;
 pub use line::{Early, Layer, Line};
-pub use messages::Parcel;
 pub use tally::{Tallied, Tally};
 pub use watch::{Journal, Pass, StepTimes, Watch};
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use model::Pacing;
+use model::{Pacing, Step};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use sys::call::Error;
@@ -32,68 +30,6 @@ use sys::call::Error;
 use crate::pace::Pace;
 use crate::stop::{Reason, Stop};
 use hand::{Hand, Left, Steps};
-
-/// One step of a script.
-#[derive(Clone, Debug)]
-pub struct Step {
-    /// What is done.
-    pub action: Action,
-    /// How often it is done in a pass.
-    pub count: u64,
-    /// An execution that fails counts all the same, with no bytes.
-    pub can_fail: bool,
-}
-
-/// What a step does.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Sends over the step's line.
-    Send(Transfer),
-    /// Receives from the step's line.
-    Receive(Transfer),
-    /// Lets time pass.
-    Think {
-        /// How much.
-        duration: Duration,
-        /// Keeps the CPU meanwhile.
-        spins: bool,
-    },
-    /// What the [`Performer`] does.
-    Own,
-    /// Nothing.
-    Nothing,
-}
-
-/// How much an execution moves.
-#[derive(Clone, Copy, Debug)]
-pub struct Transfer {
-    /// Bytes.
-    pub amount: Amount,
-    /// So often.
-    pub repeat: u64,
-    /// Before each, how long it is waited that the line takes or has something.
-    pub patience: Option<Duration>,
-    /// Calls wait for what they need. If not, they fail where they would have to, and the patience is
-    /// for what comes after that.
-    pub waits: bool,
-    /// It is several messages, or more is said of each than its bytes.
-    pub parcel: Option<Parcel>,
-}
-
-/// Bytes of one transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// All of so many, in as many calls as it takes.
-    Exactly(u32),
-    /// To send, as many as chance says, in one call, or as many as a layer takes; to receive, what one
-    /// call gives, up to the most. Of a parcel, so each message is.
-    Between {
-        /// The fewest.
-        min: u32,
-        /// The most.
-        max: u32,
-    },
-}
 
 /// How often the list is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,15 +168,6 @@ impl Script {
             rounds -= 1;
         }
         ScriptEnd::Done
-    }
-}
-
-impl Amount {
-    fn largest(self) -> usize {
-        match self {
-            Self::Exactly(bytes) => bytes as usize,
-            Self::Between { min, max } => max.max(min) as usize,
-        }
     }
 }
 

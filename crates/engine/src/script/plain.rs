@@ -6,8 +6,9 @@ use sys::call::Error;
 
 use super::straight::{self, Plain, Receiving, Sending};
 use super::tally::Pen;
-use super::{Action, Amount, Line, Step, Transfer, Watch};
+use super::{Line, Watch};
 use crate::stop::Flag;
+use model::{Action, Amount, Step, Transfer};
 
 /// A step as [`run`] sees it.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Way {
                 repeat: 1,
                 patience: None,
                 waits: true,
-                parcel: None,
+                batch: None,
             } => Some(bytes),
             _ => None,
         };

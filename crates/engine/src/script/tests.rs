@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use model::{Action, Amount, Batch, Transfer};
+
 use super::*;
 
 /// Has one line, and writes down what it is asked for.
@@ -46,6 +48,7 @@ fn pair() -> (Host, TcpStream) {
 
 fn once(action: Action) -> Step {
     Step {
+        name: "step".into(),
         action,
         count: 1,
         can_fail: false,
@@ -58,7 +61,7 @@ fn exactly(bytes: u32) -> Transfer {
         repeat: 1,
         patience: None,
         waits: true,
-        parcel: None,
+        batch: None,
     }
 }
 
@@ -410,13 +413,12 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
         let steps: Vec<Step> = shape
             .iter()
             .map(|&(sends, bytes, count)| Step {
-                action: if sends {
+                count,
+                ..once(if sends {
                     Action::Send(exactly(bytes))
                 } else {
                     Action::Receive(exactly(bytes))
-                },
-                count,
-                can_fail: false,
+                })
             })
             .collect();
         let mut script = Script::new(steps, 0);
@@ -460,21 +462,21 @@ fn datagrams() -> (Host, UdpSocket) {
 }
 
 /// Five messages of so many bytes, twice.
-fn parcels(bytes: u32) -> Transfer {
+fn batches(bytes: u32) -> Transfer {
     Transfer {
         repeat: 2,
-        parcel: Some(Parcel {
+        batch: Some(Batch {
             count: 5,
-            envelope: None,
+            info: None,
         }),
         ..exactly(bytes)
     }
 }
 
 #[test]
-fn a_parcel_is_several_messages() {
+fn a_batch_is_several_messages() {
     let (mut host, far) = datagrams();
-    let mut script = Script::new(vec![once(Action::Send(parcels(100)))], 0);
+    let mut script = Script::new(vec![once(Action::Send(batches(100)))], 0);
     let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!((tallied.executions, tallied.sent), (3, 3 * 2 * 5 * 100));
@@ -485,20 +487,20 @@ fn a_parcel_is_several_messages() {
 }
 
 #[test]
-fn a_parcel_is_received_to_its_last_byte() {
+fn a_batch_is_received_to_its_last_byte() {
     let (mut host, far) = datagrams();
     // Five of fifty, and then as many bytes in other sizes: what is longer than a message is cut.
     for length in [50, 50, 50, 50, 50, 100, 10, 40, 50, 20, 10, 20, 50] {
         far.send(&vec![1; length]).unwrap();
     }
-    let mut script = Script::new(vec![once(Action::Receive(parcels(50)))], 0);
+    let mut script = Script::new(vec![once(Action::Receive(batches(50)))], 0);
     let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!(tallied.received, 500);
 }
 
 #[test]
-fn a_parcel_of_random_sizes_is_received_to_its_last_message() {
+fn a_batch_of_random_sizes_is_received_to_its_last_message() {
     let (mut host, far) = datagrams();
     let sizes = [7, 40, 50, 9, 21, 33, 50, 8, 12, 30];
     let late = Instant::now() + Duration::from_millis(20);
@@ -513,7 +515,7 @@ fn a_parcel_of_random_sizes_is_received_to_its_last_message() {
     });
     let random = Transfer {
         amount: Amount::Between { min: 5, max: 50 },
-        ..parcels(0)
+        ..batches(0)
     };
     let mut script = Script::new(vec![once(Action::Receive(random))], 0);
     let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
@@ -533,10 +535,10 @@ fn who_does_not_wait_fails_or_has_patience() {
     let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
     let again = Failure::of_call("receive", Error::AGAIN);
     assert_eq!(end, ScriptEnd::Failed(0, again));
-    for parcel in [None, parcels(1).parcel] {
+    for batch in [None, batches(1).batch] {
         let hasty = Transfer {
             patience: Some(Duration::from_millis(20)),
-            parcel,
+            batch,
             ..hasty
         };
         let begun = Instant::now();
@@ -554,14 +556,14 @@ fn datagrams_that_came_early_are_received_first() {
         patience: Some(Duration::from_secs(20)),
         ..exactly(4)
     };
-    let parcel = Transfer {
-        parcel: Some(Parcel {
+    let batch = Transfer {
+        batch: Some(Batch {
             count: 2,
-            envelope: None,
+            info: None,
         }),
         ..exactly(4)
     };
-    for transfer in [exactly(4), patient, parcel] {
+    for transfer in [exactly(4), patient, batch] {
         let (mut host, far) = datagrams();
         let line = host.line.take().expect("it has one");
         let Ok(Line::Socket(socket)) = Rc::try_unwrap(line) else {
@@ -581,7 +583,7 @@ fn datagrams_that_came_early_are_received_first() {
             once(Action::Send(exactly(4))),
         ];
         let mut script = Script::new(steps, 0);
-        let rounds = if transfer.parcel.is_some() { 3 } else { 6 };
+        let rounds = if transfer.batch.is_some() { 3 } else { 6 };
         let stop = Stop::new();
         let (end, tallied) = run(&mut script, &mut host, Rounds::Times(rounds), &stop);
         assert_eq!(end, ScriptEnd::Done);

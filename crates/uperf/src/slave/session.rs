@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use engine::script::{Step as ScriptStep, Tallied};
+use engine::script::Tallied;
 use engine::{Holder, Stop};
+use model::Step as ScriptStep;
 use server::{Dialect, ServerContext};
 use sys::Address;
 use sys::call::Error;

@@ -1,7 +1,8 @@
 //! From a transaction to the steps that the engine runs.
 
-use engine::script::{Action, Amount, Parcel, Rounds, Step, Transfer};
-use model::{Pacing, Wait};
+use engine::script::Rounds;
+use model::{Action, Amount, Batch, Pacing, Step, Transfer, Wait};
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -64,6 +65,7 @@ fn step(openings: &Openings<'_>, flowop: &Flowop) -> Step {
         Kind::Nop => Action::Nothing,
     };
     Step {
+        name: flowop.kind.name().into(),
         action,
         count: flowop.count,
         can_fail: flowop.flags.has(Flags::CAN_FAIL),
@@ -84,7 +86,7 @@ fn transfer(openings: &Openings<'_>, flowop: &Flowop) -> Transfer {
         },
         patience: flowop.timeout,
         waits: !openings.hurry(flowop),
-        parcel: openings.parcel(flowop),
+        batch: openings.batch(flowop),
     }
 }
 
@@ -132,15 +134,17 @@ impl<'a> Openings<'a> {
         self.may_hurry && (self.hurry || transfer.flags.has(Flags::NON_BLOCKING))
     }
 
-    fn parcel(&self, transfer: &Flowop) -> Option<Parcel> {
+    fn batch(&self, transfer: &Flowop) -> Option<Batch> {
         let count = if self.have_messages {
             transfer.batch_size.max(1)
         } else {
             1
         };
         let says = transfer.kind.sends() && self.are_sctp;
-        let envelope = says.then(|| sctp::envelope(transfer, self.first)).flatten();
-        (count > 1 || envelope.is_some()).then_some(Parcel { count, envelope })
+        let info = says
+            .then(|| sctp::send_info(transfer, self.first))
+            .flatten();
+        (count > 1 || info.is_some()).then_some(Batch { count, info })
     }
 }
 
@@ -203,7 +207,7 @@ mod tests {
             write.repeat = 5;
             write.batch_size = 6;
             let transfer = compiled(connect(protocol), write);
-            let found = transfer.parcel.map(|parcel| parcel.count);
+            let found = transfer.batch.map(|batch| batch.count);
             assert_eq!((transfer.repeat, found), (times, count), "{protocol}");
         }
     }
@@ -229,15 +233,15 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_is_for_what_is_sent_over_sctp() {
+    fn send_info_is_for_what_is_sent_over_sctp() {
         let saying = |kind| {
             let mut flowop = Flowop::new(kind);
             flowop.endpoint.sctp.stream = 3;
             flowop
         };
         let stream = |protocol, kind| {
-            let parcel = compiled(connect(protocol), saying(kind)).parcel?;
-            parcel.envelope.map(|envelope| envelope.stream)
+            let batch = compiled(connect(protocol), saying(kind)).batch?;
+            batch.info.map(|info| info.stream)
         };
         assert_eq!(stream(Protocol::Sctp, Kind::Write), Some(3));
         assert_eq!(stream(Protocol::Sctp, Kind::Read), None);

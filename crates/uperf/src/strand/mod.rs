@@ -38,7 +38,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
-use engine::script::{Counts, Failure, Pass, Step, Tallied};
+use engine::script::{Counts, Failure, Pass, Tallied};
+use model::Step;
 use server::Policy;
 use stats::Histogram;
 use sys::counter::Event;

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use sys::sctp::{self, Envelope, Patience, Policy};
+use model::{PartialReliability, ReliabilityPolicy, SendInfo};
+use sys::sctp;
 
 use crate::workorder::{Flags, Flowop, Kind, Sctp};
 
@@ -61,8 +62,8 @@ pub(super) fn prepare(socket: BorrowedFd<'_>, flowop: &Flowop) -> io::Result<()>
             format!("sctp_hb_interval={heartbeat_ms}, sctp_path_mtu={path_mtu_bytes}")
         })?;
     }
-    if let Some(envelope) = own_envelope(flowop) {
-        let set = sctp::set_default_envelope(socket, envelope);
+    if let Some(info) = own_send_info(flowop) {
+        let set = sctp::set_default_send_info(socket, info);
         named(set, || "sctp_stream_id=, sctp_pr_policy=".to_owned())?;
     }
     encapsulate(socket, flowop)
@@ -70,37 +71,37 @@ pub(super) fn prepare(socket: BorrowedFd<'_>, flowop: &Flowop) -> io::Result<()>
 
 /// What goes with each message of a transfer. What its flowop leaves out is what was said when the
 /// connection was opened; `None` if it leaves out everything: then the socket sees to it.
-pub(super) fn envelope(flowop: &Flowop, opening: Option<&Flowop>) -> Option<Envelope> {
-    let own = own_envelope(flowop)?;
-    let default = opening.and_then(own_envelope).unwrap_or_default();
-    Some(Envelope {
+pub(super) fn send_info(flowop: &Flowop, opening: Option<&Flowop>) -> Option<SendInfo> {
+    let own = own_send_info(flowop)?;
+    let default = opening.and_then(own_send_info).unwrap_or_default();
+    Some(SendInfo {
         stream: match own.stream {
             0 => default.stream,
             stream => stream,
         },
         is_unordered: own.is_unordered || default.is_unordered,
-        patience: own.patience.or(default.patience),
+        reliability: own.reliability.or(default.reliability),
     })
 }
 
-fn own_envelope(flowop: &Flowop) -> Option<Envelope> {
+fn own_send_info(flowop: &Flowop) -> Option<SendInfo> {
     let sctp = &flowop.endpoint.sctp;
     let policy = match sctp.partial_reliability.as_str() {
-        "ttl" => Some(Policy::Lifetime),
-        "rtx" => Some(Policy::Retransmissions),
+        "ttl" => Some(ReliabilityPolicy::Lifetime),
+        "rtx" => Some(ReliabilityPolicy::Retransmissions),
         // As FreeBSD calls it: when the buffer is full.
-        "buf" => Some(Policy::Priority),
+        "buf" => Some(ReliabilityPolicy::Priority),
         _ => None,
     };
-    let envelope = Envelope {
+    let info = SendInfo {
         stream: sctp.stream,
         is_unordered: flowop.flags.has(Flags::SCTP_UNORDERED),
-        patience: policy.map(|policy| Patience {
+        reliability: policy.map(|policy| PartialReliability {
             policy,
             value: sctp.partial_reliability_value,
         }),
     };
-    (envelope != Envelope::default()).then_some(envelope)
+    (info != SendInfo::default()).then_some(info)
 }
 
 /// `encaps=`: SCTP within UDP. The port is that of whoever accepts, and this host's own is the kernel's
@@ -155,32 +156,39 @@ mod tests {
     #[test]
     fn what_a_transfer_leaves_out_its_connection_has() {
         let opening = saying(5, "rtx");
-        assert_eq!(envelope(&saying(0, ""), Some(&opening)), None);
-        let both = envelope(&saying(7, ""), Some(&opening)).unwrap();
-        let policy = both.patience.map(|patience| patience.policy);
-        assert_eq!((both.stream, policy), (7, Some(Policy::Retransmissions)));
-        let both = envelope(&saying(0, "ttl"), Some(&opening)).unwrap();
-        let patience = Patience {
-            policy: Policy::Lifetime,
+        assert_eq!(send_info(&saying(0, ""), Some(&opening)), None);
+        let both = send_info(&saying(7, ""), Some(&opening)).unwrap();
+        let policy = both.reliability.map(|reliability| reliability.policy);
+        assert_eq!(
+            (both.stream, policy),
+            (7, Some(ReliabilityPolicy::Retransmissions))
+        );
+        let both = send_info(&saying(0, "ttl"), Some(&opening)).unwrap();
+        let reliability = PartialReliability {
+            policy: ReliabilityPolicy::Lifetime,
             value: 9,
         };
-        assert_eq!((both.stream, both.patience), (5, Some(patience)));
+        assert_eq!((both.stream, both.reliability), (5, Some(reliability)));
         let mut unordered = saying(0, "");
         unordered.flags = Flags::SCTP_UNORDERED;
-        let alone = envelope(&unordered, None).unwrap();
+        let alone = send_info(&unordered, None).unwrap();
         assert_eq!((alone.stream, alone.is_unordered), (0, true));
-        let both = envelope(&saying(3, ""), Some(&unordered)).unwrap();
+        let both = send_info(&saying(3, ""), Some(&unordered)).unwrap();
         assert_eq!((both.stream, both.is_unordered), (3, true));
     }
 
     #[test]
     fn a_policy_that_is_none_says_nothing() {
-        assert_eq!(own_envelope(&saying(0, "all")), None);
+        assert_eq!(own_send_info(&saying(0, "all")), None);
         let policies = ["ttl", "rtx", "buf"].map(|name| {
-            let envelope = own_envelope(&saying(0, name)).unwrap();
-            envelope.patience.unwrap().policy
+            let info = own_send_info(&saying(0, name)).unwrap();
+            info.reliability.unwrap().policy
         });
-        let all = [Policy::Lifetime, Policy::Retransmissions, Policy::Priority];
+        let all = [
+            ReliabilityPolicy::Lifetime,
+            ReliabilityPolicy::Retransmissions,
+            ReliabilityPolicy::Priority,
+        ];
         assert_eq!(policies, all);
     }
 }
