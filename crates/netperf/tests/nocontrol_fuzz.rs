@@ -2,17 +2,17 @@
 //! result, or with a line that says why there is none. There is nothing to decode, but much to
 //! interrupt.
 //!
-//! Of `FUZZ_ITERATIONS` (20,000 by default) a thousandth are services; a failure prints its seed, which
-//! `FUZZ_SEED` takes.
+//! See `testkit::fuzz` for how many, and how a failure is repeated.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use engine::{Reason, Stop};
+use rand::Rng;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use socket2::SockRef;
+use testkit::fuzz::fewer;
 
 /// No step of a service takes longer.
 const LONGEST: Duration = Duration::from_millis(300);
@@ -29,48 +29,50 @@ const TESTS: [&str; 7] = [
 
 #[test]
 fn no_service_breaks_or_hangs_a_client() {
-    for seed in seeds() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let test = TESTS[seed as usize % TESTS.len()];
-        let separator = if test.contains("--") { "" } else { " --" };
-        let line = format!("-N -H 127.0.0.1 {test}{separator} -P ,{port}");
-        let words = line.split_whitespace().map(Into::into);
-        let settings = netperf::options::netperf("netperf", words).expect("a good line");
-        let over = Stop::new();
-        let start = Instant::now();
-        let (exit, printed) = std::thread::scope(|scope| {
-            scope.spawn(|| serve(&listener, &over, seed));
-            let mut out = Vec::new();
-            let exit = netperf::client::run(&settings, &Stop::new(), &mut out);
-            over.pull(Reason::Cancelled);
-            (exit, String::from_utf8(out).expect("text"))
-        });
-        let told = !exit.stdout.is_empty() || !exit.stderr.is_empty();
-        assert!(
-            if exit.code == 0 {
-                !printed.is_empty()
-            } else {
-                told
-            },
-            "FUZZ_SEED={seed}: {line}: {exit:?} {printed}"
-        );
-        // A client's own patience with a silent service would be twice as long; none here is silent.
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "FUZZ_SEED={seed}: {line}: {:?}",
-            start.elapsed()
-        );
-    }
+    fewer("services", 5000, 0..=100, |rng| {
+        TESTS.map(|test| succeeds(rng, test)).contains(&true)
+    });
+}
+
+/// Runs a test with any service, which ends with figures or with a reason.
+fn succeeds(rng: &mut SmallRng, test: &str) -> bool {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let separator = if test.contains("--") { "" } else { " --" };
+    let line = format!("-N -H 127.0.0.1 {test}{separator} -P ,{port}");
+    let words = line.split_whitespace().map(Into::into);
+    let settings = netperf::options::netperf("netperf", words).expect("a good line");
+    let over = Stop::new();
+    let start = Instant::now();
+    let (exit, printed) = std::thread::scope(|scope| {
+        scope.spawn(|| serve(&listener, &over, rng));
+        let mut out = Vec::new();
+        let exit = netperf::client::run(&settings, &Stop::new(), &mut out);
+        over.pull(Reason::Cancelled);
+        (exit, String::from_utf8(out).expect("text"))
+    });
+    let told = !exit.stdout.is_empty() || !exit.stderr.is_empty();
+    let has_result = exit.code == 0;
+    assert!(
+        if has_result {
+            !printed.is_empty()
+        } else {
+            told
+        },
+        "{line}: {exit:?} {printed}"
+    );
+    // The client waits twice as long for a silent service; none here is silent.
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(30), "{line}: {took:?}");
+    has_result
 }
 
 /// Takes one connection after the other, and does anything with each.
-fn serve(listener: &TcpListener, over: &Stop, seed: u64) {
-    let mut rng = SmallRng::seed_from_u64(seed);
+fn serve(listener: &TcpListener, over: &Stop, rng: &mut SmallRng) {
     listener.set_nonblocking(true).expect("a socket");
     while !over.is_set() {
         match listener.accept() {
-            Ok((client, _)) => anything(&mut rng, client),
+            Ok((client, _)) => anything(rng, client),
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
@@ -100,16 +102,5 @@ fn anything(rng: &mut SmallRng, mut client: TcpStream) {
     if rng.random() {
         // A reset in place of an end.
         let _ = SockRef::from(&client).set_linger(Some(Duration::ZERO));
-    }
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| {
-        let text = std::env::var(name).ok();
-        text.and_then(|text| text.parse::<u64>().ok())
-    };
-    match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000).div_ceil(1000),
     }
 }

@@ -1,7 +1,6 @@
 //! Hostile bytes for every decoder: none panics, and what was decoded survives another round.
 //!
-//! `FUZZ_ITERATIONS` sets how many inputs each decoder gets (default 20,000). The inputs are the
-//! same in every run and on every host.
+//! See `testkit::fuzz` for how many inputs each decoder gets, and how a failure is repeated.
 
 #[expect(dead_code, reason = "only the test of the transcripts needs all of it")]
 mod data;
@@ -11,12 +10,14 @@ use std::ops::RangeInclusive;
 use netperf::wire::{
     CalibrateResponse, Capability, DatagramResponse, DatagramResults, DetailsResponse,
     DgRrResponse, DgStreamResponse, DgStreamResults, DlResponse, DlTransactionResults,
-    DlclRrResponse, DlclStreamResults, DlcoStreamResponse, DlcoStreamResults, Frame, MESSAGE_LEN,
-    OmniResponse, OmniResults, Request, Sctp, StreamResponse, StreamResults, StreamRrResponse,
+    DlclRrResponse, DlclStreamResults, DlcoStreamResponse, DlcoStreamResults, Frame, OmniResponse,
+    OmniResults, Request, Sctp, StreamResponse, StreamResults, StreamRrResponse,
     StreamStreamResponse, StreamStreamResults, SysInfo, TransactionResponse, TransactionResults,
     UnixTransactionResults,
 };
-use testkit::fuzz::{INPUTS, check};
+use rand::Rng;
+use rand::rngs::SmallRng;
+use testkit::fuzz::{each, one_of, overwrite, survives};
 
 #[test]
 fn requests() {
@@ -123,22 +124,17 @@ fn capabilities() {
         nonce: Some([8; 16]),
         ..plain
     };
-    let mut noise = Noise(3);
-    fuzz(
-        "Capability with a changed byte",
-        &[97, 98],
-        0..=0,
-        |frame| {
-            for (capability, length) in [(plain, 36), (with_nonce, 52)] {
-                let mut frame = *frame;
-                capability.put(&mut frame);
-                assert_eq!(Capability::find(&frame), Some(capability));
-                frame[216 + noise.below(length)] ^= noise.byte().max(1);
-                assert_eq!(Capability::find(&frame), None);
-            }
-            None
-        },
-    );
+    let recorded = recorded();
+    each("Capability with a changed byte", 0..=0, |rng| {
+        for (capability, length) in [(plain, 36), (with_nonce, 52)] {
+            let mut frame = hostile_frame(rng, &recorded, &[97, 98]);
+            capability.put(&mut frame);
+            assert_eq!(Capability::find(&frame), Some(capability));
+            frame[216 + rng.random_range(0..length)] ^= rng.random_range(1..=255);
+            assert_eq!(Capability::find(&frame), None);
+        }
+        false
+    });
     fuzz("SysInfo", &[601], 90..=96, |frame| {
         Some(SysInfo::decode(frame).ok()?.encode())
     });
@@ -154,91 +150,33 @@ fn fuzz(
     decoder: &str,
     kinds: &[i32],
     percent: RangeInclusive<u64>,
-    mut again: impl FnMut(&Frame) -> Option<Frame>,
+    again: impl Fn(&Frame) -> Option<Frame>,
 ) {
-    let iterations = std::env::var("FUZZ_ITERATIONS")
-        .map_or(INPUTS, |count| count.parse().expect("FUZZ_ITERATIONS"));
-    let recorded: Vec<Frame> = data::connections()
-        .into_iter()
-        .flat_map(|connection| connection.messages)
-        .map(|message| message.frame)
-        .collect();
-
-    let mut noise = Noise(0x6C69_6E65_7261_7465);
-    let mut understood = 0_u64;
-    for iteration in 0..iterations {
-        let frame = hostile_frame(&mut noise, &recorded, kinds);
-        let Some(once) = again(&frame) else { continue };
-        understood += 1;
-        let twice = again(&once);
-        assert_eq!(twice, Some(once), "{decoder}, iteration {iteration}");
-    }
-    check(decoder, iterations, understood, &percent);
+    let recorded = recorded();
+    each(decoder, percent, |rng| {
+        survives(&hostile_frame(rng, &recorded, kinds), &again)
+    });
 }
 
-fn hostile_frame(noise: &mut Noise, recorded: &[Frame], kinds: &[i32]) -> Frame {
-    let mut frame = recorded[noise.below(recorded.len())];
-    match noise.below(4) {
-        0 => frame = noise.frame(),
-        // A few changed bytes …
-        1 => {
-            for _ in 0..=noise.below(8) {
-                frame[noise.below(MESSAGE_LEN)] = noise.byte();
-            }
-        }
-        // … words at the ends of their range …
-        2 => {
-            for _ in 0..=noise.below(4) {
-                let ends = [0, 1, -1, i32::MAX, i32::MIN, 0x7fc0_0000, 0x7f80_0000];
-                let word = ends[noise.below(ends.len())].to_be_bytes();
-                let at = 4 * noise.below(MESSAGE_LEN / 4);
-                frame[at..at + 4].copy_from_slice(&word);
-            }
-        }
-        // … and texts that do not end, or end early, or are no UTF-8.
-        _ => {
-            let byte = [b'x', 0xff, 0xc3, 0][noise.below(4)];
-            let start = noise.below(MESSAGE_LEN);
-            let len = noise.below(MESSAGE_LEN - start);
-            frame[start..start + len].fill(byte);
-        }
+fn recorded() -> Vec<Frame> {
+    let connections = data::connections().into_iter();
+    let messages = connections.flat_map(|connection| connection.messages);
+    messages.map(|message| message.frame).collect()
+}
+
+fn hostile_frame(rng: &mut SmallRng, recorded: &[Frame], kinds: &[i32]) -> Frame {
+    let mut frame = *one_of(rng, recorded);
+    if rng.random_bool(0.25) {
+        rng.fill(&mut frame);
     }
+    overwrite(rng, &mut frame);
     // Nearly all noise has a type that nobody knows and an error number: most of it shall come
     // further than that.
-    if !kinds.is_empty() && noise.below(8) != 0 {
-        frame[..4].copy_from_slice(&kinds[noise.below(kinds.len())].to_be_bytes());
+    if !kinds.is_empty() && rng.random_bool(0.9) {
+        frame[..4].copy_from_slice(&one_of(rng, kinds).to_be_bytes());
     }
-    if noise.below(8) != 0 {
+    if rng.random_bool(0.9) {
         frame[4..8].fill(0);
     }
     frame
-}
-
-/// Marsaglia's xorshift64* generator.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// A number below `end`, which is small.
-    fn below(&mut self, end: usize) -> usize {
-        (((self.next() >> 32) * end as u64) >> 32) as usize
-    }
-
-    fn byte(&mut self) -> u8 {
-        (self.next() >> 56) as u8
-    }
-
-    fn frame(&mut self) -> Frame {
-        let mut frame = [0; MESSAGE_LEN];
-        for bytes in frame.chunks_exact_mut(8) {
-            bytes.copy_from_slice(&self.next().to_le_bytes());
-        }
-        frame
-    }
 }

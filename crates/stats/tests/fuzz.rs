@@ -4,18 +4,16 @@
 
 use std::time::Duration;
 
-use rand::Rng;
-use rand::rngs::SmallRng;
 use stats::Histogram;
 use stats::log::{Interval, read, write};
-use testkit::fuzz::fewer;
+use testkit::fuzz::{damaged, fewer, one_of};
 
 #[test]
 fn encoded_histograms() {
     let good = [sample().to_v2(), sample().to_compressed_v2()];
     fewer("histograms", 4, 40..=50, |rng| {
-        let form = rng.random_range(0..2);
-        let bytes = damaged(rng, &good[form]);
+        let form = one_of(rng, &good);
+        let bytes = damaged(rng, form);
         let Ok(times) = Histogram::from_any_v2(&bytes) else {
             return false;
         };
@@ -62,28 +60,4 @@ fn sample() -> Histogram {
     let mut times = Histogram::default();
     (1..300_u64).for_each(|n| times.record(n * n * n));
     times
-}
-
-/// The bytes with some of them changed, gone, or there twice.
-fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for _ in 0..rng.random_range(0..5) {
-        let at = rng.random_range(0..bytes.len().max(1)).min(bytes.len());
-        let end = (at + rng.random_range(0..20)).min(bytes.len());
-        match rng.random_range(0..4) {
-            0 if at < bytes.len() => bytes[at] = rng.random(),
-            // Where there was a digit there is another one: still a document, with other figures.
-            1 => {
-                if let Some(digit) = bytes[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
-                    *digit = rng.random_range(b'0'..=b'9');
-                }
-            }
-            2 => {
-                let again = bytes[at..end].to_vec();
-                bytes.splice(at..at, again);
-            }
-            _ => drop(bytes.drain(at..end)),
-        }
-    }
-    bytes
 }

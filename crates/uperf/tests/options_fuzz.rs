@@ -3,12 +3,12 @@
 //! See `testkit::fuzz` for how many, and how a failure is repeated.
 
 use std::ffi::OsString;
+use std::sync::LazyLock;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use rand::seq::IndexedRandom;
 use server::Network;
-use testkit::fuzz::each;
+use testkit::fuzz::{Words, each, one_of};
 use uperf::options::{Exit, manual, uperf};
 
 #[test]
@@ -58,70 +58,30 @@ fn command_line(rng: &mut SmallRng) -> Vec<OsString> {
         4..=5 => &["-s"],
         _ => &[],
     };
-    let words = rng.random_range(0..5);
     let role = role.iter().map(OsString::from);
-    role.chain((0..words).map(|_| word(rng).into())).collect()
+    let words = WORDS.command_line(rng, 5).into_iter().map(Into::into);
+    role.chain(words).collect()
 }
 
-fn word(rng: &mut SmallRng) -> String {
-    let options: Vec<_> = manual::chapters()
-        .into_iter()
-        .flat_map(|chapter| chapter.options)
-        .filter_map(|option| option.synopsis.split(' ').next().map(str::to_owned))
-        .collect();
-    let option = options.choose(rng).expect("there are some");
-    match rng.random_range(0..8) {
-        0..=2 => option.clone(),
-        3 => format!("{option}{}", value(rng)),
-        4 => format!("{option}={}", value(rng)),
-        5 => format!("-{}", LETTERS.choose(rng).expect("there are some")),
-        _ => value(rng),
-    }
-}
-
-fn value(rng: &mut SmallRng) -> String {
-    match rng.random_range(0..6) {
-        0..=1 => (*VALUES.choose(rng).expect("there are some")).to_owned(),
-        2 => format!(
-            "{}{}",
-            rng.random::<i64>() >> rng.random_range(0..63),
-            suffix(rng)
-        ),
-        3 => format!(
-            "{}.{}{}",
-            rng.random::<u8>(),
-            rng.random::<u8>(),
-            suffix(rng)
-        ),
-        4 => network(rng),
-        _ => (0..rng.random_range(0..12))
-            .map(|_| rng.random::<char>())
-            .filter(|c| *c != '\0')
-            .collect(),
-    }
-}
-
-fn suffix(rng: &mut SmallRng) -> &'static str {
-    const ALL: [&str; 12] = ["", "", "b", "k", "M", "g", "z", "s", "ms", "us", "n", "µs"];
-    ALL.choose(rng).expect("there are some")
-}
+static WORDS: LazyLock<Words> = LazyLock::new(|| {
+    let chapters = manual::chapters().into_iter();
+    let options = chapters.flat_map(|chapter| chapter.options);
+    let suffixes = &["", "", "b", "k", "M", "g", "z", "s", "ms", "us", "n", "µs"];
+    Words::new(options.map(|option| option.synopsis), &VALUES, suffixes)
+});
 
 fn network(rng: &mut SmallRng) -> String {
     let address = match rng.random_range(0..4) {
         0 => std::net::Ipv4Addr::from(rng.random::<u32>()).to_string(),
         1 => std::net::Ipv6Addr::from(rng.random::<u128>() >> rng.random_range(0..128)).to_string(),
         2 => format!("::ffff:{}", std::net::Ipv4Addr::from(rng.random::<u32>())),
-        _ => (*VALUES.choose(rng).expect("there are some")).to_owned(),
+        _ => (*one_of(rng, &VALUES)).to_owned(),
     };
     match rng.random_range(0..4) {
         0 => address,
         _ => format!("{address}/{}", rng.random_range(-2..140)),
     }
 }
-
-const LETTERS: [char; 14] = [
-    'q', 'Q', 'z', '-', '=', '?', ':', ';', '0', '9', 'é', ' ', '\n', '\u{1}',
-];
 
 const VALUES: [&str; 26] = [
     "",

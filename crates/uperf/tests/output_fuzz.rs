@@ -1,19 +1,17 @@
 //! Random figures, of peers and profiles that mean harm, too: none panics, no number is none, and no
 //! text makes lines of its own.
 //!
-//! `FUZZ_ITERATIONS` sets how many (20,000 by default); a failure prints its seed, which `FUZZ_SEED`
-//! takes.
+//! See `testkit::fuzz` for how many, and how a failure is repeated.
 
 #[path = "output/sample.rs"]
 mod sample;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, UNIX_EPOCH};
 
+use rand::Rng;
 use rand::rngs::SmallRng;
-use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 use sample::{figures, master, page, printed};
+use testkit::fuzz::{each, fewer, one_of};
 use uperf::output::html::{self, Moment};
 use uperf::output::{
     Entry, Executions, Report, Sample, Slave, Totals, Traffic, Width, goodbye, log, progress,
@@ -23,76 +21,62 @@ use uperf::output::{
 #[test]
 fn no_figures_panic() {
     let plain = printed("-a");
-    for seed in seeds() {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let figures = disturbed(&mut rng);
-        let options = *["", "-a", "-R -a", "-a -e -p", "-n -a"]
-            .choose(&mut rng)
-            .expect("some");
+    each("figures", 100..=100, |rng| {
+        let figures = disturbed(rng);
+        let options = one_of(rng, &["", "-a", "-R -a", "-a -e -p", "-n -a"]);
         let print = master(options).print;
         let width = Width::of(rng.random_bool(0.5).then(|| rng.random()));
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            let line = progress(print.raw, width, &figures.total);
-            (line, report(&print, width, &figures))
-        }));
-        let Ok((line, text)) = made else {
-            panic!("FUZZ_SEED={seed} panics: {figures:?}");
-        };
-        assert!(!text.contains("NaN"), "FUZZ_SEED={seed}: {text}");
-        assert_eq!(
-            line.ends_with('\n'),
-            print.raw,
-            "FUZZ_SEED={seed}: {line:?}"
-        );
+        let line = progress(print.raw, width, &figures.total);
+        let text = report(&print, width, &figures);
+        assert!(!text.contains("NaN"), "{text}");
+        assert_eq!(line.ends_with('\n'), print.raw, "{line:?}");
         // A text of a peer may have line ends, a name none.
         let own = log(&figures.log);
-        let (text, own) = (text.lines().count(), own.lines().count());
-        assert!(text <= own + plain.lines().count() + 16, "FUZZ_SEED={seed}");
-    }
+        let (lines, own) = (text.lines().count(), own.lines().count());
+        assert!(lines <= own + plain.lines().count() + 16, "{text}");
+        true
+    });
 }
 
-/// A page is long, so that of as many inputs as others get it has a tenth.
 #[test]
 fn no_page_panics() {
-    for seed in seeds().step_by(10) {
-        let mut rng = SmallRng::seed_from_u64(seed);
+    fewer("pages", 10, 100..=100, |rng| {
         let mut page = page();
-        page.measured.report = disturbed(&mut rng);
+        page.measured.report = disturbed(rng);
         let percentiles = &mut page.measured.distributions[0].percentiles;
         percentiles.truncate(rng.random_range(0..5));
         for (percent, time) in percentiles {
-            (*percent, *time) = (rng.random(), duration(&mut rng));
+            (*percent, *time) = (rng.random(), duration(rng));
         }
         for course in &mut page.measured.courses {
-            course.name = text(&mut rng);
-            course.begun = duration(&mut rng);
+            course.name = text(rng);
+            course.begun = duration(rng);
             course.moments.truncate(rng.random_range(0..3));
             for moment in &mut course.moments {
                 *moment = Moment {
-                    at: duration(&mut rng),
-                    bytes: number(&mut rng),
-                    operations: number(&mut rng),
+                    at: duration(rng),
+                    bytes: number(rng),
+                    operations: number(rng),
                 };
             }
         }
-        let Ok(made) = catch_unwind(AssertUnwindSafe(|| html::page(&page))) else {
-            panic!("FUZZ_SEED={seed} panics: {page:?}");
-        };
+        let made = html::page(&page);
         let is_number = !made.contains("NaN") && !made.contains("inf ");
-        assert!(is_number, "FUZZ_SEED={seed}: {made}");
-    }
+        assert!(is_number, "{made}");
+        true
+    });
 }
 
 #[test]
 fn no_message_moves_the_cursor() {
-    for seed in seeds() {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let entries = [entry(&mut rng), entry(&mut rng)];
+    each("messages", 100..=100, |rng| {
+        let entries = [entry(rng), entry(rng)];
         for text in [log(&entries), goodbye(&entries)] {
             let moves = text.chars().any(|c| c.is_control() && c != '\n');
-            assert!(!moves && text.ends_with('\n'), "FUZZ_SEED={seed}: {text:?}");
+            assert!(!moves && text.ends_with('\n'), "{text:?}");
         }
-    }
+        true
+    });
 }
 
 /// The sample run with some of its figures as nobody expects them.
@@ -199,19 +183,5 @@ fn text(rng: &mut SmallRng) -> String {
         " ",
     ];
     let parts = rng.random_range(0..6);
-    (0..parts)
-        .map(|_| *PARTS.choose(rng).expect("some"))
-        .collect()
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    match number("FUZZ_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(20_000),
-    }
+    (0..parts).map(|_| *one_of(rng, &PARTS)).collect()
 }

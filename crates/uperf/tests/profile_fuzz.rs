@@ -8,8 +8,7 @@ use std::path::Path;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use rand::seq::IndexedRandom;
-use testkit::fuzz;
+use testkit::fuzz::{self, one_of};
 use uperf::profile::{
     MOST_MEMORY, MOST_PROCESSES, MOST_THREADS, Parsed, Severity, Source, Surroundings, check,
     expected_memory, parse, summary,
@@ -38,7 +37,7 @@ fn words_in_any_order() {
         };
         let more = if is_ordered { 3 } else { 60 };
         for _ in 0..rng.random_range(0..more) {
-            let word = WORDS.choose(rng).expect("there are some");
+            let word = one_of(rng, &WORDS);
             words.insert(rng.random_range(0..=words.len()), word);
         }
         let mut text = String::new();
@@ -47,9 +46,7 @@ fn words_in_any_order() {
             text += if is_ordered && rng.random_bool(0.98) {
                 " "
             } else {
-                ["", " ", "\n", "\"", "="]
-                    .choose(rng)
-                    .expect("there are some")
+                *one_of(rng, &["", " ", "\n", "\"", "="])
             };
         }
         text.into_bytes()
@@ -60,8 +57,8 @@ fn words_in_any_order() {
 fn damaged_profiles() {
     let profiles = profiles();
     each("damaged profiles", 20..=30, |rng| {
-        let profile = profiles.choose(rng).expect("there are some");
-        damaged(rng, profile)
+        let profile = one_of(rng, &profiles);
+        fuzz::damaged_with(rng, profile, &WORDS)
     });
 }
 
@@ -71,10 +68,10 @@ fn odd_options() {
     each("odd options", 7..=15, |rng| {
         let mut options = String::new();
         for _ in 0..rng.random_range(0..4) {
-            let key = KEYS.choose(rng).expect("there are some");
+            let key = one_of(rng, &KEYS);
             options.extend([key, "=", &value(rng), " "]);
         }
-        let kind = KINDS.choose(rng).expect("there are some");
+        let kind = one_of(rng, &KINDS);
         let mut mostly = |usual: &str| match rng.random_range(0..8) {
             0 => value(rng),
             _ => usual.to_owned(),
@@ -128,35 +125,6 @@ fn is_honest(bytes: &[u8]) -> bool {
     true
 }
 
-/// The bytes with some of them changed, doubled or gone.
-fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for _ in 0..rng.random_range(0..4) {
-        let at = rng.random_range(0..=bytes.len());
-        let end = (at + rng.random_range(0..40)).min(bytes.len());
-        match rng.random_range(0..5) {
-            0 if at < bytes.len() => bytes[at] = rng.random(),
-            1 => {
-                if let Some(digit) = bytes[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
-                    *digit = rng.random_range(b'0'..=b'9');
-                }
-            }
-            2 => {
-                let again = bytes[at..end].to_vec();
-                bytes.splice(at..at, again);
-            }
-            3 => {
-                let word = WORDS.choose(rng).expect("there are some").bytes();
-                bytes.splice(at..at, word);
-            }
-            _ => {
-                bytes.drain(at..end);
-            }
-        }
-    }
-    bytes
-}
-
 fn value(rng: &mut SmallRng) -> String {
     let suffix = ["", "", "k", "m", "g", "z", "s", "ms", "kb", "x", ")", "ä"];
     match rng.random_range(0..6) {
@@ -168,9 +136,9 @@ fn value(rng: &mut SmallRng) -> String {
             rng.random_range(0..9)
         ),
         3 => format!("{}.{}", rng.random_range(0..99), rng.random_range(0..99)),
-        4 => (*VALUES.choose(rng).expect("there are some")).to_owned(),
+        4 => (*one_of(rng, &VALUES)).to_owned(),
         _ => {
-            let suffix = suffix.choose(rng).expect("there are some");
+            let suffix = one_of(rng, &suffix);
             format!("{}{suffix}", rng.random_range(-1..5000))
         }
     }
