@@ -1,14 +1,16 @@
 //! The options of a command: one table that the parser, the usage text and the manual page are made of.
 //!
-//! The grammar is that of GNU getopt(3). lexopt reads `-l=5` as `5` where getopt reads `=5`, takes
-//! `--foo` for a long option where the stock tools complain about `-`, and has no option that takes the
-//! next word only if it looks right (`-c`, `-k`).
+//! The grammar is that of GNU getopt(3), or of its `getopt_long`. lexopt reads `-l=5` as `5` where getopt
+//! reads `=5`, takes `--foo` for a long option where the stock tools complain about `-`, and has no option
+//! that takes the next word only if it looks right (`-c`, `-k`).
 
 #![forbid(unsafe_code)]
 
 mod exit;
 pub mod manual;
 pub mod usage;
+
+use std::fmt::{self, Display};
 
 pub use exit::{Endings, Exit, Stop, refuse, utf8, within};
 
@@ -23,6 +25,8 @@ pub struct Flag<L> {
     /// Its paragraph of the manual page, in which `{default}` stands for the default of an own option;
     /// empty in a build without the feature `manual`.
     pub paragraph: &'static str,
+    /// The environment variable that sets the option as well; empty if there is none.
+    pub variable: &'static str,
     /// Stores the value.
     pub apply: Apply<L>,
 }
@@ -150,6 +154,7 @@ const fn row<L>(
         } else {
             ""
         },
+        variable: "",
         apply,
     }
 }
@@ -163,10 +168,70 @@ impl<L> Flag<L> {
         }
         self
     }
+
+    /// Adds an environment variable.
+    #[must_use]
+    pub const fn from_environment(mut self, variable: &'static str) -> Self {
+        self.variable = variable;
+        self
+    }
 }
 
-/// Applies the options in `words` to `low`, passing over stray words, up to and with the first `--`.
+/// How words that begin with two dashes are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Grammar {
+    /// As letters, as getopt does, unless a word is one of the section's long names.
+    Getopt,
+    /// As long options, or prefixes of one.
+    GetoptLong,
+}
+
+/// Applies the options in `words` to `low` as getopt(3) reads them, passing over stray words, up to and
+/// with the first `--`. Long names must be complete.
 pub fn scan<'w, L>(
+    program: &str,
+    section: &Section<L>,
+    words: &'w [String],
+    low: &mut L,
+) -> Result<Rest<'w>, Stop> {
+    read(Grammar::Getopt, program, section, words, low)
+}
+
+/// The same as getopt_long(3) reads them: a long name may be cut as long as it stays unambiguous.
+pub fn scan_long<'w, L>(
+    program: &str,
+    section: &Section<L>,
+    words: &'w [String],
+    low: &mut L,
+) -> Result<Rest<'w>, Stop> {
+    read(Grammar::GetoptLong, program, section, words, low)
+}
+
+/// Applies the options whose environment variables `value_of` has, in the order of the section. Any value
+/// sets an option that takes no argument.
+pub fn environment<L>(
+    program: &str,
+    section: &Section<L>,
+    value_of: impl Fn(&str) -> Option<String>,
+    low: &mut L,
+) -> Result<(), Stop> {
+    let named = section
+        .flags
+        .iter()
+        .filter(|flag| !flag.variable.is_empty());
+    for flag in named {
+        let Some(value) = value_of(flag.variable) else {
+            continue;
+        };
+        let takes_it = flag.argument != Argument::Nothing;
+        let value = if takes_it { &value } else { "" };
+        apply(program, section.scope, flag.variable, (flag, value), low)?;
+    }
+    Ok(())
+}
+
+fn read<'w, L>(
+    grammar: Grammar,
     program: &str,
     section: &Section<L>,
     words: &'w [String],
@@ -179,25 +244,10 @@ pub fn scan<'w, L>(
         if word == "--" {
             break;
         }
-        if let Some((flag, attached)) = find_long(section, word) {
-            let value = match (flag.argument, attached) {
-                (Argument::Nothing | Argument::MaybeAttached(_), None) => "",
-                (Argument::Nothing, Some(_)) => {
-                    let name = word.split('=').next().unwrap_or_default();
-                    return complain(
-                        program,
-                        &format!("option '{name}' doesn't allow an argument"),
-                    );
-                }
-                (_, Some(value)) => value,
-                (_, None) => match next(&mut rest) {
-                    Some(value) => value,
-                    None => {
-                        return complain(program, &format!("option '{word}' requires an argument"));
-                    }
-                },
-            };
-            apply(program, section, flag, value, low)?;
+        if let Some(long) = find_long(grammar, section, word) {
+            let found = long.and_then(|found| value_of_long(found, &mut rest));
+            let found = found.or_else(|what| complain(program, &what))?;
+            apply(program, section.scope, found.0.name, found, low)?;
             continue;
         }
         // A lone dash is a stray word, as is anything that does not begin with one.
@@ -230,7 +280,7 @@ pub fn scan<'w, L>(
                 }),
                 Argument::MaybeSelection(_) => next_if(&mut rest, |word| !word.starts_with('-')),
             };
-            apply(program, section, flag, value, low)?;
+            apply(program, section.scope, flag.name, (flag, value), low)?;
         }
     }
     Ok(Rest {
@@ -239,18 +289,58 @@ pub fn scan<'w, L>(
     })
 }
 
-/// The long option that `word` is, and the value after its `=`.
+/// A long option, its whole name, and the value after its `=`.
+type Long<'w, L> = (&'static Flag<L>, &'static str, Option<&'w str>);
+
+/// The long option that `word` is or begins, or getopt's complaint; `None` if it is not read as one.
 fn find_long<'w, L>(
+    grammar: Grammar,
     section: &Section<L>,
     word: &'w str,
-) -> Option<(&'static Flag<L>, Option<&'w str>)> {
-    let word = word.strip_prefix("--")?;
-    let (name, value) = match word.split_once('=') {
+) -> Option<Result<Long<'w, L>, String>> {
+    let typed = word.strip_prefix("--")?;
+    let (name, value) = match typed.split_once('=') {
         Some((name, value)) => (name, Some(value)),
-        None => (word, None),
+        None => (typed, None),
     };
-    let is_it = |flag: &&Flag<L>| flag.name.long() == Some(name);
-    Some((section.flags.iter().find(is_it)?, value))
+    let named = section
+        .flags
+        .iter()
+        .filter_map(|flag| Some((flag, flag.name.long()?)));
+    if let Some((flag, long)) = named.clone().find(|(_, long)| *long == name) {
+        return Some(Ok((flag, long, value)));
+    }
+    if grammar == Grammar::Getopt {
+        return None;
+    }
+    let begun: Vec<_> = named.filter(|(_, long)| long.starts_with(name)).collect();
+    Some(match begun[..] {
+        [] => Err(format!("unrecognized option '{word}'")),
+        [(flag, long)] => Ok((flag, long, value)),
+        _ => {
+            let possible = begun.iter().map(|(_, long)| format!(" '--{long}'"));
+            let possible: String = possible.collect();
+            Err(format!(
+                "option '{word}' is ambiguous; possibilities:{possible}"
+            ))
+        }
+    })
+}
+
+/// The option with its value, which may be the next word, or getopt's complaint.
+fn value_of_long<'w, L>(
+    (flag, name, attached): Long<'w, L>,
+    rest: &mut &'w [String],
+) -> Result<(&'static Flag<L>, &'w str), String> {
+    let value = match (flag.argument, attached) {
+        (Argument::Nothing | Argument::MaybeAttached(_), None) => "",
+        (Argument::Nothing, Some(_)) => {
+            return Err(format!("option '--{name}' doesn't allow an argument"));
+        }
+        (_, Some(value)) => value,
+        (_, None) => next(rest).ok_or_else(|| format!("option '--{name}' requires an argument"))?,
+    };
+    Ok((flag, value))
 }
 
 fn next<'w>(rest: &mut &'w [String]) -> Option<&'w str> {
@@ -269,21 +359,18 @@ fn next_if<'w>(rest: &mut &'w [String], wanted: impl Fn(&str) -> bool) -> &'w st
     }
 }
 
+/// Stores a value; a refusal says where it was `given`: an option or a variable.
 fn apply<L>(
     program: &str,
-    section: &Section<L>,
-    flag: &Flag<L>,
-    value: &str,
+    scope: &str,
+    given: impl Display,
+    (flag, value): (&Flag<L>, &str),
     low: &mut L,
 ) -> Result<(), Stop> {
     (flag.apply)(low, value).map_err(|stop| match stop {
         Stop::Refused(why) => {
-            let scope = section.scope;
             let gap = if value.is_empty() { "" } else { " " };
-            Stop::Refused(format!(
-                "{program}: {scope}{}{gap}{value}: {why}\n",
-                flag.name
-            ))
+            Stop::Refused(format!("{program}: {scope}{given}{gap}{value}: {why}\n"))
         }
         other => other,
     })
@@ -309,8 +396,8 @@ impl Name {
     }
 }
 
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Letter(letter) => write!(f, "-{letter}"),
             Self::Long(name) => write!(f, "--{name}"),
@@ -333,8 +420,8 @@ mod tests {
             flag('k', MaybeSelection("file"), &[], "A file.", |seen, v| note(seen, "k", v)),
             flag('x', Value("n"), &[], "", |_, _| refuse("never")),
             flag('o', MaybeAttached("n"), &[], "", |seen, v| note(seen, "o", v)).or("old"),
-            long("dir", Value("dir"), "Look here", "/tmp", "Default {default}, always.", |seen, v| note(seen, "dir", v)),
-            long("flag", Nothing, "Set it", "", "Sets it.", |seen, v| note(seen, "flag", v)),
+            long("dir", Value("dir"), "Look here", "/tmp", "Default {default}, always.", |seen, v| note(seen, "dir", v)).from_environment("P_DIR"),
+            long("flag", Nothing, "Set it", "", "Sets it.", |seen, v| note(seen, "flag", v)).from_environment("P_FLAG"),
             long("spin", MaybeAttached("end"), "Spin", "1", "Spins.", |seen, v| note(seen, "spin", v)),
         ],
     };
@@ -411,6 +498,91 @@ mod tests {
                 other => panic!("{line}: {other:?}"),
             }
         }
+    }
+
+    static LONG: Section<Vec<String>> = Section {
+        title: "OPTIONS",
+        heading: "",
+        scope: "",
+        flags: &[
+            flag('t', Value("sec"), &[], "", |seen, v| note(seen, "t", v)).or("time"),
+            long(
+                "timestamps",
+                MaybeAttached("form"),
+                "",
+                "",
+                "",
+                |seen, v| note(seen, "timestamps", v),
+            ),
+            long("tos", Value("n"), "", "", "", |_, _| refuse("never")).from_environment("P_TOS"),
+            long("zero", Nothing, "", "", "", |seen, v| note(seen, "zero", v)),
+            long("zerocopy", Nothing, "", "", "", |seen, v| {
+                note(seen, "zerocopy", v)
+            }),
+        ],
+    };
+
+    /// As `ls` of GNU coreutils reads and complains about its own.
+    #[test]
+    fn long_names_may_be_cut() {
+        for (line, expected) in [
+            ("--time 5 --time=6 -t7", "t=5 t=6 t=7"),
+            ("--times --timesta=x", "timestamps= timestamps=x"),
+            ("--zero --zeroc x", "zero= zerocopy="),
+            ("--zero -- --zero", "zero="),
+            (
+                "--tim",
+                "p: option '--tim' is ambiguous; possibilities: '--time' '--timestamps'\n",
+            ),
+            (
+                "--ti=5",
+                "p: option '--ti=5' is ambiguous; possibilities: '--time' '--timestamps'\n",
+            ),
+            (
+                "--ze",
+                "p: option '--ze' is ambiguous; possibilities: '--zero' '--zerocopy'\n",
+            ),
+            (
+                "--zeroc=5",
+                "p: option '--zerocopy' doesn't allow an argument\n",
+            ),
+            ("--foo=5", "p: unrecognized option '--foo=5'\n"),
+            ("--to", "p: option '--tos' requires an argument\n"),
+            ("--to 9", "p: --tos 9: never\n"),
+            ("-y", "p: invalid option -- 'y'\n"),
+        ] {
+            let mut low = Vec::new();
+            match scan_long("p", &LONG, &words(line), &mut low) {
+                Ok(_) => assert_eq!(low.join(" "), expected, "{line}"),
+                Err(Stop::Complaint(said) | Stop::Refused(said)) => assert_eq!(said, expected),
+                Err(other) => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn variables_set_options() {
+        let set = |section, variables: &[(&str, &str)]| {
+            let mut low = Vec::new();
+            let value_of = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            environment("p", section, value_of, &mut low).map(|()| low.join(" "))
+        };
+        for (variables, expected) in [
+            (&[][..], ""),
+            (
+                &[("P_FLAG", "any"), ("P_DIR", "/a b"), ("P", "x")],
+                "dir=/a b flag=",
+            ),
+        ] {
+            assert_eq!(set(&SECTION, variables).unwrap(), expected);
+        }
+        let Err(Stop::Refused(said)) = set(&LONG, &[("P_TOS", "9")]) else {
+            panic!("it is taken");
+        };
+        assert_eq!(said, "p: P_TOS 9: never\n");
     }
 
     fn words(line: &str) -> Vec<String> {
