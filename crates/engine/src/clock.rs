@@ -5,34 +5,34 @@ use sys::clock;
 
 use crate::cpu::CpuMeter;
 
-/// A wall clock that is nearer than this to where it should be was not set.
+/// Largest difference of the wall clock from the monotonic clock that is not a step.
 const STEP: Duration = Duration::from_millis(20);
 
-/// A measured phase: its beginning, and what was used since by the host and by this thread.
+/// The start of a measured phase, and the meters of what the host and this thread use from then on.
 #[derive(Debug)]
 pub struct Clock {
-    /// When it began, by the monotonic clock.
+    /// When the phase started, by the monotonic clock.
     pub started: Instant,
     cpu: Option<CpuMeter>,
     thread_cpu_ns: u64,
     wall_ahead_ns: i64,
 }
 
-/// What a measured phase took.
+/// The length of a measured phase and the CPU time used in it.
 #[derive(Clone, Debug)]
 pub struct Passed {
     /// Its length, by the monotonic clock.
     pub elapsed: Duration,
-    /// What the host's CPUs did, if it was asked for.
+    /// CPU time of the host, if requested.
     pub cpu: Option<CpuUse>,
-    /// The CPU time of the thread that started and stopped the clock.
+    /// CPU time of the thread that started and stopped the clock.
     pub thread_cpu: Duration,
-    /// How far the wall clock was set meanwhile, in nanoseconds.
+    /// How far the wall clock was set in the phase, in nanoseconds.
     wall_step_ns: i64,
 }
 
 impl Clock {
-    /// Begins, on the thread that moves the data, and measures the CPU time that the half asks for.
+    /// Starts on the thread that moves the data, and measures the CPU time that `half` requests.
     pub fn start(half: &Half) -> Self {
         let cpu = CpuMeter::start(half);
         Self {
@@ -43,7 +43,7 @@ impl Clock {
         }
     }
 
-    /// Ends, on the same thread.
+    /// Stops on the same thread.
     pub fn stop(&self) -> Passed {
         let elapsed = self.started.elapsed();
         let thread_cpu_ns = clock::thread_cpu_ns().saturating_sub(self.thread_cpu_ns);
@@ -57,7 +57,7 @@ impl Clock {
 }
 
 impl Passed {
-    /// Whether somebody set the wall clock meanwhile.
+    /// Returns a warning if the wall clock was set in the phase.
     pub fn clock_stepped(&self) -> Option<Warning> {
         (self.wall_step_ns.unsigned_abs() > STEP.as_nanos() as u64).then_some(
             Warning::ClockStepped {

@@ -1,4 +1,4 @@
-//! Several flows in one test: a control connection and a thread for each, one gate before the data,
+//! Several flows in one test: a control connection and a thread for each, one start barrier,
 //! one sum.
 
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use engine::{Cell, Company, Member, Stop};
+use engine::{Cell, FlowGroup, GroupMember, Stop};
 use model::{Ended, Outcome, Warning};
 use sys::Address;
 use sys::neighbours::Neighbours;
@@ -135,13 +135,13 @@ impl Flows {
         }
         let here = &self.flows[0].settings.plan.here;
         let measure_cpu = here.measure_cpu;
-        let company = Company::new(self.flows.len(), here.clone());
+        let group = FlowGroup::new(self.flows.len(), here.clone());
         let results: Vec<Result<_, ClientError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .flows
                 .iter_mut()
                 .enumerate()
-                .map(|(number, flow)| flow.start(scope, progress(number), &company))
+                .map(|(number, flow)| flow.start(scope, progress(number), &group))
                 .collect();
             threads.into_iter().map(join).collect()
         });
@@ -149,7 +149,7 @@ impl Flows {
         let mut sum = sum(runs)?;
         // The first flow ran without: the clock of all flows has it.
         sum.outcome.plan.here.measure_cpu = measure_cpu;
-        sum.outcome.here.cpu = company.used();
+        sum.outcome.here.cpu = group.cpu();
         let doubts = sum.outcome.doubts();
         for doubt in doubts {
             if !sum
@@ -179,9 +179,9 @@ impl Flow {
         &'scope mut self,
         scope: &'scope Scope<'scope, '_>,
         progress: Progress<'scope>,
-        company: &'scope Company,
+        group: &'scope FlowGroup,
     ) -> io::Result<ScopedJoinHandle<'scope, Result<(TestRun, Instant), ClientError>>> {
-        let member = company.member();
+        let member = group.member();
         Builder::new()
             .name("flow".to_owned())
             .spawn_scoped(scope, move || self.measure(progress, Some(member)))
@@ -190,7 +190,7 @@ impl Flow {
     fn measure(
         &mut self,
         progress: Progress<'_>,
-        member: Option<Member<'_>>,
+        member: Option<GroupMember<'_>>,
     ) -> Result<(TestRun, Instant), ClientError> {
         let stop = &self.stop;
         if self.spent {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 use sys::Address;
 
-use engine::{Member, Stop};
+use engine::{GroupMember, Stop};
 use model::{Counts, Ended, Half, IoMethod, Limit, Outcome, Plan, Side, Transport, Wait, Warning};
 
 use super::control::{Established, Introduction, SHORT_PATIENCE};
@@ -20,7 +20,7 @@ use crate::wire::{
     Request, StreamResponse, StreamResults, TransactionResponse, TransactionResults,
 };
 
-/// Runs the test, which begins when `member`'s company does; also when its measured phase began. An
+/// Runs the test, together with the group of `member`. Returns also when the measured phase began. An
 /// error is a test without a result.
 pub(super) fn test(
     settings: &Settings,
@@ -28,7 +28,7 @@ pub(super) fn test(
     endpoints: Endpoints,
     cancel: &Stop,
     progress: Progress<'_>,
-    member: Option<Member<'_>>,
+    member: Option<GroupMember<'_>>,
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.plan;
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();

@@ -3,7 +3,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use engine::{Member, Stop};
+use engine::{GroupMember, Stop};
 use model::{Outcome, Warning};
 
 use super::interim::Progress;
@@ -11,14 +11,14 @@ use super::local::{LocalEnd, Measured, bind_thread};
 use super::{ClientError, Endpoints, TestRun, Told};
 use crate::options::Settings;
 
-/// Runs the test, which begins when `member`'s company does; also when its measured phase began. An
+/// Runs the test, together with the group of `member`. Returns also when the measured phase began. An
 /// error is a test without a result.
 pub(super) fn test(
     settings: &Settings,
     endpoints: Endpoints,
     cancel: &Stop,
     progress: Progress<'_>,
-    member: Option<Member<'_>>,
+    member: Option<GroupMember<'_>>,
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.plan;
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::Stop;
 use engine::script::Tallied;
+use engine::{BarrierStatus, Stop};
 
 use sys::clock::Prompt;
 
@@ -15,7 +15,7 @@ use super::voice::Voice;
 use crate::options::Master;
 use crate::output::html::Course;
 use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
-use crate::strand::{Crew, Log, Standing};
+use crate::strand::{Crew, Log};
 use crate::wire::{Command, Goodbye};
 use crate::{Group, Kind};
 use control::why;
@@ -97,8 +97,8 @@ fn until(
 ) -> Option<u8> {
     let mut prompt = None;
     loop {
-        let standing = look(crew, stage, narrator.due(), &mut prompt);
-        if standing.cut && (standing.complete || standing.running == 0) {
+        let status = look(crew, stage, narrator.due(), &mut prompt);
+        if status.peer_closed && (status.complete || status.running == 0) {
             await_word(slaves);
         }
         // Before the strands: what they see of a slave's end may look to them as the end of their work.
@@ -115,10 +115,10 @@ fn until(
             }
             return Some(1);
         }
-        if standing.failed {
+        if status.failed {
             return Some(1);
         }
-        if standing.complete || standing.running == 0 {
+        if status.complete || status.running == 0 {
             return None;
         }
         narrator.tick(crew);
@@ -132,7 +132,7 @@ fn look(
     stage: Option<usize>,
     next_line: Instant,
     prompt: &mut Option<Prompt>,
-) -> Standing {
+) -> BarrierStatus {
     let now = Instant::now();
     let Some(due) = crew.due() else {
         *prompt = None;

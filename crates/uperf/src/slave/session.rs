@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use engine::script::Tallied;
-use engine::{Holder, Stop};
+use engine::{BarrierStatus, Holder, Stop};
 use model::Step as ScriptStep;
 use server::{Dialect, ServerContext};
 use sys::Address;
@@ -20,8 +20,8 @@ use crate::mirror;
 use crate::options::Limits;
 use crate::output::{self, Step};
 use crate::strand::{
-    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, Standing, StrandOutcome, Watching, has,
-    machine_text, obstacle, refusal, strand_bytes,
+    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, StrandOutcome, Watching, has, machine_text,
+    obstacle, refusal, strand_bytes,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
@@ -415,14 +415,14 @@ impl Session<'_> {
                     if stage >= crew.stages() || opened.is_some_and(|opened| stage <= opened) {
                         continue;
                     }
-                    let standing = self.await_barrier(crew, opened, stage);
+                    let status = self.await_barrier(crew, opened, stage);
                     if self.server.cut.is_set() {
                         return Obeyed::Interrupted(place(opened));
                     }
-                    if standing.failed {
+                    if status.failed {
                         return Obeyed::Failed;
                     }
-                    if !standing.complete && standing.running > 0 {
+                    if !status.complete && status.running > 0 {
                         return Obeyed::Late(stage);
                     }
                     crew.release(stage);
@@ -445,23 +445,23 @@ impl Session<'_> {
         let place = || "at the statistics".to_owned();
         let until = Instant::now() + LAST_STRANDS;
         if let Some(last) = opened.filter(|last| crew.awaits_end(*last)) {
-            let (standing, last_news) = self.await_quiet(crew, None, until, QUIET_LOOKS);
-            if standing.running > 0 {
+            let (status, last_news) = self.await_quiet(crew, None, until, QUIET_LOOKS);
+            if status.running > 0 {
                 crew.interrupt(last);
                 return Obeyed::Done(last_news);
             }
         }
         loop {
             let now = Instant::now();
-            let standing = crew.wait(None, until.min(now + LOOK));
-            if standing.running == 0 {
+            let status = crew.wait(None, until.min(now + LOOK));
+            if status.running == 0 {
                 return Obeyed::Done(Instant::now());
             }
             if self.server.cut.is_set() {
                 return Obeyed::Broken(place());
             }
             if now >= until {
-                return Obeyed::Unended(standing.running);
+                return Obeyed::Unended(status.running);
             }
             let gone = self.control.is_readable(now).and_then(|speaks| {
                 // There is nothing more for it to say but that it wants no figures either.
@@ -541,7 +541,7 @@ impl Session<'_> {
     }
 
     /// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
-    fn await_barrier(&self, crew: &Crew, opened: Option<usize>, stage: usize) -> Standing {
+    fn await_barrier(&self, crew: &Crew, opened: Option<usize>, stage: usize) -> BarrierStatus {
         let until = Instant::now() + BARRIER;
         let Some(opened) = opened else {
             return self.await_quiet(crew, Some(stage), until, u32::MAX).0;
@@ -551,9 +551,9 @@ impl Session<'_> {
         } else {
             GRACE_LOOKS
         };
-        let (standing, _) = self.await_quiet(crew, Some(stage), until, looks);
-        if standing.complete {
-            return standing;
+        let (status, _) = self.await_quiet(crew, Some(stage), until, looks);
+        if status.complete {
+            return status;
         }
         crew.interrupt(opened);
         let until = Instant::now() + BARRIER;
@@ -567,26 +567,23 @@ impl Session<'_> {
         stage: Option<usize>,
         until: Instant,
         looks: u32,
-    ) -> (Standing, Instant) {
+    ) -> (BarrierStatus, Instant) {
         let done = || {
             let tallied = crew.tallied();
             (tallied.bytes(), tallied.executions)
         };
         let (mut before, mut last_news, mut quiet_looks) = (done(), Instant::now(), 0);
         loop {
-            let standing = crew.wait(stage, until.min(Instant::now() + QUIET_LOOK));
+            let status = crew.wait(stage, until.min(Instant::now() + QUIET_LOOK));
             let (now, after) = (Instant::now(), done());
-            if after == before && standing.choosing == 0 {
+            if after == before && status.selecting == 0 {
                 quiet_looks += 1;
             } else {
                 (before, last_news, quiet_looks) = (after, now, 0);
             }
-            let is_over = standing.complete
-                || standing.failed
-                || standing.running == 0
-                || self.server.cut.is_set();
+            let is_over = status.is_settled() || self.server.cut.is_set();
             if is_over || quiet_looks >= looks || now >= until {
-                return (standing, last_news);
+                return (status, last_news);
             }
         }
     }

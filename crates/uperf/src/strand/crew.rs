@@ -6,13 +6,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::script::{Tallied, Tally};
-use engine::{Promise, Reason, Stop, keeper};
+use engine::{BarrierStatus, Promise, Reason, StartBarrier, Stop, keeper};
 use sys::shared::SharedLines;
 
 use super::member::{Member, seed};
 use super::process::{Process, Remote};
-use super::stages::{Stages, Standing};
-use super::{Listeners, Log, Post, Shared, StrandOutcome, Watching, compile};
+use super::{Listeners, Post, Shared, StrandOutcome, Watching, compile};
 use crate::workorder::Strands;
 
 /// What a strand's thread has for its own calls; its buffer is not among it.
@@ -30,7 +29,7 @@ pub(super) const LATE: Duration = Duration::from_millis(10);
 /// The strands of one end.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    pub(super) stages: Arc<Stages>,
+    pub(super) barrier: Arc<StartBarrier>,
     groups: Vec<Arc<Shared>>,
     pub(super) strands: Vec<Strand>,
     deadlines: Vec<Promise<'static>>,
@@ -74,7 +73,7 @@ impl Crew {
             })
             .collect();
         let mut crew = Self {
-            stages: Arc::new(Stages::new(&sizes)),
+            barrier: Arc::new(StartBarrier::new(&sizes)),
             groups: Vec::new(),
             strands: Vec::new(),
             deadlines: Vec::new(),
@@ -97,9 +96,9 @@ impl Crew {
     }
 
     /// That of a process which is one strand of a group.
-    pub(super) fn of_one(stages: Stages, shared: Arc<Shared>) -> Self {
+    pub(super) fn of_one(barrier: StartBarrier, shared: Arc<Shared>) -> Self {
         Self {
-            stages: Arc::new(stages),
+            barrier: Arc::new(barrier),
             groups: vec![shared],
             strands: Vec::new(),
             deadlines: Vec::new(),
@@ -162,10 +161,10 @@ impl Crew {
     /// Starts the threads of a group.
     fn spawn(&mut self, number: usize, strands: Vec<Ready>) -> io::Result<()> {
         for (index, (tally, body)) in strands.into_iter().enumerate() {
-            let stages = Arc::clone(&self.stages);
+            let barrier = Arc::clone(&self.barrier);
             let strand = match body {
                 Body::Thread(listeners) => Strand::thread(Member {
-                    stages,
+                    barrier,
                     shared: Arc::clone(&self.groups[number]),
                     tally,
                     index,
@@ -180,7 +179,7 @@ impl Crew {
                     remote: Some(process.remote()?),
                     thread: std::thread::Builder::new()
                         .stack_size(STACK)
-                        .spawn(move || process.accompany(number, &stages))?,
+                        .spawn(move || process.accompany(number, &barrier))?,
                 },
             };
             self.strands.push(strand);
@@ -189,8 +188,8 @@ impl Crew {
     }
 
     /// Waits until all strands are at this barrier, one has failed or all have ended, or until then.
-    pub(crate) fn wait(&self, stage: Option<usize>, until: Instant) -> Standing {
-        self.stages.wait(stage, until)
+    pub(crate) fn wait(&self, stage: Option<usize>, until: Instant) -> BarrierStatus {
+        self.barrier.wait(stage, until)
     }
 
     /// Lets a transaction begin, in every group that has it.
@@ -215,7 +214,7 @@ impl Crew {
                 self.due.push((now + duration, number, stage));
             }
         }
-        self.stages.open(stage, now);
+        self.barrier.open(stage, now);
     }
 
     /// Whether a transaction goes on after its time until it is interrupted: there may be data on its way.
@@ -298,7 +297,7 @@ impl Crew {
 
     /// Ends all strands.
     pub(crate) fn abort(&self) {
-        self.stages.abort();
+        self.barrier.abort();
         for stop in self.groups.iter().flat_map(|shared| &shared.stops) {
             stop.pull(Reason::Cancelled);
         }
@@ -332,20 +331,14 @@ impl Crew {
     /// Lets the strands close their connections, waits for them, and says what each did, in the order of
     /// the groups.
     pub(crate) fn finish(self) -> Vec<StrandOutcome> {
-        self.stages.dismiss();
+        self.barrier.dismiss();
         self.end_what_hangs();
         let cuts = self.cuts;
         let mut numbers = vec![0; self.groups.len()];
         let joined = self.strands.into_iter().map(|strand| {
-            strand.thread.join().unwrap_or_else(|_| {
-                let mut log = Log::default();
-                log.say("a strand has panicked", 0);
-                StrandOutcome {
-                    group: strand.group,
-                    transactions: Vec::new(),
-                    log,
-                    failed: true,
-                }
+            let joined = strand.thread.join();
+            joined.unwrap_or_else(|_| {
+                StrandOutcome::of_failure(strand.group, "a strand has panicked")
             })
         });
         let cut = joined.map(|mut outcome: StrandOutcome| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::script::Line;
-use engine::{Role, SocketError, Stop, data_socket, datagram_listener};
+use engine::{BarrierEvent, Role, SocketError, StartBarrier, Stop, data_socket, datagram_listener};
 use model::SocketOptions;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -18,7 +18,6 @@ use sys::{Address, Socket};
 
 use super::compile::transport;
 use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
-use super::stages::Stages;
 use super::{Log, buffer_bytes, reach, sctp};
 use crate::account::Account;
 use crate::wire::SlaveInfo;
@@ -331,7 +330,7 @@ pub(super) struct Acceptance<'a> {
     /// The other end leads: it may be anybody, who must not have datagrams sent to others. Of the slaves that this end
     /// leads, stock's send from whichever of their addresses the route says.
     pub(super) follows: bool,
-    pub(super) stages: &'a Stages,
+    pub(super) barrier: &'a StartBarrier,
     pub(super) stop: &'a Stop,
 }
 
@@ -345,12 +344,12 @@ impl Acceptance<'_> {
     ) -> Result<Line, Error> {
         let (is_first, known) = (door.is_first(), door.refused().is_some());
         if is_first {
-            self.stages.choose(true);
+            self.barrier.report(BarrierEvent::Selecting);
         }
         let others = |from: &Address| self.is_of_another(from);
         let accepted = door.accept(listener, peer, &others, ACCEPT_PATIENCE, self.stop);
         if is_first {
-            self.stages.choose(false);
+            self.barrier.report(BarrierEvent::Selected);
         }
         if let Some(from) = door.refused().filter(|_| !known) {
             let what = "refused a data connection";

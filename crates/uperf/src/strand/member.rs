@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use engine::script::{Failure, Orders, Pass, STEP_BYTES, Script, ScriptEnd, StepTimes, Tally};
-use engine::{Reason, Stop};
+use engine::{BarrierEvent, Reason, StartBarrier, Stop};
 use sys::buffer::BufferRing;
 use sys::call::Error;
 use sys::counter::Counters;
@@ -17,7 +17,6 @@ use super::connections::Connections;
 use super::journal::Journal;
 use super::performer::{Desk, Worker};
 use super::settle::settle;
-use super::stages::Stages;
 use super::{Listeners, Log, Shared, StrandOutcome, TransactionOutcome, Watching, compile};
 use crate::profile::memory::{PROCESS, TLS};
 use crate::workorder::{Group, Transaction};
@@ -35,7 +34,7 @@ pub(super) fn seed(group: usize, index: usize) -> u64 {
 
 /// What one strand's thread begins with.
 pub(super) struct Member {
-    pub(super) stages: Arc<Stages>,
+    pub(super) barrier: Arc<StartBarrier>,
     pub(super) shared: Arc<Shared>,
     pub(super) tally: Arc<Tally>,
     pub(super) index: usize,
@@ -57,7 +56,7 @@ impl Member {
         };
         let allowance = self.allowance();
         let mut desk = Desk {
-            stages: &self.stages,
+            barrier: &self.barrier,
             index: self.index,
             connections: Connections::new(),
             peers: &shared.peers,
@@ -71,15 +70,14 @@ impl Member {
             next_file: self.index,
             log: Log::default(),
         };
-        // However it ends, whoever waits for this strand hears of it.
-        let leaving = Leaving::of(&self.stages);
+        let participant = self.barrier.participant();
         // On pages of its own, as netperf's buffers are: the kernel copies whole lines of cache then.
         let Some(mut ring) = BufferRing::new(1, buffer_bytes(&shared.group), PAGE, 0) else {
             desk.log.say(
                 "no memory for a strand's buffer",
                 Error::NOMEM.raw_os_error(),
             );
-            leaving.say(true);
+            participant.leave(true);
             outcome.log = desk.log;
             outcome.failed = true;
             return outcome;
@@ -89,7 +87,7 @@ impl Member {
         for (stage, transaction) in shared.group.transactions.iter().enumerate() {
             // Before the barrier: it is no part of the transaction's time.
             let mut script = Script::new(shared.lists[stage].clone(), self.seed);
-            if self.stages.arrive(stage).is_none() {
+            if self.barrier.arrive(stage).is_none() {
                 break;
             }
             let began = Instant::now();
@@ -123,7 +121,7 @@ impl Member {
                 ScriptEnd::Failed(at, failure)
                     if shared.is_end(transaction, at, began.elapsed(), &failure) =>
                 {
-                    self.stages.cut();
+                    self.barrier.report(BarrierEvent::PeerClosed);
                 }
                 ScriptEnd::Failed(at, failure) => {
                     say(&mut desk.log, transaction, at, &failure);
@@ -131,16 +129,16 @@ impl Member {
                     break;
                 }
                 ScriptEnd::Stopped(Reason::Cancelled) => break,
-                ScriptEnd::EndOfStream(_) => self.stages.cut(),
+                ScriptEnd::EndOfStream(_) => self.barrier.report(BarrierEvent::PeerClosed),
                 ScriptEnd::Done | ScriptEnd::Stopped(_) => {}
             }
             if let (Some(duration), true) = (transaction.duration, shared.has_stock_slave) {
-                settle(&self.stages, &desk.connections, began, duration, buffer);
+                settle(&self.barrier, &desk.connections, began, duration, buffer);
             }
         }
-        leaving.say(outcome.failed);
+        participant.leave(outcome.failed);
         if !outcome.failed {
-            self.stages.await_dismissal();
+            self.barrier.await_dismissal();
         }
         outcome.log = desk.log;
         outcome
@@ -230,27 +228,6 @@ impl Watching {
                 None
             }
         }
-    }
-}
-
-/// A strand's word that it has ended.
-pub(super) struct Leaving<'a>(&'a Stages);
-
-impl<'a> Leaving<'a> {
-    pub(super) fn of(stages: &'a Stages) -> Self {
-        Self(stages)
-    }
-
-    pub(super) fn say(self, failed: bool) {
-        self.0.leave(failed);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        // Only a panic comes here.
-        self.0.leave(true);
     }
 }
 

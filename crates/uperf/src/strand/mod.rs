@@ -17,7 +17,6 @@ mod process;
 mod reach;
 mod sctp;
 mod settle;
-mod stages;
 mod trial;
 
 pub(crate) use compile::transport;
@@ -28,7 +27,6 @@ pub(crate) use log::Log;
 pub(crate) use member::strand_bytes;
 pub(crate) use reach::{machine_text, obstacle};
 pub(crate) use settle::whole_ticks;
-pub(crate) use stages::Standing;
 pub(crate) use trial::{has, refusal};
 
 use std::fs::File;
@@ -40,6 +38,7 @@ use std::time::{Duration, Instant};
 use engine::Stop;
 use engine::script::{Counts, Failure, Pass, Tallied};
 use model::Step;
+use serde::{Deserialize, Serialize};
 use server::Policy;
 use stats::Histogram;
 use sys::counter::Event;
@@ -119,8 +118,8 @@ struct Shared {
     watching: Watching,
 }
 
-/// What one strand did.
-#[derive(Debug)]
+/// The result of one strand.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StrandOutcome {
     /// Whose it is.
     pub(crate) group: usize,
@@ -130,9 +129,24 @@ pub(crate) struct StrandOutcome {
     pub(crate) failed: bool,
 }
 
+impl StrandOutcome {
+    /// The result of a strand that was lost.
+    fn of_failure(group: usize, why: &str) -> Self {
+        let mut log = Log::default();
+        log.say(why, 0);
+        Self {
+            group,
+            transactions: Vec::new(),
+            log,
+            failed: true,
+        }
+    }
+}
+
 /// One strand's part of a transaction.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TransactionOutcome {
+    #[serde(with = "process::monotonic")]
     pub(crate) began: Instant,
     pub(crate) elapsed: Duration,
     /// What was in the strand's books before it.

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::Stop;
 use engine::script::{Failure, Line, Performed, Performer};
+use engine::{StartBarrier, Stop};
 use server::Policy;
 use sys::call::{self, Error};
 
@@ -17,7 +17,6 @@ use super::allowance::Allowance;
 use super::connections::{Connections, Found};
 use super::ends::{self, Acceptance, Listeners, Peers};
 use super::log::Log;
-use super::stages::Stages;
 use crate::account::Account;
 use crate::tls::Contexts;
 use crate::workorder::{Flowop, Kind, Size, Transaction};
@@ -28,7 +27,7 @@ const FILE_CHUNK: u64 = 1 << 30;
 /// A strand between its transactions.
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
-    pub(super) stages: &'a Stages,
+    pub(super) barrier: &'a StartBarrier,
     /// Which of its group.
     pub(super) index: usize,
     pub(super) connections: Connections<Line>,
@@ -114,7 +113,7 @@ impl Desk<'_> {
             policy: self.policy,
             account: self.account,
             follows: self.follows,
-            stages: self.stages,
+            barrier: self.barrier,
             stop,
         };
         let line = self

@@ -1,105 +1,87 @@
 //! A strand that is a process of its own (`nprocs=`).
 //!
-//! All of them are forked before the first strand that is a thread. In each there is a crew of the one
-//! strand, which its parent leads by words over a pair of sockets; at this end a thread stands in the
-//! strand's place at the barriers. What the strand does it counts in memory that both have.
+//! All processes are forked before the first strand that is a thread. Each has a crew of its one strand, which
+//! receives its parent's orders over a socket pair. In the parent a thread takes the strand's place at the barriers.
+//! The strand's counters are in memory that both processes share.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use engine::script::{Counts, Pass, Tallied, Tally};
+use engine::script::Tally;
+use engine::{BarrierEvent, BarrierObserver, StartBarrier};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use stats::Histogram;
-use sys::clock::monotonic_ns;
 use sys::process::{Forked, fork, leave, settle_as_child, wait_for};
 
 use super::crew::{Crew, Strand};
-use super::log::Log;
-use super::member::{Leaving, Member, seed};
-use super::stages::Stages;
-use super::{Listeners, Shared, StrandOutcome, TransactionOutcome};
+use super::member::{Member, seed};
+use super::{Listeners, Shared, StrandOutcome};
 
-/// What a strand's process tells its parent, a byte each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
-    /// It is at its next barrier.
-    Arrived = 1,
-    /// It has ended.
-    Left = 2,
-    /// The same, by a failure.
-    Failed = 3,
-    /// The other end has ended one of its connections.
-    Cut = 4,
-    /// It begins to choose its first connection.
-    Choosing = 5,
-    /// It has chosen.
-    Chosen = 6,
+/// A message from a strand's process to its parent.
+#[derive(Debug, Serialize, Deserialize)]
+enum Report {
+    Event(BarrierEvent),
+    Outcome(StrandOutcome),
 }
 
-impl Word {
-    pub(super) fn say(self, mut to: &UnixStream) -> io::Result<()> {
-        to.write_all(&[self as u8])
-    }
-
-    fn hear(mut from: &UnixStream) -> io::Result<Self> {
-        let mut byte = [0];
-        from.read_exact(&mut byte)?;
-        match byte[0] {
-            1 => Ok(Self::Arrived),
-            2 => Ok(Self::Left),
-            3 => Ok(Self::Failed),
-            4 => Ok(Self::Cut),
-            5 => Ok(Self::Choosing),
-            6 => Ok(Self::Chosen),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
-}
-
-/// What its parent tells a strand's process: the kind, a barrier, a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A message from the parent to a strand's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Order {
-    /// The barrier was opened at that time, nanoseconds of the monotonic clock.
-    Open(usize, u64),
-    /// The transaction ends now.
+    /// The barrier of this number has opened at that time.
+    Open(usize, #[serde(with = "monotonic")] Instant),
+    /// The transaction of this number ends now.
     Interrupt(usize),
-    /// All ends now.
+    /// The whole run ends now.
     Abort,
-    /// It may close its connections, and say what it did.
+    /// The process closes its connections and sends its outcome.
     Finish,
 }
 
-impl Order {
-    const BYTES: usize = 24;
+/// Sends one message.
+fn send(mut to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    to.write_all(&serde_json::to_vec(message)?)
+}
 
-    fn say(self, mut to: &UnixStream) -> io::Result<()> {
-        let words = match self {
-            Self::Open(stage, at_ns) => [1, stage as u64, at_ns],
-            Self::Interrupt(stage) => [2, stage as u64, 0],
-            Self::Abort => [3, 0, 0],
-            Self::Finish => [4, 0, 0],
-        };
-        to.write_all(&words.map(u64::to_ne_bytes).concat())
+/// Returns the messages that come, up to the end of the stream, which is an error.
+fn messages<T: DeserializeOwned>(from: &UnixStream) -> impl Iterator<Item = io::Result<T>> {
+    let messages = serde_json::Deserializer::from_reader(BufReader::new(from)).into_iter();
+    let ended = std::iter::once_with(|| Err(io::ErrorKind::UnexpectedEof.into()));
+    messages
+        .map(|message| message.map_err(io::Error::from))
+        .chain(ended)
+}
+
+/// Serializes an `Instant` as nanoseconds of the monotonic clock, which all processes share.
+pub(super) mod monotonic {
+    use std::time::{Duration, Instant};
+
+    use serde::{Deserialize, Deserializer, Serializer};
+    use sys::clock::monotonic_ns;
+
+    pub(crate) fn serialize<S: Serializer>(at: &Instant, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(monotonic_ns() - at.elapsed().as_nanos() as u64)
     }
 
-    fn hear(mut from: &UnixStream) -> io::Result<Self> {
-        let mut bytes = [0; Self::BYTES];
-        from.read_exact(&mut bytes)?;
-        let word = |at: usize| {
-            let bytes = bytes[at * 8..at * 8 + 8].try_into();
-            bytes.map_or(0, u64::from_ne_bytes)
-        };
-        match word(0) {
-            1 => Ok(Self::Open(word(1) as usize, word(2))),
-            2 => Ok(Self::Interrupt(word(1) as usize)),
-            3 => Ok(Self::Abort),
-            4 => Ok(Self::Finish),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
+        let at_ns = u64::deserialize(from)?;
+        let ago = Duration::from_nanos(monotonic_ns().saturating_sub(at_ns));
+        let now = Instant::now();
+        Ok(now.checked_sub(ago).unwrap_or(now))
+    }
+}
+
+/// The parent's socket, as the barrier of a strand's process has it.
+#[derive(Debug)]
+struct Parent(UnixStream);
+
+impl BarrierObserver for Parent {
+    fn notify(&self, event: BarrierEvent) {
+        // A parent that is gone takes this process with it.
+        let _ = send(&self.0, &Report::Event(event));
     }
 }
 
@@ -160,63 +142,51 @@ impl Process {
         })
     }
 
-    /// Stands in the strand's place until it has ended.
-    pub(super) fn accompany(mut self, group: usize, stages: &Stages) -> StrandOutcome {
-        let told = self.follow(stages, Leaving::of(stages));
+    /// Takes the strand's place at the barriers until the process has ended.
+    pub(super) fn accompany(mut self, group: usize, barrier: &StartBarrier) -> StrandOutcome {
+        let outcome = self.follow(barrier);
         let _ = self.link.shutdown(Shutdown::Both);
         let ended = wait_for(self.number);
         self.is_over = true;
-        let mut outcome = StrandOutcome {
-            group,
-            transactions: Vec::new(),
-            log: Log::default(),
-            failed: true,
-        };
-        if let Ok(told) = told {
-            told.put_into(&mut outcome);
-        } else {
-            let how = ended.map_or_else(|error| sys::describe(&error), |ended| ended.to_string());
-            let words = format!("process {} of a strand is gone: {how}", self.number);
-            outcome.log.say(words, 0);
+        if let Ok(outcome) = outcome {
+            return StrandOutcome { group, ..outcome };
         }
-        outcome
+        let how = ended.map_or_else(|error| sys::describe(&error), |ended| ended.to_string());
+        let why = format!("process {} of a strand is gone: {how}", self.number);
+        StrandOutcome::of_failure(group, &why)
     }
 
-    fn follow(&self, stages: &Stages, leaving: Leaving<'_>) -> io::Result<Told> {
+    fn follow(&self, barrier: &StartBarrier) -> io::Result<StrandOutcome> {
+        let mut participant = Some(barrier.participant());
         let mut stage = 0;
-        let failed = loop {
-            let word = Word::hear(&self.link)?;
-            match word {
-                Word::Arrived => {}
-                Word::Cut => {
-                    stages.cut();
-                    continue;
+        for report in messages(&self.link) {
+            match report? {
+                Report::Outcome(outcome) => return Ok(outcome),
+                Report::Event(BarrierEvent::Arrived) => {
+                    let order = match barrier.arrive(stage) {
+                        Some(at) => Order::Open(stage, at),
+                        None => Order::Abort,
+                    };
+                    send(&self.link, &order)?;
+                    stage += 1;
                 }
-                Word::Choosing | Word::Chosen => {
-                    stages.choose(word == Word::Choosing);
-                    continue;
+                Report::Event(BarrierEvent::Left { failed }) => {
+                    if let Some(participant) = participant.take() {
+                        participant.leave(failed);
+                    }
+                    if !failed {
+                        barrier.await_dismissal();
+                    }
+                    send(&self.link, &Order::Finish)?;
                 }
-                Word::Left | Word::Failed => break word == Word::Failed,
+                Report::Event(event) => barrier.report(event),
             }
-            match stages.arrive(stage) {
-                Some(at) => {
-                    let ago = at.elapsed().as_nanos() as u64;
-                    Order::Open(stage, monotonic_ns() - ago).say(&self.link)?;
-                }
-                None => Order::Abort.say(&self.link)?,
-            }
-            stage += 1;
-        };
-        leaving.say(failed);
-        if !failed {
-            stages.await_dismissal();
         }
-        Order::Finish.say(&self.link)?;
-        Ok(serde_json::from_reader(BufReader::new(&self.link))?)
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 
-/// Words to a strand's process that come at any time.
+/// Sends a strand's process orders at any time.
 #[derive(Debug)]
 pub(super) struct Remote {
     number: u32,
@@ -226,11 +196,11 @@ pub(super) struct Remote {
 impl Remote {
     pub(super) fn interrupt(&self, stage: usize) {
         // One that is gone needs none.
-        let _ = Order::Interrupt(stage).say(&self.link);
+        let _ = send(&self.link, &Order::Interrupt(stage));
     }
 
     pub(super) fn abort(&self) {
-        let _ = Order::Abort.say(&self.link);
+        let _ = send(&self.link, &Order::Abort);
     }
 
     /// Ends a process that does not listen. Only as long as it is waited for: the number may be another's then.
@@ -255,10 +225,12 @@ impl Life<'_> {
         keep.extend(self.shared.descriptors());
         settle_as_child(parent, &keep)?;
         engine::forked();
-        let stages = Stages::of_process(self.shared.group.transactions.len(), link.try_clone()?);
-        let mut crew = Crew::of_one(stages, Arc::clone(self.shared));
+        let transactions = self.shared.group.transactions.len();
+        let barrier =
+            StartBarrier::new(&[(1, transactions)]).observed_by(Parent(link.try_clone()?));
+        let mut crew = Crew::of_one(barrier, Arc::clone(self.shared));
         let member = Member {
-            stages: Arc::clone(&crew.stages),
+            barrier: Arc::clone(&crew.barrier),
             shared: Arc::clone(self.shared),
             tally: Arc::clone(self.tally),
             index: self.index,
@@ -268,13 +240,9 @@ impl Life<'_> {
             is_process: true,
         };
         crew.strands.push(Strand::thread(member)?);
-        loop {
-            match Order::hear(link)? {
-                Order::Open(stage, at_ns) => {
-                    let ago = Duration::from_nanos(monotonic_ns().saturating_sub(at_ns));
-                    let now = Instant::now();
-                    crew.release_at(stage, now.checked_sub(ago).unwrap_or(now));
-                }
+        for order in messages(link) {
+            match order? {
+                Order::Open(stage, at) => crew.release_at(stage, at),
                 Order::Interrupt(stage) => crew.interrupt(stage),
                 Order::Abort => crew.abort(),
                 Order::Finish => break,
@@ -287,87 +255,10 @@ impl Life<'_> {
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
             outcome.log.say(format!("-X: {}", sys::describe(&error)), 0);
         }
-        let told = serde_json::to_vec(&Told::of(outcome))?;
-        link.write_all(&told)?;
+        send(link, &Report::Outcome(outcome))?;
         link.shutdown(Shutdown::Write)?;
-        // Words that are not read when it ends would take what it has told with them.
+        // Orders that are unread when it ends would reset the connection, and the outcome with it.
         io::copy(&mut link, &mut io::sink()).map(drop)
-    }
-}
-
-/// What a strand's process did.
-#[derive(Debug, Serialize, Deserialize)]
-struct Told {
-    failed: bool,
-    log: Log,
-    transactions: Vec<ToldTransaction>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct ToldTransaction {
-    /// Nanoseconds of the monotonic clock, which all processes have in common.
-    began_ns: u64,
-    elapsed: Duration,
-    before: Tallied,
-    tallied: Tallied,
-    rounds: Pass,
-    flowops: Vec<Pass>,
-    counts: Option<Vec<Counts>>,
-    histogram: Option<Histogram>,
-}
-
-impl Told {
-    fn of(outcome: StrandOutcome) -> Self {
-        let transactions = outcome.transactions.into_iter().map(|transaction| {
-            let TransactionOutcome {
-                began,
-                elapsed,
-                before,
-                tallied,
-                cut: _,
-                rounds,
-                flowops,
-                counts,
-                histogram,
-            } = transaction;
-            ToldTransaction {
-                began_ns: monotonic_ns() - began.elapsed().as_nanos() as u64,
-                elapsed,
-                before,
-                tallied,
-                rounds,
-                flowops,
-                counts,
-                histogram,
-            }
-        });
-        Self {
-            failed: outcome.failed,
-            log: outcome.log,
-            transactions: transactions.collect(),
-        }
-    }
-
-    fn put_into(self, outcome: &mut StrandOutcome) {
-        outcome.failed = self.failed;
-        outcome.log = self.log;
-        let now = Instant::now();
-        let now_ns = monotonic_ns();
-        let transactions = self.transactions.into_iter().map(|told| {
-            let ago = Duration::from_nanos(now_ns.saturating_sub(told.began_ns));
-            TransactionOutcome {
-                began: now.checked_sub(ago).unwrap_or(now),
-                elapsed: told.elapsed,
-                before: told.before,
-                tallied: told.tallied,
-                cut: None,
-                rounds: told.rounds,
-                flowops: told.flowops,
-                counts: told.counts,
-                histogram: told.histogram,
-            }
-        });
-        outcome.transactions = transactions.collect();
     }
 }
 
@@ -376,25 +267,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_orders_arrive() {
+    fn messages_arrive() {
         let (here, there) = UnixStream::pair().unwrap();
-        for number in 1..=6 {
-            (&here).write_all(&[number]).unwrap();
-            let word = Word::hear(&there).unwrap();
-            word.say(&here).unwrap();
-            assert_eq!(Word::hear(&there).unwrap(), word);
-        }
-        let orders = [
-            Order::Open(3, 1 << 60),
-            Order::Interrupt(9),
-            Order::Abort,
-            Order::Finish,
-        ];
+        let orders = [Order::Interrupt(9), Order::Abort, Order::Finish];
+        let opened = Instant::now();
+        send(&there, &Order::Open(3, opened)).unwrap();
         for order in orders {
-            order.say(&there).unwrap();
-            assert_eq!(Order::hear(&here).unwrap(), order);
+            send(&there, &order).unwrap();
         }
         drop(there);
-        assert!(Word::hear(&here).is_err());
+        let mut received = messages(&here);
+        let Some(Ok(Order::Open(3, at))) = received.next() else {
+            panic!("no time");
+        };
+        let distance = at.max(opened) - at.min(opened);
+        assert!(distance < std::time::Duration::from_secs(1), "{distance:?}");
+        for order in orders {
+            assert_eq!(received.next().unwrap().unwrap(), order);
+        }
+        assert!(received.next().unwrap().is_err());
     }
 }

@@ -7,12 +7,12 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use engine::StartBarrier;
 use engine::script::Line;
 use socket2::{SockRef, Type};
 use sys::call;
 
 use super::connections::Connections;
-use super::stages::Stages;
 
 /// Time between two ticks of a stock slave.
 const TICK: Duration = Duration::from_secs(1);
@@ -33,17 +33,17 @@ const LONGEST_DRAIN: Duration = Duration::from_millis(200);
 
 /// Waits until a stock slave has ended a transaction of this duration, and discards what it sent until then.
 pub(super) fn settle(
-    stages: &Stages,
+    barrier: &StartBarrier,
     connections: &Connections<Line>,
     began: Instant,
     duration: Duration,
     buffer: &mut [u8],
 ) {
     let ended = began.checked_add(slave_duration(duration));
-    stages.pause(ended.unwrap_or_else(Instant::now));
+    barrier.pause(ended.unwrap_or_else(Instant::now));
     let until = Instant::now() + LONGEST_DRAIN;
     while drain(connections, until, buffer) {
-        stages.pause(Instant::now() + QUIET);
+        barrier.pause(Instant::now() + QUIET);
     }
 }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, DataSocket, Finish, Flow, FlowClock, InterfaceMeter, Job, Member, Passed, Ran,
-    Reason, Stop, connect, connect_without_data, facts_at_end, keeper, run,
+    Buffers, Cell, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job, Passed,
+    Ran, Reason, Stop, connect, connect_without_data, facts_at_end, keeper, run,
 };
 use model::{End, Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
 use server::Nonce;
@@ -107,7 +107,7 @@ impl LocalEnd<'_> {
         control: Option<&Established>,
         cancel: &Stop,
         progress: Progress<'_>,
-        member: Option<Member<'_>>,
+        member: Option<GroupMember<'_>>,
     ) -> Result<Measured, ClientError> {
         let missing = self.missing(settings, dest, control);
         let control = control.map(|control| control.connection.as_fd());
@@ -128,13 +128,13 @@ impl LocalEnd<'_> {
             .interface
             .then(|| InterfaceMeter::start(dest))
             .flatten();
-        let company = match member {
+        let group = match member {
             Some(member) => Some(member.start().ok_or(ClientError::Abandoned)?),
             None => None,
         };
         let stop = cancel.follower();
         let _watch = control.map(|control| keeper().on_hang_up(control, &stop));
-        let clock = FlowClock::start(&self.plan.here, company);
+        let clock = FlowClock::start(&self.plan.here, group);
         let started = clock.started();
         let _deadline = self
             .time(control.is_some())

@@ -1,0 +1,374 @@
+use std::fmt::Debug;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// Barriers that workers pass one after the other, one before each phase of a run.
+///
+/// A barrier opens when its leader opens it ([`Self::open`]), or without a leader when the last worker arrives.
+#[derive(Debug)]
+pub struct StartBarrier {
+    state: Mutex<State>,
+    /// Wakes the workers.
+    opened: Condvar,
+    /// Wakes the leader.
+    changed: Condvar,
+    observer: Option<Box<dyn BarrierObserver>>,
+}
+
+#[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the flags change independently of each other"
+)]
+struct State {
+    has_leader: bool,
+    /// Number of workers that come to each barrier.
+    expected: Vec<usize>,
+    /// Number of workers that have come to each barrier.
+    arrived: Vec<usize>,
+    /// When each barrier opened, as far as they are open.
+    opened: Vec<Instant>,
+    /// Workers that have not ended.
+    running: usize,
+    failed: bool,
+    peer_closed: bool,
+    selecting: usize,
+    aborted: bool,
+    dismissed: bool,
+}
+
+/// The state of the workers, as their leader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BarrierStatus {
+    /// Workers that have not ended.
+    pub running: usize,
+    /// Whether a worker has failed.
+    pub failed: bool,
+    /// Whether a peer has closed a worker's connection since the last barrier opened.
+    pub peer_closed: bool,
+    /// Workers that are selecting their first connection among several: they move no data, but are not idle.
+    pub selecting: usize,
+    /// Whether all expected workers are at the barrier.
+    pub complete: bool,
+}
+
+impl BarrierStatus {
+    /// Whether the leader need not wait any longer.
+    pub fn is_settled(&self) -> bool {
+        self.complete || self.failed || self.running == 0
+    }
+}
+
+/// What a worker does that its leader waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BarrierEvent {
+    /// It is at its next barrier.
+    Arrived,
+    /// It has ended.
+    Left {
+        /// It failed.
+        failed: bool,
+    },
+    /// Its peer has closed a connection.
+    PeerClosed,
+    /// It begins to select its first connection.
+    Selecting,
+    /// It has selected it.
+    Selected,
+}
+
+/// Receives the events of a barrier's workers as they happen, for a leader in another process.
+pub trait BarrierObserver: Debug + Send + Sync {
+    /// Called by the worker's thread, before it waits.
+    fn notify(&self, event: BarrierEvent);
+}
+
+/// One worker of a [`StartBarrier`]. Dropping it reports that the worker failed.
+#[derive(Debug)]
+#[must_use]
+pub struct Participant<'a>(&'a StartBarrier);
+
+impl StartBarrier {
+    /// Barriers with a leader, for groups of `(workers, barriers)`.
+    pub fn new(groups: &[(usize, usize)]) -> Self {
+        let most = groups.iter().map(|(_, barriers)| *barriers).max();
+        let expected = (0..most.unwrap_or(0)).map(|number| {
+            let coming = groups.iter().filter(|(_, barriers)| *barriers > number);
+            coming.map(|(workers, _)| workers).sum()
+        });
+        let expected: Vec<usize> = expected.collect();
+        Self {
+            state: Mutex::new(State {
+                has_leader: true,
+                arrived: vec![0; expected.len()],
+                opened: Vec::with_capacity(expected.len()),
+                expected,
+                running: groups.iter().map(|(workers, _)| workers).sum(),
+                ..State::default()
+            }),
+            opened: Condvar::new(),
+            changed: Condvar::new(),
+            observer: None,
+        }
+    }
+
+    /// One barrier without a leader: it opens when the last worker arrives, and never opens if one fails first.
+    pub fn without_leader(workers: usize) -> Self {
+        let barrier = Self::new(&[(workers, 1)]);
+        barrier.state().has_leader = false;
+        barrier
+    }
+
+    /// Passes the workers' events on to `observer`.
+    #[must_use]
+    pub fn observed_by(self, observer: impl BarrierObserver + 'static) -> Self {
+        Self {
+            observer: Some(Box::new(observer)),
+            ..self
+        }
+    }
+
+    /// Returns the handle of one worker.
+    pub fn participant(&self) -> Participant<'_> {
+        Participant(self)
+    }
+
+    /// Waits at a barrier until it opens. Returns when it opened, or `None` if the run was aborted.
+    pub fn arrive(&self, number: usize) -> Option<Instant> {
+        self.arrive_and(number, || ())
+    }
+
+    fn arrive_and(&self, number: usize, on_open: impl FnOnce()) -> Option<Instant> {
+        self.notify(BarrierEvent::Arrived);
+        let mut state = self.state();
+        state.arrived[number] += 1;
+        if state.is_complete(number) {
+            self.changed.notify_all();
+            if !state.has_leader && !state.aborted {
+                on_open();
+                state.opened.push(Instant::now());
+                self.opened.notify_all();
+            }
+        }
+        let is_closed = |state: &mut State| state.opened.len() <= number && !state.aborted;
+        let state = self.opened.wait_while(state, is_closed);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        state.opened.get(number).filter(|_| !state.aborted).copied()
+    }
+
+    /// Waits until the leader dismisses the workers, or aborts the run.
+    ///
+    /// A worker keeps its connections open until then: to close one with unread data is an error at the peer, which
+    /// may still use it.
+    pub fn await_dismissal(&self) {
+        let is_kept = |state: &mut State| !state.dismissed && !state.aborted;
+        drop(self.opened.wait_while(self.state(), is_kept));
+    }
+
+    /// Waits until a time, or until the run is aborted.
+    pub fn pause(&self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        let goes_on = |state: &mut State| !state.aborted;
+        drop(self.opened.wait_timeout_while(self.state(), left, goes_on));
+    }
+
+    /// Records what a worker reports beside its arrivals and its end.
+    pub fn report(&self, event: BarrierEvent) {
+        let mut state = self.state();
+        match event {
+            BarrierEvent::PeerClosed => state.peer_closed = true,
+            BarrierEvent::Selecting => state.selecting += 1,
+            BarrierEvent::Selected => state.selecting = state.selecting.saturating_sub(1),
+            BarrierEvent::Left { failed } => {
+                state.running -= 1;
+                state.failed |= failed;
+                if failed && !state.has_leader {
+                    state.aborted = true;
+                    self.opened.notify_all();
+                }
+                self.changed.notify_all();
+            }
+            BarrierEvent::Arrived => {}
+        }
+        drop(state);
+        self.notify(event);
+    }
+
+    /// Opens a barrier and all before it, as of `at`.
+    pub fn open(&self, number: usize, at: Instant) {
+        let mut state = self.state();
+        while state.opened.len() <= number {
+            state.opened.push(at);
+        }
+        state.peer_closed = false;
+        self.opened.notify_all();
+    }
+
+    /// Lets workers end that wait for their dismissal.
+    pub fn dismiss(&self) {
+        self.state().dismissed = true;
+        self.opened.notify_all();
+    }
+
+    /// Ends every wait of the workers; no barrier lets them pass any more.
+    pub fn abort(&self) {
+        self.state().aborted = true;
+        self.opened.notify_all();
+    }
+
+    /// Waits until all expected workers are at the barrier, one has failed or all have ended, until `until` at the
+    /// latest.
+    pub fn wait(&self, number: Option<usize>, until: Instant) -> BarrierStatus {
+        let left = until.saturating_duration_since(Instant::now());
+        let is_awaited = |state: &mut State| !state.status(number).is_settled();
+        let waited = (self.changed).wait_timeout_while(self.state(), left, is_awaited);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.status(number)
+    }
+
+    fn notify(&self, event: BarrierEvent) {
+        if let Some(observer) = &self.observer {
+            observer.notify(event);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_complete(&self, number: usize) -> bool {
+        let expected = self.expected.get(number);
+        expected.is_some_and(|expected| self.arrived[number] >= *expected)
+    }
+
+    fn status(&self, number: Option<usize>) -> BarrierStatus {
+        BarrierStatus {
+            running: self.running,
+            failed: self.failed,
+            peer_closed: self.peer_closed,
+            selecting: self.selecting,
+            complete: number.is_some_and(|number| self.is_complete(number)),
+        }
+    }
+}
+
+impl Participant<'_> {
+    /// Waits for the other workers of a barrier without a leader. The last one calls `on_open` before any of them
+    /// goes on. Returns false if one of them failed before.
+    pub fn meet(self, on_open: impl FnOnce()) -> bool {
+        let opened = self.0.arrive_and(0, on_open).is_some();
+        self.leave(false);
+        opened
+    }
+
+    /// Reports that the worker has ended.
+    pub fn leave(self, failed: bool) {
+        self.0.report(BarrierEvent::Left { failed });
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Participant<'_> {
+    fn drop(&mut self) {
+        self.0.report(BarrierEvent::Left { failed: true });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    #[test]
+    fn the_last_worker_opens_a_barrier_without_a_leader() {
+        let (barrier, there) = (StartBarrier::without_leader(4), AtomicUsize::new(0));
+        let opened = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let participant = barrier.participant();
+                scope.spawn(|| {
+                    there.fetch_add(1, SeqCst);
+                    let on_open = || assert_eq!(opened.fetch_add(1, SeqCst), 0);
+                    assert!(participant.meet(on_open));
+                    assert_eq!((there.load(SeqCst), opened.load(SeqCst)), (4, 1));
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_worker_that_fails_keeps_the_others_from_starting() {
+        for failing in 0..3 {
+            let barrier = StartBarrier::without_leader(3);
+            std::thread::scope(|scope| {
+                for number in 0..3 {
+                    let participant = barrier.participant();
+                    scope.spawn(move || {
+                        if number == failing {
+                            drop(participant);
+                        } else {
+                            assert!(!participant.meet(|| panic!("the barrier opened")));
+                        }
+                    });
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_leader_opens_one_barrier_after_the_other() {
+        // Two workers with two barriers, one with one.
+        let barrier = StartBarrier::new(&[(2, 2), (1, 1)]);
+        std::thread::scope(|scope| {
+            for barriers in [2, 2, 1] {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let participant = barrier.participant();
+                    for number in 0..barriers {
+                        assert!(barrier.arrive(number).is_some());
+                    }
+                    participant.leave(false);
+                });
+            }
+            let status = barrier.wait(Some(0), soon());
+            assert_eq!((status.running, status.complete), (3, true));
+            let none_yet = barrier.wait(Some(1), Instant::now());
+            assert!(!none_yet.complete);
+            barrier.open(0, Instant::now());
+            assert!(barrier.wait(Some(1), soon()).complete);
+            barrier.report(BarrierEvent::PeerClosed);
+            assert!(barrier.wait(Some(1), soon()).peer_closed);
+            barrier.open(1, Instant::now());
+            assert!(!barrier.wait(Some(1), soon()).peer_closed);
+            assert_eq!(barrier.wait(None, soon()).running, 0);
+        });
+    }
+
+    #[test]
+    fn an_aborted_run_ends_every_wait() {
+        let barrier = StartBarrier::new(&[(2, 1)]);
+        std::thread::scope(|scope| {
+            let ended = scope.spawn(|| barrier.await_dismissal());
+            let pauses =
+                scope.spawn(|| barrier.pause(Instant::now() + Duration::from_secs(60 * 60)));
+            let waits = scope.spawn(|| barrier.arrive(0));
+            drop(barrier.participant());
+            let status = barrier.wait(Some(0), soon());
+            assert!(status.failed && !status.complete);
+            barrier.abort();
+            assert!(waits.join().unwrap().is_none());
+            ended.join().unwrap();
+            pauses.join().unwrap();
+        });
+    }
+}
