@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Role, Stop, keeper};
+use engine::{Role, Stop, deadline_thread};
 use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
@@ -43,7 +43,7 @@ impl ControlConnection {
             engine::data_socket(transport, from, &SocketOptions::default(), Role::Initiator)
                 .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
         let in_time = stop.follower();
-        let _deadline = keeper().at(Instant::now() + CONNECT_DEADLINE, &in_time);
+        let _deadline = deadline_thread().at(Instant::now() + CONNECT_DEADLINE, &in_time);
         match engine::connect(&socket, to, &in_time) {
             None => Self::new(socket, stop.clone()),
             Some(ran) => {
@@ -218,7 +218,7 @@ mod tests {
     fn a_stop_ends_what_waits() {
         let (control, _far) = pair();
         let stop = control.stop.clone();
-        let _deadline = engine::keeper().at(in_milliseconds(20), &stop);
+        let _deadline = engine::deadline_thread().at(in_milliseconds(20), &stop);
         assert!(control.read::<1>(in_milliseconds(60_000)).is_err());
     }
 

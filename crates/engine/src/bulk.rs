@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use sys::call::{self, Error};
 use sys::message::Moved;
 
-use crate::cell::Cell;
+use crate::counters::Counters;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::ring::Ring;
@@ -37,10 +37,10 @@ pub(crate) fn send(
     let Bounds {
         mut budget,
         stop,
-        cell,
+        counters,
     } = bounds;
     let whole = source.size() as usize;
-    cell.expect(source.size(), 0, false);
+    counters.expect(source.size(), 0, false);
     timer.start();
     while !stop.is_set() {
         if hooks.waited(stop) {
@@ -54,9 +54,9 @@ pub(crate) fn send(
                 timer.lap();
                 hooks.took_turns(messages);
                 if bytes == whole * messages {
-                    cell.passes(messages);
+                    counters.passes(messages);
                 } else {
-                    cell.count_sent(bytes, messages as u64);
+                    counters.count_sent(bytes, messages as u64);
                 }
                 if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
@@ -66,7 +66,7 @@ pub(crate) fn send(
             // The interface's queue is full; the datagram was dropped here, the test goes on.
             Err(Error::NOBUFS) => {
                 hooks.took_turn();
-                cell.send_failed();
+                counters.send_failed();
             }
             Err(error) => return LoopEnd::from_call("send", error),
         }
@@ -84,7 +84,7 @@ pub(crate) fn receive(
     let Bounds {
         mut budget,
         stop,
-        cell,
+        counters,
     } = bounds;
     timer.start();
     while !stop.is_set() {
@@ -97,7 +97,7 @@ pub(crate) fn receive(
             Ok(Moved { bytes, messages }) => {
                 timer.lap();
                 hooks.took_turns(messages);
-                cell.count_received(bytes, messages as u64);
+                counters.count_received(bytes, messages as u64);
                 if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
@@ -110,11 +110,16 @@ pub(crate) fn receive(
 }
 
 /// Receives what comes after the test's time, to the peer's end mark or an error; counted apart.
-pub(crate) fn receive_late(socket: BorrowedFd<'_>, ring: &mut Ring, stop: &Stop, cell: &Cell) {
+pub(crate) fn receive_late(
+    socket: BorrowedFd<'_>,
+    ring: &mut Ring,
+    stop: &Stop,
+    counters: &Counters,
+) {
     while !stop.is_set() {
         match call::receive(socket, ring.advance()) {
             Ok(0) => return,
-            Ok(received) => cell.received_late(received),
+            Ok(received) => counters.received_late(received),
             Err(Error::INTR) => {}
             Err(_) => return,
         }
@@ -148,9 +153,9 @@ mod tests {
         };
         let memory = Memory::new(1 << 16, 1 << 16);
         let mut ring = Ring::new(&plan, None, None, Contents::Nothing, &memory).unwrap();
-        let (stop, cell) = (Stop::new(), Cell::default());
-        receive_late(near.as_fd(), &mut ring, &stop, &cell);
-        assert_eq!(cell.counts().received.0, 0);
-        assert_eq!(cell.counts().receive_calls_late, 2);
+        let (stop, counters) = (Stop::new(), Counters::default());
+        receive_late(near.as_fd(), &mut ring, &stop, &counters);
+        assert_eq!(counters.counts().received.0, 0);
+        assert_eq!(counters.counts().receive_calls_late, 2);
     }
 }

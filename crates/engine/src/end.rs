@@ -6,10 +6,10 @@ use model::{Ended, Limit, Paced};
 use stats::Histogram;
 use sys::call::Error;
 
-use crate::cell::Cell;
+use crate::counters::Counters;
 use crate::stop::{Reason, Stop};
 
-/// What a loop leaves besides its cell.
+/// What a loop leaves besides its counters.
 #[derive(Debug)]
 pub struct Ran {
     /// Times of whole passes.
@@ -63,7 +63,7 @@ impl From<Reason> for Ran {
 pub(crate) struct Bounds<'a> {
     pub(crate) budget: Budget,
     pub(crate) stop: &'a Stop,
-    pub(crate) cell: &'a Cell,
+    pub(crate) counters: &'a Counters,
 }
 
 /// How a loop ended.

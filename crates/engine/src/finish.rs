@@ -147,7 +147,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::keeper;
+    use crate::deadline_thread;
 
     #[test]
     fn a_peer_that_does_not_read_holds_the_end_mark_up_only_until_the_stop() {
@@ -156,7 +156,7 @@ mod tests {
         while near.send(b"x").is_ok() {}
         near.set_nonblocking(false).unwrap();
         let stop = Stop::new();
-        let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        let _soon = deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
         assert!(!Finish::EmptyDatagrams.say(&Flow::Connected(near.as_fd()), &stop));
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let (near, mut far) = full();
         let stop = Stop::new();
         let flow = Flow::Connected(near.as_fd());
-        let _soon = keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        let _soon = deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
         assert!(!Finish::Acknowledged.say(&flow, &stop), "nobody reads");
         let reader = std::thread::spawn(move || {
             far.read_to_end(&mut Vec::new()).unwrap();
@@ -191,7 +191,7 @@ mod tests {
         far.shutdown(Shutdown::Write).unwrap();
         let stop = Stop::new();
         // What would wait for ever shall fail.
-        let _at_last = keeper().at(Instant::now() + Duration::from_secs(20), &stop);
+        let _at_last = deadline_thread().at(Instant::now() + Duration::from_secs(20), &stop);
         assert!(!Finish::Acknowledged.say(&Flow::Connected(near.as_fd()), &stop));
         assert!(!stop.is_set());
     }

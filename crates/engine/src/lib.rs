@@ -1,7 +1,7 @@
 //! Runs a Plan's workload: sockets, buffers, hot loops, the clock, and who ends what when.
 //!
 //! No dialect's name appears here. A dialect opens what its protocol fixes the order of, describes
-//! the rest as a [`Job`], and gets back what a [`model::Side`] is made of: the [`Cell`]'s counts, the
+//! the rest as a [`Job`], and gets back what a [`model::Side`] is made of: the [`Counters`]'s counts, the
 //! [`Clock`]'s time, and how the loop [`Ran`], however it ended.
 
 #![forbid(unsafe_code)]
@@ -9,11 +9,12 @@
 mod budget;
 mod buffers;
 mod bulk;
-mod cell;
 mod clock;
-mod connection;
+mod connection_test;
 mod connector;
+mod counters;
 mod cpu;
+mod deadline_thread;
 mod end;
 mod finish;
 mod flow_group;
@@ -22,7 +23,6 @@ mod host;
 mod instrument;
 mod interface;
 mod io;
-mod keeper;
 mod looper;
 mod memory;
 mod pace;
@@ -37,10 +37,11 @@ mod transaction;
 
 pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::Buffers;
-pub use cell::Cell;
 pub use clock::{Clock, Passed};
-pub use connection::Accepting;
+pub use connection_test::Accepting;
 pub use connector::{Connector, PortRange};
+pub use counters::Counters;
+pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
 pub use end::Ran;
 pub use finish::Finish;
 pub use flow_group::{FlowClock, FlowGroup, GroupMember};
@@ -48,7 +49,6 @@ pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
 pub use io::{Associations, Flow};
-pub use keeper::{Keeper, Promise, forked, keeper};
 pub use looper::Looper;
 pub use memory::Memory;
 pub use ring::RingError;

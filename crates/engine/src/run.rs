@@ -10,9 +10,9 @@ use sys::{Address, Socket};
 
 use crate::buffers::Buffers;
 use crate::bulk::{Sink, Source};
-use crate::cell::Cell;
-use crate::connection::{self, Accepting, Exchange};
+use crate::connection_test::{self, Accepting, Exchange};
 use crate::connector::{self, Connector};
+use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks};
 use crate::io::{self, Flow, FromFile, IntoNothing, Io};
@@ -41,7 +41,7 @@ pub struct Job<'a> {
     /// A connection that is open at the stop is served to its end, or until this.
     pub drain: Option<&'a Stop>,
     /// Where it counts.
-    pub cell: &'a Cell,
+    pub counters: &'a Counters,
 }
 
 /// Where the data moves.
@@ -105,10 +105,15 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
 
 /// Receives the datagrams that come after the test's time, to the peer's end mark; they are counted
 /// apart. The clock must have been stopped before: this can last.
-pub fn receive_late(socket: BorrowedFd<'_>, buffers: &mut Buffers, stop: &Stop, cell: &Cell) {
+pub fn receive_late(
+    socket: BorrowedFd<'_>,
+    buffers: &mut Buffers,
+    stop: &Stop,
+    counters: &Counters,
+) {
     let _attending = stop.attend();
     if let Some(ring) = &mut buffers.receive {
-        bulk::receive_late(socket, ring, stop, cell);
+        bulk::receive_late(socket, ring, stop, counters);
     }
 }
 
@@ -193,13 +198,14 @@ fn on_connector(job: &mut Job<'_>, connector: &mut Connector, hooks: &mut impl H
     let closes_first = job.workload.body.contains(&Operation::HalfClose);
     if job.timing.passes {
         let mut timer = Clocked::new();
-        let end = connection::connect(connector, exchange, closes_first, bounds, &mut timer, hooks);
+        let end =
+            connection_test::connect(connector, exchange, closes_first, bounds, &mut timer, hooks);
         Ran {
             latency: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        connection::connect(connector, exchange, closes_first, bounds, &mut (), hooks)
+        connection_test::connect(connector, exchange, closes_first, bounds, &mut (), hooks)
             .ran(bounds.stop)
     }
 }
@@ -209,7 +215,7 @@ fn on_listener(job: &mut Job<'_>, accepting: &mut Accepting, hooks: &mut impl Ho
     // Seen from here what is sent are the responses.
     let exchange = exchange(&mut job.buffers.receive, &mut job.buffers.send);
     let options = &job.half.socket;
-    connection::accept(accepting, exchange, bounds, cut, options, hooks).ran(bounds.stop)
+    connection_test::accept(accepting, exchange, bounds, cut, options, hooks).ran(bounds.stop)
 }
 
 /// A workload without data has no buffers, and so no exchange.
@@ -309,7 +315,7 @@ impl<'a> Job<'a> {
         Bounds {
             budget: Budget::of(self.limit, self.buffers.used().send_bytes.unwrap_or(0)),
             stop: self.stop,
-            cell: self.cell,
+            counters: self.counters,
         }
     }
 }
@@ -365,7 +371,7 @@ mod tests {
                 send_file: None,
                 receive: Some(ring(Contents::Nothing)),
             };
-            let (stop, cell) = (Stop::new(), Cell::default());
+            let (stop, counters) = (Stop::new(), Counters::default());
             let limit = if workload.is_transactional() {
                 Limit::Transactions(1)
             } else {
@@ -380,7 +386,7 @@ mod tests {
                 buffers: &mut buffers,
                 stop: &stop,
                 drain: None,
-                cell: &cell,
+                counters: &counters,
             };
             let connects = workload.connects();
             let opens = workload.body[0] == Operation::Connect;

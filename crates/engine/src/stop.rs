@@ -13,7 +13,7 @@ const WOKEN_AT_ONCE: usize = 32;
 /// One flag with a reason, and the threads that must see it.
 ///
 /// A loop reads the flag once a pass. A thread that blocks in a system call is woken by a signal,
-/// which the [`Keeper`](crate::Keeper) repeats until the thread has left its loop: one signal can
+/// which the [`DeadlineThread`](crate::DeadlineThread) repeats until the thread has left its loop: one signal can
 /// come between the loop's look at the flag and its next call, and would be lost.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Inner>);
@@ -113,7 +113,7 @@ impl Stop {
         }
     }
 
-    /// Ends the run; the first reason counts. The keeper goes on waking the threads.
+    /// Ends the run; the first reason counts. The deadline thread goes on waking the threads.
     pub fn pull(&self, reason: Reason) {
         if self
             .0
@@ -131,7 +131,7 @@ impl Stop {
             }
         }
         if self.wake() {
-            crate::keeper().keep_waking(self);
+            crate::deadline_thread().keep_waking(self);
         }
     }
 
@@ -139,7 +139,7 @@ impl Stop {
         if delay.is_zero() {
             return self.pull(reason);
         }
-        let promise = crate::keeper().at_for(Instant::now() + delay, self, reason);
+        let promise = crate::deadline_thread().at_for(Instant::now() + delay, self, reason);
         // Dropping the promise would cancel it.
         std::mem::forget(promise);
     }
@@ -170,7 +170,7 @@ impl Stop {
         lock(&self.0.sleepers).push(sleeper);
         if self.is_set() {
             // Pulled before we were on the list, so nobody wakes us yet.
-            crate::keeper().keep_waking(self);
+            crate::deadline_thread().keep_waking(self);
         }
         Attending {
             stop: self,
@@ -281,9 +281,9 @@ mod tests {
     fn a_deadline_pulls_at_its_time() {
         let stop = Stop::new();
         let start = Instant::now();
-        let _promise = crate::keeper().at(start + Duration::from_millis(30), &stop);
+        let _promise = crate::deadline_thread().at(start + Duration::from_millis(30), &stop);
         let cancelled = Stop::new();
-        drop(crate::keeper().at(start + Duration::from_millis(10), &cancelled));
+        drop(crate::deadline_thread().at(start + Duration::from_millis(10), &cancelled));
         while !stop.is_set() {
             std::thread::yield_now();
         }

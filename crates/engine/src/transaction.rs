@@ -6,8 +6,8 @@ use stats::Histogram;
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 
-use crate::cell::Cell;
-use crate::connection::Exchange;
+use crate::connection_test::Exchange;
+use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Io;
@@ -25,10 +25,10 @@ pub(crate) fn ask<I: Io>(
     let Bounds {
         mut budget,
         stop,
-        cell,
+        counters,
     } = bounds;
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
-    cell.expect(requests.size(), responses.size(), true);
+    counters.expect(requests.size(), responses.size(), true);
     timer.start();
     while !stop.is_set() {
         if hooks.waited(stop) {
@@ -40,15 +40,15 @@ pub(crate) fn ask<I: Io>(
         let sent = io.send(request);
         let mut missed = None;
         if sent != Ok(request.len()) {
-            missed = send_rest(io, request, sent, stop, cell).err();
+            missed = send_rest(io, request, sent, stop, counters).err();
         }
         if missed.is_none() {
             let response = responses.advance();
             let received = io.receive(response);
             if received != Ok(response.len()) {
-                missed = receive_rest(io, response, received, stop, cell).err();
+                missed = receive_rest(io, response, received, stop, counters).err();
                 if missed.is_some() {
-                    cell.sent(request.len());
+                    counters.sent(request.len());
                 }
             }
             if missed.is_none() {
@@ -59,7 +59,7 @@ pub(crate) fn ask<I: Io>(
         match missed {
             None => {
                 timer.lap();
-                cell.pass();
+                counters.pass();
                 if budget.spend(1) {
                     return LoopEnd::Count;
                 }
@@ -83,33 +83,33 @@ pub(crate) fn answer<I: Io>(
     let Bounds {
         mut budget,
         stop,
-        cell,
+        counters,
     } = bounds;
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
-    cell.expect(responses.size(), requests.size(), true);
+    counters.expect(responses.size(), requests.size(), true);
     while !stop.is_set() {
         if hooks.waited(stop) {
             continue;
         }
         let request = requests.advance();
-        if let Err(end) = receive_all(io, request, stop, cell) {
+        if let Err(end) = receive_all(io, request, stop, counters) {
             return end;
         }
         hooks.after_receive(request);
         let response = responses.advance();
         hooks.before_send(response);
         hooks.took_turn();
-        match send_all(io, response, stop, cell) {
+        match send_all(io, response, stop, counters) {
             Ok(()) => {}
             Err(end) => {
-                cell.received(requests.size() as usize);
+                counters.received(requests.size() as usize);
                 if end == LoopEnd::Dropped {
                     continue;
                 }
                 return end;
             }
         }
-        cell.pass();
+        counters.pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }
@@ -137,10 +137,10 @@ pub(crate) fn ask_ahead<I: Io>(
     let Bounds {
         mut budget,
         stop,
-        cell,
+        counters,
     } = bounds;
     // Calls are counted singly: which request a send belonged to is no longer clear at the end.
-    cell.expect(0, 0, true);
+    counters.expect(0, 0, true);
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
     let mut ahead = Ahead::new(window, times.is_some());
     // Where both ways are awaited the first that would have been given up ends it.
@@ -165,14 +165,14 @@ pub(crate) fn ask_ahead<I: Io>(
             }
             match io.try_send(request) {
                 Ok(sent) => {
-                    cell.sent(sent);
+                    counters.sent(sent);
                     request = &request[sent..];
                 }
                 Err(Error::AGAIN) => blocked = true,
                 Err(Error::INTR) if stop.is_set() => return LoopEnd::Stopped,
                 Err(Error::INTR) => {}
                 Err(Error::NOBUFS) => {
-                    cell.send_failed();
+                    counters.send_failed();
                     request = &[];
                     ahead.take_back();
                     break;
@@ -206,7 +206,7 @@ pub(crate) fn ask_ahead<I: Io>(
             Ok(0) => return LoopEnd::PeerClosed,
             Ok(received) => {
                 hooks.after_receive(&mut buffer[..received]);
-                cell.received(received);
+                counters.received(received);
                 missing -= received;
             }
             Err(Error::AGAIN) if blocked && in_time => continue,
@@ -229,7 +229,7 @@ pub(crate) fn ask_ahead<I: Io>(
         if let (Some(times), Some(sent_at_ns)) = (times.as_deref_mut(), ahead.answered()) {
             times.record(monotonic_ns() - sent_at_ns);
         }
-        cell.pass();
+        counters.pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }
@@ -295,11 +295,11 @@ pub(crate) fn send_all<I: Io>(
     io: &I,
     data: &[u8],
     stop: &Stop,
-    cell: &Cell,
+    counters: &Counters,
 ) -> Result<(), LoopEnd> {
     match io.send(data) {
         Ok(sent) if sent == data.len() => Ok(()),
-        other => send_rest(io, data, other, stop, cell),
+        other => send_rest(io, data, other, stop, counters),
     }
 }
 
@@ -310,7 +310,7 @@ fn send_rest<I: Io>(
     data: &[u8],
     mut last: Result<usize, Error>,
     stop: &Stop,
-    cell: &Cell,
+    counters: &Counters,
 ) -> Result<(), LoopEnd> {
     let (mut sent, mut calls) = (0, 0);
     let end = loop {
@@ -321,13 +321,13 @@ fn send_rest<I: Io>(
             }
             Err(Error::INTR) => {}
             Err(Error::NOBUFS) => {
-                cell.send_failed();
+                counters.send_failed();
                 break LoopEnd::Dropped;
             }
             Err(error) => break LoopEnd::from_call("send", error),
         }
         if sent == data.len() {
-            cell.more_send_calls(calls - 1);
+            counters.more_send_calls(calls - 1);
             return Ok(());
         }
         if stop.is_set() {
@@ -336,7 +336,7 @@ fn send_rest<I: Io>(
         last = io.send(&data[sent..]);
     };
     // Not a pass, but it left all the same.
-    cell.count_sent(sent, calls);
+    counters.count_sent(sent, calls);
     Err(end)
 }
 
@@ -346,11 +346,11 @@ pub(crate) fn receive_all<I: Io>(
     io: &I,
     buffer: &mut [u8],
     stop: &Stop,
-    cell: &Cell,
+    counters: &Counters,
 ) -> Result<(), LoopEnd> {
     match io.receive(buffer) {
         Ok(received) if received == buffer.len() => Ok(()),
-        other => receive_rest(io, buffer, other, stop, cell),
+        other => receive_rest(io, buffer, other, stop, counters),
     }
 }
 
@@ -360,7 +360,7 @@ fn receive_rest<I: Io>(
     buffer: &mut [u8],
     mut last: Result<usize, Error>,
     stop: &Stop,
-    cell: &Cell,
+    counters: &Counters,
 ) -> Result<(), LoopEnd> {
     let (mut received, mut calls) = (0, 0);
     let end = loop {
@@ -374,7 +374,7 @@ fn receive_rest<I: Io>(
             Err(error) => break LoopEnd::from_call("receive", error),
         }
         if received == buffer.len() {
-            cell.more_receive_calls(calls - 1);
+            counters.more_receive_calls(calls - 1);
             return Ok(());
         }
         if stop.is_set() {
@@ -382,7 +382,7 @@ fn receive_rest<I: Io>(
         }
         last = io.receive(&mut buffer[received..]);
     };
-    cell.count_received(received, calls);
+    counters.count_received(received, calls);
     Err(end)
 }
 
@@ -404,11 +404,11 @@ mod tests {
         let (near, far) = pair();
         near.set_read_timeout(Some(Duration::from_millis(30)))
             .unwrap();
-        let (stop, cell) = (Stop::new(), Cell::default());
+        let (stop, counters) = (Stop::new(), Counters::default());
         let bounds = Bounds {
             budget: Budget::of(Limit::Transactions(10), 0),
             stop: &stop,
-            cell: &cell,
+            counters: &counters,
         };
         let peer = std::thread::spawn(move || {
             let mut buffer = [0; 16];
@@ -438,7 +438,7 @@ mod tests {
             &mut (),
         );
         assert_eq!(end, LoopEnd::Count);
-        assert_eq!(cell.counts().transactions, 10);
+        assert_eq!(counters.counts().transactions, 10);
         drop(near);
         peer.join().unwrap();
     }
@@ -451,14 +451,14 @@ mod tests {
         let _far = listener.accept().unwrap();
         near.set_read_timeout(Some(Duration::from_millis(30)))
             .unwrap();
-        let (stop, cell) = (Stop::new(), Cell::default());
+        let (stop, counters) = (Stop::new(), Counters::default());
         // What would wait for ever shall fail.
         let _attending = stop.attend();
-        let _at_last = crate::keeper().at(Instant::now() + Duration::from_secs(20), &stop);
+        let _at_last = crate::deadline_thread().at(Instant::now() + Duration::from_secs(20), &stop);
         let bounds = Bounds {
             budget: Budget::of(Limit::Transactions(u64::MAX), 0),
             stop: &stop,
-            cell: &cell,
+            counters: &counters,
         };
         let (mut requests, mut responses) = (ring_of(1 << 16), ring());
         let mut exchange = Exchange {
@@ -470,7 +470,7 @@ mod tests {
         let connected = Plain(near.as_fd());
         let end = ask_ahead(&connected, &mut exchange, window, bounds, None, &mut ());
         assert_eq!(end, LoopEnd::TimedOut);
-        assert_eq!(cell.counts().transactions, 0);
+        assert_eq!(counters.counts().transactions, 0);
     }
 
     fn pair() -> (UdpSocket, UdpSocket) {

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 #[cfg(feature = "uperf")]
 use engine::Reason;
-use engine::{Stop, keeper};
+use engine::{Stop, deadline_thread};
 #[cfg(feature = "netperf")]
 use signal_hook::consts::SIGALRM;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -65,7 +65,7 @@ fn ring_in_turn(stops: Vec<Stop>) -> io::Result<()> {
 
 fn register(stop: &Stop, alarms: &[i32]) -> io::Result<()> {
     let (bell, ring) = UnixStream::pair()?;
-    keeper().on_input(bell.into(), stop)?;
+    deadline_thread().on_input(bell.into(), stop)?;
     let once = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds the flag down, and raises it.

@@ -655,7 +655,8 @@ mod tests {
         let (listening, _) = listener();
         let control = inet("127.0.0.1:1");
         let stop = Stop::new();
-        let _deadline = engine::keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        let _deadline =
+            engine::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
         let peer = elsewhere(&control);
         let ended = accept(&listening, &peer, None, soon(), &stop, &|_| ());
         assert_eq!(ended.unwrap_err(), Error::CANCELED);

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::ControlConnection;
-use engine::{Budget, Holder, Share, Stop, keeper};
+use engine::{Budget, Holder, Share, Stop, deadline_thread};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -111,7 +111,7 @@ impl<D: Dialect> Server<D> {
     /// Serves each client on a thread of its own until the stop, and then waits for those that it has.
     pub fn accept(self: &Arc<Self>, listeners: Vec<Socket>) {
         // Before the first session: a client may have its thread bound to a CPU, and threads inherit that.
-        keeper();
+        deadline_thread();
         // Every session holds a sender, so that the receiver notices the end of the last one.
         let (held, ended) = mpsc::channel();
         self.accept_until_stopped(&listeners, &held);

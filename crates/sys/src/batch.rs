@@ -8,27 +8,27 @@ use rustix::io::Errno;
 
 use crate::buffer::BufferRing;
 use crate::call::Peer;
-use crate::message::{Beside, Messages, Moved};
+use crate::message::{ControlMessage, Messages, Moved};
 
 /// The headers of a batch, made once for many calls.
 pub struct Batch {
     messages: Messages,
     pieces: Vec<libc::iovec>,
     to: Option<Peer>,
-    beside: Option<Beside>,
+    control: Option<ControlMessage>,
 }
 
 impl Batch {
-    /// A batch of up to `count` datagrams. Those that are sent go to `to` with `beside`; without `to` they go to
+    /// A batch of up to `count` datagrams. Those that are sent go to `to` with `control`; without `to` they go to
     /// the socket's peer.
-    pub fn new(count: usize, to: Option<Peer>, beside: Option<Beside>) -> Self {
+    pub fn new(count: usize, to: Option<Peer>, control: Option<ControlMessage>) -> Self {
         // SAFETY: a piece of zeroes is an empty one.
         let empty: libc::iovec = unsafe { mem::zeroed() };
         Self {
             messages: Messages::new(count as u64),
             pieces: vec![empty; count],
             to,
-            beside,
+            control,
         }
     }
 
@@ -43,9 +43,9 @@ impl Batch {
         prepare: impl FnMut(&mut [u8]),
     ) -> Result<Moved, Errno> {
         let count = self.fill(ring, most, prepare);
-        let (to, beside) = (self.to.as_ref(), self.beside.as_ref());
+        let (to, control) = (self.to.as_ref(), self.control.as_ref());
         self.messages
-            .send_pieces(socket, &mut self.pieces[..count], to, beside)
+            .send_pieces(socket, &mut self.pieces[..count], to, control)
     }
 
     /// Receives into the next buffers of a ring, at most `most`: one call, which waits only for the first

@@ -34,7 +34,7 @@ pub enum Allowed {
 
 /// The counters of the thread that opened them, read together.
 #[derive(Debug)]
-pub struct Counters {
+pub struct EventCounters {
     /// Counts nothing, and is always there.
     leader: OwnedFd,
     members: Vec<OwnedFd>,
@@ -85,7 +85,7 @@ impl Event {
     }
 }
 
-impl Counters {
+impl EventCounters {
     /// Begins to count those of these events that the system allows, and says of each whether it does.
     /// Fails where it allows no counters at all.
     ///
@@ -237,8 +237,8 @@ mod tests {
     use crate::clock::thread_cpu_ns;
 
     /// Counters of this thread, or why there are none here.
-    fn opened(events: &[Event]) -> Option<(Counters, Vec<Allowed>)> {
-        match Counters::open(events) {
+    fn opened(events: &[Event]) -> Option<(EventCounters, Vec<Allowed>)> {
+        match EventCounters::open(events) {
             Ok(opened) => Some(opened),
             Err(error) => {
                 eprintln!("SKIPPED: no counters here: {error}");

@@ -10,7 +10,6 @@
 
 mod address;
 pub mod batch;
-pub mod beneath;
 pub mod buffer;
 pub mod call;
 pub mod clock;
@@ -24,13 +23,14 @@ pub mod interface;
 pub mod message;
 pub mod neighbours;
 pub mod option;
+pub mod poller;
 pub mod process;
 pub mod resolve;
+pub mod restricted_dir;
 pub mod sctp;
 pub mod shared;
 pub mod tun;
 pub mod user;
-pub mod vigil;
 pub mod wake;
 mod whole_file;
 

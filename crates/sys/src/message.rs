@@ -43,7 +43,7 @@ impl Moved {
 /// Control data to send with a message: options of an SCTP message, or a source address. cmsg(3).
 #[derive(Clone, Debug)]
 #[repr(C, align(8))]
-pub struct Beside {
+pub struct ControlMessage {
     bytes: [u8; 64],
     length: usize,
 }
@@ -66,7 +66,7 @@ impl Messages {
         socket: BorrowedFd<'_>,
         data: &[u8],
         to: Option<&Peer>,
-        beside: Option<&Beside>,
+        control: Option<&ControlMessage>,
         times: u64,
         waits: bool,
     ) -> Result<Moved, Errno> {
@@ -75,8 +75,8 @@ impl Messages {
             iov_len: data.len(),
         };
         let (name, name_length) = to.map_or((std::ptr::null_mut(), 0), Peer::for_kernel);
-        let (control, control_length) = match beside {
-            Some(beside) => (beside.bytes.as_ptr().cast_mut(), beside.length),
+        let (control, control_length) = match control {
+            Some(control) => (control.bytes.as_ptr().cast_mut(), control.length),
             None => (std::ptr::null_mut(), 0),
         };
         let count = self.count(times);
@@ -125,11 +125,11 @@ impl Messages {
         socket: BorrowedFd<'_>,
         pieces: &mut [libc::iovec],
         to: Option<&Peer>,
-        beside: Option<&Beside>,
+        control: Option<&ControlMessage>,
     ) -> Result<Moved, Errno> {
         let (name, name_length) = to.map_or((std::ptr::null_mut(), 0), Peer::for_kernel);
-        let (control, control_length) = match beside {
-            Some(beside) => (beside.bytes.as_ptr().cast_mut(), beside.length),
+        let (control, control_length) = match control {
+            Some(control) => (control.bytes.as_ptr().cast_mut(), control.length),
             None => (std::ptr::null_mut(), 0),
         };
         for (header, piece) in self.headers.iter_mut().zip(&mut *pieces) {
@@ -217,46 +217,46 @@ impl fmt::Debug for Messages {
     }
 }
 
-impl Beside {
+impl ControlMessage {
     /// What SCTP is told with a message with these options.
     pub fn of(info: SendInfo) -> Self {
         /// Kinds of linux/sctp.h.
         const SCTP_SNDINFO: i32 = 2;
         const SCTP_PRINFO: i32 = 5;
-        let mut beside = Self::nothing();
+        let mut control = Self::nothing();
         // `struct sctp_sndinfo`: stream, flags, and what stays 0.
         let mut bytes = [0; 16];
         bytes[..2].copy_from_slice(&info.stream.to_ne_bytes());
         bytes[2..4].copy_from_slice(&sctp::send_flags(info).to_ne_bytes());
-        beside.push(libc::IPPROTO_SCTP, SCTP_SNDINFO, &bytes);
+        control.push(libc::IPPROTO_SCTP, SCTP_SNDINFO, &bytes);
         if let Some(reliability) = info.reliability {
             // `struct sctp_prinfo`.
             let mut bytes = [0; 8];
             bytes[..2].copy_from_slice(&sctp::policy_number(reliability.policy).to_ne_bytes());
             bytes[4..].copy_from_slice(&reliability.value.to_ne_bytes());
-            beside.push(libc::IPPROTO_SCTP, SCTP_PRINFO, &bytes);
+            control.push(libc::IPPROTO_SCTP, SCTP_PRINFO, &bytes);
         }
-        beside
+        control
     }
 
     /// The source address of a datagram: IP_PKTINFO, ip(7); IPV6_PKTINFO, ipv6(7).
     pub fn source(address: IpAddr) -> Self {
-        let mut beside = Self::nothing();
+        let mut control = Self::nothing();
         match address {
             IpAddr::V4(address) => {
                 // `struct in_pktinfo`: any interface, the source, and what stays 0.
                 let mut info = [0; 12];
                 info[4..8].copy_from_slice(&address.octets());
-                beside.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
             }
             IpAddr::V6(address) => {
                 // `struct in6_pktinfo`: the source, and any interface.
                 let mut info = [0; 20];
                 info[..16].copy_from_slice(&address.octets());
-                beside.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
             }
         }
-        beside
+        control
     }
 
     fn nothing() -> Self {
@@ -300,7 +300,7 @@ pub fn send_with(
     socket: BorrowedFd<'_>,
     data: &[u8],
     to: &Peer,
-    beside: &Beside,
+    control: &ControlMessage,
     waits: bool,
 ) -> Result<usize, Errno> {
     let mut piece = libc::iovec {
@@ -312,8 +312,8 @@ pub fn send_with(
     (header.msg_name, header.msg_namelen) = to.for_kernel();
     header.msg_iov = &raw mut piece;
     header.msg_iovlen = 1;
-    header.msg_control = beside.bytes.as_ptr().cast_mut().cast();
-    header.msg_controllen = beside.length as _;
+    header.msg_control = control.bytes.as_ptr().cast_mut().cast();
+    header.msg_controllen = control.length as _;
     let flags = libc::MSG_NOSIGNAL | dont_wait(waits);
     // SAFETY: what the header points to lives here or in the caller, and is as long as it says. To send, the
     // kernel only reads it.
@@ -390,7 +390,13 @@ mod tests {
             let [near, far] = [(); 2].map(|()| UdpSocket::bind(bind).unwrap());
             let to = (from, far.local_addr().unwrap().port()).into();
             let to = Peer::try_from(&Address::Inet(to)).unwrap();
-            let sent = send_with(near.as_fd(), b"abc", &to, &Beside::source(from), true);
+            let sent = send_with(
+                near.as_fd(),
+                b"abc",
+                &to,
+                &ControlMessage::source(from),
+                true,
+            );
             assert_eq!(sent, Ok(3));
             assert_eq!(far.recv_from(&mut [0; 3]).unwrap().1.ip(), from);
         }
@@ -403,7 +409,7 @@ mod tests {
             is_unordered: true,
             reliability: None,
         };
-        let control = Beside::of(info);
+        let control = ControlMessage::of(info);
         let length = size_of::<libc::cmsghdr>();
         assert_eq!(control.length, length + 16);
         let told = [127_u16, 1].map(u16::to_ne_bytes).concat();
@@ -412,7 +418,7 @@ mod tests {
             policy: ReliabilityPolicy::Retransmissions,
             value: 3,
         });
-        let control = Beside::of(info);
+        let control = ControlMessage::of(info);
         assert_eq!(control.length, 2 * length + 24);
         let patience = &control.bytes[2 * length + 16..];
         assert_eq!(patience[..2], 0x20_u16.to_ne_bytes());

@@ -10,12 +10,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// Sixteen counters, on cache lines of their own: two, as CPUs fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Line(pub [AtomicU64; 16]);
+pub struct CacheLine(pub [AtomicU64; 16]);
 
 /// Lines in memory that a forked process has in common with its parent. All are 0 at first.
 #[derive(Debug)]
 pub struct SharedLines {
-    first: NonNull<Line>,
+    first: NonNull<CacheLine>,
     count: usize,
 }
 
@@ -37,14 +37,14 @@ impl SharedLines {
     }
 
     fn bytes(count: usize) -> usize {
-        count.max(1) * size_of::<Line>()
+        count.max(1) * size_of::<CacheLine>()
     }
 }
 
 impl Deref for SharedLines {
-    type Target = [Line];
+    type Target = [CacheLine];
 
-    fn deref(&self) -> &[Line] {
+    fn deref(&self) -> &[CacheLine] {
         // SAFETY: the mapping has room for so many, is aligned to pages, and zeroes are lines. Other
         // processes write to it by atomics alone.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }

@@ -2,7 +2,7 @@
 //!
 //! A signal whose handler does nothing, installed without SA_RESTART, makes the call return EINTR.
 //! One signal can come a moment too early and be lost; whoever wakes repeats it until the thread
-//! says that it saw the flag (the engine's keeper does).
+//! says that it saw the flag (the engine's deadline thread does).
 
 use std::cell::Cell;
 use std::io;

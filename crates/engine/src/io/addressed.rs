@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use sys::call::{self, Error, Peer};
-use sys::message::{self, Beside};
+use sys::message::{self, ControlMessage};
 
 use super::Io;
 
@@ -39,12 +39,12 @@ impl Io for Addressed<'_> {
 pub(super) struct AddressedFrom<'a> {
     socket: BorrowedFd<'a>,
     to: Peer,
-    from: Beside,
+    from: ControlMessage,
 }
 
 impl<'a> AddressedFrom<'a> {
     pub(super) fn new(socket: BorrowedFd<'a>, to: Peer, from: IpAddr) -> Self {
-        let from = Beside::source(from);
+        let from = ControlMessage::source(from);
         Self { socket, to, from }
     }
 }

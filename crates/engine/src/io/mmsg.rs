@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use sys::batch::Batch;
 use sys::call::{self, Error, Peer};
-use sys::message::{Beside, Moved};
+use sys::message::{ControlMessage, Moved};
 
 use super::{Flow, Io, MMSG_BATCH};
 use crate::bulk::{Sink, Source};
@@ -16,7 +16,7 @@ use crate::ring::Ring;
 pub(super) struct Mmsg<'a> {
     socket: BorrowedFd<'a>,
     to: Option<Peer>,
-    from: Option<Beside>,
+    from: Option<ControlMessage>,
 }
 
 impl<'a> Mmsg<'a> {
@@ -25,9 +25,11 @@ impl<'a> Mmsg<'a> {
         let (socket, to, from) = match flow {
             Flow::Connected(socket) => (*socket, None, None),
             Flow::Addressed(socket, to) => (*socket, Some(to.clone()), None),
-            Flow::AddressedFrom(socket, to, from) => {
-                (*socket, Some(to.clone()), Some(Beside::source(*from)))
-            }
+            Flow::AddressedFrom(socket, to, from) => (
+                *socket,
+                Some(to.clone()),
+                Some(ControlMessage::source(*from)),
+            ),
             Flow::InTurn(_) | Flow::OneToMany(_) => return None,
         };
         Some(Self { socket, to, from })
@@ -113,7 +115,7 @@ impl Source for Batches<'_> {
         let (most, ring) = (self.most(hooks), self.ring.buffers());
         let prepare = |buffer: &mut [u8]| hooks.before_send(buffer);
         let moved = self.batch.send(self.socket, ring, most, prepare)?;
-        self.bounds.cell.sent_batch();
+        self.bounds.counters.sent_batch();
         Ok(self.note(moved))
     }
 }
@@ -137,7 +139,7 @@ impl Sink for Batches<'_> {
         };
         self.batch.receive(self.socket, ring, most, taken)?;
         if data.messages > 0 {
-            self.bounds.cell.received_batch();
+            self.bounds.counters.received_batch();
         }
         Ok(self.note(data))
     }
@@ -156,7 +158,7 @@ mod tests {
 
     use super::*;
     use crate::ring::Contents;
-    use crate::{Buffers, Cell, Job, Memory, Ran, Stop, run};
+    use crate::{Buffers, Counters, Job, Memory, Ran, Stop, run};
 
     const SIZE: u32 = 10;
 
@@ -168,7 +170,13 @@ mod tests {
         }
     }
 
-    fn ran(socket: &UdpSocket, workload: &Workload, limit: Limit, half: &Half, cell: &Cell) -> Ran {
+    fn ran(
+        socket: &UdpSocket,
+        workload: &Workload,
+        limit: Limit,
+        half: &Half,
+        counters: &Counters,
+    ) -> Ran {
         let plan = BufferPlan {
             size: SizeRule::Bytes(SIZE),
             width: WidthRule::Buffers(3),
@@ -190,7 +198,7 @@ mod tests {
             buffers: &mut buffers,
             stop: &Stop::new(),
             drain: None,
-            cell,
+            counters,
         };
         run(&mut job, Flow::Connected(socket.as_fd()))
     }
@@ -204,7 +212,7 @@ mod tests {
     #[test]
     fn both_ends_count_each_datagram_and_each_call() {
         let [near, far] = pair();
-        let (sent, received) = (Cell::default(), Cell::default());
+        let (sent, received) = (Counters::default(), Counters::default());
         // Two whole batches, and one of what is left.
         let limit = Limit::Messages(150);
         let ended = ran(&near, &Workload::send(), limit, &half(None), &sent).ended;
@@ -239,15 +247,21 @@ mod tests {
             interval: Duration::from_millis(1),
             wait: Wait::Sleep,
         };
-        let cell = Cell::default();
+        let counters = Counters::default();
         let limit = Limit::Messages(210);
-        let ran = ran(&near, &Workload::send(), limit, &half(Some(pacing)), &cell);
+        let ran = ran(
+            &near,
+            &Workload::send(),
+            limit,
+            &half(Some(pacing)),
+            &counters,
+        );
         assert_eq!(ran.ended, Ended::Count);
         let paced = ran.paced.expect("it was paced");
         assert_eq!((paced.passes, paced.intervals), (210, 3));
         // 64 and 6 per interval.
         assert_eq!(
-            (cell.counts().send_calls, cell.counts().send_batches),
+            (counters.counts().send_calls, counters.counts().send_batches),
             (210, 6)
         );
     }

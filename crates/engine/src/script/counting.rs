@@ -1,6 +1,6 @@
 use std::rc::Rc;
 
-use sys::counter::{Counters, MOST};
+use sys::counter::{EventCounters, MOST};
 
 /// What each counter counted, in their order.
 pub type Counts = [u64; MOST];
@@ -8,7 +8,7 @@ pub type Counts = [u64; MOST];
 /// A thread's counters, read from step to step.
 #[derive(Debug)]
 pub(super) struct Counting {
-    counters: Rc<Counters>,
+    counters: Rc<EventCounters>,
     steps: Vec<Counts>,
     before: Counts,
     /// No reading has missed anything.
@@ -16,7 +16,7 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    pub(super) fn new(counters: Rc<Counters>, steps: usize) -> Self {
+    pub(super) fn new(counters: Rc<EventCounters>, steps: usize) -> Self {
         Self {
             counters,
             steps: vec![Counts::default(); steps],

@@ -1,29 +1,29 @@
 //! Transfers of several messages a call, and of messages of which something is said.
 
-use sys::message::{Beside, Messages, Moved};
+use sys::message::{ControlMessage, Messages, Moved};
 
-use super::hand::{Hand, Left, Way};
+use super::executor::{Executor, Left, Way};
 use model::Transfer;
 
-use super::{Line, Performer};
+use super::{Connection, ConnectionManager};
 
-impl<P: Performer> Hand<'_, P> {
+impl<P: ConnectionManager> Executor<'_, P> {
     /// Sends all messages of a batch, which are of one size, or receives as many bytes in whatever
     /// messages they come; where their size is not known, as many messages.
     pub(super) fn batch(
         &mut self,
-        line: &Line,
+        connection: &Connection,
         way: Way,
         transfer: Transfer,
         messages: &mut Messages,
-        beside: Option<&Beside>,
+        control: Option<&ControlMessage>,
     ) -> Result<(), Left> {
         let (each, whole) = self.wanted(transfer.amount, way);
         let count = transfer.batch.map_or(1, |batch| batch.count);
         let mut left = count.saturating_mul(each as u64);
         while left > 0 {
             if let Some(patience) = transfer.patience.filter(|_| transfer.waits) {
-                way.wait(line, patience, self.stop)?;
+                way.wait(connection, patience, self.stop)?;
             }
             // The last piece may be less than a message.
             let (times, piece) = match left / each as u64 {
@@ -32,8 +32,10 @@ impl<P: Performer> Hand<'_, P> {
             };
             let piece = &mut self.buffer[..piece];
             let moved = match way {
-                Way::Out => line.send_messages(messages, beside, piece, times, transfer.waits),
-                Way::In => line.receive_messages(messages, piece, times, transfer.waits),
+                Way::Out => {
+                    connection.send_messages(messages, control, piece, times, transfer.waits)
+                }
+                Way::In => connection.receive_messages(messages, piece, times, transfer.waits),
             };
             match moved {
                 Ok(Moved { bytes: 0, .. }) => return Err(Left::EndOfStream),
@@ -48,7 +50,7 @@ impl<P: Performer> Hand<'_, P> {
                         return Ok(());
                     }
                 }
-                Err(error) => self.recover(error, line, way, transfer)?,
+                Err(error) => self.recover(error, connection, way, transfer)?,
             }
             if self.stop.is_set() {
                 return Err(Left::Stopped);

@@ -2,11 +2,11 @@
 //!
 //! The loops of `bulk.rs`, `transaction.rs` and `connection.rs` know what they do when they are compiled; this one
 //! is told, and looks at nothing but its own list while it runs. What a dialect does by itself (opening
-//! connections by its own rules, say) are steps as well: [`Performer::perform`].
+//! connections by its own rules, say) are steps as well: [`ConnectionManager::perform`].
 
+mod connection;
 mod counting;
-mod hand;
-mod line;
+mod executor;
 mod messages;
 mod plain;
 mod straight;
@@ -15,8 +15,8 @@ mod tally;
 mod tests;
 mod watch;
 
+pub use connection::{Connection, Early, Layer};
 pub use counting::Counts;
-pub use line::{Early, Layer, Line};
 pub use tally::{Tallied, Tally};
 pub use watch::{Journal, Pass, StepTimes, Watch};
 
@@ -29,7 +29,7 @@ use sys::call::Error;
 
 use crate::pace::Pace;
 use crate::stop::{Reason, Stop};
-use hand::{Hand, Left, Steps};
+use executor::{Executor, Left, Steps};
 
 /// How often the list is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,22 +54,22 @@ pub struct Orders<'a> {
 }
 
 /// Who does what the engine has no word for.
-pub trait Performer {
-    /// The line of a transfer step that has none, or no longer; it keeps it until it is told to forget.
-    fn line(&mut self, step: usize) -> Result<Rc<Line>, Failure>;
-    /// Executes a step of its own; the bytes that it sent, and the steps that forget their lines.
+pub trait ConnectionManager {
+    /// The connection of a transfer step that has none, or no longer; it keeps it until it is told to forget.
+    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure>;
+    /// Executes a step of its own; the bytes that it sent, and the steps that forget their connections.
     fn perform(&mut self, step: usize, stop: &Stop) -> Result<Performed, Failure>;
 }
 
-/// What a step of the performer's own came to.
+/// What a step of the manager's own came to.
 #[derive(Debug, Default)]
 pub struct Performed {
     /// Bytes that it sent.
     pub sent: u64,
-    /// This step and all behind it forget their lines.
+    /// This step and all behind it forget their connections.
     pub later_forget: bool,
-    /// Whatever step has one of these lines forgets it: they are closed.
-    pub closed: [Option<Rc<Line>>; 2],
+    /// Whatever step has one of these connections forgets it: they are closed.
+    pub closed: [Option<Rc<Connection>>; 2],
     /// There is no more to do: the script ends here, as if it had been done.
     pub ends: bool,
 }
@@ -86,7 +86,7 @@ pub struct Failure {
 /// How a script ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptEnd {
-    /// All rounds are done, or the performer said that there is no more to do.
+    /// All rounds are done, or the manager said that there is no more to do.
     Done,
     /// The stop was pulled.
     Stopped(Reason),
@@ -97,9 +97,9 @@ pub enum ScriptEnd {
 }
 
 /// Bytes that a script has for each of its steps, beside their messages' headers.
-pub const STEP_BYTES: usize = size_of::<Step>() + hand::STEP_BYTES;
+pub const STEP_BYTES: usize = size_of::<Step>() + executor::STEP_BYTES;
 
-/// The steps, each with the line that it uses.
+/// The steps, each with the connection that it uses.
 #[derive(Debug)]
 pub struct Script {
     steps: Steps,
@@ -126,7 +126,7 @@ impl Script {
     /// When the buffer is smaller than [`Self::largest`].
     pub fn run(
         &mut self,
-        performer: &mut impl Performer,
+        manager: &mut impl ConnectionManager,
         orders: &Orders<'_>,
         buffer: &mut [u8],
         watch: &mut impl Watch,
@@ -139,8 +139,8 @@ impl Script {
             Rounds::Times(times) => times,
             Rounds::UntilStopped => u64::MAX,
         };
-        let mut hand = Hand {
-            performer,
+        let mut executor = Executor {
+            manager,
             buffer,
             random: &mut self.random,
             stop,
@@ -148,7 +148,7 @@ impl Script {
         };
         watch.start();
         let Some(pace) = &mut pace else {
-            return match hand.rounds(&mut self.steps, rounds, watch) {
+            return match executor.rounds(&mut self.steps, rounds, watch) {
                 Ok(()) => ScriptEnd::Done,
                 Err((at, why)) => why.ended(at, stop),
             };
@@ -162,7 +162,7 @@ impl Script {
                 continue;
             }
             pace.took_turns(1);
-            if let Err((at, why)) = hand.rounds(&mut self.steps, 1, watch) {
+            if let Err((at, why)) = executor.rounds(&mut self.steps, 1, watch) {
                 return why.ended(at, stop);
             }
             rounds -= 1;

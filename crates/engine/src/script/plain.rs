@@ -6,7 +6,7 @@ use sys::call::Error;
 
 use super::straight::{self, Plain, Receiving, Sending};
 use super::tally::Pen;
-use super::{Line, Watch};
+use super::{Connection, Watch};
 use crate::stop::Flag;
 use model::{Action, Amount, Step, Transfer};
 
@@ -21,8 +21,8 @@ pub(super) struct Call {
 /// What one execution is.
 #[derive(Debug)]
 pub(super) enum Way {
-    Send(Rc<Line>, u32),
-    Receive(Rc<Line>, u32),
+    Send(Rc<Connection>, u32),
+    Receive(Rc<Connection>, u32),
     /// No single call over a socket, or it is not known yet over which.
     Other,
 }
@@ -57,7 +57,7 @@ pub(super) enum Next {
 }
 
 impl Call {
-    /// A step whose line is not known yet.
+    /// A step whose connection is not known yet.
     pub(super) fn new(step: &Step) -> Self {
         Self {
             way: Way::Other,
@@ -65,18 +65,20 @@ impl Call {
         }
     }
 
-    /// The step's line is this one, or none any more.
-    pub(super) fn bind(&mut self, step: &Step, line: Option<&Rc<Line>>) {
-        self.way = match line {
-            Some(line) if line.plain_socket().is_some() => Way::of(&step.action, line),
+    /// The step's connection is this one, or none any more.
+    pub(super) fn bind(&mut self, step: &Step, connection: Option<&Rc<Connection>>) {
+        self.way = match connection {
+            Some(connection) if connection.plain_socket().is_some() => {
+                Way::of(&step.action, connection)
+            }
             _ => Way::Other,
         };
     }
 }
 
 impl Way {
-    /// So many bytes, once, without a wait before, are one call on most lines.
-    fn of(action: &Action, line: &Rc<Line>) -> Self {
+    /// So many bytes, once, without a wait before, are one call on most connections.
+    fn of(action: &Action, connection: &Rc<Connection>) -> Self {
         let plain = |transfer: &Transfer| match *transfer {
             Transfer {
                 amount: Amount::Exactly(bytes),
@@ -87,8 +89,8 @@ impl Way {
             } => Some(bytes),
             _ => None,
         };
-        let send = |bytes| Self::Send(Rc::clone(line), bytes);
-        let receive = |bytes| Self::Receive(Rc::clone(line), bytes);
+        let send = |bytes| Self::Send(Rc::clone(connection), bytes);
+        let receive = |bytes| Self::Receive(Rc::clone(connection), bytes);
         match action {
             Action::Send(transfer) => plain(transfer).map_or(Self::Other, send),
             Action::Receive(transfer) => plain(transfer).map_or(Self::Other, receive),
@@ -163,8 +165,12 @@ fn any(calls: &[Call], place: &mut Place, hands: &mut Hands<'_>, watch: &mut imp
             break Next::Stopped;
         }
         let came = match &call.way {
-            Way::Send(line, bytes) => Sending::over(line, *bytes).map(|op| op.execute(hands)),
-            Way::Receive(line, bytes) => Receiving::over(line, *bytes).map(|op| op.execute(hands)),
+            Way::Send(connection, bytes) => {
+                Sending::over(connection, *bytes).map(|op| op.execute(hands))
+            }
+            Way::Receive(connection, bytes) => {
+                Receiving::over(connection, *bytes).map(|op| op.execute(hands))
+            }
             Way::Other => None,
         };
         match came {

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use sys::call::{self, Error};
 
 use super::plain::{Call, Hands, Next, Place, Way};
-use super::{Line, Watch};
+use super::{Connection, Watch};
 
 /// A transfer that is one call.
 pub(super) trait Plain {
@@ -23,18 +23,18 @@ pub(super) struct Receiving<'a>(BorrowedFd<'a>, usize);
 const FEW: usize = 64 << 10;
 
 impl<'a> Sending<'a> {
-    /// Over a line that is a socket.
+    /// Over a connection that is a socket.
     #[inline]
-    pub(super) fn over(line: &'a Line, bytes: u32) -> Option<Self> {
-        Some(Self(line.plain_socket()?, bytes as usize))
+    pub(super) fn over(connection: &'a Connection, bytes: u32) -> Option<Self> {
+        Some(Self(connection.plain_socket()?, bytes as usize))
     }
 }
 
 impl<'a> Receiving<'a> {
-    /// Over a line that is a socket.
+    /// Over a connection that is a socket.
     #[inline]
-    pub(super) fn over(line: &'a Line, bytes: u32) -> Option<Self> {
-        Some(Self(line.plain_socket()?, bytes as usize))
+    pub(super) fn over(connection: &'a Connection, bytes: u32) -> Option<Self> {
+        Some(Self(connection.plain_socket()?, bytes as usize))
     }
 }
 
@@ -84,12 +84,20 @@ pub(super) fn run(
         _ => return None,
     };
     let next = match ways {
-        (Way::Send(line, bytes), None, count) => {
-            one(&Sending::over(line, *bytes)?, count, place, hands, watch)
-        }
-        (Way::Receive(line, bytes), None, count) => {
-            one(&Receiving::over(line, *bytes)?, count, place, hands, watch)
-        }
+        (Way::Send(connection, bytes), None, count) => one(
+            &Sending::over(connection, *bytes)?,
+            count,
+            place,
+            hands,
+            watch,
+        ),
+        (Way::Receive(connection, bytes), None, count) => one(
+            &Receiving::over(connection, *bytes)?,
+            count,
+            place,
+            hands,
+            watch,
+        ),
         (Way::Send(out, request), Some(Way::Receive(back, response)), _) => {
             let (ask, hear) = (
                 Sending::over(out, *request)?,

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
-use sys::shared::{Line, SharedLines};
+use sys::shared::{CacheLine, SharedLines};
 
 /// What a script has done, on cache lines of its own: one thread writes, anybody reads at any time.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub struct Tally(Place);
 
 #[derive(Debug)]
 enum Place {
-    Own(Box<Line>),
+    Own(Box<CacheLine>),
     Shared(Arc<SharedLines>, usize),
 }
 
@@ -41,7 +41,7 @@ impl Tally {
 
     /// What it is now.
     pub fn read(&self) -> Tallied {
-        let Line(counters) = self.line();
+        let CacheLine(counters) = self.line();
         Tallied {
             executions: counters[EXECUTIONS].load(Relaxed),
             sent: counters[SENT].load(Relaxed),
@@ -55,7 +55,7 @@ impl Tally {
         Pen(self.line())
     }
 
-    fn line(&self) -> &Line {
+    fn line(&self) -> &CacheLine {
         match &self.0 {
             Place::Own(line) => line,
             Place::Shared(lines, at) => &lines[*at],
@@ -70,7 +70,7 @@ const FAILURES: usize = 3;
 
 /// What a loop writes a [`Tally`] with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pen<'a>(&'a Line);
+pub(super) struct Pen<'a>(&'a CacheLine);
 
 impl Pen<'_> {
     #[inline]

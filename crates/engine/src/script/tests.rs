@@ -9,10 +9,10 @@ use model::{Action, Amount, Batch, Transfer};
 
 use super::*;
 
-/// Has one line, and writes down what it is asked for.
+/// Has one connection, and writes down what it is asked for.
 #[derive(Default)]
 struct Host {
-    line: Option<Rc<Line>>,
+    connection: Option<Rc<Connection>>,
     looked_up: Vec<usize>,
     performed: Vec<usize>,
     then: Option<Then>,
@@ -21,11 +21,11 @@ struct Host {
 /// What the host does at a step of its own.
 type Then = fn(&mut Host) -> Result<Performed, Failure>;
 
-impl Performer for Host {
-    fn line(&mut self, step: usize) -> Result<Rc<Line>, Failure> {
+impl ConnectionManager for Host {
+    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure> {
         self.looked_up.push(step);
-        let line = self.line.as_ref().map(Rc::clone);
-        line.ok_or_else(|| Failure::of_sense("No such connection 0"))
+        let connection = self.connection.as_ref().map(Rc::clone);
+        connection.ok_or_else(|| Failure::of_sense("No such connection 0"))
     }
 
     fn perform(&mut self, step: usize, _: &Stop) -> Result<Performed, Failure> {
@@ -40,7 +40,7 @@ fn pair() -> (Host, TcpStream) {
     let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (near, _) = listener.accept().unwrap();
     let host = Host {
-        line: Some(Rc::new(Line::Socket(OwnedFd::from(near)))),
+        connection: Some(Rc::new(Connection::Socket(OwnedFd::from(near)))),
         ..Host::default()
     };
     (host, far)
@@ -110,7 +110,7 @@ fn rounds_of_request_and_response() {
         failures: 0,
     };
     assert_eq!(tallied, expected);
-    assert_eq!(host.looked_up, [0, 1], "each step keeps its line");
+    assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
 }
 
 #[test]
@@ -155,7 +155,7 @@ impl Layer for Narrow {
 fn random_sizes_go_whole_through_a_layer() {
     let (mut host, far) = pair();
     let layer = RefCell::new(Box::new(Narrow) as Box<dyn Layer>);
-    host.line = Some(Rc::new(Line::Layered(layer, Rc::new(far.into()))));
+    host.connection = Some(Rc::new(Connection::Layered(layer, Rc::new(far.into()))));
     let random = Transfer {
         amount: Amount::Between { min: 95, max: 95 },
         ..exactly(0)
@@ -183,7 +183,7 @@ fn a_stop_ends_a_receive_that_waits() {
     let (mut host, _far) = pair();
     let stop = Stop::new();
     let begun = Instant::now();
-    let _deadline = crate::keeper().at(begun + Duration::from_millis(50), &stop);
+    let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(50), &stop);
     let mut script = Script::new(vec![once(Action::Receive(exactly(1)))], 0);
     let (end, tallied) = run(&mut script, &mut host, Rounds::UntilStopped, &stop);
     assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
@@ -227,7 +227,7 @@ fn patience_outlasts_what_is_no_stop() {
     let other = Stop::new();
     let _attending = other.attend();
     let begun = Instant::now();
-    let _deadline = crate::keeper().at(begun + Duration::from_millis(10), &other);
+    let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(10), &other);
     let mut script = Script::new(vec![once(Action::Receive(patient))], 0);
     let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
     let late = Failure::of_call("receive", Error::TIMEDOUT);
@@ -249,12 +249,16 @@ fn own_steps_say_who_forgets_which_line() {
     let mut script = Script::new(steps, 0);
     let (end, _) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
-    assert_eq!(host.looked_up, [0, 2, 2], "the step before keeps its line");
+    assert_eq!(
+        host.looked_up,
+        [0, 2, 2],
+        "the step before keeps its connection"
+    );
 
     host.looked_up.clear();
     host.then = Some(|host| {
         Ok(Performed {
-            closed: [host.line.as_ref().map(Rc::clone), None],
+            closed: [host.connection.as_ref().map(Rc::clone), None],
             ..Performed::default()
         })
     });
@@ -299,7 +303,8 @@ fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
         assert!(begun.elapsed() >= Duration::from_millis(40));
 
         let stop = Stop::new();
-        let _deadline = crate::keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        let _deadline =
+            crate::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
         let mut script = Script::new(vec![think(3_600_000)], 0);
         let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &stop);
         assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
@@ -343,8 +348,8 @@ fn times_of_steps_and_rounds() {
 
 #[test]
 fn counters_are_read_from_step_to_step() {
-    use sys::counter::{Counters, Event};
-    let Ok((counters, _)) = Counters::open(&[Event::TASK_CLOCK]) else {
+    use sys::counter::{Event, EventCounters};
+    let Ok((counters, _)) = EventCounters::open(&[Event::TASK_CLOCK]) else {
         eprintln!("SKIPPED: no counters here");
         return;
     };
@@ -455,7 +460,7 @@ fn datagrams() -> (Host, UdpSocket) {
     near.connect(far.local_addr().unwrap()).unwrap();
     far.connect(near.local_addr().unwrap()).unwrap();
     let host = Host {
-        line: Some(Rc::new(Line::Socket(OwnedFd::from(near)))),
+        connection: Some(Rc::new(Connection::Socket(OwnedFd::from(near)))),
         ..Host::default()
     };
     (host, far)
@@ -565,8 +570,8 @@ fn datagrams_that_came_early_are_received_first() {
     };
     for transfer in [exactly(4), patient, batch] {
         let (mut host, far) = datagrams();
-        let line = host.line.take().expect("it has one");
-        let Ok(Line::Socket(socket)) = Rc::try_unwrap(line) else {
+        let connection = host.connection.take().expect("it has one");
+        let Ok(Connection::Socket(socket)) = Rc::try_unwrap(connection) else {
             panic!("it is a socket");
         };
         let mut early = Early::default();
@@ -574,7 +579,7 @@ fn datagrams_that_came_early_are_received_first() {
         for datagram in [&b"1234"[..], b"12", b"34", b"123456"] {
             early.push(datagram);
         }
-        host.line = Some(Rc::new(Line::Early(socket, RefCell::new(early))));
+        host.connection = Some(Rc::new(Connection::Early(socket, RefCell::new(early))));
         for _ in 0..3 {
             far.send(b"1234").unwrap();
         }
@@ -588,6 +593,6 @@ fn datagrams_that_came_early_are_received_first() {
         let (end, tallied) = run(&mut script, &mut host, Rounds::Times(rounds), &stop);
         assert_eq!(end, ScriptEnd::Done);
         assert_eq!((tallied.received, tallied.sent), (24, 4 * rounds));
-        assert_eq!(host.looked_up, [0, 1], "each step keeps its line");
+        assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use sys::clock::{monotonic_ns, thread_cpu_ns};
-use sys::counter::Counters;
+use sys::counter::EventCounters;
 
 use super::counting::{Counting, Counts};
 
@@ -103,7 +103,7 @@ impl StepTimes {
     /// Reads these counters, which are the thread's own, after each step as well. What a reading costs is
     /// no step's time.
     #[must_use]
-    pub fn with_counters(mut self, counters: Rc<Counters>) -> Self {
+    pub fn with_counters(mut self, counters: Rc<EventCounters>) -> Self {
         self.counting = Some(Box::new(Counting::new(counters, self.steps.len())));
         self
     }

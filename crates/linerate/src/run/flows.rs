@@ -88,16 +88,16 @@ pub(super) fn run(
             pace_datagrams(settings, each);
         }
     }
-    let cells = flows.cells();
+    let counters = flows.counters();
     let run = thread::scope(|scope| {
         // Dropped when the flows have ended, however they did.
         let (running, ended) = mpsc::channel();
-        let (flows, cells) = (&mut flows, &cells);
+        let (flows, counters) = (&mut flows, &counters);
         let test = scope.spawn(move || {
             let _running = running;
-            flows.measure(cells)
+            flows.measure(counters)
         });
-        let series = phase.follow(cells, &ended);
+        let series = phase.follow(counters, &ended);
         test.join().map(|run| (run, series))
     });
     let (run, series) = match run {

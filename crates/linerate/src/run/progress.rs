@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use engine::Cell;
+use engine::Counters;
 use model::{Counts, SeriesPoint};
 use units::{BitRate, Bytes};
 
@@ -49,17 +49,21 @@ impl Phase {
         }
     }
 
-    /// Samples what the cells count, and shows it, until the last of the flows hangs up. The loops that
+    /// Samples the counters and shows the samples until the last of the flows hangs up. The loops that
     /// count do not notice.
-    pub(super) fn follow(&self, cells: &[Arc<Cell>], ended: &Receiver<()>) -> Vec<SeriesPoint> {
+    pub(super) fn follow(
+        &self,
+        counters: &[Arc<Counters>],
+        ended: &Receiver<()>,
+    ) -> Vec<SeriesPoint> {
         let grid = (self.length / SAMPLES).max(SHORTEST);
         let mut series = Series::new(self.length);
         let started = Instant::now();
-        let (mut due, mut shown) = (started + grid, (started, counts(cells)));
+        let (mut due, mut shown) = (started + grid, (started, counts(counters)));
         while ended.recv_timeout(due.saturating_duration_since(Instant::now()))
             == Err(RecvTimeoutError::Timeout)
         {
-            let (now, counts) = (Instant::now(), counts(cells));
+            let (now, counts) = (Instant::now(), counts(counters));
             series.add(now, &counts);
             due = (due + grid).max(now);
             if let Some(columns) = self.columns
@@ -107,10 +111,10 @@ impl Phase {
     }
 }
 
-fn counts(cells: &[Arc<Cell>]) -> Counts {
+fn counts(counters: &[Arc<Counters>]) -> Counts {
     let mut sum = Counts::default();
-    for cell in cells {
-        sum += cell.counts();
+    for counters in counters {
+        sum += counters.counts();
     }
     sum
 }

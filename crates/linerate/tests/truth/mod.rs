@@ -221,7 +221,7 @@ impl Path {
             let run = self.client.enter(|| {
                 let stop = engine::Stop::new();
                 let mut flows = Flows::connect(&settings, &stop)?;
-                let run = flows.measure(&flows.cells())?;
+                let run = flows.measure(&flows.counters())?;
                 flows.close();
                 Ok::<_, netperf::client::ClientError>(run)
             });

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use engine::{Cell, Reason, Stop};
+use engine::{Counters, Reason, Stop};
 
 use super::ClientError;
 use crate::options::Unanswered;
@@ -20,7 +20,7 @@ const REPORT_AFTER: Duration = Duration::from_secs(5);
 /// Whether anything has come back on one flow's data connection.
 #[derive(Debug)]
 pub(super) struct Answer {
-    cell: Arc<Cell>,
+    counters: Arc<Counters>,
     /// The connection was established, or the peer has reported that it received something.
     came: AtomicBool,
     gave_up: AtomicBool,
@@ -97,8 +97,8 @@ struct Expected {
 }
 
 impl Watch {
-    /// The answers of a test with these cells, one a flow.
-    pub(super) fn over(cells: &[Arc<Cell>], rule: Unanswered) -> Vec<Arc<Answer>> {
+    /// The answers of a test with these counters, one a flow.
+    pub(super) fn over(counters: &[Arc<Counters>], rule: Unanswered) -> Vec<Arc<Answer>> {
         let (expected, answers) = mpsc::channel();
         let watch = Arc::new(Self {
             rule,
@@ -111,14 +111,17 @@ impl Watch {
             sys::process::own_descriptors(&[]);
             follow(&answers);
         });
-        let answer = |cell: &Arc<Cell>| Answer {
-            cell: Arc::clone(cell),
+        let answer = |counters: &Arc<Counters>| Answer {
+            counters: Arc::clone(counters),
             came: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
             missing: OnceLock::new(),
             watch: Arc::clone(&watch),
         };
-        cells.iter().map(|cell| Arc::new(answer(cell))).collect()
+        counters
+            .iter()
+            .map(|counters| Arc::new(answer(counters)))
+            .collect()
     }
 
     fn report(&self, missing: &Missing) {
@@ -188,13 +191,13 @@ impl Answer {
         });
     }
 
-    /// An answer came that the cell does not count.
+    /// An answer came that the counters do not count.
     pub(super) fn came(&self) {
         self.came.store(true, Relaxed);
     }
 
     fn is_there(&self) -> bool {
-        let counts = self.cell.counts();
+        let counts = self.counters.counts();
         self.came.load(Relaxed) || counts.receive_calls > 0 || counts.transactions > 0
     }
 

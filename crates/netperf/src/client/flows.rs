@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use engine::{Cell, FlowGroup, GroupMember, Stop};
+use engine::{Counters, FlowGroup, GroupMember, Stop};
 use model::{Ended, Outcome, Warning};
 use sys::Address;
 use sys::neighbours::Neighbours;
@@ -88,26 +88,26 @@ impl Flows {
         self.flows.iter_mut().map(|flow| &mut flow.settings)
     }
 
-    /// A cell for each flow.
-    pub fn cells(&self) -> Vec<Arc<Cell>> {
+    /// New counters, one set per flow.
+    pub fn counters(&self) -> Vec<Arc<Counters>> {
         self.flows.iter().map(|_| Arc::default()).collect()
     }
 
-    /// Runs the test once and adds up what the flows did. The counts can be read from the cells, one a
+    /// Runs the test once and adds up what the flows did. The counts can be read from the counters, one set per
     /// flow, meanwhile.
-    pub fn measure(&mut self, cells: &[Arc<Cell>]) -> Result<TestRun, ClientError> {
-        self.measure_and_tell(cells, None)
+    pub fn measure(&mut self, counters: &[Arc<Counters>]) -> Result<TestRun, ClientError> {
+        self.measure_and_tell(counters, None)
     }
 
     /// The same, with interim results.
     pub(super) fn measure_and_tell(
         &mut self,
-        cells: &[Arc<Cell>],
+        counters: &[Arc<Counters>],
         interim: Option<&Interim>,
     ) -> Result<TestRun, ClientError> {
         // Who cannot look for others warns of none.
         let neighbours = Neighbours::join(TESTS);
-        let mut run = self.run(cells, interim)?;
+        let mut run = self.run(counters, interim)?;
         let others = neighbours.map_or(0, |mut neighbours| neighbours.count());
         if others > 0 {
             run.outcome.warnings.push(Warning::HostShared {
@@ -119,13 +119,13 @@ impl Flows {
 
     fn run(
         &mut self,
-        cells: &[Arc<Cell>],
+        counters: &[Arc<Counters>],
         interim: Option<&Interim>,
     ) -> Result<TestRun, ClientError> {
-        let answers = Watch::over(cells, self.flows[0].settings.unanswered);
+        let answers = Watch::over(counters, self.flows[0].settings.unanswered);
         let progress = |number: usize| Progress {
-            cell: &cells[number],
-            all: if number == 0 { cells } else { &[] },
+            counters: &counters[number],
+            all: if number == 0 { counters } else { &[] },
             interim,
             answer: &answers[number],
         };

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{Cell, Reason, Stop};
+use engine::{Counters, Reason, Stop};
 use model::{Counts, Limit};
 
 use super::answer::Answer;
@@ -17,9 +17,9 @@ use crate::output;
 /// A flow's counts, and who is told when they begin and end to move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
-    pub(super) cell: &'a Arc<Cell>,
+    pub(super) counters: &'a Arc<Counters>,
     /// Those of all flows of the test, at the one flow that says when it begins.
-    pub(super) all: &'a [Arc<Cell>],
+    pub(super) all: &'a [Arc<Counters>],
     pub(super) interim: Option<&'a Interim>,
     /// Whether the peer answers.
     pub(super) answer: &'a Arc<Answer>,
@@ -34,7 +34,7 @@ enum Phase {
     Begun {
         at: Instant,
         before: Counts,
-        cells: Vec<Arc<Cell>>,
+        counters: Vec<Arc<Counters>>,
     },
     /// One of the flows has ended.
     Ended(Instant),
@@ -49,12 +49,12 @@ impl Progress<'_> {
             let _ = thread.send(Phase::Begun {
                 at,
                 before: counts(self.all),
-                cells: self.all.to_vec(),
+                counters: self.all.to_vec(),
             });
         }
     }
 
-    /// The loop has ended: what the cell says is the last word.
+    /// The loop has ended: what the counters say is the last word.
     pub(super) fn ended(&self) {
         if let Some(Interim(thread)) = self.interim {
             let _ = thread.send(Phase::Ended(Instant::now()));
@@ -62,10 +62,10 @@ impl Progress<'_> {
     }
 }
 
-fn counts(cells: &[Arc<Cell>]) -> Counts {
+fn counts(counters: &[Arc<Counters>]) -> Counts {
     let mut sum = Counts::default();
-    for cell in cells {
-        sum += cell.counts();
+    for counters in counters {
+        sum += counters.counts();
     }
     sum
 }
@@ -132,12 +132,16 @@ impl<W: Write> Printer<'_, W> {
         let mut phase = phases.recv().ok();
         while let Some(now) = phase {
             phase = match now {
-                Phase::Begun { at, before, cells } => {
+                Phase::Begun {
+                    at,
+                    before,
+                    counters,
+                } => {
                     let begun = Sample {
                         at,
                         work: self.lines.work(&before),
                     };
-                    self.print_until_next(phases, begun, &cells)
+                    self.print_until_next(phases, begun, &counters)
                 }
                 Phase::Ended(_) => phases.recv().ok(),
             };
@@ -149,24 +153,24 @@ impl<W: Write> Printer<'_, W> {
         &mut self,
         phases: &Receiver<Phase>,
         begun: Sample,
-        cells: &[Arc<Cell>],
+        counters: &[Arc<Counters>],
     ) -> Option<Phase> {
         let mut last = begun;
-        let mut moving = cells.len();
+        let mut moving = counters.len();
         let mut grid = Grid::new(self.interval, self.expected_end);
         loop {
             let due = begun.at + grid.next();
             match phases.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    let sample = self.sample(cells);
+                    let sample = self.sample(counters);
                     self.print(last, sample);
                     grid.pass(sample.at - begun.at);
                     last = sample;
                 }
                 Ok(Phase::Ended(_)) if moving > 1 => moving -= 1,
                 Ok(phase) => {
-                    let work = self.lines.work(&counts(cells));
+                    let work = self.lines.work(&counts(counters));
                     if let Phase::Ended(at) = phase
                         && self.tells_rest
                         && work > last.work
@@ -180,12 +184,12 @@ impl<W: Write> Printer<'_, W> {
     }
 
     /// Looks at the clock and the counts at once: when it was kept off its CPU in between, again.
-    fn sample(&self, cells: &[Arc<Cell>]) -> Sample {
+    fn sample(&self, counters: &[Arc<Counters>]) -> Sample {
         const AT_ONCE: Duration = Duration::from_micros(20);
         const TRIES: u32 = 5;
         let look = || {
             let at = Instant::now();
-            let work = self.lines.work(&counts(cells));
+            let work = self.lines.work(&counts(counters));
             (Sample { at, work }, at.elapsed())
         };
         let mut best = look();
@@ -254,8 +258,8 @@ mod tests {
     use crate::client::answer::Watch;
     use crate::options::Unanswered;
 
-    fn answer(cell: &Arc<Cell>) -> Arc<Answer> {
-        Watch::over(std::slice::from_ref(cell), Unanswered::Report).swap_remove(0)
+    fn answer(counters: &Arc<Counters>) -> Arc<Answer> {
+        Watch::over(std::slice::from_ref(counters), Unanswered::Report).swap_remove(0)
     }
 
     #[test]
@@ -272,24 +276,24 @@ mod tests {
             "THROUGHPUT",
         ];
         let settings = crate::options::netperf("netperf", words.map(Into::into)).unwrap();
-        let cell = Arc::new(Cell::default());
+        let counters = Arc::new(Counters::default());
         // What an iteration before this one had done.
-        cell.count_received(1_000_000, 1);
+        counters.count_received(1_000_000, 1);
         let mut out = Vec::new();
         let (begun, total) = (Instant::now(), 10_000_000_u32);
         let ended = std::thread::scope(|scope| {
             let interim = Interim::start(scope, &settings, &Stop::new(), &mut out).unwrap();
             let progress = Progress {
-                cell: &cell,
-                all: std::slice::from_ref(&cell),
+                counters: &counters,
+                all: std::slice::from_ref(&counters),
                 interim: interim.as_ref(),
-                answer: &answer(&cell),
+                answer: &answer(&counters),
             };
             progress.begun(begun);
             while begun.elapsed() < Duration::from_millis(50) {
                 std::thread::yield_now();
             }
-            cell.count_received(total as usize, 1);
+            counters.count_received(total as usize, 1);
             progress.ended();
             begun.elapsed()
         });
@@ -330,12 +334,12 @@ mod tests {
         let mut out = Closed;
         std::thread::scope(|scope| {
             let interim = Interim::start(scope, &settings, &cancel, &mut out).unwrap();
-            let cell = Arc::default();
+            let counters = Arc::default();
             Progress {
-                cell: &cell,
+                counters: &counters,
                 all: &[Arc::default()],
                 interim: interim.as_ref(),
-                answer: &answer(&cell),
+                answer: &answer(&counters),
             }
             .begun(Instant::now());
             while !cancel.is_set() {

@@ -28,7 +28,7 @@ pub(super) fn run(
     cancel: &Stop,
     interim: Option<&Interim>,
 ) -> Result<TestRun, ClientError> {
-    let mut once = || flows.measure_and_tell(&flows.cells(), interim);
+    let mut once = || flows.measure_and_tell(&flows.counters(), interim);
     let Some(repeat) = settings.repeat.filter(|_| may_repeat(settings.test)) else {
         return once();
     };

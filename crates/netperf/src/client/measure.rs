@@ -68,7 +68,7 @@ pub(super) fn test(
         tcp_info,
     } = measured.map_err(|cause| match cause {
         ClientError::Data { .. } | ClientError::DataConnect { .. }
-            if progress.cell.counts() != Counts::default() =>
+            if progress.counters.counts() != Counts::default() =>
         {
             cut_short(cause, Some(before.elapsed()), plan)
         }

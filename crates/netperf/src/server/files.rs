@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sys::beneath::Root;
+use sys::restricted_dir::Root;
 
 /// The directories of `--allow-fill-dir`.
 #[derive(Debug, Default)]

@@ -228,7 +228,7 @@ mod tests {
             passphrase.note_failure(holder(1), Instant::now());
         }
         let stop = Stop::new();
-        let _soon = engine::keeper().at(Instant::now() + Duration::from_millis(20), &stop);
+        let _soon = engine::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
         let begun = Instant::now();
         passphrase.attempt(holder(1), WRONG, &stop);
         assert!(begun.elapsed() < LONGEST_DELAY);

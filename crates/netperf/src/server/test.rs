@@ -7,9 +7,9 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Accepting, Associations, Buffers, Cell, Clock, DataSocket, Exceeded, Finish, Flow, Job, Looper,
-    Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted, dropped, facts_at_end,
-    keeper, prepare_accepted, receive_late, run,
+    Accepting, Associations, Buffers, Clock, Counters, DataSocket, Exceeded, Finish, Flow, Job,
+    Looper, Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted, deadline_thread,
+    dropped, facts_at_end, prepare_accepted, receive_late, run,
 };
 use model::{Ended, Limit, Refused, Side, Timing, Transport};
 use server::{Accepted, DataPeer};
@@ -164,8 +164,8 @@ impl Prepared {
         stop: &Stop,
         limits: &Limits,
     ) -> Finished {
-        let _watch = keeper().on_hang_up(control, stop);
-        let cell = Arc::new(Cell::default());
+        let _watch = deadline_thread().on_hang_up(control, stop);
+        let counters = Arc::new(Counters::default());
         let named = self.assignment.named.clone();
         let peer = &DataPeer {
             control: peer,
@@ -174,13 +174,13 @@ impl Prepared {
         };
         let assignment = &self.assignment;
         let outcome = if assignment.workload.connects() {
-            self.connections(control, peer, stop, limits, &cell)
+            self.connections(control, peer, stop, limits, &counters)
         } else if assignment.transport == Transport::SctpMany {
-            self.associations(peer, stop, limits, &cell)
+            self.associations(peer, stop, limits, &counters)
         } else if !assignment.transport.has_datagrams() {
-            self.stream(peer, stop, limits, &cell)
+            self.stream(peer, stop, limits, &counters)
         } else {
-            self.datagrams(peer, stop, limits, &cell)
+            self.datagrams(peer, stop, limits, &counters)
         };
         let mut finished = outcome.unwrap_or_else(|refusal| Finished {
             side: Side::default(),
@@ -188,7 +188,7 @@ impl Prepared {
             failure: Some(refusal),
             tcp_info: None,
         });
-        finished.side.counts = cell.counts();
+        finished.side.counts = counters.counts();
         finished.side.buffers = self.buffers.used();
         finished.side.refused.extend(self.data.refused);
         finished
@@ -199,10 +199,10 @@ impl Prepared {
         peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
-        cell: &Arc<Cell>,
+        counters: &Arc<Counters>,
     ) -> Result<Finished, Refusal> {
         let connection = self.connection(peer, stop, limits)?.socket;
-        keeper().on_silence(cell, self.patience(limits), stop);
+        deadline_thread().on_silence(counters, self.patience(limits), stop);
         complete_accepted(connection.as_fd(), &self.assignment.half.socket);
         let Assignment {
             transport, half, ..
@@ -224,9 +224,9 @@ impl Prepared {
         };
         let length = self.length(limits) + drain;
         let in_time = stop.follower();
-        let _deadline = keeper().at(clock.started + length, &in_time);
+        let _deadline = deadline_thread().at(clock.started + length, &in_time);
         let path = || Flow::Connected(connection.as_fd());
-        let ran = run(&mut self.job(&in_time, None, cell), path());
+        let ran = run(&mut self.job(&in_time, None, counters), path());
 
         let mut finished = finished(&clock, ran);
         if self.assignment.workload.sends()
@@ -236,7 +236,7 @@ impl Prepared {
             // What is sent again of what is still on its way belongs to the test. The client reads it
             // before it looks for the results.
             let patience = stop.follower();
-            let _patience = keeper().at(Instant::now() + limits.drain, &patience);
+            let _patience = deadline_thread().at(Instant::now() + limits.drain, &patience);
             Finish::Acknowledged.say(&path(), &patience);
         }
         finished.tcp_info = tcp_info::Dump::of(&connection);
@@ -260,17 +260,18 @@ impl Prepared {
         peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
-        cell: &Arc<Cell>,
+        counters: &Arc<Counters>,
     ) -> Result<Finished, Refusal> {
         let socket = duplicate(&self.data.socket)?;
         let admits = |source: &Address| peer.may_send_to(source);
         let associations = Associations::new(socket.as_fd(), &admits);
         wait::association(&associations, socket.as_fd(), stop, limits)?;
-        keeper().on_silence(cell, self.patience(limits), stop);
+        deadline_thread().on_silence(counters, self.patience(limits), stop);
         let clock = self.clock();
-        let _deadline = keeper().at(clock.started + self.length(limits) + limits.drain, stop);
+        let _deadline =
+            deadline_thread().at(clock.started + self.length(limits) + limits.drain, stop);
         let ran = run(
-            &mut self.job(stop, None, cell),
+            &mut self.job(stop, None, counters),
             Flow::OneToMany(&associations),
         );
         let mut finished = finished(&clock, ran);
@@ -284,34 +285,34 @@ impl Prepared {
         peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
-        cell: &Arc<Cell>,
+        counters: &Arc<Counters>,
     ) -> Result<Finished, Refusal> {
         let listener = duplicate(&self.data.socket)?;
         let Accepted { socket, from, .. } = self.connection(peer, stop, limits)?;
         let host = Peer::try_from(&from).ok();
         let mut accepting = Accepting::new(listener.into(), host, Some(socket.into()));
-        keeper().on_silence(cell, self.patience(limits), stop);
+        deadline_thread().on_silence(counters, self.patience(limits), stop);
 
         let clock = self.clock();
         let length = self.length(limits);
         let time_up = stop.follower();
-        let _deadline = keeper().at(clock.started + length, &time_up);
+        let _deadline = deadline_thread().at(clock.started + length, &time_up);
         // The connection that is open when the time is up may end as late as any other test.
         let last = stop.follower();
-        let _last = keeper().at(clock.started + length + limits.drain, &last);
+        let _last = deadline_thread().at(clock.started + length + limits.drain, &last);
         let path = Path::Listener(&mut accepting);
-        let ran = run(&mut self.job(&time_up, Some(&last), cell), path);
+        let ran = run(&mut self.job(&time_up, Some(&last), counters), path);
         let mut finished = finished(&clock, ran);
 
         if finished.ended == Ended::Deadline {
             let late = stop.follower();
             let longest = LATE_CONNECTIONS.min(limits.drain);
-            let _late = keeper().at(Instant::now() + longest, &late);
+            let _late = deadline_thread().at(Instant::now() + longest, &late);
             while wait::connects_again(accepting.listener(), control, &late, LAST_CONNECTION) {
                 let once = late.follower();
-                let _once = keeper().at(Instant::now() + LAST_CONNECTION, &once);
+                let _once = deadline_thread().at(Instant::now() + LAST_CONNECTION, &once);
                 let path = Path::Listener(&mut accepting);
-                run(&mut self.job(&once, Some(&late), cell), path);
+                run(&mut self.job(&once, Some(&late), counters), path);
             }
         }
         if accepting.refused() > 0 {
@@ -330,12 +331,12 @@ impl Prepared {
         peer: &DataPeer<'_>,
         stop: &Stop,
         limits: &Limits,
-        cell: &Arc<Cell>,
+        counters: &Arc<Counters>,
     ) -> Result<Finished, Refusal> {
         let workload = self.assignment.workload.clone();
         let datagrams = self.datagrams_of(peer, stop, limits)?;
         let (socket, path) = (&datagrams.socket, || datagrams.path());
-        keeper().on_silence(cell, self.patience(limits), stop);
+        deadline_thread().on_silence(counters, self.patience(limits), stop);
 
         let clock = self.clock();
         let length = self.length(limits);
@@ -347,14 +348,14 @@ impl Prepared {
         } else {
             Duration::ZERO
         };
-        let _in_time = keeper().at(clock.started + length + grace, &in_time);
+        let _in_time = deadline_thread().at(clock.started + length + grace, &in_time);
         let ran = match self.assignment.end_mark {
             EndMark::OtherSizeThan(size) => {
                 receive_sized(socket, size, &in_time, |bytes, calls| {
-                    cell.count_received(bytes, calls);
+                    counters.count_received(bytes, calls);
                 })
             }
-            EndMark::Empty => run(&mut self.job(&in_time, None, cell), path()),
+            EndMark::Empty => run(&mut self.job(&in_time, None, counters), path()),
         };
         let mut finished = finished(&clock, ran);
         if finished.ended == Ended::Deadline && !transactional {
@@ -362,12 +363,12 @@ impl Prepared {
             // client that is still sending would else find its peer gone.
             let late = stop.follower();
             let longest = LATE_DATAGRAMS.min(limits.drain);
-            let _late = keeper().at(clock.started + length + longest, &late);
+            let _late = deadline_thread().at(clock.started + length + longest, &late);
             match self.assignment.end_mark {
-                EndMark::Empty => receive_late(socket.as_fd(), &mut self.buffers, &late, cell),
+                EndMark::Empty => receive_late(socket.as_fd(), &mut self.buffers, &late, counters),
                 EndMark::OtherSizeThan(size) => {
                     receive_sized(socket, size, &late, |bytes, calls| {
-                        cell.count_received_late(bytes, calls);
+                        counters.count_received_late(bytes, calls);
                     });
                 }
             }
@@ -384,7 +385,7 @@ impl Prepared {
         if !workload.receives() {
             // A client that counts would wait for ever for what was lost.
             let patience = stop.follower();
-            let _patience = keeper().at(Instant::now() + LATE_DATAGRAMS, &patience);
+            let _patience = deadline_thread().at(Instant::now() + LATE_DATAGRAMS, &patience);
             Finish::EmptyDatagrams.say(&path(), &patience);
         }
         finished.side.socket = self.facts_of_start();
@@ -420,7 +421,12 @@ impl Prepared {
         }
     }
 
-    fn job<'a>(&'a mut self, stop: &'a Stop, drain: Option<&'a Stop>, cell: &'a Cell) -> Job<'a> {
+    fn job<'a>(
+        &'a mut self,
+        stop: &'a Stop,
+        drain: Option<&'a Stop>,
+        counters: &'a Counters,
+    ) -> Job<'a> {
         Job {
             workload: &self.assignment.workload,
             limit: self.assignment.limit,
@@ -430,7 +436,7 @@ impl Prepared {
             buffers: &mut self.buffers,
             stop,
             drain,
-            cell,
+            counters,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sys::counter::{Allowed, Counters};
+use sys::counter::{Allowed, EventCounters};
 
 use crate::options::Counter;
 
@@ -13,7 +13,7 @@ pub(super) fn counted(asked: &[Counter]) -> (Vec<Counter>, Option<String>) {
     }
     let events: Vec<_> = asked.iter().map(|counter| counter.event()).collect();
     // Strands have the same: a thread may count itself wherever another may.
-    match Counters::open(&events) {
+    match EventCounters::open(&events) {
         Ok((_, allowed)) => sorted(asked, allowed),
         Err(error) => (
             Vec::new(),

@@ -7,12 +7,12 @@ use crate::output::{Interfaces, Traffic};
 
 /// All interfaces at one moment.
 #[derive(Debug)]
-pub(super) struct Counters {
+pub(super) struct InterfaceCounters {
     at: Instant,
     each: Vec<Traffic>,
 }
 
-impl Counters {
+impl InterfaceCounters {
     pub(super) fn now() -> Self {
         // Without the file there is nothing to tell.
         let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
@@ -87,6 +87,11 @@ mod tests {
 
     #[test]
     fn this_host_has_one() {
-        assert!(Counters::now().each.iter().any(|each| each.name == "lo"));
+        assert!(
+            InterfaceCounters::now()
+                .each
+                .iter()
+                .any(|each| each.name == "lo")
+        );
     }
 }

@@ -33,7 +33,7 @@ use crate::wire::{Command, Goodbye};
 pub use hosts::SHARED_HOST;
 
 use connect::{GOODBYE, GOODBYE_AFTER_FAILURE, Slave};
-use interfaces::Counters;
+use interfaces::InterfaceCounters;
 use run::Narrator;
 use voice::Voice;
 
@@ -120,7 +120,7 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Finished {
     // Before the first strand: threads inherit what they are bound to.
-    let _ = engine::keeper();
+    let _ = engine::deadline_thread();
     let session = Session {
         settings,
         master,
@@ -193,7 +193,7 @@ impl Session<'_> {
                 return Err(trouble);
             }
         }
-        let counters = Counters::now();
+        let counters = InterfaceCounters::now();
         let (agreed, wall) = (Instant::now(), SystemTime::now());
         let mut log = Log::default();
         let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);

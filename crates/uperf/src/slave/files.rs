@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sys::beneath::Root;
+use sys::restricted_dir::Root;
 
 use crate::strand::Files;
 use crate::wire::Refusal;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::script::{Tallied, Tally};
-use engine::{BarrierStatus, Promise, Reason, StartBarrier, Stop, keeper};
+use engine::{BarrierStatus, Promise, Reason, StartBarrier, Stop, deadline_thread};
 use sys::shared::SharedLines;
 
 use super::member::{Member, seed};
@@ -64,7 +64,7 @@ impl Crew {
     /// wherever they are.
     pub(crate) fn start(posts: Vec<Post>, watching: &Watching, cancel: &Stop) -> io::Result<Self> {
         // Before the first strand: threads inherit what they are bound to.
-        let _ = keeper();
+        let _ = deadline_thread();
         let sizes: Vec<(usize, usize)> = posts
             .iter()
             .map(|post| {
@@ -209,7 +209,7 @@ impl Crew {
                 continue;
             }
             if let Some(duration) = transaction.duration {
-                let deadline = keeper().at(now + duration, &shared.stops[stage]);
+                let deadline = deadline_thread().at(now + duration, &shared.stops[stage]);
                 self.deadlines.push(deadline);
                 self.due.push((now + duration, number, stage));
             }

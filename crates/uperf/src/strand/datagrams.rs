@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use engine::script::{Early, Line};
+use engine::script::{Connection, Early};
 use engine::{Share, Stop, datagram_branch};
 use model::{SocketOptions, Transport};
 use server::{DataPeer, Others, PREFERENCE};
@@ -59,7 +59,7 @@ pub(super) struct DatagramListener {
 #[derive(Debug)]
 pub(super) enum Handshake {
     /// A connection, and where it comes from if that is unexpected.
-    Accepted(Line, Option<Address>),
+    Accepted(Connection, Option<Address>),
     /// No handshake but those from unexpected addresses, of which the first is this one: without an end to the wait,
     /// a peer whose datagrams leave from another of its addresses would be waited for.
     Refused(Address),
@@ -162,12 +162,12 @@ impl DatagramListener {
         let socket = connected.map_err(|error| Error::from_raw_os_error(error.errno()))?;
         self.branches.push(socket.as_raw_fd());
         self.takes_strangers.get_or_insert(is_stranger);
-        let line = if early.is_empty() {
-            Line::Socket(socket.into())
+        let connection = if early.is_empty() {
+            Connection::Socket(socket.into())
         } else {
-            Line::Early(socket.into(), RefCell::new(early))
+            Connection::Early(socket.into(), RefCell::new(early))
         };
-        Ok(Handshake::Accepted(line, is_stranger.then_some(from)))
+        Ok(Handshake::Accepted(connection, is_stranger.then_some(from)))
     }
 
     /// Takes from a socket that is about to be closed what belongs to its peer's next connection.
@@ -386,15 +386,15 @@ mod tests {
     }
 
     /// From an expected address.
-    fn accepted(listener: &mut DatagramListener) -> Line {
-        let Handshake::Accepted(line, None) = accept(listener, "127.0.0.1:1", false) else {
+    fn accepted(listener: &mut DatagramListener) -> Connection {
+        let Handshake::Accepted(connection, None) = accept(listener, "127.0.0.1:1", false) else {
             panic!("it is a stranger's");
         };
-        line
+        connection
     }
 
-    fn answer(line: &Line, word: &[u8], caller: &UdpSocket) {
-        call::send(line.socket(), word).unwrap();
+    fn answer(connection: &Connection, word: &[u8], caller: &UdpSocket) {
+        call::send(connection.socket(), word).unwrap();
         let mut heard = [0; 9];
         let length = caller.recv(&mut heard).unwrap();
         assert_eq!(&heard[..length], word);
@@ -408,29 +408,32 @@ mod tests {
             caller.send(HANDSHAKE).unwrap();
             caller.send(word).unwrap();
         }
-        let mut lines = Vec::new();
+        let mut connections = Vec::new();
         for (caller, word) in callers.iter().zip([b"a", b"b", b"c"]) {
-            let line = accepted(&mut listener);
-            let Line::Early(_, early) = &line else {
-                panic!("{line:?}");
+            let connection = accepted(&mut listener);
+            let Connection::Early(_, early) = &connection else {
+                panic!("{connection:?}");
             };
             assert!(!early.borrow().is_empty());
-            answer(&line, word, caller);
-            lines.push(line);
+            answer(&connection, word, caller);
+            connections.push(connection);
         }
         // Each has its own from now on, and the port is still there for others.
         let mut heard = [0; 9];
-        for (caller, line) in callers.iter().zip(&lines) {
+        for (caller, connection) in callers.iter().zip(&connections) {
             caller.send(b"later").unwrap();
-            assert_eq!(call::receive(line.socket(), &mut heard), Ok(5));
+            assert_eq!(call::receive(connection.socket(), &mut heard), Ok(5));
         }
-        drop(lines);
+        drop(connections);
         let late = caller(&at);
         callers[0].send(b"late").unwrap();
         late.send(HANDSHAKE).unwrap();
-        let line = accepted(&mut listener);
-        assert!(matches!(line, Line::Socket(_)), "{line:?}");
-        answer(&line, b"d", &late);
+        let connection = accepted(&mut listener);
+        assert!(
+            matches!(connection, Connection::Socket(_)),
+            "{connection:?}"
+        );
+        answer(&connection, b"d", &late);
     }
 
     /// The peer's next socket has the port of its last one, which this end has not closed yet.
@@ -439,7 +442,7 @@ mod tests {
         let (mut listener, at) = listener();
         let first = caller_with_handshake(&at);
         let port = first.local_addr().unwrap();
-        let line = accepted(&mut listener);
+        let connection = accepted(&mut listener);
         drop(first);
         let second = UdpSocket::bind(port).unwrap();
         let Address::Inet(to) = at else {
@@ -449,14 +452,14 @@ mod tests {
         for word in [HANDSHAKE, b"early"] {
             second.send(word).unwrap();
         }
-        listener.take_back(line.socket(), None);
+        listener.take_back(connection.socket(), None);
         second.send(b"late").unwrap();
-        drop(line);
-        let line = accepted(&mut listener);
-        let Line::Early(..) = &line else {
-            panic!("{line:?}");
+        drop(connection);
+        let connection = accepted(&mut listener);
+        let Connection::Early(..) = &connection else {
+            panic!("{connection:?}");
         };
-        answer(&line, b"a", &second);
+        answer(&connection, b"a", &second);
         assert!(listener.candidates.is_empty());
     }
 

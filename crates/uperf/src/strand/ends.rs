@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::script::Line;
+use engine::script::Connection;
 use engine::{BarrierEvent, Role, SocketError, StartBarrier, Stop, data_socket, datagram_listener};
 use model::SocketOptions;
 use rand::rngs::SmallRng;
@@ -290,10 +290,10 @@ impl Listeners {
     }
 
     /// Before a connection is closed: if it was accepted here, its peer's next one may have begun on it.
-    pub(super) fn take_back(&mut self, line: &Line, account: Option<&Account>) {
+    pub(super) fn take_back(&mut self, connection: &Connection, account: Option<&Account>) {
         for listener in &mut self.0 {
             if let Ear::Datagrams(_, listener) = &mut listener.ear {
-                listener.take_back(line.socket(), account);
+                listener.take_back(connection.socket(), account);
             }
         }
     }
@@ -303,7 +303,11 @@ impl Listeners {
     /// uperf's protocol has no word that a connection could begin with to prove whose it is, and a byte more would
     /// be part of what is measured. So its address decides: [`server::DataPeer`]. The first one must come in time;
     /// whether the others do, who leads the run sees.
-    pub(super) fn accept(&mut self, call: &Acceptance<'_>, log: &mut Log) -> Result<Line, Error> {
+    pub(super) fn accept(
+        &mut self,
+        call: &Acceptance<'_>,
+        log: &mut Log,
+    ) -> Result<Connection, Error> {
         let Acceptance { flowop, host, .. } = *call;
         let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
         let listener = self.of(protocol, host.here.as_ref());
@@ -341,7 +345,7 @@ impl Acceptance<'_> {
         door: &mut Door,
         peer: &DataPeer<'_>,
         log: &mut Log,
-    ) -> Result<Line, Error> {
+    ) -> Result<Connection, Error> {
         let (is_first, known) = (door.is_first(), door.refused().is_some());
         if is_first {
             self.barrier.report(BarrierEvent::Selecting);
@@ -361,7 +365,7 @@ impl Acceptance<'_> {
                     let what = "accepted a data connection";
                     log.stranger(of_stranger(what, &from, peer.control));
                 }
-                Ok(Line::Socket(socket.into()))
+                Ok(Connection::Socket(socket.into()))
             }
             Err(Error::CANCELED) => Err(Error::INTR),
             Err(error) => Err(error),
@@ -373,7 +377,7 @@ impl Acceptance<'_> {
         listener: &mut DatagramListener,
         peer: &DataPeer<'_>,
         log: &mut Log,
-    ) -> Result<Line, Error> {
+    ) -> Result<Connection, Error> {
         let handshake = listener.accept(&Call {
             options: &options(self.flowop),
             peer,
@@ -384,11 +388,11 @@ impl Acceptance<'_> {
             stop: self.stop,
         })?;
         match handshake {
-            Handshake::Accepted(line, None) => Ok(line),
-            Handshake::Accepted(line, Some(from)) => {
+            Handshake::Accepted(connection, None) => Ok(connection),
+            Handshake::Accepted(connection, Some(from)) => {
                 let what = "accepted a UDP handshake";
                 log.stranger(of_stranger(what, &from, peer.control));
-                Ok(line)
+                Ok(connection)
             }
             Handshake::Refused(from) => {
                 let what = of_stranger("refused a UDP handshake", &from, peer.control);
@@ -507,7 +511,7 @@ fn listen(
 }
 
 /// Opens the connection that a connect asks for.
-pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Line, Error> {
+pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Connection, Error> {
     let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
     let address = &target.address;
     let anywhere = match protocol {
@@ -523,16 +527,16 @@ pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Line
             bind_late(&socket, &from).map_err(|error| errno(&error))?;
         }
         connect(&socket, address, stop)?;
-        return Ok(Line::Socket(socket.into()));
+        return Ok(Connection::Socket(socket.into()));
     }
     if target.answers_from_anywhere {
         let peer = Peer::try_from(address).map_err(|error| errno(&error))?;
         call::send_to(socket.as_fd(), HANDSHAKE, &peer)?;
-        return Ok(Line::Addressed(socket.into(), peer));
+        return Ok(Connection::Addressed(socket.into(), peer));
     }
     connect(&socket, address, stop)?;
     call::send(socket.as_fd(), HANDSHAKE)?;
-    Ok(Line::Socket(socket.into()))
+    Ok(Connection::Socket(socket.into()))
 }
 
 /// Binds a socket to an address, and to a port when it connects.

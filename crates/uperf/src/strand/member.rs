@@ -8,14 +8,14 @@ use engine::script::{Failure, Orders, Pass, STEP_BYTES, Script, ScriptEnd, StepT
 use engine::{BarrierEvent, Reason, StartBarrier, Stop};
 use sys::buffer::BufferRing;
 use sys::call::Error;
-use sys::counter::Counters;
+use sys::counter::EventCounters;
 use sys::message::{HEADER_BYTES, MOST};
 use sys::process::thread_id;
 
 use super::allowance::{Allowance, has_encryption, process_bytes};
+use super::connection_manager::{Desk, Worker};
 use super::connections::Connections;
 use super::journal::Journal;
-use super::performer::{Desk, Worker};
 use super::settle::settle;
 use super::{Listeners, Log, Shared, StrandOutcome, TransactionOutcome, Watching, compile};
 use crate::profile::memory::{PROCESS, TLS};
@@ -162,7 +162,7 @@ struct Part<'a> {
     stop: &'a Stop,
     tally: &'a Tally,
     watching: &'a Watching,
-    counters: Option<&'a Rc<Counters>>,
+    counters: Option<&'a Rc<EventCounters>>,
 }
 
 impl Part<'_> {
@@ -210,11 +210,11 @@ impl Watching {
     }
 
     /// The calling thread's counters, if there is something to be counted.
-    fn counters(&self, log: &mut Log) -> Option<Rc<Counters>> {
+    fn counters(&self, log: &mut Log) -> Option<Rc<EventCounters>> {
         if self.counters.is_empty() {
             return None;
         }
-        match Counters::open(&self.counters) {
+        match EventCounters::open(&self.counters) {
             Ok((counters, _)) if counters.len() == self.counters.len() => Some(Rc::new(counters)),
             Ok(_) => {
                 log.warn("a strand has not all of the counters");

@@ -5,6 +5,7 @@
 
 mod allowance;
 mod compile;
+mod connection_manager;
 mod connections;
 mod crew;
 mod datagrams;
@@ -12,7 +13,6 @@ mod ends;
 mod journal;
 mod log;
 mod member;
-mod performer;
 mod process;
 mod reach;
 mod sctp;

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::StartBarrier;
-use engine::script::Line;
+use engine::script::Connection;
 use socket2::{SockRef, Type};
 use sys::call;
 
@@ -34,7 +34,7 @@ const LONGEST_DRAIN: Duration = Duration::from_millis(200);
 /// Waits until a stock slave has ended a transaction of this duration, and discards what it sent until then.
 pub(super) fn settle(
     barrier: &StartBarrier,
-    connections: &Connections<Line>,
+    connections: &Connections<Connection>,
     began: Instant,
     duration: Duration,
     buffer: &mut [u8],
@@ -63,11 +63,13 @@ fn slave_duration(duration: Duration) -> Duration {
 }
 
 /// Discards what the connections have that would be reset if they were closed with it; whether there may be more.
-fn drain(connections: &Connections<Line>, until: Instant, buffer: &mut [u8]) -> bool {
-    let streams = connections.open().filter_map(|line| match line {
-        Line::Socket(socket) if is_stream(socket) => Some(socket.as_fd()),
-        _ => None,
-    });
+fn drain(connections: &Connections<Connection>, until: Instant, buffer: &mut [u8]) -> bool {
+    let streams = connections
+        .open()
+        .filter_map(|connection| match connection {
+            Connection::Socket(socket) if is_stream(socket) => Some(socket.as_fd()),
+            _ => None,
+        });
     let mut had_data = false;
     for stream in streams {
         while let Ok(1..) = call::receive_without_waiting(stream, buffer) {

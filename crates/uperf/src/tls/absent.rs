@@ -1,7 +1,7 @@
 //! What stands here in a build without TLS.
 
 use engine::Stop;
-use engine::script::{Failure, Line};
+use engine::script::{Connection, Failure};
 
 use super::Trouble;
 use crate::options::Tls;
@@ -57,7 +57,12 @@ impl Contexts {
         clippy::unnecessary_wraps,
         reason = "with TLS there is something that may fail"
     )]
-    pub(crate) fn over(&self, line: Line, _: &Flowop, _: &Stop) -> Result<Line, Failure> {
-        Ok(line)
+    pub(crate) fn over(
+        &self,
+        connection: Connection,
+        _: &Flowop,
+        _: &Stop,
+    ) -> Result<Connection, Failure> {
+        Ok(connection)
     }
 }

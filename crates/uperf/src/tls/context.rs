@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Stop;
-use engine::script::{Failure, Line};
+use engine::script::{Connection, Failure};
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::ServerName;
@@ -272,13 +272,18 @@ impl Contexts {
         self.0.is_empty()
     }
 
-    /// The line of a connection that was opened for this flowop, with the handshake done where it
+    /// The connection for this flowop, with the handshake done where it
     /// asks for TLS: the side that connects is the client.
-    pub(crate) fn over(&self, line: Line, flowop: &Flowop, stop: &Stop) -> Result<Line, Failure> {
+    pub(crate) fn over(
+        &self,
+        connection: Connection,
+        flowop: &Flowop,
+        stop: &Stop,
+    ) -> Result<Connection, Failure> {
         if !is_ssl(flowop) {
-            return Ok(line);
+            return Ok(connection);
         }
-        let (Line::Socket(socket), Some(config)) = (line, self.of(flowop)) else {
+        let (Connection::Socket(socket), Some(config)) = (connection, self.of(flowop)) else {
             return Err(Failure::of_sense("ssl: nothing to make a connection with"));
         };
         let connection = match config {

@@ -1,4 +1,4 @@
-//! A TLS connection as a script's line.
+//! A TLS connection as a layer of a script's connection.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice, Read, Write};
@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
-use engine::script::{Failure, Layer, Line};
-use rustls::Connection;
+use engine::script::{Connection, Failure, Layer};
+
 use sys::call::{self, Error};
 
 use super::reason;
@@ -36,7 +36,7 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Encrypted {
     socket: Rc<OwnedFd>,
-    connection: Connection,
+    session: rustls::Connection,
     /// Bytes that have come and are decrypted.
     ready: usize,
     /// Bytes that are encrypted and on their way, of which the caller was not told: it was interrupted.
@@ -57,14 +57,14 @@ enum Broken {
 impl Encrypted {
     /// Does the handshake; the stop ends it.
     pub(super) fn begin(
-        connection: Connection,
+        session: rustls::Connection,
         socket: OwnedFd,
         stop: &Stop,
-    ) -> Result<Line, Failure> {
+    ) -> Result<Connection, Failure> {
         let socket = Rc::new(socket);
         let mut this = Self {
             socket: Rc::clone(&socket),
-            connection,
+            session,
             ready: 0,
             untold: 0,
             ended: false,
@@ -79,16 +79,16 @@ impl Encrypted {
             }
             Broken::HungUp => Failure::of_sense("ssl: the other end hung up in the handshake"),
         })?;
-        Ok(Line::Layered(RefCell::new(Box::new(this)), socket))
+        Ok(Connection::Layered(RefCell::new(Box::new(this)), socket))
     }
 
     fn shake_hands(&mut self, stop: &Stop) -> Result<(), Broken> {
         let until = Instant::now() + HANDSHAKE;
-        while self.connection.is_handshaking() || self.connection.wants_write() {
+        while self.session.is_handshaking() || self.session.wants_write() {
             match self.step(until) {
                 Err(Broken::System(Error::INTR)) if !stop.is_set() => {}
                 Err(why) => return Err(why),
-                Ok(()) if self.ended && self.connection.is_handshaking() => {
+                Ok(()) if self.ended && self.session.is_handshaking() => {
                     return Err(Broken::HungUp);
                 }
                 Ok(()) => {}
@@ -98,7 +98,7 @@ impl Encrypted {
     }
 
     fn step(&mut self, until: Instant) -> Result<(), Broken> {
-        if self.connection.wants_write() {
+        if self.session.wants_write() {
             return self.flush().map_err(Broken::System);
         }
         let left = until.saturating_duration_since(Instant::now());
@@ -112,8 +112,8 @@ impl Encrypted {
     /// Sends what is encrypted.
     fn flush(&mut self) -> Result<(), Error> {
         let mut wire = Wire(self.socket.as_fd());
-        while self.connection.wants_write() {
-            self.connection
+        while self.session.wants_write() {
+            self.session
                 .write_tls(&mut wire)
                 .map_err(|error| errno(&error))?;
         }
@@ -123,13 +123,13 @@ impl Encrypted {
     /// Receives once, and decrypts what is complete.
     fn fill(&mut self, receive: Receive) -> Result<(), Broken> {
         let mut wire = Incoming(self.socket.as_fd(), receive);
-        match self.connection.read_tls(&mut wire) {
+        match self.session.read_tls(&mut wire) {
             // With or without a word that this is the end: whoever was killed says none.
             Ok(0) => self.ended = true,
             Ok(_) => {}
             Err(error) => return Err(Broken::System(errno(&error))),
         }
-        match self.connection.process_new_packets() {
+        match self.session.process_new_packets() {
             Ok(state) => {
                 self.ready = state.plaintext_bytes_to_read();
                 self.ended |= state.peer_has_closed();
@@ -148,8 +148,8 @@ impl Encrypted {
     /// Sends what is encrypted as far as there is room for it.
     fn flush_without_waiting(&mut self) -> Result<(), Error> {
         let mut wire = Eager(self.socket.as_fd());
-        while self.connection.wants_write() {
-            self.connection
+        while self.session.wants_write() {
+            self.session
                 .write_tls(&mut wire)
                 .map_err(|error| errno(&error))?;
         }
@@ -158,7 +158,7 @@ impl Encrypted {
 
     /// Tells the other end that no more will come.
     fn take_leave(&mut self) {
-        self.connection.send_close_notify();
+        self.session.send_close_notify();
         let mut left = LAST_WORD;
         while let Err(error) = self.flush_without_waiting() {
             let may_go = matches!(error, Error::AGAIN | Error::INTR);
@@ -191,7 +191,7 @@ impl Layer for Encrypted {
     fn send(&mut self, data: &[u8]) -> Result<usize, Error> {
         if self.untold == 0 {
             let part = &data[..data.len().min(RECORD)];
-            let taken = self.connection.writer().write(part);
+            let taken = self.session.writer().write(part);
             self.untold = taken.map_err(|error| errno(&error))?;
         }
         self.flush()?;
@@ -202,7 +202,7 @@ impl Layer for Encrypted {
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         // What a stop has interrupted; the other end may wait for it.
-        if self.connection.wants_write() {
+        if self.session.wants_write() {
             self.flush()?;
         }
         while self.ready == 0 {
@@ -213,7 +213,7 @@ impl Layer for Encrypted {
                 return Err(error);
             }
         }
-        let taken = self.connection.reader().read(buffer);
+        let taken = self.session.reader().read(buffer);
         let taken = taken.map_err(|error| errno(&error))?;
         self.ready -= taken;
         Ok(taken)
@@ -299,7 +299,7 @@ mod tests {
     use crate::workorder::Kind;
 
     /// The end that accepts.
-    fn accepted(socket: impl Into<OwnedFd>, stop: &Stop) -> Result<Line, Failure> {
+    fn accepted(socket: impl Into<OwnedFd>, stop: &Stop) -> Result<Connection, Failure> {
         let flowop = flowop(Kind::Accept, "", "");
         let contexts = contexts(&Security::default(), &flowop).expect("contexts");
         let _attending = stop.attend();
@@ -319,96 +319,101 @@ mod tests {
     }
 
     /// Both ends of a connection.
-    fn both() -> (Line, StreamOwned<ClientConnection, TcpStream>) {
+    fn both() -> (Connection, StreamOwned<ClientConnection, TcpStream>) {
         let (one, other) = connected();
         let one = thread::spawn(|| client(one));
-        let line = accepted(other, &Stop::new()).expect("a handshake");
-        (line, one.join().expect("no panic"))
+        let connection = accepted(other, &Stop::new()).expect("a handshake");
+        (connection, one.join().expect("no panic"))
     }
 
     /// Whether there is input once the socket has something.
-    fn has_input_then(line: &Line) -> bool {
+    fn has_input_then(connection: &Connection) -> bool {
         let patience = Duration::from_secs(10);
-        assert_eq!(call::wait_readable(line.socket(), patience), Ok(true));
-        layer(line).has_input()
+        assert_eq!(call::wait_readable(connection.socket(), patience), Ok(true));
+        layer(connection).has_input()
     }
 
     #[test]
     fn what_has_come_is_known() {
-        let (line, mut client) = both();
-        assert!(!layer(&line).has_input());
+        let (connection, mut client) = both();
+        assert!(!layer(&connection).has_input());
         for _ in 0..3 {
             client.write_all(&[7; 100]).expect("room");
         }
         let mut buffer = [0; 1000];
         let mut left = 300;
         while left > 0 {
-            let taken = layer(&line).receive(&mut buffer[..30]).expect("bytes");
+            let taken = layer(&connection)
+                .receive(&mut buffer[..30])
+                .expect("bytes");
             assert!(buffer[..taken].iter().all(|byte| *byte == 7));
             left -= taken;
             // Of one record.
             if left % 100 != 0 {
-                assert!(layer(&line).has_input(), "{left} left");
+                assert!(layer(&connection).has_input(), "{left} left");
             }
         }
-        assert!(!layer(&line).has_input());
+        assert!(!layer(&connection).has_input());
         client.conn.send_close_notify();
         client.flush().expect("room");
-        assert_eq!(layer(&line).receive(&mut buffer), Ok(0));
-        assert!(layer(&line).has_input(), "the end is something to receive");
+        assert_eq!(layer(&connection).receive(&mut buffer), Ok(0));
+        assert!(
+            layer(&connection).has_input(),
+            "the end is something to receive"
+        );
     }
 
     #[test]
     fn a_part_of_a_record_is_nothing_yet() {
-        let (line, mut client) = both();
+        let (connection, mut client) = both();
         client.conn.writer().write_all(b"whole").expect("room");
         let mut record = Vec::new();
         client.conn.write_tls(&mut record).expect("room");
         let (part, rest) = record.split_at(10);
         client.sock.write_all(part).expect("room");
-        assert!(!has_input_then(&line));
+        assert!(!has_input_then(&connection));
         client.sock.write_all(rest).expect("room");
-        assert!(has_input_then(&line));
-        assert_eq!(layer(&line).receive(&mut [0; 10]), Ok(5));
+        assert!(has_input_then(&connection));
+        assert_eq!(layer(&connection).receive(&mut [0; 10]), Ok(5));
     }
 
     #[test]
     fn what_is_no_record_is_no_end() {
-        let (line, mut client) = both();
+        let (connection, mut client) = both();
         client.sock.write_all(&[9; 100]).expect("room");
-        assert!(has_input_then(&line), "a failure");
-        let received = layer(&line).receive(&mut [0; 10]);
+        assert!(has_input_then(&connection), "a failure");
+        let received = layer(&connection).receive(&mut [0; 10]);
         assert_eq!(received, Err(Error::PROTO));
     }
 
     #[test]
     fn an_end_without_a_word_is_one() {
-        let (line, client) = both();
+        let (connection, client) = both();
         client.sock.shutdown(Shutdown::Both).expect("it is open");
-        assert_eq!(layer(&line).receive(&mut [0; 10]), Ok(0));
+        assert_eq!(layer(&connection).receive(&mut [0; 10]), Ok(0));
     }
 
     #[test]
     fn the_last_word_is_said() {
-        let (line, mut client) = both();
-        drop(line);
+        let (connection, mut client) = both();
+        drop(connection);
         // Without it this would be an error.
         assert_eq!(client.read(&mut [0; 10]).expect("an end"), 0);
     }
 
     #[test]
     fn what_was_interrupted_is_sent_and_told_once() {
-        let (line, mut client) = both();
-        socket2::SockRef::from(&line.socket())
+        let (connection, mut client) = both();
+        socket2::SockRef::from(&connection.socket())
             .set_nonblocking(true)
             .expect("a flag");
         let data = vec![7; 50_000];
         let mut told = 0;
-        while let Ok(bytes) = layer(&line).send(&data) {
+        while let Ok(bytes) = layer(&connection).send(&data) {
             assert!((1..=RECORD).contains(&bytes));
             told += bytes;
         }
-        assert_eq!(layer(&line).send(&data), Err(Error::AGAIN));
+        assert_eq!(layer(&connection).send(&data), Err(Error::AGAIN));
         let reader = thread::spawn(move || {
             let mut all = Vec::new();
             client.read_to_end(&mut all).expect("bytes and an end");
@@ -416,14 +421,14 @@ mod tests {
         });
         for _ in 0..10 {
             told += loop {
-                match layer(&line).send(&data) {
+                match layer(&connection).send(&data) {
                     Ok(bytes) => break bytes,
                     Err(Error::AGAIN) => thread::yield_now(),
                     Err(error) => panic!("{error}"),
                 }
             };
         }
-        drop(line);
+        drop(connection);
         assert_eq!(reader.join().expect("no panic"), told);
     }
 
@@ -433,8 +438,8 @@ mod tests {
         let data = vec![0; 50_000];
         // What is on its way makes room once it has come.
         for _ in 0..20 {
-            for (line, _) in &ends {
-                while call::send_without_waiting(line.socket(), &data).is_ok() {}
+            for (connection, _) in &ends {
+                while call::send_without_waiting(connection.socket(), &data).is_ok() {}
             }
             thread::sleep(Duration::from_millis(10));
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use engine::Stop;
-use engine::script::{Layer, Line};
+use engine::script::{Connection, Layer};
 
 use super::{Contexts, Security};
 use crate::options::Tls;
@@ -56,14 +56,14 @@ pub(super) fn over(
     contexts: &Contexts,
     flowop: &Flowop,
     stop: &Stop,
-) -> Result<Line, engine::script::Failure> {
-    contexts.over(Line::Socket(socket.into()), flowop, stop)
+) -> Result<Connection, engine::script::Failure> {
+    contexts.over(Connection::Socket(socket.into()), flowop, stop)
 }
 
-/// What a line has over its socket.
-pub(super) fn layer(line: &Line) -> std::cell::RefMut<'_, Box<dyn Layer>> {
-    match line {
-        Line::Layered(layer, _) => layer.borrow_mut(),
+/// The layer of a connection.
+pub(super) fn layer(connection: &Connection) -> std::cell::RefMut<'_, Box<dyn Layer>> {
+    match connection {
+        Connection::Layered(layer, _) => layer.borrow_mut(),
         other => panic!("no TLS: {other:?}"),
     }
 }
@@ -139,17 +139,19 @@ fn openssl_connects() {
         let flowop = flowop(Kind::Accept, method, "");
         let contexts = contexts(&stock_like(), &flowop).expect("contexts");
         let (stream, _) = listener.accept().expect("a client");
-        let line = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
+        let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
         let mut stdin = client.0.stdin.take().expect("a pipe");
         stdin.write_all(b"question\n").expect("it reads");
         let mut question = [0; 64];
-        let length = layer(&line).receive(&mut question).expect("a question");
+        let length = layer(&connection)
+            .receive(&mut question)
+            .expect("a question");
         assert_eq!(&question[..length], b"question\n");
-        assert_eq!(layer(&line).send(b"answer\n"), Ok(7));
+        assert_eq!(layer(&connection).send(b"answer\n"), Ok(7));
         // It hangs up.
         drop(stdin);
-        assert_eq!(layer(&line).receive(&mut question), Ok(0));
-        drop(line);
+        assert_eq!(layer(&connection).receive(&mut question), Ok(0));
+        drop(connection);
         let [stdout, stderr] = client.finish();
         let expected = format!("Protocol version: {version}");
         assert!(stderr.contains(&expected), "{stderr}");
@@ -187,12 +189,12 @@ fn openssl_accepts() {
         let asking = Security::of_slave(&tls, false).expect("an authority");
         let contexts = contexts(&asking, &flowop).expect("contexts");
         let stream = TcpStream::connect(place).expect("it listens");
-        let line = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
-        assert_eq!(layer(&line).send(b"abc\n"), Ok(4));
+        let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
+        assert_eq!(layer(&connection).send(b"abc\n"), Ok(4));
         let mut answer = [0; 64];
-        let length = layer(&line).receive(&mut answer).expect("an answer");
+        let length = layer(&connection).receive(&mut answer).expect("an answer");
         assert_eq!(&answer[..length], b"cba\n");
-        drop(line);
+        drop(connection);
         let [_, stderr] = server.finish();
         let expected = format!("Protocol version: {version}");
         assert!(stderr.contains(&expected), "{stderr}");

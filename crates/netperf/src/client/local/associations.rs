@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use engine::{Flow, FlowClock, Ran, Stop, connect, keeper, run};
+use engine::{Flow, FlowClock, Ran, Stop, connect, deadline_thread, run};
 use sys::call::Peer;
 use sys::{Address, Socket};
 
@@ -48,11 +48,14 @@ impl LocalEnd<'_> {
             .iter()
             .map(|socket| (socket.as_fd(), to.clone()))
             .collect();
-        let ran = run(&mut self.job(stop, progress.cell), Flow::InTurn(in_turn));
+        let ran = run(
+            &mut self.job(stop, progress.counters),
+            Flow::InTurn(in_turn),
+        );
         progress.ended();
         let mut moved = self.moved(ran, clock);
         let patience = cancel.follower();
-        let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
+        let _patience = deadline_thread().at(Instant::now() + DRAIN_PATIENCE, &patience);
         close_all(sockets, &patience);
         if !self.plan.workload.receives() {
             moved.passed = clock.stop();

@@ -22,7 +22,7 @@ impl LocalEnd<'_> {
     ) -> Result<Moved, ClientError> {
         let mut connector = self.connector(dest, ports, self.plan.here.socket.clone())?;
         let path = Path::Connector(&mut connector);
-        let ran = run(&mut self.job(stop, progress.cell), path);
+        let ran = run(&mut self.job(stop, progress.counters), path);
         progress.ended();
         let passed = clock.stop();
         let mut socket = self.data.facts.clone();
@@ -37,7 +37,7 @@ impl LocalEnd<'_> {
         Ok(Moved {
             ran,
             socket,
-            doubts: doubts::ports_reused(progress.cell, range_of(ports), passed.elapsed)
+            doubts: doubts::ports_reused(progress.counters, range_of(ports), passed.elapsed)
                 .into_iter()
                 .collect(),
             passed,

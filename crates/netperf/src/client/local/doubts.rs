@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use engine::{Cell, PortRange};
+use engine::{Counters, PortRange};
 use model::{Ended, Plan, Warning};
 use sys::{Socket, call};
 
@@ -18,10 +18,15 @@ pub(super) fn is_its_own_peer(socket: &Socket) -> bool {
 
 /// Whether the request that was open when the time was up stays without an answer. It is awaited for
 /// several times as long as an answer took, so that one that was merely on its way is seen to come.
-pub(super) fn stalled(socket: &Socket, plan: &Plan, moved: &Moved, cell: &Cell) -> Option<Warning> {
+pub(super) fn stalled(
+    socket: &Socket,
+    plan: &Plan,
+    moved: &Moved,
+    counters: &Counters,
+) -> Option<Warning> {
     const SHORTEST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(2);
-    let counts = cell.counts();
+    let counts = counters.counts();
     let open = counts.send_calls > counts.receive_calls;
     if moved.ran.ended != Ended::Deadline || !open || plan.here.socket.receive_timeout.is_some() {
         return None;
@@ -41,11 +46,15 @@ pub(super) fn stalled(socket: &Socket, plan: &Plan, moved: &Moved, cell: &Cell) 
 
 /// Whether the ports of a connection test went round within the time for which a closed connection is
 /// remembered.
-pub(super) fn ports_reused(cell: &Cell, range: PortRange, elapsed: Duration) -> Option<Warning> {
+pub(super) fn ports_reused(
+    counters: &Counters,
+    range: PortRange,
+    elapsed: Duration,
+) -> Option<Warning> {
     /// TCP_TIMEWAIT_LEN of Linux.
     const TIME_WAIT: Duration = Duration::from_secs(60);
     let (connections, ports) = (
-        cell.counts().transactions,
+        counters.counts().transactions,
         u32::from(range.max - range.min).max(1),
     );
     let rounds = connections as f64 / f64::from(ports);

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Cell, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job, Passed,
-    Ran, Reason, Stop, connect, connect_without_data, facts_at_end, keeper, run,
+    Buffers, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job,
+    Passed, Ran, Reason, Stop, connect, connect_without_data, deadline_thread, facts_at_end, run,
 };
 use model::{End, Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
 use server::Nonce;
@@ -133,15 +133,15 @@ impl LocalEnd<'_> {
             None => None,
         };
         let stop = cancel.follower();
-        let _watch = control.map(|control| keeper().on_hang_up(control, &stop));
+        let _watch = control.map(|control| deadline_thread().on_hang_up(control, &stop));
         let clock = FlowClock::start(&self.plan.here, group);
         let started = clock.started();
         let _deadline = self
             .time(control.is_some())
-            .map(|time| keeper().at(started + time, &stop));
+            .map(|time| deadline_thread().at(started + time, &stop));
         if self.ends_of_silence() {
             let patience = self.buffers.patience(settings.data_idle, &self.plan.here);
-            keeper().on_silence(progress.cell, patience, &stop);
+            deadline_thread().on_silence(progress.counters, patience, &stop);
         }
         progress.begun(started);
         if let Some(missing) = missing.clone().filter(|missing| !missing.is_one_way) {
@@ -166,14 +166,14 @@ impl LocalEnd<'_> {
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
         }
-        let has_sent = progress.cell.counts().send_calls > 0;
+        let has_sent = progress.counters.counts().send_calls > 0;
         if let Some(missing) = missing.filter(|missing| missing.is_one_way && has_sent) {
             progress.answer.expect(missing, cancel);
         }
         let mut doubts = moved.doubts;
         doubts.extend(moved.passed.clock_stepped());
         let here = Side {
-            counts: progress.cell.counts(),
+            counts: progress.counters.counts(),
             elapsed: Some(moved.passed.elapsed),
             thread_cpu: Some(moved.passed.thread_cpu),
             socket: moved.socket,
@@ -285,7 +285,7 @@ impl LocalEnd<'_> {
                 Flow::Addressed(socket.as_fd(), to.clone())
             }
         };
-        let ran = run(&mut self.job(stop, progress.cell), path());
+        let ran = run(&mut self.job(stop, progress.counters), path());
         progress.ended();
         let mut moved = self.moved(ran, clock);
         if connects && !datagrams && doubts::is_its_own_peer(&socket) {
@@ -294,7 +294,7 @@ impl LocalEnd<'_> {
         if datagrams && plan.workload == Workload::ask() {
             moved
                 .doubts
-                .extend(doubts::stalled(&socket, plan, &moved, progress.cell));
+                .extend(doubts::stalled(&socket, plan, &moved, progress.counters));
         }
 
         if fell_silent(&moved.ran) {
@@ -302,7 +302,7 @@ impl LocalEnd<'_> {
             return Ok(moved);
         }
         let patience = cancel.follower();
-        let _patience = keeper().at(Instant::now() + DRAIN_PATIENCE, &patience);
+        let _patience = deadline_thread().at(Instant::now() + DRAIN_PATIENCE, &patience);
         if datagrams && is_service {
             // It waits for nothing.
         } else if datagrams && plan.workload.sends() {
@@ -379,7 +379,7 @@ impl LocalEnd<'_> {
         }
     }
 
-    fn job<'b>(&'b mut self, stop: &'b Stop, cell: &'b Arc<Cell>) -> Job<'b> {
+    fn job<'b>(&'b mut self, stop: &'b Stop, counters: &'b Arc<Counters>) -> Job<'b> {
         Job {
             workload: &self.plan.workload,
             limit: self.plan.limit,
@@ -389,7 +389,7 @@ impl LocalEnd<'_> {
             buffers: &mut self.buffers,
             stop,
             drain: None,
-            cell,
+            counters,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use engine::{Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket, keeper};
+use engine::{Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket, deadline_thread};
 use model::{Plan, SocketOptions, Transport};
 use server::Nonce;
 use sys::call::{self, Error};
@@ -68,7 +68,7 @@ impl LocalEnd<'_> {
         progress: Progress<'_>,
     ) -> Result<(), ClientError> {
         let stop = cancel.follower();
-        let _deadline = keeper().at(Instant::now() + PATIENCE, &stop);
+        let _deadline = deadline_thread().at(Instant::now() + PATIENCE, &stop);
         let late = || match stop.reason() {
             Some(Reason::Deadline) => Err(unreachable(dest, Error::TIMEDOUT.into())),
             _ => Ok(()),

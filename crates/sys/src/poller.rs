@@ -1,5 +1,5 @@
 //! Waiting for many things at once: times to come, connections that hang up, a call from another
-//! thread. What the engine's keeper sleeps in.
+//! thread. What the engine's deadline thread sleeps in.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// The tag of [`Vigil::call`]; watched connections have others.
+/// The tag of [`Poller::call`]; watched connections have others.
 const CALL: u64 = u64::MAX;
 
 /// The tag of a time that has come.
@@ -20,14 +20,14 @@ const TIME: u64 = u64::MAX - 1;
 /// An epoll(7) instance with an eventfd(2) to end a wait early and a timerfd(2) to end it in time:
 /// epoll's own timeout is whole milliseconds on kernels before 5.11.
 #[derive(Debug)]
-pub struct Vigil {
+pub struct Poller {
     epoll: OwnedFd,
     bell: OwnedFd,
     timer: OwnedFd,
 }
 
-impl Vigil {
-    /// A vigil that watches nothing yet.
+impl Poller {
+    /// A poller that watches nothing yet.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -51,7 +51,7 @@ impl Vigil {
     }
 
     /// Leaves the descriptors of the other threads to them: what this thread waits with is all that
-    /// it needs. [`Vigil::watch`] and [`Vigil::call`] go on working from anywhere.
+    /// it needs. [`Poller::watch`] and [`Poller::call`] go on working from anywhere.
     pub fn move_in(&self) {
         crate::process::own_descriptors(&[
             self.epoll.as_fd(),
@@ -82,12 +82,12 @@ impl Vigil {
         )?)
     }
 
-    /// Ends a [`Vigil::watch`].
+    /// Ends a [`Poller::watch`].
     pub fn forget(&self, connection: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.epoll, connection);
     }
 
-    /// Makes a [`Vigil::wait`] in another thread return.
+    /// Makes a [`Poller::wait`] in another thread return.
     pub fn call(&self) {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn a_wait_ends_in_time_and_not_before() {
-        let vigil = Vigil::new().unwrap();
+        let poller = Poller::new().unwrap();
         for micros in [0, 300, 2_500] {
             let start = std::time::Instant::now();
             assert_eq!(
-                vigil.wait(Some(Duration::from_micros(micros))),
+                poller.wait(Some(Duration::from_micros(micros))),
                 Vec::<u64>::new()
             );
             assert!(start.elapsed() >= Duration::from_micros(micros));
@@ -149,17 +149,17 @@ mod tests {
 
     #[test]
     fn a_hang_up_is_told_once_and_a_call_is_not_a_tag() {
-        let vigil = Vigil::new().unwrap();
+        let poller = Poller::new().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
-        vigil.watch(near.as_fd(), 7).unwrap();
-        vigil.call();
-        assert_eq!(vigil.wait(Some(Duration::from_secs(5))), Vec::<u64>::new());
+        poller.watch(near.as_fd(), 7).unwrap();
+        poller.call();
+        assert_eq!(poller.wait(Some(Duration::from_secs(5))), Vec::<u64>::new());
         drop(far);
-        assert_eq!(vigil.wait(Some(Duration::from_secs(5))), [7]);
+        assert_eq!(poller.wait(Some(Duration::from_secs(5))), [7]);
         assert_eq!(
-            vigil.wait(Some(Duration::from_millis(1))),
+            poller.wait(Some(Duration::from_millis(1))),
             Vec::<u64>::new()
         );
     }

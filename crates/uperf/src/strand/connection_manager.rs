@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::script::{Failure, Line, Performed, Performer};
+use engine::script::{Connection, ConnectionManager, Failure, Performed};
 use engine::{StartBarrier, Stop};
 use server::Policy;
 use sys::call::{self, Error};
@@ -30,7 +30,7 @@ pub(super) struct Desk<'a> {
     pub(super) barrier: &'a StartBarrier,
     /// Which of its group.
     pub(super) index: usize,
-    pub(super) connections: Connections<Line>,
+    pub(super) connections: Connections<Connection>,
     pub(super) peers: &'a Peers,
     pub(super) tls: &'a Contexts,
     pub(super) policy: Policy,
@@ -51,8 +51,8 @@ pub(super) struct Worker<'a, 'b> {
     pub(super) transaction: &'b Transaction,
 }
 
-impl Performer for Worker<'_, '_> {
-    fn line(&mut self, step: usize) -> Result<Rc<Line>, Failure> {
+impl ConnectionManager for Worker<'_, '_> {
+    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure> {
         self.desk.find(self.transaction.flowops[step].connection)
     }
 
@@ -69,9 +69,9 @@ impl Performer for Worker<'_, '_> {
 }
 
 impl Desk<'_> {
-    fn find(&mut self, connection: u32) -> Result<Rc<Line>, Failure> {
+    fn find(&mut self, connection: u32) -> Result<Rc<Connection>, Failure> {
         match self.connections.find(connection) {
-            Found::Open(line) => Ok(line),
+            Found::Open(connection) => Ok(connection),
             Found::Closed => Err(Failure::of_call("close", Error::BADF)),
             Found::Nothing => {
                 let what = format!("No such connection {connection}");
@@ -91,12 +91,12 @@ impl Desk<'_> {
             .peers
             .target(host, self.index, protocol)
             .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {host}")))?;
-        let line = ends::open(flowop, &target, stop).map_err(|error| {
+        let connection = ends::open(flowop, &target, stop).map_err(|error| {
             let protocol = protocol.name().to_ascii_uppercase();
             let what = format!("{protocol}: Cannot connect to {}", target.address);
             Failure::of_call(&what, error)
         })?;
-        self.opened(flowop, line, stop)
+        self.opened(flowop, connection, stop)
     }
 
     fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
@@ -116,20 +116,25 @@ impl Desk<'_> {
             barrier: self.barrier,
             stop,
         };
-        let line = self
+        let connection = self
             .listeners
             .accept(&call, &mut self.log)
             .map_err(|error| Failure::of_call("accept", error))?;
-        self.opened(flowop, line, stop)
+        self.opened(flowop, connection, stop)
     }
 
-    fn opened(&mut self, flowop: &Flowop, line: Line, stop: &Stop) -> Result<Performed, Failure> {
-        let line = self.tls.over(line, flowop, stop)?;
+    fn opened(
+        &mut self,
+        flowop: &Flowop,
+        connection: Connection,
+        stop: &Stop,
+    ) -> Result<Performed, Failure> {
+        let connection = self.tls.over(connection, flowop, stop)?;
         if flowop.endpoint.window > 0 {
             self.log
-                .compare_buffers(&line.socket(), flowop.endpoint.window);
+                .compare_buffers(&connection.socket(), flowop.endpoint.window);
         }
-        self.connections.add(flowop.connection, Rc::new(line));
+        self.connections.add(flowop.connection, Rc::new(connection));
         Ok(Performed {
             later_forget: true,
             ..Performed::default()
@@ -144,8 +149,8 @@ impl Desk<'_> {
                 ..Performed::default()
             };
         };
-        for line in closed.iter().flatten() {
-            self.listeners.take_back(line, self.account);
+        for connection in closed.iter().flatten() {
+            self.listeners.take_back(connection, self.account);
         }
         Performed {
             later_forget: true,
@@ -156,7 +161,7 @@ impl Desk<'_> {
 
     /// sendfile: one of the files; sendfilev: as many as it says.
     fn send_files(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
-        let line = self.find(flowop.connection)?;
+        let connection = self.find(flowop.connection)?;
         let number = match flowop.kind {
             Kind::Sendfilev => flowop.files.max(1),
             _ => 1,
@@ -167,7 +172,7 @@ impl Desk<'_> {
             if stop.is_set() {
                 return Err(Failure::of_call("sendfile", Error::INTR));
             }
-            sent += self.send_file(flowop, &line, stop)?;
+            sent += self.send_file(flowop, &connection, stop)?;
         }
         Ok(Performed {
             sent,
@@ -175,7 +180,12 @@ impl Desk<'_> {
         })
     }
 
-    fn send_file(&mut self, flowop: &Flowop, line: &Line, stop: &Stop) -> Result<u64, Failure> {
+    fn send_file(
+        &mut self,
+        flowop: &Flowop,
+        connection: &Connection,
+        stop: &Stop,
+    ) -> Result<u64, Failure> {
         let directory = &flowop.directory;
         let files = self
             .files
@@ -202,7 +212,7 @@ impl Desk<'_> {
                 return Err(of_call(Error::INTR));
             }
             let count = chunk.min(length - offset) as usize;
-            match send_part(line, file, &mut offset, count) {
+            match send_part(connection, file, &mut offset, count) {
                 // It has become shorter.
                 Ok(0) => break,
                 Ok(_) => {}
@@ -215,9 +225,14 @@ impl Desk<'_> {
 }
 
 /// Some of a file. The kernel would send it past what encrypts: there it goes through a buffer.
-fn send_part(line: &Line, file: &File, offset: &mut u64, count: usize) -> Result<usize, Error> {
-    let Line::Layered(layer, _) = line else {
-        return call::send_file(line.socket(), file.as_fd(), offset, count);
+fn send_part(
+    connection: &Connection,
+    file: &File,
+    offset: &mut u64,
+    count: usize,
+) -> Result<usize, Error> {
+    let Connection::Layered(layer, _) = connection else {
+        return call::send_file(connection.socket(), file.as_fd(), offset, count);
     };
     let mut buffer = [0; 8192];
     let room = buffer.len().min(count);

@@ -5,12 +5,12 @@ use units::Bytes;
 
 /// One flow's counters, on cache lines of their own: one thread writes, anybody reads at any time.
 ///
-/// What every pass of a loop moves is written down once ([`Cell::expect`]), so that a pass that went
+/// What every pass of a loop moves is written down once ([`Counters::expect`]), so that a pass that went
 /// as expected is one addition; what did not is counted singly. Without pointers and of fixed
 /// layout, so that it could lie in memory that processes share.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Cell {
+pub struct Counters {
     passes: AtomicU64,
     sent_a_pass: AtomicU64,
     received_a_pass: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Cell {
     receive_batches: AtomicU64,
 }
 
-impl Cell {
+impl Counters {
     /// What a pass will be: one send call and one receive call of so many bytes each, 0 for none.
     pub(crate) fn expect(&self, sent: u32, received: u32, is_transaction: bool) {
         self.sent_a_pass.store(sent.into(), Relaxed);
@@ -164,14 +164,14 @@ mod tests {
 
     #[test]
     fn passes_and_single_calls_add_up() {
-        let cell = Cell::default();
-        cell.expect(10, 0, true);
-        cell.pass();
-        cell.pass();
-        cell.more_send_calls(3);
-        cell.sent(4);
-        cell.received(7);
-        let counts = cell.counts();
+        let counters = Counters::default();
+        counters.expect(10, 0, true);
+        counters.pass();
+        counters.pass();
+        counters.more_send_calls(3);
+        counters.sent(4);
+        counters.received(7);
+        let counts = counters.counts();
         assert_eq!((counts.sent.0, counts.send_calls), (24, 6));
         assert_eq!((counts.received.0, counts.receive_calls), (7, 1));
         assert_eq!(counts.transactions, 2);

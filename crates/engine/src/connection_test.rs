@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use model::SocketOptions;
 use sys::call::{self, Error, Peer};
 
-use crate::cell::Cell;
 use crate::connector::Connector;
+use crate::counters::Counters;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Plain;
@@ -87,9 +87,9 @@ pub(crate) fn connect(
     let Bounds {
         mut budget,
         stop,
-        cell,
+        counters,
     } = bounds;
-    expect(exchange.as_ref(), cell, true);
+    expect(exchange.as_ref(), counters, true);
     timer.start();
     while !stop.is_set() {
         if hooks.waited(stop) {
@@ -115,12 +115,12 @@ pub(crate) fn connect(
         let asked = if rest.is_empty() {
             Ok(())
         } else {
-            send_all(&io, rest, stop, cell)
+            send_all(&io, rest, stop, counters)
         };
         let answered = asked.and_then(|()| match &mut exchange {
             Some(exchange) => {
                 let response = exchange.responses.advance();
-                receive_all(&io, response, stop, cell)?;
+                receive_all(&io, response, stop, counters)?;
                 hooks.after_receive(response);
                 Ok(())
             }
@@ -139,7 +139,7 @@ pub(crate) fn connect(
         hooks.before_close(io.0);
         connector.close(opened);
         timer.lap();
-        cell.pass();
+        counters.pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }
@@ -160,9 +160,9 @@ pub(crate) fn accept(
     let Bounds {
         mut budget,
         stop,
-        cell,
+        counters,
     } = bounds;
-    expect(exchange.as_ref(), cell, false);
+    expect(exchange.as_ref(), counters, false);
     while !stop.is_set() {
         if hooks.waited(stop) {
             continue;
@@ -178,11 +178,12 @@ pub(crate) fn accept(
         if let Some(exchange) = &mut exchange {
             let io = Plain(socket.as_fd());
             let request = exchange.requests.advance();
-            let answered = receive_all(&io, request, cut, cell).and_then(|()| {
+            let answered = receive_all(&io, request, cut, counters).and_then(|()| {
                 hooks.after_receive(request);
                 let response = exchange.responses.advance();
                 hooks.before_send(response);
-                send_all(&io, response, cut, cell).inspect_err(|_| cell.received(request.len()))
+                send_all(&io, response, cut, counters)
+                    .inspect_err(|_| counters.received(request.len()))
             });
             match answered {
                 Ok(()) => {}
@@ -193,7 +194,7 @@ pub(crate) fn accept(
             }
         }
         drop(socket);
-        cell.pass();
+        counters.pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }
@@ -202,15 +203,15 @@ pub(crate) fn accept(
 }
 
 /// What a pass moves; `asks` is the end that sends the requests.
-fn expect(exchange: Option<&Exchange<'_>>, cell: &Cell, asks: bool) {
+fn expect(exchange: Option<&Exchange<'_>>, counters: &Counters, asks: bool) {
     let (requests, responses) = match exchange {
         Some(exchange) => (exchange.requests.size(), exchange.responses.size()),
         None => (0, 0),
     };
     if asks {
-        cell.expect(requests, responses, true);
+        counters.expect(requests, responses, true);
     } else {
-        cell.expect(responses, requests, true);
+        counters.expect(responses, requests, true);
     }
 }
 

@@ -7,18 +7,18 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
-use sys::message::{Beside, Messages};
+use sys::message::{ControlMessage, Messages};
 
 use super::plain::{self, Call, Hands, Next, Place};
 use super::tally::Pen;
 use model::{Action, Amount, Batch, Step, Transfer};
 
-use super::{Failure, Line, Performer, Watch};
+use super::{Connection, ConnectionManager, Failure, Watch};
 use crate::stop::Stop;
 
 /// What executes the steps.
-pub(super) struct Hand<'a, P> {
-    pub(super) performer: &'a mut P,
+pub(super) struct Executor<'a, P> {
+    pub(super) manager: &'a mut P,
     pub(super) buffer: &'a mut [u8],
     pub(super) random: &'a mut SmallRng,
     pub(super) stop: &'a Stop,
@@ -40,13 +40,13 @@ pub(super) enum Way {
     In,
 }
 
-/// A script's steps, each with the line that it uses.
+/// A script's steps, each with the connection that it uses.
 #[derive(Debug)]
 pub(super) struct Steps {
     list: Vec<Step>,
-    lines: Vec<Option<Rc<Line>>>,
-    /// What goes beside each one's messages, if there is anything.
-    beside: Vec<Option<Box<Beside>>>,
+    connections: Vec<Option<Rc<Connection>>>,
+    /// The control message of each step's messages, if there is anything.
+    control: Vec<Option<Box<ControlMessage>>>,
     /// What the calls of several messages are made with.
     messages: Messages,
     /// The same once more, as the plain loop sees it.
@@ -54,17 +54,17 @@ pub(super) struct Steps {
 }
 
 /// Bytes of what stands beside each step.
-pub(super) const STEP_BYTES: usize = size_of::<Option<Rc<Line>>>()
-    + size_of::<Option<Box<Beside>>>()
-    + size_of::<Beside>()
+pub(super) const STEP_BYTES: usize = size_of::<Option<Rc<Connection>>>()
+    + size_of::<Option<Box<ControlMessage>>>()
+    + size_of::<ControlMessage>()
     + size_of::<Call>();
 
 impl Steps {
-    /// Steps whose lines are not known yet.
+    /// Steps whose connections are not known yet.
     pub(super) fn new(steps: Vec<Step>) -> Self {
         Self {
-            lines: vec![None; steps.len()],
-            beside: steps.iter().map(beside).collect(),
+            connections: vec![None; steps.len()],
+            control: steps.iter().map(control_message).collect(),
             messages: Messages::new(steps.iter().map(count).max().unwrap_or(0)),
             calls: steps.iter().map(Call::new).collect(),
             list: steps,
@@ -80,9 +80,9 @@ impl Steps {
         largest.max().unwrap_or(0)
     }
 
-    fn bind(&mut self, at: usize, line: Option<Rc<Line>>) {
-        self.calls[at].bind(&self.list[at], line.as_ref());
-        self.lines[at] = line;
+    fn bind(&mut self, at: usize, connection: Option<Rc<Connection>>) {
+        self.calls[at].bind(&self.list[at], connection.as_ref());
+        self.connections[at] = connection;
     }
 
     fn forget_from(&mut self, at: usize) {
@@ -91,11 +91,11 @@ impl Steps {
         }
     }
 
-    fn forget(&mut self, closed: &Rc<Line>) {
+    fn forget(&mut self, closed: &Rc<Connection>) {
         for at in 0..self.list.len() {
-            if self.lines[at]
+            if self.connections[at]
                 .as_ref()
-                .is_some_and(|line| Rc::ptr_eq(line, closed))
+                .is_some_and(|connection| Rc::ptr_eq(connection, closed))
             {
                 self.bind(at, None);
             }
@@ -103,7 +103,7 @@ impl Steps {
     }
 }
 
-impl<P: Performer> Hand<'_, P> {
+impl<P: ConnectionManager> Executor<'_, P> {
     /// So many rounds as fast as they go; else the step that was left, and why.
     pub(super) fn rounds(
         &mut self,
@@ -191,22 +191,22 @@ impl<P: Performer> Hand<'_, P> {
         transfer: Transfer,
         mut came: Option<Result<usize, Error>>,
     ) -> Result<(), Left> {
-        if steps.lines[at].is_none() {
-            let line = self.performer.line(at).map_err(Left::Failed)?;
-            steps.bind(at, Some(line));
+        if steps.connections[at].is_none() {
+            let connection = self.manager.connection(at).map_err(Left::Failed)?;
+            steps.bind(at, Some(connection));
         }
-        let Some(line) = &steps.lines[at] else {
+        let Some(connection) = &steps.connections[at] else {
             return Ok(());
         };
-        if line.has_become_plain() {
-            steps.calls[at].bind(&steps.list[at], Some(line));
+        if connection.has_become_plain() {
+            steps.calls[at].bind(&steps.list[at], Some(connection));
         }
         for _ in 0..transfer.repeat {
             if transfer.batch.is_none() {
-                self.transfer(line, way, transfer, came.take())?;
+                self.transfer(connection, way, transfer, came.take())?;
             } else {
-                let beside = steps.beside[at].as_deref();
-                self.batch(line, way, transfer, &mut steps.messages, beside)?;
+                let control = steps.control[at].as_deref();
+                self.batch(connection, way, transfer, &mut steps.messages, control)?;
             }
         }
         Ok(())
@@ -214,26 +214,26 @@ impl<P: Performer> Hand<'_, P> {
 
     fn transfer(
         &mut self,
-        line: &Line,
+        connection: &Connection,
         way: Way,
         transfer: Transfer,
         mut came: Option<Result<usize, Error>>,
     ) -> Result<(), Left> {
         let (wanted, whole) = self.wanted(transfer.amount, way);
         // A layer takes a record at a time.
-        let whole = whole || matches!((way, line), (Way::Out, Line::Layered(..)));
+        let whole = whole || matches!((way, connection), (Way::Out, Connection::Layered(..)));
         let waits = transfer.waits;
         let mut moved = 0;
         loop {
             if came.is_none()
                 && let Some(patience) = transfer.patience.filter(|_| waits)
             {
-                way.wait(line, patience, self.stop)?;
+                way.wait(connection, patience, self.stop)?;
             }
             let piece = &mut self.buffer[moved..wanted];
             let call = came.take().unwrap_or_else(|| match way {
-                Way::Out => line.send(piece, waits),
-                Way::In => line.receive(piece, waits),
+                Way::Out => connection.send(piece, waits),
+                Way::In => connection.receive(piece, waits),
             });
             match call {
                 Ok(0) => return Err(Left::EndOfStream),
@@ -244,7 +244,7 @@ impl<P: Performer> Hand<'_, P> {
                         return Ok(());
                     }
                 }
-                Err(error) => self.recover(error, line, way, transfer)?,
+                Err(error) => self.recover(error, connection, way, transfer)?,
             }
             if self.stop.is_set() {
                 return Err(Left::Stopped);
@@ -268,13 +268,13 @@ impl<P: Performer> Hand<'_, P> {
     pub(super) fn recover(
         &self,
         error: Error,
-        line: &Line,
+        connection: &Connection,
         way: Way,
         transfer: Transfer,
     ) -> Result<(), Left> {
         match transfer.patience {
             Some(patience) if error == Error::AGAIN && !transfer.waits => {
-                way.wait(line, patience, self.stop)
+                way.wait(connection, patience, self.stop)
             }
             _ => interrupted(error, self.stop).map_err(|error| failed(way.name(), error)),
         }
@@ -289,10 +289,7 @@ impl<P: Performer> Hand<'_, P> {
     }
 
     fn perform(&mut self, steps: &mut Steps, at: usize) -> Result<(), Left> {
-        let performed = self
-            .performer
-            .perform(at, self.stop)
-            .map_err(Left::Failed)?;
+        let performed = self.manager.perform(at, self.stop).map_err(Left::Failed)?;
         if performed.sent > 0 {
             self.tally.sent(performed.sent as usize);
         }
@@ -317,14 +314,19 @@ impl Way {
         }
     }
 
-    /// Waits until the line takes or has something.
-    pub(super) fn wait(self, line: &Line, patience: Duration, stop: &Stop) -> Result<(), Left> {
+    /// Waits until the connection takes or has something.
+    pub(super) fn wait(
+        self,
+        connection: &Connection,
+        patience: Duration,
+        stop: &Stop,
+    ) -> Result<(), Left> {
         let until = Instant::now().checked_add(patience);
         let mut left = patience;
         loop {
             let ready = match self {
-                Self::Out => call::wait_writable(line.socket(), left),
-                Self::In => wait_for_input(line, left),
+                Self::Out => call::wait_writable(connection.socket(), left),
+                Self::In => wait_for_input(connection, left),
             };
             match ready {
                 Ok(true) => return Ok(()),
@@ -345,9 +347,9 @@ fn batch(step: &Step) -> Option<Batch> {
     }
 }
 
-fn beside(step: &Step) -> Option<Box<Beside>> {
+fn control_message(step: &Step) -> Option<Box<ControlMessage>> {
     let info = batch(step)?.info?;
-    Some(Box::new(Beside::of(info)))
+    Some(Box::new(ControlMessage::of(info)))
 }
 
 /// Messages of a step; 0 if it is not of messages.
@@ -355,16 +357,16 @@ fn count(step: &Step) -> u64 {
     batch(step).map_or(0, |batch| batch.count)
 }
 
-fn wait_for_input(line: &Line, patience: Duration) -> Result<bool, Error> {
-    let Some(mut has_input) = line.has_input() else {
-        return call::wait_readable(line.socket(), patience);
+fn wait_for_input(connection: &Connection, patience: Duration) -> Result<bool, Error> {
+    let Some(mut has_input) = connection.has_input() else {
+        return call::wait_readable(connection.socket(), patience);
     };
     let until = Instant::now().checked_add(patience);
     while !has_input {
-        if !call::wait_readable(line.socket(), until_then(until))? {
+        if !call::wait_readable(connection.socket(), until_then(until))? {
             return Ok(false);
         }
-        has_input = line.has_input() == Some(true);
+        has_input = connection.has_input() == Some(true);
     }
     Ok(true)
 }

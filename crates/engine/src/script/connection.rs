@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use sys::call::{self, Error, Peer};
-use sys::message::{Beside, Messages, Moved};
+use sys::message::{ControlMessage, Messages, Moved};
 
 use crate::budget::Share;
 
 /// A connection as a script uses it; closed when nobody has it any more.
 #[derive(Debug)]
-pub enum Line {
+pub enum Connection {
     /// A connected socket, stream or datagram.
     Socket(OwnedFd),
     /// A datagram socket without a peer of its own, and whom it sends to; it takes what anybody sends.
@@ -69,7 +69,7 @@ pub trait Layer: fmt::Debug {
     fn has_input(&mut self) -> bool;
 }
 
-impl Line {
+impl Connection {
     /// The socket that it goes over.
     pub fn socket(&self) -> BorrowedFd<'_> {
         match self {
@@ -80,7 +80,7 @@ impl Line {
         }
     }
 
-    /// The socket of a line that is nothing but one.
+    /// The socket of a connection that is nothing but one.
     #[inline]
     pub(super) fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -90,7 +90,7 @@ impl Line {
         }
     }
 
-    /// Whether the line has become nothing but a socket, after it was more.
+    /// Whether the connection has become nothing but a socket, after it was more.
     pub(super) fn has_become_plain(&self) -> bool {
         matches!(self, Self::Early(..)) && self.plain_socket().is_some()
     }
@@ -126,7 +126,7 @@ impl Line {
     pub(super) fn send_messages(
         &self,
         messages: &mut Messages,
-        beside: Option<&Beside>,
+        control: Option<&ControlMessage>,
         data: &[u8],
         times: u64,
         waits: bool,
@@ -136,7 +136,7 @@ impl Line {
             Self::Socket(_) | Self::Early(..) => None,
             Self::Layered(..) => return Err(Error::OPNOTSUPP),
         };
-        messages.send(self.socket(), data, to, beside, times, waits)
+        messages.send(self.socket(), data, to, control, times, waits)
     }
 
     /// As [`Self::send_messages`].

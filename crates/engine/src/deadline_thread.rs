@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sys::vigil::Vigil;
+use sys::poller::Poller;
 
-use crate::cell::Cell;
+use crate::counters::Counters;
 use crate::stop::{Reason, Stop};
 
 /// When a thread that did not yet see its flag is woken again; then after twice as long each time, up to
@@ -21,14 +21,13 @@ use crate::stop::{Reason, Stop};
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
 const WAKE_AT_LEAST: Duration = Duration::from_millis(32);
 
-/// How many looks at a cell there are within the patience for it: so much of it may a silence last
-/// longer.
+/// How often counters are read within the patience for them: a silence may last longer by this part of it.
 const LOOKS: u32 = 4;
 
-/// The time keeper. There is one a process: [`keeper`].
+/// The thread that keeps deadlines, one per process: [`deadline_thread`].
 #[derive(Debug)]
-pub struct Keeper {
-    vigil: Vigil,
+pub struct DeadlineThread {
+    poller: Poller,
     state: Mutex<State>,
 }
 
@@ -36,10 +35,10 @@ pub struct Keeper {
 #[derive(Debug)]
 struct Look {
     /// Nobody counts in it any more when it cannot be had.
-    cell: Weak<Cell>,
+    counters: Weak<Counters>,
     stop: Stop,
     patience: Duration,
-    /// [`Cell::progress`] at the last look.
+    /// [`Counters::progress`] at the last look.
     seen: u64,
     /// When it was another.
     since: Instant,
@@ -68,27 +67,27 @@ struct State {
     last_number: u64,
 }
 
-/// The process's keeper, started at first use. One that binds threads to CPUs must do so after:
+/// The process's deadline thread, started at first use. One that binds threads to CPUs must do so after:
 /// threads inherit what they are bound to. A forked child has none until it says so: [`forked`].
-pub fn keeper() -> &'static Keeper {
+pub fn deadline_thread() -> &'static DeadlineThread {
     // A parent's, and that of its forked children.
-    static KEEPERS: [(OnceLock<Keeper>, OnceLock<()>); 2] =
+    static THREADS: [(OnceLock<DeadlineThread>, OnceLock<()>); 2] =
         [const { (OnceLock::new(), OnceLock::new()) }; 2];
-    let (keeper, started) = &KEEPERS[usize::from(IS_CHILD.load(Relaxed))];
-    let keeper = keeper.get_or_init(|| Keeper {
-        vigil: Vigil::new().expect("a process that can start has two descriptors left"),
+    let (thread, started) = &THREADS[usize::from(IS_CHILD.load(Relaxed))];
+    let thread = thread.get_or_init(|| DeadlineThread {
+        poller: Poller::new().expect("a process that can start has two descriptors left"),
         state: Mutex::default(),
     });
     started.get_or_init(|| {
         std::thread::Builder::new()
             .stack_size(64 * 1024)
-            .spawn(move || keeper.keep())
+            .spawn(move || thread.keep())
             .expect("a process that can start can start one thread");
     });
-    keeper
+    thread
 }
 
-/// This process was forked from one that has a keeper, whose thread is not here.
+/// This process was forked from one that has a deadline thread, which is not here.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Says in a forked child that it is one; it forks no further.
@@ -96,13 +95,13 @@ pub fn forked() {
     IS_CHILD.store(true, Relaxed);
 }
 
-impl Keeper {
+impl DeadlineThread {
     /// Pulls `stop` at `when`, unless the promise is dropped before.
     pub fn at(&self, when: Instant, stop: &Stop) -> Promise<'_> {
         self.at_for(when, stop, Reason::Deadline)
     }
 
-    /// As [`Keeper::at`], for another reason.
+    /// As [`DeadlineThread::at`], for another reason.
     pub(crate) fn at_for(&self, when: Instant, stop: &Stop, reason: Reason) -> Promise<'_> {
         let mut state = self.state();
         let key = (when, state.number());
@@ -114,9 +113,9 @@ impl Keeper {
         state.deadlines.insert(key, (stop.clone(), reason));
         drop(state);
         if is_next {
-            self.vigil.call();
+            self.poller.call();
         }
-        Promise { keeper: self, key }
+        Promise { thread: self, key }
     }
 
     /// Pulls `stop` when the peer of this connection hangs up, unless the watch is dropped before.
@@ -128,9 +127,9 @@ impl Keeper {
             .insert(number, (stop.clone(), Reason::PeerClosed));
         drop(state);
         // A descriptor that cannot be watched (there is no such socket) costs the early end only.
-        let _ = self.vigil.watch(connection, number);
+        let _ = self.poller.watch(connection, number);
         Watch {
-            keeper: self,
+            thread: self,
             connection,
             number,
         }
@@ -141,7 +140,7 @@ impl Keeper {
     pub fn on_input(&self, input: OwnedFd, stop: &Stop) -> io::Result<()> {
         let mut state = self.state();
         let number = state.number();
-        self.vigil.watch_input(input.as_fd(), number)?;
+        self.poller.watch_input(input.as_fd(), number)?;
         state
             .watched
             .insert(number, (stop.clone(), Reason::Cancelled));
@@ -149,25 +148,25 @@ impl Keeper {
         Ok(())
     }
 
-    /// Pulls `stop` when nothing has been counted in `cell` for `patience` or up to a quarter longer,
-    /// as long as there is the cell.
+    /// Pulls `stop` when nothing has been counted in `counters` for `patience` or up to a quarter longer,
+    /// as long as the counters exist.
     ///
     /// A time-out of the socket would have the kernel set and take back a timer in each call that
     /// waits.
-    pub fn on_silence(&self, cell: &Arc<Cell>, patience: Duration, stop: &Stop) {
+    pub fn on_silence(&self, counters: &Arc<Counters>, patience: Duration, stop: &Stop) {
         let now = Instant::now();
         let look = Look {
-            cell: Arc::downgrade(cell),
+            counters: Arc::downgrade(counters),
             stop: stop.clone(),
             patience,
-            seen: cell.progress(),
+            seen: counters.progress(),
             since: now,
         };
         let mut state = self.state();
         let key = (now + patience / LOOKS, state.number());
         state.looks.insert(key, look);
         drop(state);
-        self.vigil.call();
+        self.poller.call();
     }
 
     /// Goes on waking the threads of a pulled stop until they have all left.
@@ -179,15 +178,15 @@ impl Keeper {
             None => state.waking.push(Waking::begin(stop)),
         }
         drop(state);
-        self.vigil.call();
+        self.poller.call();
     }
 
     fn keep(&self) {
-        self.vigil.move_in();
+        self.poller.move_in();
         loop {
             let next = self.serve_what_is_due();
             let pause = next.map(|when| when.saturating_duration_since(Instant::now()));
-            for tag in self.vigil.wait(pause) {
+            for tag in self.poller.wait(pause) {
                 let watched = self.state().watched.remove(&tag);
                 if let Some((stop, reason)) = watched {
                     stop.pull(reason);
@@ -263,7 +262,7 @@ impl Waking {
 }
 
 impl State {
-    /// Looks at the cells whose time it is; what ends because one is silent.
+    /// Reads the counters that are due; returns the stops of those that are silent.
     fn look(&mut self, now: Instant) -> Vec<Stop> {
         let mut silent = Vec::new();
         while let Some(first) = self.looks.first_entry() {
@@ -271,10 +270,10 @@ impl State {
                 break;
             }
             let ((_, number), mut look) = first.remove_entry();
-            let Some(cell) = look.cell.upgrade() else {
+            let Some(counters) = look.counters.upgrade() else {
                 continue;
             };
-            let progress = cell.progress();
+            let progress = counters.progress();
             if progress != look.seen {
                 (look.seen, look.since) = (progress, now);
             }
@@ -298,13 +297,13 @@ impl State {
 #[derive(Debug)]
 #[must_use]
 pub struct Promise<'a> {
-    keeper: &'a Keeper,
+    thread: &'a DeadlineThread,
     key: (Instant, u64),
 }
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        self.keeper.state().deadlines.remove(&self.key);
+        self.thread.state().deadlines.remove(&self.key);
     }
 }
 
@@ -312,15 +311,15 @@ impl Drop for Promise<'_> {
 #[derive(Debug)]
 #[must_use]
 pub struct Watch<'a> {
-    keeper: &'a Keeper,
+    thread: &'a DeadlineThread,
     connection: BorrowedFd<'a>,
     number: u64,
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.keeper.vigil.forget(self.connection);
-        self.keeper.state().watched.remove(&self.number);
+        self.thread.poller.forget(self.connection);
+        self.thread.state().watched.remove(&self.number);
     }
 }
 
@@ -330,12 +329,12 @@ mod tests {
 
     #[test]
     fn a_cell_that_does_not_move_ends_what_waits_for_it() {
-        let (silent, moving) = (Arc::new(Cell::default()), Arc::new(Cell::default()));
+        let (silent, moving) = (Arc::new(Counters::default()), Arc::new(Counters::default()));
         let (ends, goes_on, gone) = (Stop::new(), Stop::new(), Stop::new());
         let patience = Duration::from_millis(40);
-        keeper().on_silence(&silent, patience, &ends);
-        keeper().on_silence(&moving, patience * 50, &goes_on);
-        keeper().on_silence(&Arc::new(Cell::default()), patience, &gone);
+        deadline_thread().on_silence(&silent, patience, &ends);
+        deadline_thread().on_silence(&moving, patience * 50, &goes_on);
+        deadline_thread().on_silence(&Arc::new(Counters::default()), patience, &gone);
         let start = Instant::now();
         while !ends.is_set() {
             std::thread::yield_now();
@@ -347,20 +346,20 @@ mod tests {
 
     #[test]
     fn what_has_moved_since_the_last_look_is_not_silent() {
-        let cell = Arc::new(Cell::default());
+        let counters = Arc::new(Counters::default());
         let mut state = State::default();
         let begun = Instant::now();
         let look = Look {
-            cell: Arc::downgrade(&cell),
+            counters: Arc::downgrade(&counters),
             stop: Stop::new(),
             patience: Duration::from_secs(4),
-            seen: cell.progress(),
+            seen: counters.progress(),
             since: begun,
         };
         state.looks.insert((begun, 1), look);
         let mut at = |seconds| state.look(begun + Duration::from_secs(seconds)).len();
         assert_eq!((at(1), at(3)), (0, 0));
-        cell.received(1);
+        counters.received(1);
         // Five seconds after its beginning, but none after it has moved.
         assert_eq!((at(5), at(8)), (0, 0));
         assert_eq!((at(9), at(20)), (1, 0));
