@@ -29,11 +29,13 @@ const FORMS: [&[&str]; 4] = [
 pub(crate) fn cases() -> Vec<Case> {
     let tests = TESTS.into_iter().map(|(test, unit, connects)| {
         let run = move || lines_are_stocks_and_add_up(test, unit, connects);
-        Case::against_stock(format!("demo::{test}"), run).inside(connects)
+        Case::against_stock(format!("demo::{test}"), run)
+            .inside(connects)
+            .quiet()
     });
     let more = [
         Case::against_stock("demo::brief", brief),
-        Case::against_stock("demo::to_stock", to_stock),
+        Case::against_stock("demo::to_stock", to_stock).quiet(),
         Case::against_stock("demo::tcp_info", tcp_info).inside(true),
     ];
     tests.chain(more).collect()

@@ -56,6 +56,8 @@ pub(crate) enum Hold {
     All,
     /// Data and operations.
     Counts,
+    /// As [`Self::All`], but a master may close with data unread, which only its slave has counted.
+    AllRead,
     /// Nothing: datagrams are lost, or nothing is counted.
     Nothing,
 }
@@ -242,6 +244,10 @@ impl Case {
             ("operations", operations, controls(3)),
         ] {
             let is_near = |to: f64| (found - to).abs() <= PER_CENT;
+            // Of a run that was hardly given a CPU, what is in the sockets' buffers is a large part.
+            if self.hold == Hold::AllRead && found <= PER_CENT {
+                continue;
+            }
             if !is_near(0.0) && !is_near(control) {
                 return Err(format!("{what} differ by {found} %"));
             }
@@ -258,7 +264,9 @@ impl Case {
             return true;
         }
         let found = differences(&ended.stdout).zip(seconds(&ended.stdout));
-        let Some((found, lasted)) = found.filter(|_| self.hold == Hold::All) else {
+        let Some((found, lasted)) =
+            found.filter(|_| matches!(self.hold, Hold::All | Hold::AllRead))
+        else {
             return false;
         };
         let time = found[0].abs();

@@ -280,6 +280,7 @@ fn timed() -> Vec<Case> {
         ),
         tcp("a reverse stream", SECOND, REVERSE).for_all(),
         last(tcp("a reverse stream that ends the run", SECOND, REVERSE))
+            .hold(Hold::AllRead)
             .without_control("a slave logs a reset now and then"),
         tcp("an exchange", SECOND, EXCHANGE).for_all(),
         processes(tcp(

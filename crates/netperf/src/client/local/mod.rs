@@ -35,8 +35,9 @@ pub(super) use proof::Way;
 /// How long the peer may take to read what is on its way when the time is up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much longer than its time a receiver waits for the end of the peer's stream.
-const LAST_DATA: Duration = Duration::from_millis(200);
+/// How much longer than its time a receiver waits for the end of the peer's stream: a sender on a busy
+/// machine begins that much later, and all that it sent is to be counted.
+const LAST_DATA: Duration = Duration::from_secs(2);
 
 /// Socket and buffers, settled before the peer is asked.
 pub(super) struct LocalEnd<'a> {
