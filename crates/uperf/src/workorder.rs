@@ -23,6 +23,18 @@ pub struct Group {
     pub transactions: Vec<Transaction>,
 }
 
+impl Group {
+    /// The flowops of all transactions, in order.
+    pub fn flowops(&self) -> impl Iterator<Item = &Flowop> {
+        self.transactions.iter().flat_map(|txn| &txn.flowops)
+    }
+
+    /// The flowops that open connections.
+    pub fn openings(&self) -> impl Iterator<Item = &Flowop> {
+        self.flowops().filter(|flowop| flowop.kind.opens())
+    }
+}
+
 /// `nthreads=`, `nprocs=`. With both the last count is in force, the strands are processes, and both
 /// words are in the start line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -137,12 +137,12 @@ impl Slave {
 
     /// Why what the group opens with this slave cannot be.
     fn obstacle(&self, group: &Group) -> Option<String> {
-        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
         let host = |flowop: &&Flowop| {
             let host = &flowop.endpoint.remote_host;
-            flowop.kind.opens() && host.eq_ignore_ascii_case(&self.host)
+            host.eq_ignore_ascii_case(&self.host)
         };
-        let mut protocols = flowops
+        let mut protocols = group
+            .openings()
             .filter(host)
             .filter_map(|flowop| flowop.endpoint.protocol);
         protocols.find_map(|protocol| obstacle(protocol, &self.control))

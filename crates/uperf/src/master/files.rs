@@ -18,8 +18,7 @@ const LARGEST_READ: u64 = i32::MAX as u64;
 /// What the group's sendfiles send: all readable files below each directory.
 pub(super) fn files(group: &Group) -> Result<Files, String> {
     let mut all = Files::new();
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    for flowop in flowops.filter(|flowop| !flowop.directory.is_empty()) {
+    for flowop in (group.flowops()).filter(|flowop| !flowop.directory.is_empty()) {
         let directory = Path::new(&flowop.directory);
         if all.iter().any(|(known, _)| known == directory) {
             continue;

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::Stop;
 use model::HostFacts;
 
-use crate::Workorder;
 use crate::mirror;
 use crate::options::{self, Counter, Master, Settings};
 use crate::output::html::Measured;
@@ -29,6 +28,7 @@ use crate::strand::{
 };
 use crate::tls::{self, Contexts, Security};
 use crate::wire::{Command, Goodbye};
+use crate::{Group, Workorder};
 
 pub use hosts::SHARED_HOST;
 
@@ -291,10 +291,7 @@ impl Session<'_> {
         if let Some(why) = self.workorder.groups.iter().find_map(refusal) {
             return Err(Trouble::Here(why));
         }
-        let groups = self.workorder.groups.iter();
-        let mut flowops = groups
-            .flat_map(|group| &group.transactions)
-            .flat_map(|transaction| &transaction.flowops);
+        let mut flowops = self.workorder.groups.iter().flat_map(Group::flowops);
         if flowops
             .any(|flowop| !flowop.endpoint.stack.is_empty() || flowop.endpoint.black_box_log != 0)
         {

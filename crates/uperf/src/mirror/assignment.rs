@@ -293,8 +293,8 @@ fn check_length(transactions: &[Transaction], limits: &WorkLimits) -> Result<(),
 
 /// Each strand has a buffer for the largest transfer.
 fn check_memory(group: &Group, limits: &WorkLimits) -> Result<(), Refusal> {
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let sizes = flowops
+    let sizes = group
+        .flowops()
         .filter(|flowop| flowop.kind.transfers())
         .map(|flowop| flowop.size.largest());
     let buffer = sizes.max().unwrap_or(0).max(LEAST_BUFFER);

@@ -8,8 +8,7 @@ use crate::{Flags, Flowop, Group, Kind, Transaction};
 /// come first. Names are the same in upper and lower case.
 pub fn hosts(group: &Group) -> Vec<&str> {
     let mut hosts = Vec::<&str>::new();
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
+    for flowop in group.openings() {
         let host = flowop.endpoint.remote_host.as_str();
         if !hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
             hosts.push(host);
@@ -78,9 +77,8 @@ struct Strand<'a> {
 
 impl<'a> Strand<'a> {
     fn new(group: &'a Group) -> Self {
-        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        let opens: Vec<_> = flowops
-            .filter(|flowop| flowop.kind.opens())
+        let opens: Vec<_> = group
+            .openings()
             .map(|flowop| (flowop.connection, flowop.endpoint.remote_host.as_str()))
             .collect();
         let single = opens.iter().copied().filter(|(name, host)| {

@@ -10,8 +10,9 @@ use crate::{Group, Kind, Protocol};
 
 /// Whether strands of a stock slave on `host` accept from one listener. Over UDP each has a socket of its own.
 pub fn shares_listener(group: &Group, host: &str) -> bool {
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let mut connects = flowops.filter(|flowop| flowop.kind == Kind::Connect);
+    let mut connects = group
+        .openings()
+        .filter(|flowop| flowop.kind == Kind::Connect);
     group.strands.count > 1
         && connects.any(|flowop| {
             let endpoint = &flowop.endpoint;

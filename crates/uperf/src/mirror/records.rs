@@ -28,7 +28,8 @@ pub fn work(group: &Group, host: &str) -> Result<Work, Unsendable> {
 
 /// The protocols that the group opens connections of, each once.
 pub fn protocols(group: &Group) -> Vec<Protocol> {
-    let mut protocols: Vec<_> = opening(group)
+    let mut protocols: Vec<_> = group
+        .openings()
         .filter_map(|flowop| flowop.endpoint.protocol)
         .collect();
     protocols.sort_unstable();
@@ -38,7 +39,7 @@ pub fn protocols(group: &Group) -> Vec<Protocol> {
 
 /// Whether the master waits for connections, and so tells its ports.
 pub fn listens(group: &Group) -> bool {
-    opening(group).any(|flowop| flowop.kind == Kind::Accept)
+    group.openings().any(|flowop| flowop.kind == Kind::Accept)
 }
 
 /// What cannot be said in a workorder.
@@ -49,11 +50,6 @@ pub struct Unsendable {
     pub place: String,
     /// As a profile has it, with its `=`.
     pub option: &'static str,
-}
-
-fn opening(group: &Group) -> impl Iterator<Item = &Flowop> {
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    flowops.filter(|flowop| flowop.kind.opens())
 }
 
 fn strand_kind(strands: Strands) -> u32 {

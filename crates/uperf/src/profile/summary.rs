@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::workorder::{Flowop, Group, Strands, Transaction, Workorder};
+use crate::workorder::{Group, Strands, Transaction, Workorder};
 
 use super::memory::{self, expected_memory};
 use super::words;
@@ -114,7 +114,7 @@ fn hosts(groups: &[Group]) -> Vec<(String, Vec<&'static str>)> {
     let mut hosts: Vec<(String, Vec<&'static str>)> = Vec::new();
     // A large profile has many connects to few hosts.
     let mut known = BTreeMap::new();
-    for flowop in groups.iter().flat_map(opening) {
+    for flowop in groups.iter().flat_map(Group::openings) {
         let host = &flowop.endpoint.remote_host;
         let place = *known.entry(host.to_ascii_lowercase()).or_insert_with(|| {
             hosts.push((host.clone(), Vec::new()));
@@ -132,18 +132,13 @@ fn hosts(groups: &[Group]) -> Vec<(String, Vec<&'static str>)> {
 
 /// The hosts of a group: it has a control connection with each.
 fn hosts_of(group: &Group) -> Vec<String> {
-    let mut hosts: Vec<String> = opening(group)
+    let mut hosts: Vec<String> = group
+        .openings()
         .map(|flowop| flowop.endpoint.remote_host.to_ascii_lowercase())
         .collect();
     hosts.sort_unstable();
     hosts.dedup();
     hosts
-}
-
-fn opening(group: &Group) -> impl Iterator<Item = &Flowop> {
-    let transactions = group.transactions.iter();
-    let flowops = transactions.flat_map(|transaction| &transaction.flowops);
-    flowops.filter(|flowop| flowop.kind.opens())
 }
 
 fn counted(count: u64, what: &str) -> String {

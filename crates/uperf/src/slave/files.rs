@@ -29,7 +29,7 @@ impl Shelf {
     pub(super) fn files(&self, group: &Group) -> Result<Arc<Files>, Refusal> {
         let mut all = Files::new();
         let mut room = MOST;
-        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
+        let flowops = group.flowops();
         let sending = |kind| matches!(kind, Kind::Sendfile | Kind::Sendfilev);
         for flowop in flowops.filter(|flowop| sending(flowop.kind)) {
             let directory = Path::new(&flowop.directory);

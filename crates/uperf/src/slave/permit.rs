@@ -14,30 +14,27 @@ pub(super) fn allows(permissions: Permissions, protocol: Protocol) -> bool {
 
 /// The reason to refuse a group, if there is one.
 pub(super) fn refusal(permissions: Permissions, group: &Group) -> Option<String> {
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    flowops
-        .filter(|flowop| flowop.kind.opens())
-        .find_map(|flowop| {
-            let endpoint = &flowop.endpoint;
-            let protocol = endpoint.protocol?;
-            let name = &endpoint.congestion_control;
-            if !allows(permissions, protocol) {
-                return Some(format!(
-                    "protocol={protocol}: its module is not loaded (--allow-modules)"
-                ));
-            }
-            if !name.is_empty() && !permissions.allows_congestion_control(name) {
-                return Some(format!("cc={name}: it is not loaded (--allow-modules)"));
-            }
-            let port = endpoint.port;
-            let is_ours = flowop.kind == Kind::Accept;
-            if is_ours && !permissions.allows_port_of(&anywhere(protocol, port)) {
-                return Some(format!(
-                    "port={port}: it needs a privilege (--allow-privileged-ports)"
-                ));
-            }
-            None
-        })
+    group.openings().find_map(|flowop| {
+        let endpoint = &flowop.endpoint;
+        let protocol = endpoint.protocol?;
+        let name = &endpoint.congestion_control;
+        if !allows(permissions, protocol) {
+            return Some(format!(
+                "protocol={protocol}: its module is not loaded (--allow-modules)"
+            ));
+        }
+        if !name.is_empty() && !permissions.allows_congestion_control(name) {
+            return Some(format!("cc={name}: it is not loaded (--allow-modules)"));
+        }
+        let port = endpoint.port;
+        let is_ours = flowop.kind == Kind::Accept;
+        if is_ours && !permissions.allows_port_of(&anywhere(protocol, port)) {
+            return Some(format!(
+                "port={port}: it needs a privilege (--allow-privileged-ports)"
+            ));
+        }
+        None
+    })
 }
 
 fn anywhere(protocol: Protocol, port: u32) -> Address {

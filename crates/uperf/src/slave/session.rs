@@ -393,9 +393,9 @@ impl Session<'_> {
     /// The master, under every name that its flowops have for it.
     fn peers(&self, group: &Group, infos: &[SlaveInfo]) -> Peers {
         let ports: Arc<[Ports]> = infos.iter().map(Ports::of_info).collect();
-        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        let opens = flowops.filter(|flowop| flowop.kind.opens());
-        let names = opens.map(|flowop| flowop.endpoint.remote_host.as_str());
+        let names = group
+            .openings()
+            .map(|flowop| flowop.endpoint.remote_host.as_str());
         Peers::of_one(&PeerHost::new("", self.control, ports), names.collect())
     }
 
@@ -591,8 +591,7 @@ impl Session<'_> {
     /// A stock slave takes an engine that it does not know for none, and on Linux has no other stack of TCP
     /// either: what its master asks of itself by that is no reason to refuse.
     fn note_what_is_passed_over(&self, group: &Group) {
-        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
+        for flowop in group.openings() {
             let Endpoint {
                 engine,
                 stack,

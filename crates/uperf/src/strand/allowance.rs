@@ -3,7 +3,7 @@
 use engine::script::Failure;
 
 use crate::account::Account;
-use crate::workorder::{Flowop, Group, Protocol};
+use crate::workorder::{Group, Protocol};
 
 /// Bytes of a connection here.
 const PLAIN: u64 = 512;
@@ -102,10 +102,9 @@ fn bytes_each(group: &Group) -> u64 {
 
 /// Whether a group opens TLS connections.
 pub(super) fn has_encryption(group: &Group) -> bool {
-    let mut flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let is_encrypted =
-        |flowop: &Flowop| flowop.kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl);
-    flowops.any(is_encrypted)
+    group
+        .openings()
+        .any(|flowop| flowop.endpoint.protocol == Some(Protocol::Ssl))
 }
 
 #[cfg(test)]

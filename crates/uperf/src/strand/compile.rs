@@ -12,8 +12,7 @@ use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction};
 /// The steps of each transaction of a group, one a flowop.
 pub(super) fn lists(group: &Group) -> Vec<Vec<Step>> {
     let mut openings = HashMap::<u32, Openings>::new();
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
+    for flowop in group.openings() {
         let openings = openings.entry(flowop.connection);
         openings
             .and_modify(|openings| openings.add(flowop))
@@ -150,8 +149,9 @@ impl<'a> Openings<'a> {
 
 /// Whether a group has connections that may lose something.
 pub(super) fn has_datagrams(group: &Group) -> bool {
-    let mut flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    flowops.any(|flowop| flowop.endpoint.protocol == Some(Protocol::Udp))
+    group
+        .flowops()
+        .any(|flowop| flowop.endpoint.protocol == Some(Protocol::Udp))
 }
 
 /// What the engine calls it; TLS goes over TCP.

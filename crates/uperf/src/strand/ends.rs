@@ -205,8 +205,10 @@ impl Listeners {
     ) -> Result<Vec<Self>, ListenError> {
         let mut all: Vec<Self> = Vec::new();
         all.resize_with(group.strands.count as usize, Self::default);
-        let accepts = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        for accept in accepts.filter(|flowop| flowop.kind == Kind::Accept) {
+        for accept in group
+            .openings()
+            .filter(|flowop| flowop.kind == Kind::Accept)
+        {
             let Some(protocol) = accept.endpoint.protocol else {
                 continue;
             };
@@ -245,10 +247,11 @@ impl Listeners {
 
     /// How many sockets [`Self::open`] opens, all strands' together.
     pub(crate) fn count(group: &Group) -> u64 {
-        let accepts = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        let accepts = accepts.filter(|flowop| flowop.kind == Kind::Accept);
         let mut protocols: Vec<(Protocol, bool)> = Vec::new();
-        for accept in accepts {
+        for accept in group
+            .openings()
+            .filter(|flowop| flowop.kind == Kind::Accept)
+        {
             let Some(protocol) = accept.endpoint.protocol else {
                 continue;
             };

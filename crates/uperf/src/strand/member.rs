@@ -268,16 +268,15 @@ pub(crate) fn strand_bytes(group: &Group) -> u64 {
 
 /// Messages of the largest call.
 fn headers(group: &Group) -> usize {
-    let transfers = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let transfers = transfers.filter(|flowop| flowop.kind.transfers() && flowop.batch_size > 1);
+    let transfers =
+        (group.flowops()).filter(|flowop| flowop.kind.transfers() && flowop.batch_size > 1);
     let most = transfers.map(|flowop| flowop.batch_size).max();
     usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST))
 }
 
 /// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
 pub(super) fn buffer_bytes(group: &Group) -> usize {
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-    let transfers = flowops.filter(|flowop| flowop.kind.transfers());
+    let transfers = group.flowops().filter(|flowop| flowop.kind.transfers());
     let largest = transfers.map(|flowop| flowop.size.largest() as usize).max();
     largest.unwrap_or(0).max(LEAST_BUFFER)
 }

@@ -10,9 +10,8 @@ use crate::workorder::{Flowop, Group, Kind, Protocol};
 
 /// Why the group cannot run at this end, if so: each kind of socket is opened once, with all its options.
 pub(crate) fn refusal(group: &Group) -> Option<String> {
-    let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
     let mut tried: Vec<&Flowop> = Vec::new();
-    for flowop in flowops.filter(|flowop| flowop.kind.opens()) {
+    for flowop in group.openings() {
         let is_like = |other: &&Flowop| {
             (other.kind, other.flags) == (flowop.kind, flowop.flags)
                 && other.endpoint == flowop.endpoint

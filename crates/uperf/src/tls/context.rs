@@ -117,8 +117,7 @@ impl Security {
     /// What a group's TLS connections need; nothing where it has none.
     pub(crate) fn prepare(&self, group: &Group) -> Result<Contexts, Trouble> {
         let mut contexts = Contexts::default();
-        let flowops = group.transactions.iter().flat_map(|txn| &txn.flowops);
-        for flowop in flowops.filter(|flowop| is_ssl(flowop)) {
+        for flowop in group.flowops().filter(|flowop| is_ssl(flowop)) {
             if contexts.of(flowop).is_some() {
                 continue;
             }
