@@ -44,9 +44,9 @@ macro_rules! fields {
 }
 
 fn fields() -> BTreeSet<Field> {
-    let netperf = Request::RECORDS
-        .iter()
-        .map(|(_, record, fields)| (*record, *fields));
+    let netperf = Request::messages()
+        .into_iter()
+        .map(|(_, record, fields)| (record, fields));
     let around = [
         fields!(Received: cpu request),
         fields!(Capability: features host nonce),
@@ -146,9 +146,10 @@ fn every_request_has_its_record() {
             (record, code(&row[1]).into_iter().collect())
         })
         .collect();
+    let messages = Request::messages();
     let mut known: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (request, record, _) in Request::RECORDS {
-        known.entry(*record).or_default().insert(*request);
+    for (request, record, _) in &messages {
+        known.entry(record).or_default().insert(request);
     }
     for number in 0..=u8::MAX {
         let (name, fields) = of_command(command(number));

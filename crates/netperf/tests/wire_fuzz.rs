@@ -8,12 +8,8 @@ mod data;
 use std::ops::RangeInclusive;
 
 use netperf::wire::{
-    CalibrateResponse, Capability, DatagramResponse, DatagramResults, DetailsResponse,
-    DgRrResponse, DgStreamResponse, DgStreamResults, DlResponse, DlTransactionResults,
-    DlclRrResponse, DlclStreamResults, DlcoStreamResponse, DlcoStreamResults, Frame, OmniResponse,
-    OmniResults, Request, Sctp, StreamResponse, StreamResults, StreamRrResponse,
-    StreamStreamResponse, StreamStreamResults, SysInfo, TransactionResponse, TransactionResults,
-    UnixTransactionResults,
+    CalibrateResponse, Capability, Classic, DetailsResponse, Frame, OmniResponse, OmniResults,
+    Request, SysInfo,
 };
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -63,47 +59,45 @@ fn requests() {
     });
 }
 
-type SctpStreamResponse = Sctp<StreamResponse>;
-type SctpTransactionResponse = Sctp<TransactionResponse>;
-
 macro_rules! replies {
-    ($($test:ident: $reply:ident($($request:literal)?),)+) => {$(
+    ($($test:ident: $reply:ident,)+) => {$(
         #[test]
         fn $test() {
             fuzz(stringify!($reply), &[], 90..=96, |frame| {
                 let reply = $reply::decode(frame).ok()?;
                 let _ = format!("{reply:?}");
-                Some(reply.encode($($request)?))
+                Some(reply.encode())
             });
         }
     )+};
 }
 
 replies! {
-    omni_responses: OmniResponse(),
-    omni_results: OmniResults(),
-    stream_responses: StreamResponse(10),
-    stream_results: StreamResults(10),
-    transaction_responses: TransactionResponse(13),
-    transaction_results: TransactionResults(13),
-    datagram_responses: DatagramResponse(),
-    datagram_results: DatagramResults(),
-    calibrate_responses: CalibrateResponse(),
-    stream_stream_responses: StreamStreamResponse(),
-    stream_stream_results: StreamStreamResults(),
-    stream_rr_responses: StreamRrResponse(),
-    unix_transaction_results: UnixTransactionResults(40),
-    dg_stream_responses: DgStreamResponse(),
-    dg_stream_results: DgStreamResults(),
-    dg_rr_responses: DgRrResponse(),
-    sctp_stream_responses: SctpStreamResponse(500),
-    sctp_transaction_responses: SctpTransactionResponse(520),
-    dlco_stream_responses: DlcoStreamResponse(22),
-    dlco_stream_results: DlcoStreamResults(22),
-    dl_responses: DlResponse(25),
-    dl_transaction_results: DlTransactionResults(25),
-    dlcl_stream_results: DlclStreamResults(28),
-    dlcl_rr_responses: DlclRrResponse(31),
+    omni_responses: OmniResponse,
+    omni_results: OmniResults,
+    calibrate_responses: CalibrateResponse,
+}
+
+#[test]
+fn classic_responses() {
+    for test in Classic::all() {
+        fuzz(&format!("response of {test:?}"), &[], 90..=96, |frame| {
+            let response = test.response(frame).ok()?;
+            let _ = format!("{response:?}");
+            Some(test.encode_response(&response))
+        });
+    }
+}
+
+#[test]
+fn classic_results() {
+    for test in Classic::all() {
+        fuzz(&format!("results of {test:?}"), &[], 90..=96, |frame| {
+            let results = test.results(frame).ok()?;
+            let _ = format!("{results:?}");
+            Some(test.encode_results(&results))
+        });
+    }
 }
 
 #[test]

@@ -13,11 +13,8 @@ use std::ops::Range;
 
 use data::Sender;
 use netperf::wire::{
-    CalibrateResponse, Capability, DatagramResponse, DatagramResults, DgRrResponse,
-    DgStreamResponse, DgStreamResults, FAMILY_IPV6, Flags, Frame, MESSAGE_LEN, OmniRequest,
-    OmniResponse, OmniResults, RemoteError, Request, StreamResponse, StreamResults,
-    StreamRrResponse, StreamStreamRequest, StreamStreamResponse, StreamStreamResults, SysInfo,
-    TransactionResponse, TransactionResults, UNKNOWN_REQUEST, UnixTransactionResults, check,
+    CalibrateResponse, Capability, Classic, ClassicRequest, FAMILY_IPV6, Flags, Frame, MESSAGE_LEN,
+    OmniRequest, OmniResponse, OmniResults, RemoteError, Request, SysInfo, UNKNOWN_REQUEST, check,
     debug_response, error_response, finite,
 };
 
@@ -73,7 +70,9 @@ fn every_message_comes_back_as_it_was_sent() {
                     let received = Request::decode(&message.frame);
                     let ours = received.request.encode(received.cpu);
                     let unset = match received.request {
-                        Request::TcpStream(_) | Request::TcpMaerts(_) => STREAM_REQUEST,
+                        Request::Classic(Classic::TcpStream | Classic::TcpMaerts, _) => {
+                            STREAM_REQUEST
+                        }
                         _ => NOTHING,
                     };
                     *seen.entry(received.request.kind()).or_default() += 1;
@@ -113,55 +112,45 @@ fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
         Err(RemoteError(errno)) => return (error_response(errno), FAILURE),
         Ok(()) => {}
     }
-    let again =
-        match (request, number) {
-            (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NOTHING)),
-            (Request::SysInfo, 1) => SysInfo::decode(reply).map(|info| (info.encode(), NOTHING)),
-            (Request::CpuCalibrate, 1) => {
-                CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
-            }
-            (Request::Omni(_), 1) => {
-                OmniResponse::decode(reply).map(|response| (response.encode(), OMNI_RESPONSE))
-            }
-            (Request::Omni(_), 2) => {
-                OmniResults::decode(reply).map(|results| (results.encode(), OMNI_RESULTS))
-            }
-            (Request::TcpStream(_) | Request::TcpMaerts(_), 1) => StreamResponse::decode(reply)
-                .map(|response| (response.encode(request.kind()), STREAM_RESPONSE)),
-            (Request::TcpStream(_) | Request::TcpMaerts(_), 2) => StreamResults::decode(reply)
-                .map(|results| (results.encode(request.kind()), STREAM_RESULTS)),
-            (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 1) => {
-                TransactionResponse::decode(reply)
-                    .map(|response| (response.encode(request.kind()), TRANSACTION_RESPONSE))
-            }
-            (Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_), 2) => {
-                TransactionResults::decode(reply)
-                    .map(|results| (results.encode(request.kind()), TRANSACTION_RESULTS))
-            }
-            (Request::UdpStream(_), 1) => DatagramResponse::decode(reply)
-                .map(|response| (response.encode(), DATAGRAM_RESPONSE)),
-            (Request::UdpStream(_), 2) => {
-                DatagramResults::decode(reply).map(|results| (results.encode(), DATAGRAM_RESULTS))
-            }
-            (Request::StreamStream(_), 1) => StreamStreamResponse::decode(reply)
-                .map(|response| (response.encode(), STREAM_STREAM_RESPONSE)),
-            (Request::StreamStream(_), 2) => StreamStreamResults::decode(reply)
-                .map(|results| (results.encode(), STREAM_STREAM_RESULTS)),
-            (Request::StreamRr(_), 1) => StreamRrResponse::decode(reply)
-                .map(|response| (response.encode(), STREAM_RR_RESPONSE)),
-            (Request::StreamRr(_) | Request::DgRr(_), 2) => UnixTransactionResults::decode(reply)
-                .map(|results| (results.encode(request.kind()), UNIX_TRANSACTION_RESULTS)),
-            (Request::DgStream(_), 1) => DgStreamResponse::decode(reply)
-                .map(|response| (response.encode(), DG_STREAM_RESPONSE)),
-            (Request::DgStream(_), 2) => {
-                DgStreamResults::decode(reply).map(|results| (results.encode(), DG_STREAM_RESULTS))
-            }
-            (Request::DgRr(_), 1) => {
-                DgRrResponse::decode(reply).map(|response| (response.encode(), DG_RR_RESPONSE))
-            }
-            (request, number) => panic!("reply {number} to {request:?}"),
-        };
+    let again = match (request, number) {
+        (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NOTHING)),
+        (Request::SysInfo, 1) => SysInfo::decode(reply).map(|info| (info.encode(), NOTHING)),
+        (Request::CpuCalibrate, 1) => {
+            CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
+        }
+        (Request::Omni(_), 1) => {
+            OmniResponse::decode(reply).map(|response| (response.encode(), OMNI_RESPONSE))
+        }
+        (Request::Omni(_), 2) => {
+            OmniResults::decode(reply).map(|results| (results.encode(), OMNI_RESULTS))
+        }
+        (Request::Classic(test, _), 1) => {
+            let again = test.response(reply);
+            again.map(|response| (test.encode_response(&response), unset(*test).0))
+        }
+        (Request::Classic(test, _), 2) => {
+            let again = test.results(reply);
+            again.map(|results| (test.encode_results(&results), unset(*test).1))
+        }
+        (request, number) => panic!("reply {number} to {request:?}"),
+    };
     again.expect("checked above")
+}
+
+/// What is unset in a response, and in results.
+fn unset(test: Classic) -> (Unset, Unset) {
+    match test {
+        Classic::TcpStream | Classic::TcpMaerts => (STREAM_RESPONSE, STREAM_RESULTS),
+        Classic::TcpRr | Classic::TcpCrr | Classic::TcpCc | Classic::UdpRr => {
+            (TRANSACTION_RESPONSE, TRANSACTION_RESULTS)
+        }
+        Classic::UdpStream => (DATAGRAM_RESPONSE, DATAGRAM_RESULTS),
+        Classic::StreamStream => (STREAM_STREAM_RESPONSE, STREAM_STREAM_RESULTS),
+        Classic::StreamRr => (STREAM_RR_RESPONSE, UNIX_TRANSACTION_RESULTS),
+        Classic::DgStream => (DG_STREAM_RESPONSE, DG_STREAM_RESULTS),
+        Classic::DgRr => (DG_RR_RESPONSE, UNIX_TRANSACTION_RESULTS),
+        test => panic!("no stock peer has {test:?}"),
+    }
 }
 
 fn compare(stock: &Frame, ours: &Frame, unset: Unset, what: &str) {
@@ -226,13 +215,15 @@ fn figures_are_those_that_stock_printed() {
     assert_eq!(finite(results.cpu_softirq), None);
 
     let (request, replies) = recorded("raw_classic_udp_stream");
-    assert!(matches!(request, Request::UdpStream(request) if request.message_size == 1000));
-    let results = DatagramResults::decode(&replies[1]).expect("no error");
-    assert_eq!((results.messages, results.bytes), (10, 10_004));
+    assert!(
+        matches!(request, Request::Classic(Classic::UdpStream, request) if request.receive_size == 1000)
+    );
+    let results = Classic::UdpStream.results(&replies[1]).expect("no error");
+    assert_eq!((results.calls, results.bytes_low), (10, 10_004));
 
     let (request, replies) = recorded("tcp_cc_cpu");
-    assert!(matches!(request, Request::TcpCc(request) if request.measure_cpu));
-    let results = TransactionResults::decode(&replies[1]).expect("no error");
+    assert!(matches!(request, Request::Classic(Classic::TcpCc, request) if request.measure_cpu));
+    let results = Classic::TcpRr.results(&replies[1]).expect("no error");
     assert_eq!(results.transactions, 9623);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "48.86");
 
@@ -251,42 +242,49 @@ fn figures_are_those_that_stock_printed() {
 #[test]
 fn unix_messages_say_what_the_transcripts_show() {
     let (request, replies) = recorded("unix_stream_stream");
-    let expected = StreamStreamRequest {
-        receive_alignment: 8,
+    let expected = ClassicRequest {
+        receive_buffer: 0,
+        send_buffer: 0,
         test_length: 1,
-        ..StreamStreamRequest::default()
+        ..ClassicRequest::default()
     };
-    assert_eq!(request, Request::StreamStream(expected));
-    let response = StreamStreamResponse::decode(&replies[0]).expect("no error");
+    assert_eq!(request, Request::Classic(Classic::StreamStream, expected));
+    let response = Classic::StreamStream
+        .response(&replies[0])
+        .expect("no error");
     assert_eq!(response.path.0.to_string(), "/tmp/netpeK0S6Ip");
     assert_eq!(
         (response.receive_buffer, response.send_buffer),
         (2304, 4608)
     );
-    let results = StreamStreamResults::decode(&replies[1]).expect("no error");
-    assert_eq!(results.receive_calls, 969_336);
+    let results = Classic::StreamStream
+        .results(&replies[1])
+        .expect("no error");
+    assert_eq!(results.calls, 969_336);
 
     let (_, replies) = recorded("unix_dg_stream");
-    let response = DgStreamResponse::decode(&replies[0]).expect("no error");
+    let response = Classic::DgStream.response(&replies[0]).expect("no error");
     assert_eq!(response.path.0.to_string(), "/tmp/netpe6VrNG6");
-    let results = DgStreamResults::decode(&replies[1]).expect("no error");
-    assert_eq!(results.messages, 90_591);
+    let results = Classic::DgStream.results(&replies[1]).expect("no error");
+    assert_eq!(results.calls, 90_591);
     // One less than was received: stock adds the −1 of the call that its timer interrupted.
-    assert_eq!(results.bytes, 90_591_u32.wrapping_mul(65_507) - 1);
+    assert_eq!(results.bytes_low, 90_591_u32.wrapping_mul(65_507) - 1);
 
     let (request, replies) = recorded("unix_dg_rr_cpu");
-    assert!(matches!(request, Request::DgRr(request) if request.measure_cpu));
-    let response = DgRrResponse::decode(&replies[0]).expect("no error");
+    assert!(matches!(request, Request::Classic(Classic::DgRr, request) if request.measure_cpu));
+    let response = Classic::DgRr.response(&replies[0]).expect("no error");
     assert!(response.measure_cpu);
     assert_eq!(response.path.0.to_string(), "/tmp/netpeLm70ME");
-    let results = UnixTransactionResults::decode(&replies[1]).expect("no error");
+    let results = Classic::StreamRr.results(&replies[1]).expect("no error");
     assert_eq!(results.transactions, 72_850);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "167.70");
 
     let (request, replies) = recorded("unix_stream_rr");
-    assert!(matches!(request, Request::StreamRr(request) if request.request_size == 1));
-    let results = UnixTransactionResults::decode(&replies[1]).expect("no error");
-    assert_eq!((results.transactions, results.bytes), (34_050, 68_100));
+    assert!(
+        matches!(request, Request::Classic(Classic::StreamRr, request) if request.request_size == 1)
+    );
+    let results = Classic::StreamRr.results(&replies[1]).expect("no error");
+    assert_eq!((results.transactions, results.bytes_low), (34_050, 68_100));
 }
 
 #[test]

@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use netperf::wire::{
-    Capability, DgRrRequest, DgRrResponse, DgStreamRequest, DgStreamResponse, DgStreamResults,
-    Frame, MESSAGE_LEN, Request, StreamRrRequest, StreamRrResponse, StreamStreamRequest,
-    StreamStreamResponse, StreamStreamResults, SwappedText, Text, UnixTransactionResults,
+    Capability, Classic, ClassicRequest, ClassicResponse, ClassicResults, Frame, MESSAGE_LEN,
+    Request, SwappedText, Text,
 };
 use testkit::{Finished, Make, Role, Server};
 
@@ -245,17 +244,19 @@ fn text(error: impl std::fmt::Display) -> String {
 /// A stock client sends, and ends the stream.
 fn stream_server() -> Outcome {
     let (_server, mut control) = served()?;
-    let request = Request::StreamStream(StreamStreamRequest {
-        receive_alignment: 8,
-        test_length: 1,
-        ..StreamStreamRequest::default()
-    });
+    let request = Request::Classic(
+        Classic::StreamStream,
+        ClassicRequest {
+            test_length: 1,
+            ..ClassicRequest::default()
+        },
+    );
     let answer = ask(&mut control, &request)?;
     expect(
         Capability::find(&answer).is_none(),
         "a stock client is told more",
     )?;
-    let response = StreamStreamResponse::decode(&answer).map_err(text)?;
+    let response = Classic::StreamStream.response(&answer).map_err(text)?;
     // The stock server would set 0, and have the least that there is.
     expect(response.receive_buffer > 100_000, format!("{response:?}"))?;
     let path = path_of(response.path);
@@ -263,18 +264,23 @@ fn stream_server() -> Outcome {
     let mut data = UnixStream::connect(&path).map_err(text)?;
     data.write_all(&vec![7; 100_000]).map_err(text)?;
     drop(data);
-    let results = StreamStreamResults::decode(&receive(&mut control)?).map_err(text)?;
-    expect(results.bytes == 100_000, format!("{results:?}"))?;
+    let results = Classic::StreamStream
+        .results(&receive(&mut control)?)
+        .map_err(text)?;
+    expect(results.bytes_low == 100_000, format!("{results:?}"))?;
 
-    let request = Request::StreamRr(StreamRrRequest {
-        receive_alignment: 8,
-        send_alignment: 8,
-        request_size: 10,
-        response_size: 20,
-        test_length: 1,
-        ..StreamRrRequest::default()
-    });
-    let response = StreamRrResponse::decode(&ask(&mut control, &request)?).map_err(text)?;
+    let request = Request::Classic(
+        Classic::StreamRr,
+        ClassicRequest {
+            request_size: 10,
+            response_size: 20,
+            test_length: 1,
+            ..ClassicRequest::default()
+        },
+    );
+    let response = Classic::StreamRr
+        .response(&ask(&mut control, &request)?)
+        .map_err(text)?;
     let mut data = UnixStream::connect(path_of(response.path)).map_err(text)?;
     for _ in 0..3 {
         data.write_all(&[1; 10]).map_err(text)?;
@@ -283,8 +289,10 @@ fn stream_server() -> Outcome {
         expect(is_pattern(&response, 0), format!("{response:?}"))?;
     }
     drop(data);
-    let results = UnixTransactionResults::decode(&receive(&mut control)?).map_err(text)?;
-    let figures = (results.transactions, results.bytes);
+    let results = Classic::StreamRr
+        .results(&receive(&mut control)?)
+        .map_err(text)?;
+    let figures = (results.transactions, results.bytes_low);
     expect(figures == (3, 90), format!("{results:?}"))?;
     expect(!path.exists(), "the socket is still there")
 }
@@ -292,36 +300,43 @@ fn stream_server() -> Outcome {
 /// A stock client of datagrams says nothing at its end: the server's time ends the test.
 fn datagram_server() -> Outcome {
     let (_server, mut control) = served()?;
-    let request = Request::DgStream(DgStreamRequest {
-        message_size: 1000,
-        receive_alignment: 8,
-        test_length: 1,
-        ..DgStreamRequest::default()
-    });
-    let response = DgStreamResponse::decode(&ask(&mut control, &request)?).map_err(text)?;
+    let request = Request::Classic(
+        Classic::DgStream,
+        ClassicRequest {
+            receive_size: 1000,
+            test_length: 1,
+            ..ClassicRequest::default()
+        },
+    );
+    let response = Classic::DgStream
+        .response(&ask(&mut control, &request)?)
+        .map_err(text)?;
     let path = path_of(response.path);
     let data = UnixDatagram::unbound().map_err(text)?;
     for _ in 0..50 {
         data.send_to(&[1; 1000], &path).map_err(text)?;
     }
     let frame = receive(&mut control)?;
-    let results = DgStreamResults::decode(&frame).map_err(text)?;
+    let results = Classic::DgStream.results(&frame).map_err(text)?;
     // Its own time, in which everything came, and not the seconds in which it waits for more.
     let in_time = (1.0..1.5).contains(&results.elapsed);
-    let figures = (results.messages, results.bytes);
+    let figures = (results.calls, results.bytes_low);
     expect(in_time && figures == (50, 50_000), format!("{results:?}"))?;
     expect(frame[..4] == 45_i32.to_be_bytes(), "the type is set here")?;
     expect(!path.exists(), "the socket is still there")?;
 
-    let request = Request::DgRr(DgRrRequest {
-        receive_alignment: 8,
-        send_alignment: 8,
-        request_size: 10,
-        response_size: 20,
-        test_length: -3,
-        ..DgRrRequest::default()
-    });
-    let response = DgRrResponse::decode(&ask(&mut control, &request)?).map_err(text)?;
+    let request = Request::Classic(
+        Classic::DgRr,
+        ClassicRequest {
+            request_size: 10,
+            response_size: 20,
+            test_length: -3,
+            ..ClassicRequest::default()
+        },
+    );
+    let response = Classic::DgRr
+        .response(&ask(&mut control, &request)?)
+        .map_err(text)?;
     let directory = tempfile::tempdir().map_err(text)?;
     let data = UnixDatagram::bind(directory.path().join("client")).map_err(text)?;
     data.connect(path_of(response.path)).map_err(text)?;
@@ -333,7 +348,9 @@ fn datagram_server() -> Outcome {
         expect(length == 20, format!("a response of {length} bytes"))?;
         expect(is_pattern(&response[..20], 0), format!("{response:?}"))?;
     }
-    let results = UnixTransactionResults::decode(&receive(&mut control)?).map_err(text)?;
+    let results = Classic::StreamRr
+        .results(&receive(&mut control)?)
+        .map_err(text)?;
     expect(results.transactions == 3, format!("{results:?}"))
 }
 
@@ -388,23 +405,29 @@ fn with_leftovers(mut frame: Frame, kind: i32, unset: &[usize]) -> Frame {
 fn stream_client() -> Outcome {
     let ended = client_of("-t STREAM_STREAM -l 1 -C -- -m 1M", |control, path| {
         let request = Request::decode(&receive(control)?).request;
-        let expected = Request::StreamStream(StreamStreamRequest {
-            receive_alignment: 8,
-            measure_cpu: true,
-            test_length: 1,
-            ..StreamStreamRequest::default()
-        });
+        let expected = Request::Classic(
+            Classic::StreamStream,
+            ClassicRequest {
+                receive_buffer: 0,
+                send_buffer: 0,
+                measure_cpu: true,
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+        );
         expect(request == expected, format!("{request:?}"))?;
         let listener = UnixListener::bind(path).map_err(text)?;
-        let response = StreamStreamResponse {
+        let response = ClassicResponse {
             receive_buffer: 2304,
             send_buffer: 4608,
             receive_size: 2304,
             measure_cpu: true,
             path: told(path),
-            ..StreamStreamResponse::default()
+            ..ClassicResponse::default()
         };
-        control.write_all(&response.encode()).map_err(text)?;
+        control
+            .write_all(&Classic::StreamStream.encode_response(&response))
+            .map_err(text)?;
         let (mut data, _) = listener.accept().map_err(text)?;
         let (mut bytes, mut calls) = (0_u64, 0);
         let mut buffer = vec![0; 1 << 20];
@@ -420,14 +443,18 @@ fn stream_client() -> Outcome {
             }
         }
         drop(data);
-        let results = StreamStreamResults {
-            bytes: bytes as u32,
-            receive_calls: calls,
+        let results = ClassicResults {
+            bytes_low: bytes as u32,
+            calls,
             elapsed: 1.0,
             cpu_utilisation: 50.0,
-            cpus: 0,
+            ..ClassicResults::default()
         };
-        let frame = with_leftovers(results.encode(), 37, &[16, 20]);
+        let frame = with_leftovers(
+            Classic::StreamStream.encode_results(&results),
+            37,
+            &[16, 20],
+        );
         control.write_all(&frame).map_err(text)
     })?;
     let row = &rows(&ended.stdout)[0];
@@ -441,34 +468,41 @@ fn datagram_client() -> Outcome {
         let request = Request::decode(&receive(control)?).request;
         let data = UnixDatagram::bind(path).map_err(text)?;
         data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-        let expected = Request::DgStream(DgStreamRequest {
-            message_size: 1000,
-            receive_alignment: 8,
-            test_length: 100_000,
-            ..DgStreamRequest::default()
-        });
+        let expected = Request::Classic(
+            Classic::DgStream,
+            ClassicRequest {
+                receive_buffer: 0,
+                receive_size: 1000,
+                test_length: 100_000,
+                ..ClassicRequest::default()
+            },
+        );
         expect(request == expected, format!("{request:?}"))?;
-        let response = DgStreamResponse {
+        let response = ClassicResponse {
             receive_buffer: 2304,
             send_buffer: 4608,
             path: told(path),
-            ..DgStreamResponse::default()
+            ..ClassicResponse::default()
         };
-        control.write_all(&response.encode()).map_err(text)?;
+        control
+            .write_all(&Classic::DgStream.encode_response(&response))
+            .map_err(text)?;
         let (mut messages, mut message) = (0, [0; 2000]);
         while data.recv(&mut message).map_err(text)? == 1000 {
             expect(is_pattern(&message[..1000], 0), format!("{message:?}"))?;
             messages += 1;
         }
-        let results = DgStreamResults {
-            messages,
+        let results = ClassicResults {
+            calls: messages,
             // The interrupted call's −1.
-            bytes: messages * 1000 - 1,
+            bytes_low: messages * 1000 - 1,
             elapsed: 1.0,
             cpu_utilisation: -1.0,
-            cpus: 0,
+            ..ClassicResults::default()
         };
-        control.write_all(&results.encode()).map_err(text)
+        control
+            .write_all(&Classic::DgStream.encode_results(&results))
+            .map_err(text)
     })?;
     let figures = rows(&ended.stdout);
     expect(
@@ -479,34 +513,37 @@ fn datagram_client() -> Outcome {
 
     let ended = client_of("-t DG_RR -l -5", |control, path| {
         let request = Request::decode(&receive(control)?).request;
-        let expected = Request::DgRr(DgRrRequest {
-            receive_alignment: 8,
-            send_alignment: 8,
-            request_size: 1,
-            response_size: 1,
-            test_length: -5,
-            ..DgRrRequest::default()
-        });
+        let expected = Request::Classic(
+            Classic::DgRr,
+            ClassicRequest {
+                receive_buffer: 0,
+                send_buffer: 0,
+                test_length: -5,
+                ..ClassicRequest::default()
+            },
+        );
         expect(request == expected, format!("{request:?}"))?;
         let data = UnixDatagram::bind(path).map_err(text)?;
         data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-        let response = DgRrResponse {
+        let response = ClassicResponse {
             path: told(path),
-            ..DgRrResponse::default()
+            ..ClassicResponse::default()
         };
-        control.write_all(&response.encode()).map_err(text)?;
+        control
+            .write_all(&Classic::DgRr.encode_response(&response))
+            .map_err(text)?;
         for _ in 0..5 {
             let (_, from) = data.recv_from(&mut [0; 10]).map_err(text)?;
             data.send_to(&[1], from.as_pathname().ok_or("the client has no name")?)
                 .map_err(text)?;
         }
-        let results = UnixTransactionResults {
+        let results = ClassicResults {
             transactions: 5,
-            bytes: 10,
+            bytes_low: 10,
             elapsed: 1.0,
-            ..UnixTransactionResults::default()
+            ..ClassicResults::default()
         };
-        let frame = with_leftovers(results.encode(46), 46, &[20, 24]);
+        let frame = with_leftovers(Classic::DgRr.encode_results(&results), 46, &[20, 24]);
         control.write_all(&frame).map_err(text)
     })?;
     expect(ended.code == Some(0), format!("{ended:?}"))

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use netperf::wire::{DatagramRequest, OmniRequest, Request};
+use netperf::wire::{Classic, ClassicRequest, OmniRequest, Request};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use testkit::Trial;
 
@@ -124,11 +124,14 @@ fn memory_of_an_address() {
     assert!(second.refusal().is_err(), "{}", server.log());
 
     let server = Server::start("--max-memory 64K");
-    let datagrams = Request::UdpStream(DatagramRequest {
-        message_size: 65_000,
-        test_length: 1,
-        ..DatagramRequest::default()
-    });
+    let datagrams = Request::Classic(
+        Classic::UdpStream,
+        ClassicRequest {
+            receive_size: 65_000,
+            test_length: 1,
+            ..ClassicRequest::default()
+        },
+    );
     assert_eq!(Raw::connect(server.port).ask_in_vain(&datagrams), ENOMEM);
 }
 

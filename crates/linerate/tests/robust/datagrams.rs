@@ -5,10 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use netperf::wire::{
-    DatagramRequest, DatagramResponse, DatagramResults, OmniRequest, OmniResults, Request,
-    TransactionRequest, TransactionResponse,
-};
+use netperf::wire::{Classic, ClassicRequest, OmniRequest, OmniResults, Request};
 use testkit::Trial;
 
 use super::raw::{Kind, Raw};
@@ -216,13 +213,16 @@ fn classic_requests() {
     hosts.client.enter(|| {
         for address in [USUAL, SECOND, VIRTUAL] {
             let mut raw = Raw::connect_to((IpAddr::from([198, 51, 100, 1]), server.port).into());
-            raw.send(&Request::UdpRr(TransactionRequest {
-                request_size: 1,
-                response_size: 1,
-                test_length: -20,
-                ..TransactionRequest::default()
-            }));
-            let told = TransactionResponse::decode(&raw.receive().expect("a response"));
+            raw.send(&Request::Classic(
+                Classic::UdpRr,
+                ClassicRequest {
+                    request_size: 1,
+                    response_size: 1,
+                    test_length: -20,
+                    ..ClassicRequest::default()
+                },
+            ));
+            let told = Classic::TcpRr.response(&raw.receive().expect("a response"));
             let port = told.expect("the test is accepted").data_port as u16;
             answers(address, port, 20);
             raw.receive().expect("the results");
@@ -230,13 +230,16 @@ fn classic_requests() {
         // One way: whether the socket is to be connected makes no difference.
         for connect in [false, true] {
             let mut raw = Raw::connect_to((IpAddr::from([198, 51, 100, 1]), server.port).into());
-            raw.send(&Request::UdpStream(DatagramRequest {
-                message_size: 10,
-                test_length: 5,
-                connect,
-                ..DatagramRequest::default()
-            }));
-            let told = DatagramResponse::decode(&raw.receive().expect("a response"));
+            raw.send(&Request::Classic(
+                Classic::UdpStream,
+                ClassicRequest {
+                    receive_size: 10,
+                    test_length: 5,
+                    connect,
+                    ..ClassicRequest::default()
+                },
+            ));
+            let told = Classic::UdpStream.response(&raw.receive().expect("a response"));
             let port = told.expect("the test is accepted").data_port as u16;
             let data = connected(
                 Ipv4Addr::UNSPECIFIED,
@@ -247,8 +250,8 @@ fn classic_requests() {
                 std::thread::sleep(Duration::from_millis(2));
             }
             data.send(&[0; 1]).expect("the test receives");
-            let told = DatagramResults::decode(&raw.receive().expect("the results"));
-            assert_eq!(told.expect("results").messages, 20, "{connect}");
+            let told = Classic::UdpStream.results(&raw.receive().expect("the results"));
+            assert_eq!(told.expect("results").calls, 20, "{connect}");
         }
     });
 }

@@ -6,11 +6,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 
 use netperf::wire::{
-    DatagramRequest, DatagramResponse, DgRrRequest, DgRrResponse, DgStreamRequest,
-    DgStreamResponse, DlclRrRequest, DlclStreamRequest, DlcoRrRequest, DlcoStreamRequest, Frame,
-    OmniRequest, OmniResponse, Request, Sctp, StreamRequest, StreamResponse, StreamRrRequest,
-    StreamRrResponse, StreamStreamRequest, StreamStreamResponse, SwappedText, Text,
-    TransactionRequest, TransactionResponse, check,
+    Classic, ClassicRequest, Frame, OmniRequest, OmniResponse, Request, SwappedText, Text, check,
 };
 use testkit::Need::Namespaces;
 use testkit::{Namespace, Server, Trial, link, trial};
@@ -54,152 +50,156 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn stream(change: impl FnOnce(&mut StreamRequest)) -> StreamRequest {
+fn stream(change: impl FnOnce(&mut ClassicRequest)) -> ClassicRequest {
     changed(
-        StreamRequest {
+        ClassicRequest {
             test_length: 1,
-            ..StreamRequest::default()
+            ..ClassicRequest::default()
         },
         change,
     )
 }
 
-fn transaction(change: impl FnOnce(&mut TransactionRequest)) -> TransactionRequest {
+fn transaction(change: impl FnOnce(&mut ClassicRequest)) -> ClassicRequest {
     changed(
-        TransactionRequest {
+        ClassicRequest {
             test_length: 1,
-            ..TransactionRequest::default()
+            ..ClassicRequest::default()
         },
         change,
     )
 }
 
-fn datagrams(change: impl FnOnce(&mut DatagramRequest)) -> DatagramRequest {
+fn datagrams(change: impl FnOnce(&mut ClassicRequest)) -> ClassicRequest {
     changed(
-        DatagramRequest {
-            message_size: 100,
+        ClassicRequest {
+            receive_size: 100,
             test_length: 1,
-            ..DatagramRequest::default()
+            ..ClassicRequest::default()
         },
         change,
     )
 }
 
-fn stream_stream(change: impl FnOnce(&mut StreamStreamRequest)) -> Request {
-    Request::StreamStream(changed(
-        StreamStreamRequest {
-            receive_alignment: 8,
-            test_length: 1,
-            ..StreamStreamRequest::default()
-        },
-        change,
-    ))
+fn stream_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::StreamStream,
+        changed(
+            ClassicRequest {
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
-fn stream_rr(change: impl FnOnce(&mut StreamRrRequest)) -> Request {
-    Request::StreamRr(changed(
-        StreamRrRequest {
-            receive_alignment: 8,
-            send_alignment: 8,
-            request_size: 1,
-            response_size: 1,
-            test_length: 1,
-            ..StreamRrRequest::default()
-        },
-        change,
-    ))
+fn stream_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::StreamRr,
+        changed(
+            ClassicRequest {
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
-fn dg_stream(change: impl FnOnce(&mut DgStreamRequest)) -> Request {
-    Request::DgStream(changed(
-        DgStreamRequest {
-            message_size: 100,
-            receive_alignment: 8,
-            test_length: 1,
-            ..DgStreamRequest::default()
-        },
-        change,
-    ))
+fn dg_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::DgStream,
+        changed(
+            ClassicRequest {
+                receive_size: 100,
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
-fn dg_rr(change: impl FnOnce(&mut DgRrRequest)) -> Request {
-    Request::DgRr(changed(
-        DgRrRequest {
-            receive_alignment: 8,
-            send_alignment: 8,
-            request_size: 1,
-            response_size: 1,
-            test_length: 1,
-            ..DgRrRequest::default()
-        },
-        change,
-    ))
+fn dg_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::DgRr,
+        changed(
+            ClassicRequest {
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
 /// The interface that the LLC tests name.
 const DEVICE: &str = "llc0";
 
-fn dlco_stream(change: impl FnOnce(&mut DlcoStreamRequest)) -> Request {
-    Request::DlcoStream(changed(
-        DlcoStreamRequest {
-            receive_alignment: 8,
-            test_length: 1,
-            sap: 84,
-            ppa: -1,
-            device: Text::new(DEVICE),
-            ..DlcoStreamRequest::default()
-        },
-        change,
-    ))
+fn dlco_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::DlcoStream,
+        changed(
+            ClassicRequest {
+                test_length: 1,
+                sap: 84,
+                ppa: -1,
+                device: Text::new(DEVICE),
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
-fn dlco_rr(change: impl FnOnce(&mut DlcoRrRequest)) -> Request {
-    Request::DlcoRr(changed(
-        DlcoRrRequest {
-            receive_alignment: 8,
-            send_alignment: 8,
-            request_size: 1,
-            response_size: 1,
-            test_length: 1,
-            sap: 84,
-            ppa: -1,
-            device: Text::new(DEVICE),
-            ..DlcoRrRequest::default()
-        },
-        change,
-    ))
+fn dlco_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::DlcoRr,
+        changed(
+            ClassicRequest {
+                test_length: 1,
+                sap: 84,
+                ppa: -1,
+                device: Text::new(DEVICE),
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
-fn dlcl_stream(change: impl FnOnce(&mut DlclStreamRequest)) -> Request {
-    Request::DlclStream(changed(
-        DlclStreamRequest {
-            message_size: 100,
-            receive_alignment: 8,
-            test_length: 1,
-            sap: 84,
-            ppa: -1,
-            device: Text::new(DEVICE),
-            ..DlclStreamRequest::default()
-        },
-        change,
-    ))
+fn dlcl_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::DlclStream,
+        changed(
+            ClassicRequest {
+                receive_size: 100,
+                test_length: 1,
+                sap: 84,
+                ppa: -1,
+                device: Text::new(DEVICE),
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
-fn dlcl_rr(change: impl FnOnce(&mut DlclRrRequest)) -> Request {
-    Request::DlclRr(changed(
-        DlclRrRequest {
-            receive_alignment: 8,
-            send_alignment: 8,
-            request_size: 1,
-            response_size: 1,
-            test_length: 1,
-            sap: 84,
-            ppa: -1,
-            device: Text::new(DEVICE),
-            ..DlclRrRequest::default()
-        },
-        change,
-    ))
+fn dlcl_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
+    Request::Classic(
+        Classic::DlclRr,
+        changed(
+            ClassicRequest {
+                test_length: 1,
+                sap: 84,
+                ppa: -1,
+                device: Text::new(DEVICE),
+                ..ClassicRequest::default()
+            },
+            change,
+        ),
+    )
 }
 
 fn omni(kind: Kind, change: impl FnOnce(&mut OmniRequest)) -> Request {
@@ -240,11 +240,14 @@ fn refused_lengths() {
             .map(|kind| omni(kind, |asked| asked.test_length = length))
             .collect();
         requests.extend([
-            Request::TcpRr(rr.clone()),
-            Request::TcpCrr(rr.clone()),
-            Request::TcpCc(rr.clone()),
-            Request::UdpRr(rr),
-            Request::UdpStream(datagrams(|asked| asked.test_length = length)),
+            Request::Classic(Classic::TcpRr, rr.clone()),
+            Request::Classic(Classic::TcpCrr, rr.clone()),
+            Request::Classic(Classic::TcpCc, rr.clone()),
+            Request::Classic(Classic::UdpRr, rr),
+            Request::Classic(
+                Classic::UdpStream,
+                datagrams(|asked| asked.test_length = length),
+            ),
             stream_rr(|asked| asked.test_length = length),
             dg_rr(|asked| asked.test_length = length),
         ]);
@@ -274,34 +277,15 @@ fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any>
         Box::new(socket)
     };
     match request {
-        Request::TcpStream(_) | Request::TcpMaerts(_) => {
-            let told = StreamResponse::decode(response).expect("it is one");
-            Box::new(data_connection(to(told.data_port)))
+        Request::Classic(test, _) => {
+            let told = test.response(response).expect("it is one");
+            match test {
+                Classic::StreamStream | Classic::StreamRr => unix_stream(path(told.path)),
+                Classic::DgStream | Classic::DgRr => unix_datagram(path(told.path)),
+                Classic::UdpRr | Classic::UdpStream => datagram(to(told.data_port)),
+                _ => Box::new(data_connection(to(told.data_port))),
+            }
         }
-        Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) => {
-            let told = TransactionResponse::decode(response).expect("it is one");
-            Box::new(data_connection(to(told.data_port)))
-        }
-        Request::UdpRr(_) => datagram(to(TransactionResponse::decode(response)
-            .expect("it is one")
-            .data_port)),
-        Request::UdpStream(_) => datagram(to(DatagramResponse::decode(response)
-            .expect("it is one")
-            .data_port)),
-        Request::StreamStream(_) => unix_stream(path(
-            StreamStreamResponse::decode(response)
-                .expect("it is one")
-                .path,
-        )),
-        Request::StreamRr(_) => unix_stream(path(
-            StreamRrResponse::decode(response).expect("it is one").path,
-        )),
-        Request::DgStream(_) => unix_datagram(path(
-            DgStreamResponse::decode(response).expect("it is one").path,
-        )),
-        Request::DgRr(_) => unix_datagram(path(
-            DgRrResponse::decode(response).expect("it is one").path,
-        )),
         Request::Omni(asked) => {
             let port = OmniResponse::decode(response).expect("it is one").data_port;
             let port = u16::try_from(port).expect("a port");
@@ -324,8 +308,8 @@ fn cut_lengths() {
     for length in bytes {
         let asked = stream(|asked| asked.test_length = length);
         requests.extend([
-            Request::TcpStream(asked.clone()),
-            Request::TcpMaerts(asked),
+            Request::Classic(Classic::TcpStream, asked.clone()),
+            Request::Classic(Classic::TcpMaerts, asked),
             stream_stream(|asked| asked.test_length = length),
             dg_stream(|asked| asked.test_length = length),
         ]);
@@ -335,11 +319,14 @@ fn cut_lengths() {
             (asked.test_length, asked.request_size) = (length, 100);
         });
         requests.extend([
-            Request::TcpRr(rr.clone()),
-            Request::TcpCrr(rr.clone()),
-            Request::TcpCc(rr.clone()),
-            Request::UdpRr(rr),
-            Request::UdpStream(datagrams(|asked| asked.test_length = length)),
+            Request::Classic(Classic::TcpRr, rr.clone()),
+            Request::Classic(Classic::TcpCrr, rr.clone()),
+            Request::Classic(Classic::TcpCc, rr.clone()),
+            Request::Classic(Classic::UdpRr, rr),
+            Request::Classic(
+                Classic::UdpStream,
+                datagrams(|asked| asked.test_length = length),
+            ),
             stream_rr(|asked| asked.test_length = length),
             dg_rr(|asked| (asked.test_length, asked.request_size) = (length, 100)),
         ]);
@@ -426,23 +413,29 @@ fn sizes_of_omni_tests() {
 
 fn sizes_of_classic_tests() {
     let server = Server::start("--max-buffer 1M");
-    let large: [fn(&mut StreamRequest); 4] = [
-        |asked| asked.size = 2 * MIB,
-        |asked| asked.alignment = 1 << 30,
-        |asked| asked.offset = 2 * MIB,
-        |asked| asked.offset = -1,
+    let large: [fn(&mut ClassicRequest); 4] = [
+        |asked| asked.receive_size = 2 * MIB,
+        |asked| asked.receive_alignment = 1 << 30,
+        |asked| asked.receive_offset = 2 * MIB,
+        |asked| asked.receive_offset = -1,
     ];
-    for make in [Request::TcpStream, Request::TcpMaerts] {
-        are_refused(&server, ENOMEM, large.map(|change| make(stream(change))));
-        let senseless: [fn(&mut StreamRequest); 2] =
-            [|asked| asked.size = -2, |asked| asked.alignment = 3];
+    for test in [Classic::TcpStream, Classic::TcpMaerts] {
+        are_refused(
+            &server,
+            ENOMEM,
+            large.map(|change| Request::Classic(test, stream(change))),
+        );
+        let senseless: [fn(&mut ClassicRequest); 2] = [
+            |asked| asked.receive_size = -2,
+            |asked| asked.receive_alignment = 3,
+        ];
         are_refused(
             &server,
             EINVAL,
-            senseless.map(|change| make(stream(change))),
+            senseless.map(|change| Request::Classic(test, stream(change))),
         );
     }
-    let large: [fn(&mut TransactionRequest); 6] = [
+    let large: [fn(&mut ClassicRequest); 6] = [
         |asked| asked.request_size = 2 * MIB,
         |asked| asked.response_size = 2 * MIB,
         |asked| asked.receive_alignment = 1 << 30,
@@ -450,13 +443,13 @@ fn sizes_of_classic_tests() {
         |asked| asked.receive_offset = 2 * MIB,
         |asked| asked.send_offset = -1,
     ];
-    for make in [Request::TcpRr, Request::TcpCrr, Request::UdpRr] {
+    for test in [Classic::TcpRr, Classic::TcpCrr, Classic::UdpRr] {
         are_refused(
             &server,
             ENOMEM,
-            large.map(|change| make(transaction(change))),
+            large.map(|change| Request::Classic(test, transaction(change))),
         );
-        let senseless: [fn(&mut TransactionRequest); 4] = [
+        let senseless: [fn(&mut ClassicRequest); 4] = [
             |asked| asked.request_size = 0,
             |asked| asked.response_size = -1,
             |asked| asked.receive_alignment = 3,
@@ -465,27 +458,27 @@ fn sizes_of_classic_tests() {
         are_refused(
             &server,
             EINVAL,
-            senseless.map(|change| make(transaction(change))),
+            senseless.map(|change| Request::Classic(test, transaction(change))),
         );
     }
-    let large: [fn(&mut DatagramRequest); 2] = [
+    let large: [fn(&mut ClassicRequest); 2] = [
         |asked| asked.receive_alignment = 1 << 30,
         |asked| asked.receive_offset = 2 * MIB,
     ];
     are_refused(
         &server,
         ENOMEM,
-        large.map(|change| Request::UdpStream(datagrams(change))),
+        large.map(|change| Request::Classic(Classic::UdpStream, datagrams(change))),
     );
-    let senseless: [fn(&mut DatagramRequest); 3] = [
-        |asked| asked.message_size = 65_536,
-        |asked| asked.message_size = 0,
+    let senseless: [fn(&mut ClassicRequest); 3] = [
+        |asked| asked.receive_size = 65_536,
+        |asked| asked.receive_size = 0,
         |asked| asked.receive_alignment = 3,
     ];
     are_refused(
         &server,
         EINVAL,
-        senseless.map(|change| Request::UdpStream(datagrams(change))),
+        senseless.map(|change| Request::Classic(Classic::UdpStream, datagrams(change))),
     );
 }
 
@@ -504,7 +497,7 @@ fn sizes_of_unix_tests() {
             stream_rr(|asked| asked.send_alignment = 1 << 30),
             stream_rr(|asked| asked.receive_offset = 2 * MIB),
             stream_rr(|asked| asked.send_offset = 2 * MIB),
-            dg_stream(|asked| asked.message_size = MIB),
+            dg_stream(|asked| asked.receive_size = MIB),
             dg_stream(|asked| asked.receive_alignment = 1 << 30),
             dg_stream(|asked| asked.receive_offset = 2 * MIB),
             dg_rr(|asked| asked.request_size = 2 * MIB),
@@ -519,8 +512,8 @@ fn sizes_of_unix_tests() {
         &server,
         EINVAL,
         [
-            dg_stream(|asked| asked.message_size = MIB + 1),
-            dg_stream(|asked| asked.message_size = 0),
+            dg_stream(|asked| asked.receive_size = MIB + 1),
+            dg_stream(|asked| asked.receive_size = 0),
             dg_stream(|asked| asked.receive_offset = -1),
             dg_rr(|asked| asked.request_size = 0),
             dg_rr(|asked| asked.send_alignment = 3),
@@ -558,7 +551,7 @@ fn sizes_of_llc_tests() {
                 dlco_rr(|asked| asked.request_size = 2 * MIB),
                 dlco_rr(|asked| asked.response_size = 2 * MIB),
                 dlco_rr(|asked| asked.send_offset = 2 * MIB),
-                dlcl_stream(|asked| asked.message_size = MIB),
+                dlcl_stream(|asked| asked.receive_size = MIB),
                 dlcl_stream(|asked| asked.receive_alignment = 1 << 30),
                 dlcl_rr(|asked| asked.request_size = 2 * MIB),
                 dlcl_rr(|asked| asked.send_alignment = 1 << 30),
@@ -572,7 +565,7 @@ fn sizes_of_llc_tests() {
                 dlco_stream(|asked| asked.receive_alignment = 3),
                 dlco_rr(|asked| asked.request_size = 0),
                 dlco_rr(|asked| asked.send_offset = -1),
-                dlcl_stream(|asked| asked.message_size = MIB + 1),
+                dlcl_stream(|asked| asked.receive_size = MIB + 1),
                 dlcl_stream(|asked| asked.receive_offset = -1),
                 dlcl_rr(|asked| asked.response_size = 0),
                 dlcl_rr(|asked| asked.receive_alignment = 0),
@@ -611,17 +604,17 @@ fn socket_buffers() {
         within((told.receive_buffer, told.send_buffer));
     }
     let asked = stream(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX));
-    let (_, response) = is_accepted(&server, &Request::TcpStream(asked));
-    let told = StreamResponse::decode(&response).expect("it is one");
+    let (_, response) = is_accepted(&server, &Request::Classic(Classic::TcpStream, asked));
+    let told = Classic::TcpStream.response(&response).expect("it is one");
     within((told.receive_buffer, told.send_buffer));
     let asked =
         transaction(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX));
-    let (_, response) = is_accepted(&server, &Request::UdpRr(asked));
-    let told = TransactionResponse::decode(&response).expect("it is one");
+    let (_, response) = is_accepted(&server, &Request::Classic(Classic::UdpRr, asked));
+    let told = Classic::TcpRr.response(&response).expect("it is one");
     within((told.receive_buffer, told.send_buffer));
     let asked = datagrams(|asked| asked.receive_buffer = i32::MAX);
-    let (_, response) = is_accepted(&server, &Request::UdpStream(asked));
-    let told = DatagramResponse::decode(&response).expect("it is one");
+    let (_, response) = is_accepted(&server, &Request::Classic(Classic::UdpStream, asked));
+    let told = Classic::UdpStream.response(&response).expect("it is one");
     within((told.receive_buffer, 0));
     for request in [
         stream_stream(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX)),
@@ -631,7 +624,7 @@ fn socket_buffers() {
     ] {
         // Both sizes are the first words of each of these responses.
         let (_, response) = is_accepted(&server, &request);
-        let told = StreamRrResponse::decode(&response).expect("it is one");
+        let told = Classic::StreamRr.response(&response).expect("it is one");
         within((told.receive_buffer, told.send_buffer));
     }
 }
@@ -642,13 +635,16 @@ fn ports() {
         let server = Server::start("");
         let on = |port: i32| {
             [
-                Request::TcpStream(stream(|asked| asked.data_port = port)),
-                Request::TcpMaerts(stream(|asked| asked.data_port = port)),
-                Request::TcpRr(transaction(|asked| asked.data_port = port)),
-                Request::UdpRr(transaction(|asked| asked.data_port = port)),
-                Request::TcpCrr(transaction(|asked| asked.data_port = port)),
-                Request::TcpCc(transaction(|asked| asked.data_port = port)),
-                Request::UdpStream(datagrams(|asked| asked.data_port = port)),
+                Request::Classic(Classic::TcpStream, stream(|asked| asked.data_port = port)),
+                Request::Classic(Classic::TcpMaerts, stream(|asked| asked.data_port = port)),
+                Request::Classic(Classic::TcpRr, transaction(|asked| asked.data_port = port)),
+                Request::Classic(Classic::UdpRr, transaction(|asked| asked.data_port = port)),
+                Request::Classic(Classic::TcpCrr, transaction(|asked| asked.data_port = port)),
+                Request::Classic(Classic::TcpCc, transaction(|asked| asked.data_port = port)),
+                Request::Classic(
+                    Classic::UdpStream,
+                    datagrams(|asked| asked.data_port = port),
+                ),
                 omni(Kind::TcpRr, |asked| asked.data_port = port as u32),
                 omni(Kind::UdpRr, |asked| asked.data_port = port as u32),
             ]
@@ -666,27 +662,19 @@ fn protocols() {
     let server = Server::start("");
     for family in [0, 1, 9, 26, 40, u32::MAX] {
         let requests = [
-            Request::TcpStream(stream(|asked| asked.family = family)),
-            Request::TcpRr(transaction(|asked| asked.family = family)),
-            Request::UdpRr(transaction(|asked| asked.family = family)),
-            Request::UdpStream(datagrams(|asked| asked.family = family)),
+            Request::Classic(Classic::TcpStream, stream(|asked| asked.family = family)),
+            Request::Classic(Classic::TcpRr, transaction(|asked| asked.family = family)),
+            Request::Classic(Classic::UdpRr, transaction(|asked| asked.family = family)),
+            Request::Classic(Classic::UdpStream, datagrams(|asked| asked.family = family)),
         ];
         are_refused(&server, EAFNOSUPPORT, requests);
     }
     if !has_protocol("SCTP") {
-        let stream = Sctp {
-            tcp: stream(|_| ()),
-            ..Sctp::default()
-        };
-        let transaction = Sctp {
-            tcp: transaction(|_| ()),
-            ..Sctp::default()
-        };
         let requests = [
-            Request::SctpStream(stream.clone()),
-            Request::SctpStreamMany(stream),
-            Request::SctpRr(transaction.clone()),
-            Request::SctpRrMany(transaction),
+            Request::Classic(Classic::SctpStream, stream(|_| ())),
+            Request::Classic(Classic::SctpStreamMany, stream(|_| ())),
+            Request::Classic(Classic::SctpRr, transaction(|_| ())),
+            Request::Classic(Classic::SctpRrMany, transaction(|_| ())),
         ];
         are_refused(&server, EPROTONOSUPPORT, requests);
         let log = server.log();
@@ -764,12 +752,10 @@ fn paths_of_unix_tests() {
         dg_rr(|asked| asked.path = path),
     ] {
         let (_raw, response) = is_accepted(&server, &request);
-        let told = match &request {
-            Request::StreamStream(_) => StreamStreamResponse::decode(&response).map(|it| it.path),
-            Request::StreamRr(_) => StreamRrResponse::decode(&response).map(|it| it.path),
-            Request::DgStream(_) => DgStreamResponse::decode(&response).map(|it| it.path),
-            _ => DgRrResponse::decode(&response).map(|it| it.path),
+        let Request::Classic(test, _) = &request else {
+            panic!("{request:?}");
         };
+        let told = test.response(&response).map(|told| told.path);
         let told = told.expect("it is one").0.to_string();
         assert!(told.starts_with("/tmp/") && !told.starts_with(&*named.to_string_lossy()));
         assert!(!named.exists(), "{request:?}");

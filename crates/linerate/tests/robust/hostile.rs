@@ -5,8 +5,7 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use netperf::wire::{
-    Address, DatagramRequest, MESSAGE_LEN, OmniRequest, Request, StreamRequest, Text,
-    TransactionRequest, check,
+    Address, Classic, ClassicRequest, MESSAGE_LEN, OmniRequest, Request, Text, check,
 };
 use testkit::Need::Namespaces;
 use testkit::{Namespace, Process, STOCK, Server, Trial, eventually, link, stock, trial};
@@ -217,26 +216,29 @@ fn senseless_sizes() {
 }
 
 fn classic(number: i32) -> [Request; 5] {
-    let stream = StreamRequest {
-        size: number,
-        alignment: number,
-        offset: number,
-        ..StreamRequest::default()
+    let stream = ClassicRequest {
+        receive_size: number,
+        receive_alignment: number,
+        receive_offset: number,
+        ..ClassicRequest::default()
     };
-    let transaction = TransactionRequest {
+    let transaction = ClassicRequest {
         request_size: number,
         response_size: number,
-        ..TransactionRequest::default()
+        ..ClassicRequest::default()
     };
     [
-        Request::TcpStream(stream.clone()),
-        Request::TcpMaerts(stream),
-        Request::TcpRr(transaction.clone()),
-        Request::UdpRr(transaction),
-        Request::UdpStream(DatagramRequest {
-            message_size: number,
-            ..DatagramRequest::default()
-        }),
+        Request::Classic(Classic::TcpStream, stream.clone()),
+        Request::Classic(Classic::TcpMaerts, stream),
+        Request::Classic(Classic::TcpRr, transaction.clone()),
+        Request::Classic(Classic::UdpRr, transaction),
+        Request::Classic(
+            Classic::UdpStream,
+            ClassicRequest {
+                receive_size: number,
+                ..ClassicRequest::default()
+            },
+        ),
     ]
 }
 

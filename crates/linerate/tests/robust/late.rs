@@ -4,9 +4,7 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use netperf::wire::{
-    DatagramRequest, DatagramResponse, DatagramResults, DetailsResponse, OmniResults, Request,
-};
+use netperf::wire::{Classic, ClassicRequest, DetailsResponse, OmniResults, Request};
 use serde_json::Value;
 use testkit::{Server, Trial, trial};
 
@@ -31,21 +29,24 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn in_a_classic_test() {
     let server = Server::start("");
     let mut raw = Raw::connect(server.port);
-    raw.send(&Request::UdpStream(DatagramRequest {
-        message_size: SIZE as i32,
-        test_length: 1,
-        ..DatagramRequest::default()
-    }));
-    let response = DatagramResponse::decode(&raw.receive().expect("a response"));
+    raw.send(&Request::Classic(
+        Classic::UdpStream,
+        ClassicRequest {
+            receive_size: SIZE as i32,
+            test_length: 1,
+            ..ClassicRequest::default()
+        },
+    ));
+    let response = Classic::UdpStream.response(&raw.receive().expect("a response"));
     let port = response.expect("the test is accepted").data_port;
     let port = u16::try_from(port).expect("a port");
     // Its mark is a datagram of another size, whose bytes count where it comes.
     let mark = [0; 1];
     send_some_late(&datagram_socket(port), &mark);
-    let results = DatagramResults::decode(&raw.receive().expect("results"));
+    let results = Classic::UdpStream.results(&raw.receive().expect("results"));
     let results = results.expect("the test succeeds");
-    assert_eq!(u64::from(results.messages), IN_TIME, "{results:?}");
-    assert_eq!(u64::from(results.bytes), IN_TIME * SIZE as u64);
+    assert_eq!(u64::from(results.calls), IN_TIME, "{results:?}");
+    assert_eq!(u64::from(results.bytes_low), IN_TIME * SIZE as u64);
     told_apart(&mut raw, LATE * SIZE as u64 + mark.len() as u64);
 }
 

@@ -5,10 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use netperf::wire::{
-    Address, OmniRequest, OmniResponse, Request, StreamRequest, StreamResponse, TransactionRequest,
-    TransactionResponse,
-};
+use netperf::wire::{Address, Classic, ClassicRequest, OmniRequest, OmniResponse, Request};
 use testkit::Trial;
 
 use super::raw::{Finally, Kind, Raw};
@@ -103,15 +100,15 @@ fn connect_from(source: Ipv4Addr, port: u16) -> TcpStream {
 /// Every request for a test with connections, with the bytes that the client sends first and whether the server
 /// answers.
 fn requests() -> Vec<(&'static str, Request, usize, bool)> {
-    let stream = StreamRequest {
+    let stream = ClassicRequest {
         test_length: 10,
-        ..StreamRequest::default()
+        ..ClassicRequest::default()
     };
-    let exchange = TransactionRequest {
+    let exchange = ClassicRequest {
         request_size: 1,
         response_size: 1,
         test_length: 10,
-        ..TransactionRequest::default()
+        ..ClassicRequest::default()
     };
     let omni = |kind: Kind| Request::Omni(kind.request(10));
     vec![
@@ -119,11 +116,31 @@ fn requests() -> Vec<(&'static str, Request, usize, bool)> {
         ("omni maerts", omni(Kind::TcpMaerts), 0, true),
         ("omni rr", omni(Kind::TcpRr), 1, true),
         ("omni crr", omni(Kind::TcpCrr), 1, true),
-        ("stream", Request::TcpStream(stream.clone()), 1, false),
-        ("maerts", Request::TcpMaerts(stream), 0, true),
-        ("rr", Request::TcpRr(exchange.clone()), 1, true),
-        ("crr", Request::TcpCrr(exchange.clone()), 1, true),
-        ("cc", Request::TcpCc(exchange), 0, false),
+        (
+            "stream",
+            Request::Classic(Classic::TcpStream, stream.clone()),
+            1,
+            false,
+        ),
+        (
+            "maerts",
+            Request::Classic(Classic::TcpMaerts, stream),
+            0,
+            true,
+        ),
+        (
+            "rr",
+            Request::Classic(Classic::TcpRr, exchange.clone()),
+            1,
+            true,
+        ),
+        (
+            "crr",
+            Request::Classic(Classic::TcpCrr, exchange.clone()),
+            1,
+            true,
+        ),
+        ("cc", Request::Classic(Classic::TcpCc, exchange), 0, false),
     ]
 }
 
@@ -133,10 +150,12 @@ fn ask(raw: &mut Raw, request: &Request) -> u16 {
     let frame = raw.receive().expect("a response");
     let port = match request {
         Request::Omni(_) => OmniResponse::decode(&frame).map(|told| told.data_port),
-        Request::TcpStream(_) | Request::TcpMaerts(_) => {
-            StreamResponse::decode(&frame).map(|told| told.data_port as u32)
-        }
-        _ => TransactionResponse::decode(&frame).map(|told| told.data_port as u32),
+        Request::Classic(Classic::TcpStream | Classic::TcpMaerts, _) => Classic::TcpStream
+            .response(&frame)
+            .map(|told| told.data_port as u32),
+        _ => Classic::TcpRr
+            .response(&frame)
+            .map(|told| told.data_port as u32),
     };
     port.expect("the test is accepted") as u16
 }

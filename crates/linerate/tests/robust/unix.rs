@@ -9,9 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use netperf::wire::{
-    DgRrRequest, DgRrResponse, Request, StreamRrRequest, StreamStreamRequest, StreamStreamResponse,
-};
+use netperf::wire::{Classic, ClassicRequest, Request};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use testkit::{Need, Process, Server, Trial, copy_program, eventually, linerate, program, trial};
@@ -83,11 +81,13 @@ fn client(server: &Server, test: &str, rest: &str) -> Process {
 }
 
 fn stream_request() -> Request {
-    Request::StreamStream(StreamStreamRequest {
-        receive_alignment: 8,
-        test_length: 10,
-        ..StreamStreamRequest::default()
-    })
+    Request::Classic(
+        Classic::StreamStream,
+        ClassicRequest {
+            test_length: 10,
+            ..ClassicRequest::default()
+        },
+    )
 }
 
 fn dead_clients() {
@@ -115,7 +115,7 @@ fn dead_clients() {
     raw.send(&stream_request());
     let again = raw.receive().expect("a response");
     let path = |frame| {
-        let response = StreamStreamResponse::decode(frame).expect("accepted");
+        let response = Classic::StreamStream.response(frame).expect("accepted");
         response.path.0.to_string()
     };
     assert_ne!(path(&response), path(&again));
@@ -210,15 +210,18 @@ fn links() {
 /// A DG_RR, and the path of its socket.
 fn ask_for_answers(server: &Server) -> (Raw, String) {
     let mut raw = Raw::connect(server.port);
-    raw.send(&Request::DgRr(DgRrRequest {
-        receive_alignment: 8,
-        send_alignment: 8,
-        request_size: 10,
-        response_size: 10,
-        test_length: 10,
-        ..DgRrRequest::default()
-    }));
-    let response = DgRrResponse::decode(&raw.receive().expect("a response")).expect("accepted");
+    raw.send(&Request::Classic(
+        Classic::DgRr,
+        ClassicRequest {
+            request_size: 10,
+            response_size: 10,
+            test_length: 10,
+            ..ClassicRequest::default()
+        },
+    ));
+    let response = Classic::DgRr
+        .response(&raw.receive().expect("a response"))
+        .expect("accepted");
     (raw, response.path.0.to_string())
 }
 
@@ -309,38 +312,52 @@ fn nonsense() {
     let mut server = server(directory.path());
     let mut raw = Raw::connect(server.port);
     for request in [
-        Request::StreamStream(StreamStreamRequest {
-            receive_alignment: 3,
-            test_length: 1,
-            ..StreamStreamRequest::default()
-        }),
-        Request::StreamStream(StreamStreamRequest {
-            receive_size: -5,
-            receive_alignment: 8,
-            ..StreamStreamRequest::default()
-        }),
-        Request::StreamRr(StreamRrRequest {
-            receive_alignment: 8,
-            send_alignment: 8,
-            request_size: 0,
-            response_size: 1,
-            ..StreamRrRequest::default()
-        }),
-        Request::DgStream(netperf::wire::DgStreamRequest {
-            message_size: i32::MAX,
-            receive_alignment: 8,
-            ..netperf::wire::DgStreamRequest::default()
-        }),
-        Request::DlcoStream(netperf::wire::DlcoStreamRequest {
-            sap: 3,
-            ..netperf::wire::DlcoStreamRequest::default()
-        }),
-        Request::DlclRr(netperf::wire::DlclRrRequest {
-            sap: 84,
-            ppa: -1,
-            device: netperf::wire::Text::new("../../etc"),
-            ..netperf::wire::DlclRrRequest::default()
-        }),
+        Request::Classic(
+            Classic::StreamStream,
+            ClassicRequest {
+                receive_alignment: 3,
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::StreamStream,
+            ClassicRequest {
+                receive_size: -5,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::StreamRr,
+            ClassicRequest {
+                request_size: 0,
+                response_size: 1,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DgStream,
+            ClassicRequest {
+                receive_size: i32::MAX,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DlcoStream,
+            ClassicRequest {
+                sap: 3,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DlclRr,
+            ClassicRequest {
+                sap: 84,
+                ppa: -1,
+                device: netperf::wire::Text::new("../../etc"),
+                ..ClassicRequest::default()
+            },
+        ),
     ] {
         assert!(raw.ask_in_vain(&request) > 0, "{request:?}");
     }

@@ -1,13 +1,15 @@
 //! One test from the request to the results.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
-use sys::Address;
 
 use engine::{GroupMember, Stop};
 use model::{Counts, Ended, Half, IoMethod, Limit, Outcome, Plan, Side, Transport, Wait, Warning};
+use sys::{Address, Llc};
 
 use super::control::{Established, Introduction, SHORT_PATIENCE};
-use super::family::{self, Location};
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured, Way, bind_thread};
 use super::request::request;
@@ -17,7 +19,7 @@ use crate::options::{Settings, Test, TestFamily};
 use crate::warnings;
 use crate::wire::{
     Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, OmniResponse, OmniResults,
-    Request, StreamResponse, StreamResults, TransactionResponse, TransactionResults,
+    RemoteError, Request,
 };
 
 /// Runs the test, together with the group of `member`. Returns also when the measured phase began. An
@@ -46,14 +48,14 @@ pub(super) fn test(
     let in_answer = Capability::find(&answer);
     end.nonce = in_answer.and_then(|peer| peer.nonce);
     let peer = in_answer.or(introduced);
-    let (mut told, location) = response(&asked, &answer)?;
+    let (mut told, address) = response(&asked, &answer)?;
     told.system = introduction.map(|introduction| introduction.system);
-    let dest = match location {
-        Location::Port(port) => endpoints
+    let dest = match address {
+        Some(address) => address,
+        None => endpoints
             .dest
-            .with_port(port)
-            .ok_or_else(|| ClientError::BadPort(port.to_string()))?,
-        Location::At(address) => address,
+            .with_port(told.data_port)
+            .ok_or_else(|| ClientError::BadPort(told.data_port.to_string()))?,
     };
     doubts.extend(of_response(&plan.there, &told, peer));
 
@@ -215,17 +217,25 @@ fn spins(half: &Half) -> bool {
     half.pacing.is_some_and(|pacing| pacing.wait == Wait::Spin)
 }
 
-fn response(asked: &Request, answer: &Frame) -> Result<(Told, Location), ClientError> {
-    if let Some(told) = family::response(asked, answer) {
-        return told;
-    }
-    let told = match asked {
-        Request::TcpStream(_) => Told::from(&StreamResponse::decode(answer)?),
-        Request::TcpCc(_) => Told::from(&TransactionResponse::decode(answer)?),
-        _ => Told::from(&OmniResponse::decode(answer)?),
+/// What the response says, and where the server's data socket is if that is no port of its host.
+fn response(asked: &Request, answer: &Frame) -> Result<(Told, Option<Address>), RemoteError> {
+    let Request::Classic(test, _) = asked else {
+        return Ok((Told::from(&OmniResponse::decode(answer)?), None));
     };
-    let port = Location::Port(told.data_port);
-    Ok((told, port))
+    let said = test.response(answer)?;
+    let address = match test.transport() {
+        Transport::UnixStream | Transport::UnixDatagram => {
+            let path = OsStr::from_bytes(said.path.0.raw_bytes());
+            Some(Address::Unix(PathBuf::from(path)))
+        }
+        Transport::LlcStream | Transport::LlcDatagram => {
+            let [mac @ .., _, _] = said.station;
+            let sap = said.sap as u8;
+            Some(Address::Llc(Llc { mac, sap }))
+        }
+        _ => None,
+    };
+    Ok((Told::classic(*test, &said), address))
 }
 
 /// Reads the peer's results into `told`, and asks a linerate for its details.
@@ -244,7 +254,7 @@ fn reports(
     // and the reset could overtake its answer.
     let ask_first = has_details && connects && !is_cancelled;
     let mut is_asked = ask_first && control.send(&Request::Details.encode(None)).is_ok();
-    results(asked, told, counts, control)?;
+    add_results(asked, told, counts, &control.receive()?)?;
     if has_details && !connects {
         // A result that is there is not lost for want of what would be added to it.
         is_asked = control.send(&Request::Details.encode(None)).is_ok();
@@ -270,28 +280,16 @@ fn cut_short(cause: ClientError, after: Option<Duration>, plan: &Plan) -> Client
     }
 }
 
-fn results(
-    asked: &Request,
-    told: &mut Told,
-    counts: &Counts,
-    control: &mut Established,
-) -> Result<(), ClientError> {
-    add_results(asked, told, counts, &control.receive()?)
-}
-
 fn add_results(
     asked: &Request,
     told: &mut Told,
     counts: &Counts,
     frame: &Frame,
-) -> Result<(), ClientError> {
-    if let Some(added) = family::results(asked, told, counts, frame) {
-        return added;
-    }
+) -> Result<(), RemoteError> {
     match asked {
-        Request::TcpStream(_) => told.add_stream(&StreamResults::decode(frame)?),
-        // It moves no data.
-        Request::TcpCc(_) => told.add_transactions(&TransactionResults::decode(frame)?, 0, 0),
+        Request::Classic(test, asked) => {
+            told.add_classic(*test, asked, &test.results(frame)?, counts.sent.0);
+        }
         _ => told.add_omni(&OmniResults::decode(frame)?),
     }
     Ok(())

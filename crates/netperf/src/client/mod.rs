@@ -4,7 +4,6 @@ mod answer;
 mod control;
 mod endpoints;
 mod error;
-mod family;
 mod flows;
 mod histogram;
 mod interim;

@@ -1,15 +1,15 @@
-//! Settings → the request: what the peer is asked to do, in its family's words.
+//! Settings → the request: what the peer is asked to do.
 
 use std::net::SocketAddr;
 
 use model::{BufferPlan, Limit, SizeRule, SocketOptions, WidthRule};
 use sys::Address;
 
-use super::{Endpoints, family};
-use crate::options::{Settings, Test};
+use super::Endpoints;
+use crate::options::{Settings, Special, Test};
 use crate::wire::{
-    FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, OmniRequest, Request, StreamRequest, Text,
-    TransactionRequest, UNSET,
+    Classic, ClassicRequest, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, OmniRequest, Request,
+    Task, Text, UNSET,
 };
 
 /// What this end has settled before it asks.
@@ -27,14 +27,31 @@ pub(super) struct Own {
 
 /// The request for the settings' test.
 pub(super) fn request(settings: &Settings, ends: &Endpoints, own: Own) -> Request {
-    if let Some(request) = family::request(settings, ends, own.send_size) {
-        return request;
+    match classic_test(settings.test) {
+        Some(test) => Request::Classic(test, classic(test, settings, ends, own)),
+        None => Request::Omni(omni(settings, ends, own)),
     }
-    match settings.test {
-        Test::TcpSendfile | Test::TcpMss => Request::TcpStream(stream(settings, ends)),
-        Test::TcpCc => Request::TcpCc(transaction(settings, ends)),
-        _ => Request::Omni(omni(settings, ends, own)),
-    }
+}
+
+/// The test as the messages have it, `None` if that is omni.
+fn classic_test(test: Test) -> Option<Classic> {
+    Some(match test {
+        Test::TcpSendfile | Test::TcpMss => Classic::TcpStream,
+        Test::TcpCc => Classic::TcpCc,
+        Test::StreamStream => Classic::StreamStream,
+        Test::StreamRr => Classic::StreamRr,
+        Test::DgStream => Classic::DgStream,
+        Test::DgRr => Classic::DgRr,
+        Test::SctpStream => Classic::SctpStream,
+        Test::SctpStreamMany => Classic::SctpStreamMany,
+        Test::SctpRr => Classic::SctpRr,
+        Test::SctpRrMany => Classic::SctpRrMany,
+        Test::DlcoStream => Classic::DlcoStream,
+        Test::DlcoRr => Classic::DlcoRr,
+        Test::DlclStream => Classic::DlclStream,
+        Test::DlclRr => Classic::DlclRr,
+        _ => return None,
+    })
 }
 
 fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
@@ -132,45 +149,75 @@ fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool, interface:
     .fold(Flags::default(), |flags, (_, flag)| flags | flag)
 }
 
-pub(super) fn stream(settings: &Settings, ends: &Endpoints) -> StreamRequest {
-    let there = &settings.plan.there;
-    StreamRequest {
-        send_buffer: optional(there.socket.send_buffer_bytes),
-        receive_buffer: optional(there.socket.receive_buffer_bytes),
-        // Here 0 is the default.
-        size: match there.receive.size {
-            SizeRule::Bytes(bytes) => bytes as i32,
-            SizeRule::SocketBuffer => 0,
+/// All that a request can have; its layout leaves out what the test has no use for.
+fn classic(test: Classic, settings: &Settings, ends: &Endpoints, own: Own) -> ClassicRequest {
+    let (there, socket) = (&settings.plan.there, &settings.plan.there.socket);
+    let length = test_length(settings.plan.limit);
+    let asked = ClassicRequest {
+        receive_buffer: optional(socket.receive_buffer_bytes),
+        send_buffer: optional(socket.send_buffer_bytes),
+        receive_window: socket.receive_window_frames.unwrap_or(0) as i32,
+        send_window: socket.send_window_frames.unwrap_or(0) as i32,
+        receive_size: match test.task() {
+            Task::Datagrams => own.send_size as i32,
+            _ => size(there.receive.size),
         },
-        alignment: there.receive.alignment as i32,
-        offset: there.receive.offset as i32,
-        no_delay: there.socket.no_delay,
-        measure_cpu: there.measure_cpu,
-        cpu_rate: settings.cpu_rate.remote,
-        // A byte limit goes as its positive number, as the stock client sends it.
-        test_length: test_length(settings.plan.limit).saturating_abs(),
-        data_port: ends.dest.port() as i32,
-        family: family(ends),
-        ..StreamRequest::default()
-    }
-}
-
-pub(super) fn transaction(settings: &Settings, ends: &Endpoints) -> TransactionRequest {
-    let there = &settings.plan.there;
-    TransactionRequest {
-        receive_buffer: optional(there.socket.receive_buffer_bytes),
-        send_buffer: optional(there.socket.send_buffer_bytes),
         receive_alignment: there.receive.alignment as i32,
         receive_offset: there.receive.offset as i32,
         send_alignment: there.send.alignment as i32,
         send_offset: there.send.offset as i32,
-        no_delay: there.socket.no_delay,
+        no_delay: socket.no_delay,
+        non_blocking: socket.non_blocking,
         measure_cpu: there.measure_cpu,
         cpu_rate: settings.cpu_rate.remote,
-        test_length: test_length(settings.plan.limit),
+        // A byte limit goes as its positive number, as the stock client sends it.
+        test_length: if test.task().is_transactional() {
+            length
+        } else {
+            length.saturating_abs()
+        },
         data_port: ends.dest.port() as i32,
         family: family(ends),
-        ..TransactionRequest::default()
+        ..ClassicRequest::default()
+    };
+    let asked = match test.task() {
+        Task::Answer => ClassicRequest {
+            request_size: size(there.receive.size),
+            response_size: size(there.send.size),
+            ..asked
+        },
+        _ => asked,
+    };
+    match &settings.special {
+        // The least that the kernel takes is 1.
+        Special::Unix { .. } => ClassicRequest {
+            receive_buffer: socket
+                .receive_buffer_bytes
+                .map_or(0, |bytes| bytes.max(1) as i32),
+            send_buffer: socket
+                .send_buffer_bytes
+                .map_or(0, |bytes| bytes.max(1) as i32),
+            ..asked
+        },
+        Special::Dlpi { sap, remote, .. } => {
+            let device = Text::new(remote.device.as_deref().unwrap_or_default());
+            ClassicRequest {
+                sap: i32::from(*sap),
+                ppa: remote.ppa.map_or(UNSET, |ppa| ppa as i32),
+                device_len: device.raw_bytes().len() as i32,
+                device,
+                ..asked
+            }
+        }
+        Special::Inet | Special::Sctp { .. } => asked,
+    }
+}
+
+/// In classic requests 0 is the default.
+fn size(rule: SizeRule) -> i32 {
+    match rule {
+        SizeRule::Bytes(bytes) => bytes as i32,
+        SizeRule::SocketBuffer => 0,
     }
 }
 
@@ -182,7 +229,7 @@ fn explicit(width: WidthRule) -> u32 {
 }
 
 /// Positive seconds, or minus what is counted. The options room lets no other numbers through.
-pub(super) fn test_length(limit: Limit) -> i32 {
+fn test_length(limit: Limit) -> i32 {
     let word = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     match limit {
         Limit::Time(length) => word(length.as_secs()),

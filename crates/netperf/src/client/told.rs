@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use model::{BuffersUsed, Counts, CpuMethod, CpuUse, Side, SocketFacts};
+use model::{BuffersUsed, Counts, CpuMethod, CpuUse, Side, SocketFacts, Transport};
 use units::Bytes;
 
 use crate::conventions::cpu_method;
 use crate::wire::{
-    Flags, OmniResponse, OmniResults, StreamResponse, StreamResults, SysInfo, TransactionResponse,
-    TransactionResults, finite,
+    Classic, ClassicRequest, ClassicResponse, ClassicResults, Flags, OmniResponse, OmniResults,
+    SysInfo, Task, finite,
 };
 
 /// What the peer said in its response and its results, word for word as in
@@ -92,119 +92,105 @@ impl From<&OmniResponse> for Told {
     }
 }
 
-impl From<&StreamResponse> for Told {
-    fn from(response: &StreamResponse) -> Self {
-        let (receive_buffer, send_buffer) = (response.receive_buffer, response.send_buffer);
-        Self {
-            receive_size: response.size,
-            no_delay: response.no_delay,
-            cpu_rate: response.cpu_rate,
-            data_port: response.data_port as u32,
-            ..Self::classic(receive_buffer, send_buffer, response.measure_cpu)
-        }
-    }
-}
-
-impl From<&TransactionResponse> for Told {
-    fn from(response: &TransactionResponse) -> Self {
-        let (receive_buffer, send_buffer) = (response.receive_buffer, response.send_buffer);
-        Self {
-            no_delay: response.no_delay,
-            cpu_rate: response.cpu_rate,
-            data_port: response.data_port as u32,
-            ..Self::classic(receive_buffer, send_buffer, response.measure_cpu)
-        }
-    }
-}
-
 impl Told {
     /// What is known where nobody can be asked, in the stock client's words for it.
     pub(super) fn nothing() -> Self {
         Self {
             receive_buffer_end: -1,
             send_buffer_end: -1,
-            ..Self::classic(0, 0, false)
+            ..Self::silent()
         }
     }
 
-    /// What the responses of all classic tests have.
-    pub(super) fn classic(receive_buffer: i32, send_buffer: i32, measures_cpu: bool) -> Self {
+    /// What a classic response says.
+    pub(super) fn classic(test: Classic, said: &ClassicResponse) -> Self {
+        let (receive_buffer, send_buffer) = (said.receive_buffer, said.send_buffer);
         Self {
             receive_buffer,
-            receive_size: -1,
+            receive_size: match test.task() {
+                Task::Receive | Task::Send => said.receive_size,
+                _ => -1,
+            },
             send_buffer,
-            send_size: -1,
-            measures_cpu,
-            priority: -1,
-            type_of_service: -1,
+            no_delay: said.no_delay,
+            measures_cpu: said.measure_cpu,
+            // What a Unix domain or DLPI client gave stays what it was.
+            cpu_rate: if has_ports(test) { said.cpu_rate } else { 0.0 },
+            data_port: said.data_port as u32,
             receive_buffer_end: receive_buffer,
             send_buffer_end: send_buffer,
+            ..Self::silent()
+        }
+    }
+
+    /// What no classic message has a word for.
+    fn silent() -> Self {
+        Self {
+            receive_size: -1,
+            send_size: -1,
+            priority: -1,
+            type_of_service: -1,
             retransmits: -2,
             ..Self::default()
         }
     }
 
-    /// Adds what the peer received.
-    pub(super) fn add_bulk(&mut self, calls: u32, bytes: u64) {
-        self.receive_calls = calls.into();
-        self.bytes_received = bytes;
-    }
-
-    /// Adds datagrams of this size that the peer received. A stock server's own count of bytes is one
-    /// short for each call that its timer interrupts.
-    pub(super) fn add_datagrams(&mut self, count: u32, size: i32) {
-        self.add_bulk(count, u64::from(count) * size.max(0) as u64);
-    }
-
-    /// Adds transactions of messages of these sizes.
-    pub(super) fn add_messages(&mut self, transactions: u32, request: i32, response: i32) {
-        let count = u64::from(transactions);
-        self.transactions = count;
-        self.bytes_received = count * request.max(0) as u64;
-        self.bytes_sent = count * response.max(0) as u64;
-    }
-
-    /// Adds what all classic results have: seconds, the busy percentage, how it was measured, CPUs.
-    pub(super) fn add_classic(&mut self, elapsed: f32, busy: f32, method: i32, cpus: i32) {
-        self.elapsed = seconds(elapsed);
+    /// Adds classic results. This end's count of sent bytes widens a word that has lost what was above it.
+    pub(super) fn add_classic(
+        &mut self,
+        test: Classic,
+        asked: &ClassicRequest,
+        said: &ClassicResults,
+        sent: u64,
+    ) {
+        match test.task() {
+            Task::Receive | Task::Send => {
+                self.receive_calls = said.calls.into();
+                // A hostile NaN or a negative count is no bytes; a huge one saturates.
+                self.bytes_received = if has_ports(test) {
+                    said.bytes as u64
+                } else {
+                    widened(said.bytes_low, sent)
+                };
+            }
+            // A stock server's own count of bytes is one short for each call that its timer interrupts.
+            Task::Datagrams => {
+                self.receive_calls = said.calls.into();
+                self.bytes_received = u64::from(said.calls) * asked.receive_size.max(0) as u64;
+            }
+            Task::Answer | Task::AcceptAndAnswer | Task::AcceptAndClose => {
+                let count = u64::from(said.transactions);
+                self.transactions = count;
+                if test.task() != Task::AcceptAndClose {
+                    self.bytes_received = count * asked.request_size.max(0) as u64;
+                    self.bytes_sent = count * asked.response_size.max(0) as u64;
+                }
+            }
+        }
+        self.elapsed = seconds(said.elapsed);
         // The connection tests' results have no word for the method; there is only one on Linux.
-        let method = match method {
+        let method = match said.cpu_method {
             0 => CpuMethod::ProcStat,
             code => cpu_method(code as u32),
         };
+        // The peer of a Unix domain test is on this host, and the stock server does not say how many CPUs that has.
+        let cpus = match test.transport() {
+            Transport::UnixStream | Transport::UnixDatagram => sys::cpu::online() as u32,
+            _ => said.cpus.max(0) as u32,
+        };
         self.cpu = self.measures_cpu.then(|| CpuUse {
-            busy_percent: percent(busy),
+            busy_percent: percent(said.cpu_utilisation),
             user_percent: 0.0,
             system_percent: 0.0,
             iowait_percent: 0.0,
             irq_percent: 0.0,
             softirq_percent: 0.0,
             steal_percent: None,
-            cpus: cpus.max(0) as u32,
+            cpus,
             peak: None,
             method,
             each: Vec::new(),
         });
-    }
-
-    /// Adds the results of a classic stream that the peer received.
-    pub(super) fn add_stream(&mut self, said: &StreamResults) {
-        // A hostile NaN or a negative count is no bytes; a huge one saturates.
-        self.add_bulk(said.calls, said.bytes as u64);
-        let (busy, method) = (said.cpu_utilisation, said.cpu_method);
-        self.add_classic(said.elapsed, busy, method, said.cpus);
-    }
-
-    /// Adds the results of a classic transactional test with messages of these sizes.
-    pub(super) fn add_transactions(
-        &mut self,
-        said: &TransactionResults,
-        request: i32,
-        response: i32,
-    ) {
-        self.add_messages(said.transactions, request, response);
-        let (busy, method) = (said.cpu_utilisation, said.cpu_method);
-        self.add_classic(said.elapsed, busy, method, said.cpus);
     }
 
     /// Adds the results of an omni test.
@@ -299,4 +285,38 @@ fn seconds(value: f32) -> Option<Duration> {
     Duration::try_from_secs_f32(value)
         .ok()
         .filter(|elapsed| !elapsed.is_zero())
+}
+
+/// Whether the data goes over IP: these tests have the messages of TCP's.
+fn has_ports(test: Classic) -> bool {
+    matches!(
+        test.transport(),
+        Transport::Tcp | Transport::Udp | Transport::Sctp | Transport::SctpMany
+    )
+}
+
+/// The number with these low 32 bits that is nearest below `near`, which is what was sent.
+fn widened(low: u32, near: u64) -> u64 {
+    let missing = u64::from((near as u32).wrapping_sub(low));
+    near.checked_sub(missing).unwrap_or(low.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_wrapped_are_widened() {
+        for (low, near, wide) in [
+            (0, 0, 0),
+            (100, 100, 100),
+            (90, 100, 90),
+            (0x8454_fb00, 0x1_8454_fb00, 0x1_8454_fb00),
+            (0xffff_fff0, 0x1_0000_0010, 0xffff_fff0),
+            // More than was sent: the peer's own word.
+            (200, 100, 200),
+        ] {
+            assert_eq!(widened(low, near), wide, "{low} near {near}");
+        }
+    }
 }

@@ -3,24 +3,27 @@
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{
     BufferPlan, Half, Limit, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule, Workload,
 };
-use sys::Address;
 use sys::call::Error;
+use sys::{Address, Llc};
 
-use super::family;
+use crate::attachment::Attachment;
 use crate::conventions::{DEFER_ACCEPT_SECONDS, pacing};
 use crate::options::Limits;
 use crate::wire::{
-    DatagramRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, StreamRequest,
-    TransactionRequest,
+    Classic, ClassicRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, Task, UNSET,
 };
 
-/// No datagram has more payload than its length word can say.
+/// No UDP datagram has more payload than its length word can say.
 const LARGEST_DATAGRAM: u32 = 65_535;
+
+/// No other message that a test may ask for is longer: a host's largest socket buffer is mostly less.
+const LARGEST_MESSAGE: u32 = 1 << 20;
 
 /// What this end is to do.
 #[derive(Clone, Debug)]
@@ -86,18 +89,8 @@ impl Assignment {
     ) -> Option<Result<Self, Refusal>> {
         let assignment = match request {
             Request::Omni(request) => omni(request, peer, local),
-            Request::TcpStream(request) => stream(request, Workload::receive(), limits),
-            Request::TcpMaerts(request) => stream(request, Workload::send(), limits),
-            Request::TcpRr(request) => transaction(request, Transport::Tcp, Workload::answer()),
-            Request::UdpRr(request) => transaction(request, Transport::Udp, Workload::answer()),
-            Request::TcpCrr(request) => {
-                transaction(request, Transport::Tcp, Workload::accept_and_answer())
-            }
-            Request::TcpCc(request) => {
-                transaction(request, Transport::Tcp, Workload::accept_and_close())
-            }
-            Request::UdpStream(request) => datagrams(request),
-            request => family::assignment(request, limits)?,
+            Request::Classic(test, request) => classic(*test, request, limits),
+            _ => return None,
         };
         Some(assignment.and_then(|assignment| assignment.within(limits)))
     }
@@ -255,130 +248,174 @@ fn named(request: &OmniRequest, family: u32) -> Option<IpAddr> {
     request.client_address.ip(family)
 }
 
-pub(super) fn stream(
-    request: &StreamRequest,
-    workload: Workload,
+fn classic(
+    test: Classic,
+    request: &ClassicRequest,
     limits: &Limits,
 ) -> Result<Assignment, Refusal> {
-    let buffer = BufferPlan {
-        // In classic messages 0 is the default.
-        size: at_most(if request.size == 0 { -1 } else { request.size })?,
-        width: WidthRule::CoverSocketBuffer,
-        alignment: alignment(request.alignment as u32)?,
-        offset: request.offset as u32,
+    let (transport, task) = (test.transport(), test.task());
+    let end_mark = match task {
+        Task::Datagrams => EndMark::OtherSizeThan(datagram_size(transport, request.receive_size)?),
+        _ => EndMark::Empty,
     };
-    Ok(Assignment {
-        transport: Transport::Tcp,
-        workload,
+    let (send, receive) = classic_buffers(test, request)?;
+    let limit = match limit(request.test_length, task.is_transactional()) {
         // A byte limit comes as a positive number too, and may read as centuries.
-        limit: match limit(request.test_length, false) {
-            Limit::Time(length) => Limit::Time(length.min(limits.max_length)),
-            other => other,
-        },
-        half: Half {
-            socket: SocketOptions {
-                send_buffer_bytes: optional(request.send_buffer),
-                receive_buffer_bytes: optional(request.receive_buffer),
-                no_delay: request.no_delay,
-                ..SocketOptions::default()
-            },
-            send: buffer,
-            receive: buffer,
-            discard_in_kernel: false,
-            measure_cpu: request.measure_cpu,
-            ..Half::default()
-        },
-        bind: bind(request.family, None, port(request.data_port)?)?,
-        client: None,
-        named: None,
-        tells_congestion: false,
-        tells_interface: false,
-        end_mark: EndMark::Empty,
-    })
-}
-
-pub(super) fn transaction(
-    request: &TransactionRequest,
-    transport: Transport,
-    workload: Workload,
-) -> Result<Assignment, Refusal> {
-    // Connect/close moves no data; old clients send sizes of 0 with it.
-    let size = |bytes: i32| {
-        if workload.receives() {
-            exactly(bytes)
-        } else {
-            Ok(SizeRule::Bytes(1))
+        Limit::Time(length) if !task.is_transactional() && transport != Transport::Udp => {
+            Limit::Time(length.min(limits.max_length))
         }
+        other => other,
     };
     Ok(Assignment {
         transport,
-        limit: limit(request.test_length, true),
+        workload: match task {
+            Task::Receive | Task::Datagrams => Workload::receive(),
+            Task::Send => Workload::send(),
+            Task::Answer => Workload::answer(),
+            Task::AcceptAndAnswer => Workload::accept_and_answer(),
+            Task::AcceptAndClose => Workload::accept_and_close(),
+        },
+        limit,
         half: Half {
-            socket: SocketOptions {
-                send_buffer_bytes: optional(request.send_buffer),
-                receive_buffer_bytes: optional(request.receive_buffer),
-                no_delay: request.no_delay && transport.has_tcp_options(),
-                ..SocketOptions::default()
-            },
-            send: BufferPlan {
-                size: size(request.response_size)?,
-                width: WidthRule::Buffers(1),
-                alignment: alignment(request.send_alignment as u32)?,
-                offset: request.send_offset as u32,
-            },
-            receive: BufferPlan {
-                size: size(request.request_size)?,
-                width: WidthRule::Buffers(1),
-                alignment: alignment(request.receive_alignment as u32)?,
-                offset: request.receive_offset as u32,
-            },
+            socket: classic_socket(transport, request),
+            send,
+            receive,
             measure_cpu: request.measure_cpu,
             ..Half::default()
         },
-        bind: bind(request.family, None, port(request.data_port)?)?,
+        bind: match transport {
+            // Where that is the server alone decides: no path of a client's is ever used.
+            Transport::UnixStream | Transport::UnixDatagram => Address::Unix(PathBuf::new()),
+            Transport::LlcStream | Transport::LlcDatagram => attached(request)?,
+            _ => {
+                let port = u16::try_from(request.data_port).map_err(|_| Error::INVAL)?;
+                bind(request.family, None, port)?
+            }
+        },
         client: None,
         named: None,
         tells_congestion: false,
         tells_interface: false,
-        workload,
-        end_mark: EndMark::Empty,
+        end_mark,
     })
 }
 
-fn datagrams(request: &DatagramRequest) -> Result<Assignment, Refusal> {
-    let size = u32::try_from(request.message_size)
+fn datagram_size(transport: Transport, bytes: i32) -> Result<u32, Refusal> {
+    let largest = match transport {
+        Transport::Udp => LARGEST_DATAGRAM,
+        _ => LARGEST_MESSAGE,
+    };
+    let size = u32::try_from(bytes).ok();
+    let size = size.filter(|size| (1..=largest).contains(size));
+    size.ok_or(Error::INVAL.into())
+}
+
+/// The buffers to send from and to receive into.
+fn classic_buffers(
+    test: Classic,
+    request: &ClassicRequest,
+) -> Result<(BufferPlan, BufferPlan), Refusal> {
+    let (transport, task) = (test.transport(), test.task());
+    let (of_receive, of_send, width) = match task {
+        Task::Receive | Task::Send => {
+            // In classic messages 0 is the default.
+            let bytes = if request.receive_size == 0 {
+                UNSET
+            } else {
+                request.receive_size
+            };
+            let size = at_most(bytes)?;
+            (size, size, WidthRule::CoverSocketBuffer)
+        }
+        Task::Datagrams => {
+            let size = exactly(request.receive_size)?;
+            let width = match transport {
+                Transport::Udp => WidthRule::CoverSocketBuffer,
+                _ => WidthRule::Buffers(1),
+            };
+            (size, size, width)
+        }
+        Task::Answer | Task::AcceptAndAnswer => (
+            exactly(request.request_size)?,
+            exactly(request.response_size)?,
+            WidthRule::Buffers(1),
+        ),
+        // Connect/close moves no data; old clients send sizes of 0 with it.
+        Task::AcceptAndClose => (
+            SizeRule::Bytes(1),
+            SizeRule::Bytes(1),
+            WidthRule::Buffers(1),
+        ),
+    };
+    let plan = |size, alignment_bytes: i32, offset: i32| {
+        // Of TCP and UDP a negative one is a huge one, which no memory has room for.
+        if offset < 0 && !has_ip(transport) {
+            return Err(Refusal::from(Error::INVAL));
+        }
+        Ok(BufferPlan {
+            size,
+            width,
+            alignment: alignment(alignment_bytes as u32)?,
+            offset: offset as u32,
+        })
+    };
+    let receive = plan(
+        of_receive,
+        request.receive_alignment,
+        request.receive_offset,
+    )?;
+    let send = if task.is_transactional() {
+        plan(of_send, request.send_alignment, request.send_offset)?
+    } else {
+        receive
+    };
+    Ok((send, receive))
+}
+
+fn classic_socket(transport: Transport, request: &ClassicRequest) -> SocketOptions {
+    let is_unix = matches!(transport, Transport::UnixStream | Transport::UnixDatagram);
+    // There 0 leaves the kernel's. The stock server sets 0, and has the least that there is.
+    let buffer = |bytes| optional(bytes).filter(|bytes| !is_unix || *bytes > 0);
+    // Frames of datagrams have no window.
+    let window =
+        |frames| optional(frames).filter(|frames| transport == Transport::LlcStream && *frames > 0);
+    SocketOptions {
+        send_buffer_bytes: buffer(request.send_buffer),
+        receive_buffer_bytes: buffer(request.receive_buffer),
+        receive_window_frames: window(request.receive_window),
+        send_window_frames: window(request.send_window),
+        no_delay: request.no_delay && transport.has_no_delay(),
+        connect_datagrams: request.connect,
+        non_blocking: request.non_blocking,
+        ..SocketOptions::default()
+    }
+}
+
+/// The address of the interface that a request names, at its service access point.
+fn attached(request: &ClassicRequest) -> Result<Address, Refusal> {
+    let sap = u8::try_from(request.sap)
         .ok()
-        .filter(|size| (1..=LARGEST_DATAGRAM).contains(size))
+        .filter(|sap| sap.is_multiple_of(2))
         .ok_or(Error::INVAL)?;
-    Ok(Assignment {
-        transport: Transport::Udp,
-        workload: Workload::receive(),
-        limit: limit(request.test_length, false),
-        half: Half {
-            socket: SocketOptions {
-                receive_buffer_bytes: optional(request.receive_buffer),
-                connect_datagrams: request.connect,
-                ..SocketOptions::default()
-            },
-            receive: BufferPlan {
-                size: SizeRule::Bytes(size),
-                width: WidthRule::CoverSocketBuffer,
-                alignment: alignment(request.receive_alignment as u32)?,
-                offset: request.receive_offset as u32,
-            },
-            measure_cpu: request.measure_cpu,
-            ..Half::default()
-        },
-        bind: bind(request.family, None, port(request.data_port)?)?,
-        client: None,
-        named: None,
-        tells_congestion: false,
-        tells_interface: false,
-        end_mark: EndMark::OtherSizeThan(size),
-    })
+    let attachment = Attachment {
+        device: Some(request.device.to_string()),
+        ppa: u32::try_from(request.ppa).ok(),
+    };
+    let interface = attachment.find();
+    let mac = interface.ok().and_then(|link| link.mac);
+    let mac = mac.ok_or(Error::NODEV)?;
+    Ok(Address::Llc(Llc { mac, sap }))
 }
 
-pub(super) fn limit(test_length: i32, transactional: bool) -> Limit {
+/// Whether this is a transport of classic tests over IP.
+fn has_ip(transport: Transport) -> bool {
+    matches!(
+        transport,
+        Transport::Tcp | Transport::Udp | Transport::Sctp | Transport::SctpMany
+    )
+}
+
+fn limit(test_length: i32, transactional: bool) -> Limit {
     match test_length {
         0 => Limit::Unlimited,
         seconds @ 1.. => Limit::Time(Duration::from_secs(seconds as u64)),
@@ -404,17 +441,13 @@ fn family_of(address: IpAddr) -> u32 {
     }
 }
 
-fn port(port: i32) -> Result<u16, Refusal> {
-    u16::try_from(port).map_err(|_| Error::INVAL.into())
-}
-
 /// A word whose negative values mean "leave it".
 fn optional(word: i32) -> Option<u32> {
     u32::try_from(word).ok()
 }
 
 /// A bulk size: −1 is the default, 0 would never end.
-pub(super) fn at_most(bytes: i32) -> Result<SizeRule, Refusal> {
+fn at_most(bytes: i32) -> Result<SizeRule, Refusal> {
     match bytes {
         -1 => Ok(SizeRule::SocketBuffer),
         1.. => Ok(SizeRule::Bytes(bytes as u32)),
@@ -423,7 +456,7 @@ pub(super) fn at_most(bytes: i32) -> Result<SizeRule, Refusal> {
 }
 
 /// The size of a request or a response.
-pub(super) fn exactly(bytes: i32) -> Result<SizeRule, Refusal> {
+fn exactly(bytes: i32) -> Result<SizeRule, Refusal> {
     match bytes {
         1.. => Ok(SizeRule::Bytes(bytes as u32)),
         _ => Err(Error::INVAL.into()),
@@ -437,7 +470,7 @@ fn width(buffers: u32) -> WidthRule {
     }
 }
 
-pub(super) fn alignment(bytes: u32) -> Result<u32, Refusal> {
+fn alignment(bytes: u32) -> Result<u32, Refusal> {
     if bytes.is_power_of_two() {
         Ok(bytes)
     } else {
@@ -639,14 +672,11 @@ mod tests {
             omni(6, 0),
             omni(6, 4),
             omni(0, 4),
-            Request::TcpStream(StreamRequest::default()),
-            Request::TcpMaerts(StreamRequest::default()),
-            Request::TcpRr(TransactionRequest::default()),
-            Request::UdpRr(TransactionRequest::default()),
-            Request::TcpCrr(TransactionRequest::default()),
-            Request::TcpCc(TransactionRequest::default()),
-            Request::UdpStream(DatagramRequest::default()),
         ];
+        let classic = Classic::all()
+            .filter(|test| has_ip(test.transport()))
+            .map(|test| Request::Classic(test, ClassicRequest::default()));
+        let good: Vec<_> = good.into_iter().chain(classic).collect();
         let limits = Limits::default();
         let peers = [PEER, "[2001:db8::1]:4000".parse().unwrap()].map(Address::from);
         testkit::fuzz::each("a request", 35..=46, |rng| {

@@ -5,7 +5,6 @@
 
 mod assignment;
 mod data;
-mod family;
 mod files;
 mod log;
 mod omni;

@@ -1,14 +1,14 @@
 //! What the client is told, in the layout of the messages that it asked with.
 
 use model::{Half, Side, Transport};
+use sys::Address;
 
+use super::omni;
 use super::test::{Finished, Prepared};
-use super::{family, omni};
 use crate::conventions::{TICKS_A_SECOND, cpu_code};
 use crate::wire::{
-    CalibrateResponse, DatagramRequest, DatagramResponse, DatagramResults, Frame, Request,
-    StreamRequest, StreamResponse, StreamResults, TransactionRequest, TransactionResponse,
-    TransactionResults, UNKNOWN_REQUEST, error_response,
+    CalibrateResponse, Classic, ClassicRequest, ClassicResponse, ClassicResults, Frame, Request,
+    SwappedText, Task, Text, UNKNOWN_REQUEST, error_response,
 };
 
 /// The answer to CPU_CALIBRATE.
@@ -20,20 +20,13 @@ pub(super) fn calibration(rate: f32) -> CalibrateResponse {
 }
 
 /// The response: the test is ready.
-pub(super) fn response(request: &Request, test: &Prepared) -> Frame {
-    let ready = Ready::of(request, test);
+pub(super) fn response(request: &Request, ready: &Prepared) -> Frame {
     match request {
-        Request::Omni(asked) => omni::response(asked, test).encode(),
-        Request::TcpStream(asked) | Request::TcpMaerts(asked) => {
-            ready.stream(asked).encode(request.kind())
+        Request::Omni(asked) => omni::response(asked, ready).encode(),
+        Request::Classic(test, asked) => {
+            test.encode_response(&classic_response(*test, asked, ready))
         }
-        Request::TcpRr(asked)
-        | Request::TcpCrr(asked)
-        | Request::TcpCc(asked)
-        | Request::UdpRr(asked) => ready.transaction(asked).encode(request.kind()),
-        Request::UdpStream(asked) => ready.datagrams(asked).encode(),
-        request => family::response(request, test, &ready)
-            .unwrap_or_else(|| error_response(UNKNOWN_REQUEST)),
+        _ => error_response(UNKNOWN_REQUEST),
     }
 }
 
@@ -44,170 +37,68 @@ pub(super) fn results(
     tells_congestion: bool,
     ran: &Finished,
 ) -> Frame {
-    let figures = Figures::of(&ran.side);
     match request {
-        Request::TcpStream(_) => figures.received().encode(request.kind()),
-        Request::TcpMaerts(_) => figures.sent().encode(request.kind()),
-        Request::TcpRr(_) | Request::TcpCrr(_) | Request::TcpCc(_) | Request::UdpRr(_) => {
-            figures.transactions().encode(request.kind())
-        }
-        Request::UdpStream(_) => figures.datagrams().encode(),
-        request => family::results(request, &figures)
-            .unwrap_or_else(|| omni::results(&ran.side, transport, tells_congestion).encode()),
+        Request::Classic(test, _) => test.encode_results(&classic_results(*test, &ran.side)),
+        _ => omni::results(&ran.side, transport, tells_congestion).encode(),
     }
 }
 
-/// What the responses of all classic tests have.
-pub(super) struct Ready {
-    pub(super) receive_buffer: i32,
-    pub(super) send_buffer: i32,
-    /// Bytes a receive call, or a send call if the server only sends.
-    pub(super) size: i32,
-    pub(super) measure_cpu: bool,
-    pub(super) cpu_rate: f32,
-    no_delay: bool,
-    data_port: i32,
-}
-
-impl Ready {
-    fn of(request: &Request, test: &Prepared) -> Self {
-        let facts = &test.data.facts;
-        let half = &test.assignment.half;
-        let used = test.buffers.used();
-        Self {
-            receive_buffer: word(facts.receive_buffer_bytes),
-            send_buffer: word(facts.send_buffer_bytes),
-            size: word(used.receive_bytes.or(used.send_bytes)),
-            measure_cpu: half.measure_cpu,
-            cpu_rate: rate_in_force(request.cpu_rate(), half),
-            no_delay: facts.no_delay.unwrap_or(false),
-            data_port: test.port as i32,
-        }
+/// All that a response can have; its layout leaves out what the test has no use for.
+fn classic_response(test: Classic, asked: &ClassicRequest, ready: &Prepared) -> ClassicResponse {
+    let (facts, half) = (&ready.data.facts, &ready.assignment.half);
+    let used = ready.buffers.used();
+    let (receive_buffer, send_buffer) = match test.transport() {
+        Transport::LlcStream => (facts.receive_window_frames, facts.send_window_frames),
+        _ => (facts.receive_buffer_bytes, facts.send_buffer_bytes),
+    };
+    let mut station = [0; 8];
+    let mut sap = 0;
+    if let Ok(Address::Llc(bound)) = Address::of(&ready.data.socket) {
+        station[..bound.mac.len()].copy_from_slice(&bound.mac);
+        sap = i32::from(bound.sap);
     }
-
-    pub(super) fn stream(&self, asked: &StreamRequest) -> StreamResponse {
-        StreamResponse {
-            receive_buffer: self.receive_buffer,
-            size: self.size,
-            no_delay: self.no_delay,
-            measure_cpu: self.measure_cpu,
-            send_buffer: self.send_buffer,
-            data_port: self.data_port,
-            cpu_rate: self.cpu_rate,
-            receive_copy_avoidance: asked.receive_copy_avoidance,
-            send_copy_avoidance: asked.send_copy_avoidance,
-        }
-    }
-
-    pub(super) fn transaction(&self, asked: &TransactionRequest) -> TransactionResponse {
-        TransactionResponse {
-            receive_buffer: self.receive_buffer,
-            no_delay: self.no_delay,
-            measure_cpu: self.measure_cpu,
-            test_length: asked.test_length,
-            send_buffer: self.send_buffer,
-            data_port: self.data_port,
-            cpu_rate: self.cpu_rate,
-            receive_copy_avoidance: asked.receive_copy_avoidance,
-            send_copy_avoidance: asked.send_copy_avoidance,
-        }
-    }
-
-    fn datagrams(&self, asked: &DatagramRequest) -> DatagramResponse {
-        DatagramResponse {
-            receive_buffer: self.receive_buffer,
-            send_buffer: self.send_buffer,
-            measure_cpu: self.measure_cpu,
-            test_length: asked.test_length,
-            data_port: self.data_port,
-            cpu_rate: self.cpu_rate,
-            receive_copy_avoidance: asked.receive_copy_avoidance,
-            send_copy_avoidance: asked.send_copy_avoidance,
-        }
+    ClassicResponse {
+        receive_buffer: word(receive_buffer),
+        send_buffer: word(send_buffer),
+        receive_size: word(used.receive_bytes.or(used.send_bytes)),
+        no_delay: facts.no_delay.unwrap_or(false),
+        non_blocking: asked.non_blocking,
+        measure_cpu: half.measure_cpu,
+        test_length: asked.test_length,
+        cpu_rate: rate_in_force(asked.cpu_rate, half),
+        receive_copy_avoidance: asked.receive_copy_avoidance,
+        send_copy_avoidance: asked.send_copy_avoidance,
+        data_port: ready.port as i32,
+        path: SwappedText(Text::new(ready.path().as_os_str().as_encoded_bytes())),
+        sap,
+        station_len: 6,
+        station,
     }
 }
 
-/// What the results of all classic tests have. A count of bytes in one word is modulo 2³²; a linerate
-/// client knows what is above it.
-pub(super) struct Figures<'a> {
-    side: &'a Side,
-    /// Bytes received.
-    pub(super) received_word: u32,
-    /// Bytes in both directions.
-    pub(super) both_word: u32,
-    pub(super) receive_calls: u32,
-    pub(super) transactions: u32,
-    /// Seconds.
-    pub(super) elapsed: f32,
-    /// CPU busy, percent.
-    pub(super) busy: f32,
-    /// The same, −1 when it was not measured.
-    pub(super) busy_or_none: f32,
-    pub(super) method: i32,
-    pub(super) cpus: i32,
-}
-
-impl<'a> Figures<'a> {
-    fn of(side: &'a Side) -> Self {
-        let counts = &side.counts;
-        let cpu = side.cpu.as_ref();
-        let busy = cpu.map(|cpu| cpu.busy_percent as f32);
-        Self {
-            side,
-            received_word: counts.received.0 as u32,
-            both_word: (counts.sent + counts.received).0 as u32,
-            receive_calls: counts.receive_calls as u32,
-            transactions: counts.transactions as u32,
-            elapsed: elapsed(side),
-            busy: busy.unwrap_or(0.0),
-            busy_or_none: busy.unwrap_or(-1.0),
-            method: cpu.map_or(0, |cpu| cpu_code(cpu.method) as i32),
-            cpus: cpu.map_or(0, |cpu| cpu.cpus as i32),
-        }
-    }
-
-    /// Of a stream that the server received.
-    pub(super) fn received(&self) -> StreamResults {
-        let counts = &self.side.counts;
-        self.stream(counts.received.0, counts.receive_calls)
-    }
-
-    fn sent(&self) -> StreamResults {
-        let counts = &self.side.counts;
-        self.stream(counts.sent.0, counts.send_calls)
-    }
-
-    fn stream(&self, bytes: u64, calls: u64) -> StreamResults {
-        StreamResults {
-            bytes: bytes as f64,
-            calls: calls as u32,
-            elapsed: self.elapsed,
-            cpu_utilisation: self.busy,
-            cpu_method: self.method,
-            cpus: self.cpus,
-        }
-    }
-
-    pub(super) fn transactions(&self) -> TransactionResults {
-        TransactionResults {
-            bytes: self.both_word,
-            transactions: self.transactions,
-            elapsed: self.elapsed,
-            cpu_utilisation: self.busy,
-            cpu_method: self.method,
-            cpus: self.cpus,
-        }
-    }
-
-    fn datagrams(&self) -> DatagramResults {
-        DatagramResults {
-            messages: self.receive_calls,
-            bytes: self.received_word,
-            elapsed: self.elapsed,
-            cpu_utilisation: self.busy_or_none,
-            cpu_method: self.method,
-            cpus: self.cpus,
-        }
+/// All that results can have. A count of bytes in one word is modulo 2³²; a linerate client knows what is above it.
+fn classic_results(test: Classic, side: &Side) -> ClassicResults {
+    let counts = &side.counts;
+    let (bytes, calls) = match test.task() {
+        Task::Send => (counts.sent, counts.send_calls),
+        Task::Receive | Task::Datagrams => (counts.received, counts.receive_calls),
+        _ => (counts.sent + counts.received, counts.receive_calls),
+    };
+    let not_measured = if test.task() == Task::Datagrams {
+        -1.0
+    } else {
+        0.0
+    };
+    let cpu = side.cpu.as_ref();
+    ClassicResults {
+        bytes: bytes.0 as f64,
+        bytes_low: bytes.0 as u32,
+        calls: calls as u32,
+        transactions: counts.transactions as u32,
+        elapsed: elapsed(side),
+        cpu_utilisation: cpu.map_or(not_measured, |cpu| cpu.busy_percent as f32),
+        cpu_method: cpu.map_or(0, |cpu| cpu_code(cpu.method) as i32),
+        cpus: cpu.map_or(0, |cpu| cpu.cpus as i32),
     }
 }
 

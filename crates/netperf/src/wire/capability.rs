@@ -160,8 +160,8 @@ const LEN: usize = NONCE_AT + CHECKSUM_LEN - START;
 mod tests {
     use super::*;
     use crate::wire::{
-        MESSAGE_LEN, OmniRequest, OmniResponse, Received, Request, StreamRequest, StreamResponse,
-        SysInfo,
+        Classic, ClassicRequest, ClassicResponse, MESSAGE_LEN, OmniRequest, OmniResponse, Received,
+        Request, SysInfo,
     };
 
     const US: Capability = Capability {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn found_where_it_was_put_and_out_of_the_way() {
         let omni = Request::Omni(OmniRequest::default());
-        let stream = Request::TcpStream(StreamRequest::default());
+        let stream = Request::Classic(Classic::TcpStream, ClassicRequest::default());
         for request in [omni, stream] {
             let mut frame = request.encode(None);
             assert_eq!(Capability::find(&frame), None);
@@ -196,11 +196,11 @@ mod tests {
         assert_eq!(SysInfo::decode(&frame), told);
         assert_eq!(Capability::find(&frame), Some(US));
         for us in [US, WITH_NONCE] {
-            let mut frame = StreamResponse::default().encode(10);
+            let mut frame = Classic::TcpStream.encode_response(&ClassicResponse::default());
             us.put(&mut frame);
             assert_eq!(
-                StreamResponse::decode(&frame),
-                Ok(StreamResponse::default())
+                Classic::TcpStream.response(&frame),
+                Ok(ClassicResponse::default())
             );
             let mut frame = OmniResponse::default().encode();
             us.put(&mut frame);

@@ -1,351 +1,540 @@
-//! The messages of the tests as they were before omni.
+//! The messages of tests that have their own: those from before omni, and those over Unix domain, SCTP and LLC sockets.
 //!
-//! TCP_SENDFILE, TCP_MSS and TCP_CC still use them; servers take the others from older clients.
-//! A response has the number after its request, the results the one after that: `encode` takes
-//! the number of the request.
+//! TCP_SENDFILE, TCP_MSS and TCP_CC still use those from before omni; servers accept the others from older clients. No
+//! build of the stock tool for Linux has the DLPI tests, so only two linerates speak those.
+//!
+//! All of these tests exchange the same fields, each in an order of its own. So a record here has the fields of every
+//! test, a [`Layout`] says which of them one message has and where, and [`Classic`] has one row per test. A response
+//! has the number after its request, the results the one after that.
 
-use super::frame::{blank, layout, reply};
-use super::{DO_UDP_STREAM, FAMILY_IPV4, Frame, MESSAGE_LEN, UNSET};
+use codec::Field;
+use model::Transport;
 
-layout! {
-    /// TCP_STREAM and TCP_MAERTS: what the client asks of the server, which receives in the first
-    /// and sends in the second. Sizes are bytes.
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct StreamRequest {
-        /// SO_SNDBUF to set, or [`UNSET`].
-        [0] send_buffer: i32,
-        /// SO_RCVBUF to set, or [`UNSET`].
-        [4] receive_buffer: i32,
-        /// Bytes a receive call (TCP_MAERTS: send call); here 0 leaves the choice to the server.
-        [8] size: i32,
-        /// Buffers start at a multiple of this power of two …
-        [12] alignment: i32,
-        /// … and this many bytes further.
-        [16] offset: i32,
-        /// TCP_NODELAY.
-        [20] no_delay: bool,
-        /// Measure the server's CPU.
-        [24] measure_cpu: bool,
-        /// The server's calibration as the client knows it; 0 is unknown.
-        [28] cpu_rate: f32,
-        /// Seconds. A test with a byte limit has the positive number of bytes here, and no sign
-        /// that it is one.
-        [32] test_length: i32,
-        /// 1 to receive without a copy; no effect on Linux.
-        [36] receive_copy_avoidance: i32,
-        /// 1 to send without a copy; no effect on Linux.
-        [40] send_copy_avoidance: i32,
-        /// The port to bind; 0 is any.
-        [52] data_port: i32,
-        /// As in [`OmniRequest::family`](super::OmniRequest::family).
-        [56] family: u32,
-    }
+use super::frame::{ORDER, PAYLOAD, SwappedText, Text, blank};
+use super::{
+    DO_DG_RR, DO_DG_STREAM, DO_DLCL_RR, DO_DLCL_STREAM, DO_DLCO_RR, DO_DLCO_STREAM, DO_SCTP_RR,
+    DO_SCTP_RR_MANY, DO_SCTP_STREAM, DO_SCTP_STREAM_MANY, DO_STREAM_RR, DO_STREAM_STREAM,
+    DO_TCP_CC, DO_TCP_CRR, DO_TCP_MAERTS, DO_TCP_RR, DO_TCP_STREAM, DO_UDP_RR, DO_UDP_STREAM,
+    FAMILY_IPV4, Frame, RemoteError, UNSET, check,
+};
+
+/// What the client asks of the server. Sizes are bytes. The default leaves everything to the server.
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of a message")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassicRequest {
+    /// SO_RCVBUF to set, or [`UNSET`]; in Unix domain tests 0 is the default, too.
+    pub receive_buffer: i32,
+    /// SO_SNDBUF, likewise.
+    pub send_buffer: i32,
+    /// DLPI: frames that the peer may have on their way to the server before it waits; 0 leaves it.
+    pub receive_window: i32,
+    /// DLPI: frames that the server may have on their way; 0 leaves it.
+    pub send_window: i32,
+    /// Bytes per receive call (TCP_MAERTS: send call), where 0 leaves the choice to the server. Of datagrams and frames
+    /// the payload of each; one of another length ends the test.
+    pub receive_size: i32,
+    /// Receive buffers (TCP_MAERTS: send buffers) start at a multiple of this power of two …
+    pub receive_alignment: i32,
+    /// … and this many bytes further.
+    pub receive_offset: i32,
+    /// As for receiving.
+    pub send_alignment: i32,
+    /// As for receiving.
+    pub send_offset: i32,
+    /// Bytes per request.
+    pub request_size: i32,
+    /// Bytes per response.
+    pub response_size: i32,
+    /// TCP_NODELAY, SCTP_NODELAY; without a meaning over LLC.
+    pub no_delay: bool,
+    /// Connect the receiving socket to the sender of the datagrams.
+    pub connect: bool,
+    /// Switch the UDP checksum off; no client does.
+    pub checksum_off: bool,
+    /// Wait in poll(2) instead of in the calls of the socket: SCTP's test option `-B`.
+    pub non_blocking: bool,
+    /// Measure the server's CPU.
+    pub measure_cpu: bool,
+    /// The server's calibration as the client knows it; 0 is unknown.
+    pub cpu_rate: f32,
+    /// Positive: seconds. Negative: that many transactions. A stream with a byte limit has the positive number of bytes
+    /// here, and no sign that it is one.
+    pub test_length: i32,
+    /// 1 to receive without a copy; no effect on Linux.
+    pub receive_copy_avoidance: i32,
+    /// 1 to send without a copy; no effect on Linux.
+    pub send_copy_avoidance: i32,
+    /// Bytes to dirty in each buffer before a call.
+    pub dirty: i32,
+    /// Bytes to read of it.
+    pub clean: i32,
+    /// The port to bind; 0 is any.
+    pub data_port: i32,
+    /// As in [`OmniRequest::family`](super::OmniRequest::family).
+    pub family: u32,
+    /// Unix domain: a path that the client proposes; the stock client leaves it empty. The word with its length
+    /// before it is never set.
+    pub path: SwappedText<32>,
+    /// DLPI: the service access point of the test, 802.2's port.
+    pub sap: i32,
+    /// DLPI: the PPA (physical point of attachment), the number of the interface; −1 is none, and `device` is the whole
+    /// name.
+    pub ppa: i32,
+    /// Length of the device's name.
+    pub device_len: i32,
+    /// DLPI: name of the interface; empty is none. It lies in the converted part but is turned round before, so that it
+    /// stands in natural order.
+    pub device: Text<32>,
 }
 
-impl Default for StreamRequest {
-    fn default() -> Self {
-        Self {
-            send_buffer: UNSET,
-            receive_buffer: UNSET,
-            alignment: 8,
-            family: FAMILY_IPV4,
-            ..Self::read(&[0; MESSAGE_LEN])
-        }
-    }
-}
-
-layout! {
-    /// TCP_STREAM and TCP_MAERTS: what the server has set up.
-    #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct StreamResponse {
-        /// SO_RCVBUF, as the kernel gives it.
-        [0] receive_buffer: i32,
-        /// Bytes a receive call (TCP_MAERTS: send call) in force.
-        [4] size: i32,
-        /// TCP_NODELAY is on.
-        [8] no_delay: bool,
-        /// The server will measure its CPU.
-        [12] measure_cpu: bool,
-        /// SO_SNDBUF, as the kernel gives it.
-        [20] send_buffer: i32,
-        /// The port of the data socket.
-        [24] data_port: i32,
-        /// The server's calibration if it measures, else 0.
-        [28] cpu_rate: f32,
-        /// As asked.
-        [32] receive_copy_avoidance: i32,
-        /// As asked.
-        [36] send_copy_avoidance: i32,
-    }
-}
-
-reply!(StreamResponse);
-
-impl StreamResponse {
-    /// The answer to a request of that type.
-    pub fn encode(&self, request: i32) -> Frame {
-        let mut frame = blank(request.wrapping_add(1));
-        self.write(&mut frame);
-        frame
-    }
-}
-
-layout! {
-    /// TCP_STREAM and TCP_MAERTS: what the server has counted.
-    #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct StreamResults {
-        /// Payload received (TCP_MAERTS: sent), bytes.
-        [0] bytes: f64,
-        /// Receive calls (TCP_MAERTS: send calls).
-        [8] calls: u32,
-        /// Seconds, on the server's clock.
-        [12] elapsed: f32,
-        /// CPU busy, percent of all CPUs; only if measured.
-        [16] cpu_utilisation: f32,
-        /// As in [`OmniResults::cpu_method`](super::OmniResults::cpu_method).
-        [24] cpu_method: i32,
-        /// CPUs that are online.
-        [28] cpus: i32,
-    }
-}
-
-reply!(StreamResults);
-
-impl StreamResults {
-    /// The results of a request of that type.
-    pub fn encode(&self, request: i32) -> Frame {
-        let mut frame = blank(request.wrapping_add(2));
-        self.write(&mut frame);
-        frame
-    }
-}
-
-layout! {
-    /// TCP_RR, TCP_CRR, TCP_CC and UDP_RR: what the client asks of the server. Sizes are bytes.
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct TransactionRequest {
-        /// SO_RCVBUF to set, or [`UNSET`].
-        [0] receive_buffer: i32,
-        /// SO_SNDBUF to set, or [`UNSET`].
-        [4] send_buffer: i32,
-        /// Receive buffers start at a multiple of this power of two …
-        [8] receive_alignment: i32,
-        /// … and this many bytes further.
-        [12] receive_offset: i32,
-        /// As for receiving.
-        [16] send_alignment: i32,
-        /// As for receiving.
-        [20] send_offset: i32,
-        /// Bytes a request.
-        [24] request_size: i32,
-        /// Bytes a response.
-        [28] response_size: i32,
-        /// TCP_NODELAY.
-        [32] no_delay: bool,
-        /// Measure the server's CPU.
-        [36] measure_cpu: bool,
-        /// The server's calibration as the client knows it; 0 is unknown.
-        [40] cpu_rate: f32,
-        /// Positive: seconds. Negative: that many transactions.
-        [44] test_length: i32,
-        /// 1 to receive without a copy; no effect on Linux.
-        [48] receive_copy_avoidance: i32,
-        /// 1 to send without a copy; no effect on Linux.
-        [52] send_copy_avoidance: i32,
-        /// The port to bind; 0 is any.
-        [56] data_port: i32,
-        /// As in [`OmniRequest::family`](super::OmniRequest::family).
-        [60] family: u32,
-    }
-}
-
-impl Default for TransactionRequest {
+impl Default for ClassicRequest {
     fn default() -> Self {
         Self {
             receive_buffer: UNSET,
             send_buffer: UNSET,
+            receive_window: 0,
+            send_window: 0,
+            receive_size: 0,
             receive_alignment: 8,
+            receive_offset: 0,
             send_alignment: 8,
+            send_offset: 0,
             request_size: 1,
             response_size: 1,
+            no_delay: false,
+            connect: false,
+            checksum_off: false,
+            non_blocking: false,
+            measure_cpu: false,
+            cpu_rate: 0.0,
+            test_length: 0,
+            receive_copy_avoidance: 0,
+            send_copy_avoidance: 0,
+            dirty: 0,
+            clean: 0,
+            data_port: 0,
             family: FAMILY_IPV4,
-            ..Self::read(&[0; MESSAGE_LEN])
+            path: SwappedText::default(),
+            sap: 0,
+            ppa: 0,
+            device_len: 0,
+            device: Text::default(),
         }
     }
 }
 
-layout! {
-    /// TCP_RR, TCP_CRR, TCP_CC and UDP_RR: what the server has set up.
-    #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct TransactionResponse {
-        /// SO_RCVBUF, as the kernel gives it.
-        [0] receive_buffer: i32,
-        /// TCP_NODELAY is on.
-        [4] no_delay: bool,
-        /// The server will measure its CPU.
-        [8] measure_cpu: bool,
-        /// As asked; a stock server sets it for TCP_RR only.
-        [12] test_length: i32,
-        /// SO_SNDBUF, as the kernel gives it.
-        [16] send_buffer: i32,
-        /// The port of the data socket.
-        [20] data_port: i32,
-        /// The server's calibration if it measures, else 0.
-        [24] cpu_rate: f32,
-        /// As asked.
-        [28] receive_copy_avoidance: i32,
-        /// As asked.
-        [32] send_copy_avoidance: i32,
-    }
+/// What the server has set up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassicResponse {
+    /// SO_RCVBUF, as the kernel gives it; over LLC connections the receive window in frames.
+    pub receive_buffer: i32,
+    /// SO_SNDBUF or the send window, likewise.
+    pub send_buffer: i32,
+    /// Bytes per receive call (TCP_MAERTS: send call) in force.
+    pub receive_size: i32,
+    /// TCP_NODELAY is on.
+    pub no_delay: bool,
+    /// Whether the socket waits in poll(2).
+    pub non_blocking: bool,
+    /// The server will measure its CPU.
+    pub measure_cpu: bool,
+    /// As asked. A stock server sets it for TCP_RR and over datagrams only.
+    pub test_length: i32,
+    /// The server's calibration if it measures, else 0.
+    pub cpu_rate: f32,
+    /// As asked.
+    pub receive_copy_avoidance: i32,
+    /// As asked.
+    pub send_copy_avoidance: i32,
+    /// The port of the data socket.
+    pub data_port: i32,
+    /// Unix domain: where the server listens or receives.
+    pub path: SwappedText<32>,
+    /// DLPI: the service access point that the server listens or receives at.
+    pub sap: i32,
+    /// How many bytes of `station` there are.
+    pub station_len: u32,
+    /// DLPI: the station (MAC) address of the server's interface.
+    pub station: [u8; 8],
 }
 
-reply!(TransactionResponse);
-
-impl TransactionResponse {
-    /// The answer to a request of that type.
-    pub fn encode(&self, request: i32) -> Frame {
-        let mut frame = blank(request.wrapping_add(1));
-        self.write(&mut frame);
-        frame
-    }
+/// What the server has counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassicResults {
+    /// Payload of a TCP or SCTP stream, bytes.
+    pub bytes: f64,
+    /// Of other tests the payload modulo 2³²: of transactions their number × (request size + response size). Of
+    /// datagrams, the one that ends the test counts here.
+    pub bytes_low: u32,
+    /// Calls in the direction of the data; of datagrams and frames those of the message size.
+    pub calls: u32,
+    /// Transactions, or connections.
+    pub transactions: u32,
+    /// Seconds, on the server's clock.
+    pub elapsed: f32,
+    /// CPU busy, percent of all CPUs; only if measured. Of datagrams −1 if it was not.
+    pub cpu_utilisation: f32,
+    /// As in [`OmniResults::cpu_method`](super::OmniResults::cpu_method). A stock server sets it for streams, TCP_RR
+    /// and UDP only.
+    pub cpu_method: i32,
+    /// CPUs that are online. A stock server does not set it for TCP_CRR and Unix domain tests.
+    pub cpus: i32,
 }
 
-layout! {
-    /// TCP_RR, TCP_CRR, TCP_CC and UDP_RR: what the server has counted.
-    #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct TransactionResults {
-        /// Transactions × (request size + response size), modulo 2³².
-        [0] bytes: u32,
-        /// Transactions, or connections.
-        [8] transactions: u32,
-        /// Seconds, on the server's clock.
-        [12] elapsed: f32,
-        /// CPU busy, percent of all CPUs; only if measured.
-        [16] cpu_utilisation: f32,
-        /// As in [`OmniResults::cpu_method`](super::OmniResults::cpu_method); a stock server sets
-        /// it for TCP_RR and UDP_RR only.
-        [24] cpu_method: i32,
-        /// CPUs that are online; a stock server does not set it for TCP_CRR.
-        [28] cpus: i32,
-    }
+/// The fields of one message, and where they stand in the payload.
+pub(super) struct Layout<R: 'static> {
+    /// The message's name in `docs/src/requests.md`.
+    pub(super) name: &'static str,
+    /// The message that it extends.
+    base: &'static [&'static Self],
+    /// The names of the fields.
+    pub(super) fields: &'static [&'static str],
+    read: fn(&mut R, &Frame),
+    write: fn(&R, &mut Frame),
 }
 
-reply!(TransactionResults);
-
-impl TransactionResults {
-    /// The results of a request of that type.
-    pub fn encode(&self, request: i32) -> Frame {
-        let mut frame = blank(request.wrapping_add(2));
-        self.write(&mut frame);
-        frame
-    }
-}
-
-layout! {
-    /// UDP_STREAM: what the client asks of the server, which receives. Sizes are bytes.
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct DatagramRequest {
-        /// SO_RCVBUF to set, or [`UNSET`].
-        [0] receive_buffer: i32,
-        /// Payload of a datagram; one of another length ends the test.
-        [4] message_size: i32,
-        /// Connect the receiving socket to the sender.
-        [8] connect: bool,
-        /// Buffers start at a multiple of this power of two …
-        [12] receive_alignment: i32,
-        /// … and this many bytes further.
-        [16] receive_offset: i32,
-        /// Switch the UDP checksum off; nobody does.
-        [20] checksum_off: bool,
-        /// Measure the server's CPU.
-        [24] measure_cpu: bool,
-        /// The server's calibration as the client knows it; 0 is unknown.
-        [28] cpu_rate: f32,
-        /// Seconds.
-        [32] test_length: i32,
-        /// 1 to receive without a copy; no effect on Linux.
-        [36] receive_copy_avoidance: i32,
-        /// 1 to send without a copy; no effect on Linux.
-        [40] send_copy_avoidance: i32,
-        /// The port to bind; 0 is any.
-        [44] data_port: i32,
-        /// As in [`OmniRequest::family`](super::OmniRequest::family).
-        [48] family: u32,
-    }
-}
-
-impl Default for DatagramRequest {
-    fn default() -> Self {
-        Self {
-            receive_buffer: UNSET,
-            receive_alignment: 8,
-            family: FAMILY_IPV4,
-            ..Self::read(&[0; MESSAGE_LEN])
+impl<R: Default> Layout<R> {
+    /// The fields of any frame at all; those that the message does not have keep their default.
+    pub(super) fn read(&self, frame: &Frame) -> R {
+        let mut record = R::default();
+        for layout in self.base {
+            (layout.read)(&mut record, frame);
         }
+        (self.read)(&mut record, frame);
+        record
+    }
+
+    /// Puts the fields into a frame.
+    pub(super) fn write(&self, record: &R, frame: &mut Frame) {
+        for layout in self.base {
+            (layout.write)(record, frame);
+        }
+        (self.write)(record, frame);
     }
 }
 
-layout! {
-    /// UDP_STREAM: what the server has set up.
-    #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct DatagramResponse {
-        /// SO_RCVBUF, as the kernel gives it.
-        [0] receive_buffer: i32,
-        /// SO_SNDBUF, as the kernel gives it.
-        [4] send_buffer: i32,
-        /// The server will measure its CPU.
-        [8] measure_cpu: bool,
-        /// As asked.
-        [12] test_length: i32,
-        /// The port of the data socket.
-        [16] data_port: i32,
-        /// The server's calibration if it measures, else 0.
-        [20] cpu_rate: f32,
-        /// As asked.
-        [24] receive_copy_avoidance: i32,
-        /// As asked.
-        [28] send_copy_avoidance: i32,
+/// Declares the layouts of a record's messages. That fields ascend and do not overlap is checked on compiling.
+macro_rules! layouts {
+    ($record:ident: $(
+        $layout:ident $name:ident $(extends $base:ident)? { $($at:literal $field:ident,)+ }
+    )+) => {$(
+        static $layout: Layout<$record> = Layout {
+            name: stringify!($name),
+            base: &[$(&$base)?],
+            fields: &[$(stringify!($field),)+],
+            read: |record, frame| {
+                $(record.$field = Field::read(frame, PAYLOAD + $at, ORDER);)+
+            },
+            write: |record, frame| {
+                $(record.$field.write(frame, PAYLOAD + $at, ORDER);)+
+            },
+        };
+
+        const _: () = {
+            let mut end = 0;
+            $(
+                assert!(end <= $at, "the fields overlap");
+                end = $at + length(|record: &$record| &record.$field);
+            )+
+            assert!(PAYLOAD + end <= super::MESSAGE_LEN, "a field lies outside");
+        };
+    )+};
+}
+
+/// The length of a record's field, in bytes.
+const fn length<R, F: Field>(_: fn(&R) -> &F) -> usize {
+    F::LEN
+}
+
+layouts! { ClassicRequest:
+    STREAM_REQUEST StreamRequest {
+        0 send_buffer, 4 receive_buffer, 8 receive_size, 12 receive_alignment, 16 receive_offset,
+        20 no_delay, 24 measure_cpu, 28 cpu_rate, 32 test_length,
+        36 receive_copy_avoidance, 40 send_copy_avoidance, 52 data_port, 56 family,
+    }
+    TRANSACTION_REQUEST TransactionRequest {
+        0 receive_buffer, 4 send_buffer, 8 receive_alignment, 12 receive_offset,
+        16 send_alignment, 20 send_offset, 24 request_size, 28 response_size,
+        32 no_delay, 36 measure_cpu, 40 cpu_rate, 44 test_length,
+        48 receive_copy_avoidance, 52 send_copy_avoidance, 56 data_port, 60 family,
+    }
+    DATAGRAM_REQUEST DatagramRequest {
+        0 receive_buffer, 4 receive_size, 8 connect, 12 receive_alignment, 16 receive_offset,
+        20 checksum_off, 24 measure_cpu, 28 cpu_rate, 32 test_length,
+        36 receive_copy_avoidance, 40 send_copy_avoidance, 44 data_port, 48 family,
+    }
+    STREAM_STREAM_REQUEST StreamStreamRequest {
+        0 receive_buffer, 4 send_buffer, 8 receive_size, 12 receive_alignment, 16 receive_offset,
+        20 receive_copy_avoidance, 24 send_copy_avoidance, 28 measure_cpu, 32 cpu_rate,
+        36 test_length, 40 dirty, 44 clean, 52 path,
+    }
+    STREAM_RR_REQUEST StreamRrRequest {
+        0 receive_buffer, 4 send_buffer, 8 receive_alignment, 12 receive_offset,
+        16 send_alignment, 20 send_offset, 24 request_size, 28 response_size,
+        32 receive_copy_avoidance, 36 send_copy_avoidance, 40 measure_cpu, 44 cpu_rate,
+        48 test_length, 56 path,
+    }
+    DG_STREAM_REQUEST DgStreamRequest {
+        0 receive_buffer, 4 receive_size, 8 receive_alignment, 12 receive_offset,
+        16 measure_cpu, 20 cpu_rate, 24 test_length,
+        28 receive_copy_avoidance, 32 send_copy_avoidance, 40 path,
+    }
+    DG_RR_REQUEST DgRrRequest {
+        0 receive_buffer, 4 send_buffer, 8 receive_alignment, 12 receive_offset,
+        16 send_alignment, 20 send_offset, 24 request_size, 28 response_size,
+        32 measure_cpu, 36 cpu_rate, 40 test_length,
+        44 receive_copy_avoidance, 48 send_copy_avoidance, 56 path,
+    }
+    SCTP_STREAM_REQUEST SctpStreamRequest extends STREAM_REQUEST { 60 non_blocking, }
+    SCTP_TRANSACTION_REQUEST SctpTransactionRequest extends TRANSACTION_REQUEST { 64 non_blocking, }
+    DLCO_STREAM_REQUEST DlcoStreamRequest {
+        0 receive_window, 4 send_window, 8 receive_size, 12 receive_alignment, 16 receive_offset,
+        20 measure_cpu, 24 cpu_rate, 28 test_length,
+        32 receive_copy_avoidance, 36 send_copy_avoidance, 40 dirty, 44 clean,
+        48 sap, 52 ppa, 56 device_len, 60 device,
+    }
+    DLCO_RR_REQUEST DlcoRrRequest {
+        0 receive_window, 4 send_window, 8 receive_alignment, 12 receive_offset,
+        16 send_alignment, 20 send_offset, 24 request_size, 28 response_size,
+        32 measure_cpu, 36 cpu_rate, 40 test_length,
+        44 receive_copy_avoidance, 48 send_copy_avoidance,
+        52 ppa, 56 sap, 60 device_len, 64 device,
+    }
+    DLCL_STREAM_REQUEST DlclStreamRequest {
+        0 receive_window, 4 receive_size, 8 receive_alignment, 12 receive_offset,
+        16 checksum_off, 20 measure_cpu, 24 cpu_rate, 28 test_length,
+        32 receive_copy_avoidance, 36 send_copy_avoidance,
+        40 ppa, 44 sap, 48 device_len, 52 device,
+    }
+    DLCL_RR_REQUEST DlclRrRequest {
+        0 receive_window, 4 send_window, 8 receive_alignment, 12 receive_offset,
+        16 send_alignment, 20 send_offset, 24 request_size, 28 response_size,
+        32 no_delay, 36 measure_cpu, 40 cpu_rate, 44 test_length,
+        48 receive_copy_avoidance, 52 send_copy_avoidance,
+        56 ppa, 60 sap, 64 device_len, 68 device,
     }
 }
 
-reply!(DatagramResponse);
+layouts! { ClassicResponse:
+    STREAM_RESPONSE StreamResponse {
+        0 receive_buffer, 4 receive_size, 8 no_delay, 12 measure_cpu, 20 send_buffer,
+        24 data_port, 28 cpu_rate, 32 receive_copy_avoidance, 36 send_copy_avoidance,
+    }
+    TRANSACTION_RESPONSE TransactionResponse {
+        0 receive_buffer, 4 no_delay, 8 measure_cpu, 12 test_length, 16 send_buffer,
+        20 data_port, 24 cpu_rate, 28 receive_copy_avoidance, 32 send_copy_avoidance,
+    }
+    DATAGRAM_RESPONSE DatagramResponse {
+        0 receive_buffer, 4 send_buffer, 8 measure_cpu, 12 test_length, 16 data_port,
+        20 cpu_rate, 24 receive_copy_avoidance, 28 send_copy_avoidance,
+    }
+    STREAM_STREAM_RESPONSE StreamStreamResponse {
+        0 receive_buffer, 4 send_buffer, 8 receive_size,
+        12 receive_copy_avoidance, 16 send_copy_avoidance,
+        20 measure_cpu, 24 test_length, 32 cpu_rate, 40 path,
+    }
+    STREAM_RR_RESPONSE StreamRrResponse {
+        0 receive_buffer, 4 send_buffer, 8 receive_copy_avoidance, 12 send_copy_avoidance,
+        16 measure_cpu, 20 test_length, 24 cpu_rate, 32 path,
+    }
+    DG_STREAM_RESPONSE DgStreamResponse {
+        0 receive_buffer, 4 send_buffer, 8 measure_cpu, 12 test_length, 16 cpu_rate,
+        20 receive_copy_avoidance, 24 send_copy_avoidance, 32 path,
+    }
+    // TCP_NODELAY would stand at 8.
+    DG_RR_RESPONSE DgRrResponse {
+        0 receive_buffer, 4 send_buffer, 12 measure_cpu, 16 test_length, 20 cpu_rate,
+        24 receive_copy_avoidance, 28 send_copy_avoidance, 36 path,
+    }
+    SCTP_STREAM_RESPONSE SctpStreamResponse extends STREAM_RESPONSE { 40 non_blocking, }
+    SCTP_TRANSACTION_RESPONSE SctpTransactionResponse extends TRANSACTION_RESPONSE { 36 non_blocking, }
+    DLCO_STREAM_RESPONSE DlcoStreamResponse {
+        0 receive_buffer, 4 send_buffer, 8 receive_size, 12 measure_cpu, 16 test_length, 20 sap,
+        24 cpu_rate, 28 receive_copy_avoidance, 32 send_copy_avoidance, 36 station_len, 40 station,
+    }
+    // These two have places for what was asked, too: the length at 12, copy avoidance at 24 and 28 …
+    DL_RESPONSE DlResponse {
+        0 receive_buffer, 4 send_buffer, 8 measure_cpu, 16 sap, 20 cpu_rate,
+        32 station_len, 36 station,
+    }
+    // … and the length at 16, copy avoidance at 28 and 32; TCP_NODELAY would stand at 8.
+    DLCL_RR_RESPONSE DlclRrResponse {
+        0 receive_buffer, 4 send_buffer, 12 measure_cpu, 20 sap, 24 cpu_rate,
+        36 station_len, 40 station,
+    }
+}
 
-impl DatagramResponse {
-    /// The frame to send.
-    pub fn encode(&self) -> Frame {
-        let mut frame = blank(DO_UDP_STREAM + 1);
-        self.write(&mut frame);
+layouts! { ClassicResults:
+    STREAM_RESULTS StreamResults {
+        0 bytes, 8 calls, 12 elapsed, 16 cpu_utilisation, 24 cpu_method, 28 cpus,
+    }
+    TRANSACTION_RESULTS TransactionResults {
+        0 bytes_low, 8 transactions, 12 elapsed, 16 cpu_utilisation, 24 cpu_method, 28 cpus,
+    }
+    DATAGRAM_RESULTS DatagramResults {
+        0 calls, 4 bytes_low, 8 elapsed, 12 cpu_utilisation, 16 cpu_method, 20 cpus,
+    }
+    STREAM_STREAM_RESULTS StreamStreamResults {
+        0 bytes_low, 4 calls, 8 elapsed, 12 cpu_utilisation, 20 cpus,
+    }
+    UNIX_TRANSACTION_RESULTS UnixTransactionResults {
+        0 bytes_low, 8 transactions, 12 elapsed, 16 cpu_utilisation, 24 cpus,
+    }
+    MESSAGE_RESULTS MessageResults {
+        0 calls, 4 bytes_low, 8 elapsed, 12 cpu_utilisation, 16 cpus,
+    }
+    DLCO_STREAM_RESULTS DlcoStreamResults {
+        0 bytes_low, 4 calls, 8 elapsed, 12 cpu_utilisation, 20 cpu_method, 24 cpus,
+    }
+    DL_TRANSACTION_RESULTS DlTransactionResults {
+        0 bytes_low, 4 calls, 8 transactions, 12 elapsed, 16 cpu_utilisation, 24 cpu_method, 28 cpus,
+    }
+}
+
+/// What the server does in a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// It receives a stream.
+    Receive,
+    /// It sends a stream.
+    Send,
+    /// It receives datagrams of one size; one of another size ends them.
+    Datagrams,
+    /// It answers requests.
+    Answer,
+    /// It accepts a connection for each request, and answers it.
+    AcceptAndAnswer,
+    /// It accepts connections that move no data.
+    AcceptAndClose,
+}
+
+impl Task {
+    /// Whether transactions are counted.
+    pub fn is_transactional(self) -> bool {
+        !matches!(self, Self::Receive | Self::Send | Self::Datagrams)
+    }
+}
+
+/// A row of the table of tests.
+struct Row {
+    test: Classic,
+    request_type: i32,
+    transport: Transport,
+    task: Task,
+    request: &'static Layout<ClassicRequest>,
+    response: &'static Layout<ClassicResponse>,
+    results: &'static Layout<ClassicResults>,
+}
+
+macro_rules! tests {
+    ($($test:ident $request_type:ident $transport:ident $task:ident
+        $request:ident $response:ident $results:ident,)+) => {
+        /// A test with messages of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Classic {
+            $(
+                #[doc = concat!("[`", stringify!($request_type), "`]")]
+                $test,
+            )+
+        }
+
+        /// In the order of the tests.
+        static TABLE: &[Row] = &[$(Row {
+            test: Classic::$test,
+            request_type: $request_type,
+            transport: Transport::$transport,
+            task: Task::$task,
+            request: &$request,
+            response: &$response,
+            results: &$results,
+        },)+];
+    };
+}
+
+tests! {
+    TcpStream DO_TCP_STREAM Tcp Receive STREAM_REQUEST STREAM_RESPONSE STREAM_RESULTS,
+    TcpMaerts DO_TCP_MAERTS Tcp Send STREAM_REQUEST STREAM_RESPONSE STREAM_RESULTS,
+    TcpRr DO_TCP_RR Tcp Answer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    TcpCrr DO_TCP_CRR Tcp AcceptAndAnswer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    TcpCc DO_TCP_CC Tcp AcceptAndClose TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    UdpRr DO_UDP_RR Udp Answer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    UdpStream DO_UDP_STREAM Udp Datagrams DATAGRAM_REQUEST DATAGRAM_RESPONSE DATAGRAM_RESULTS,
+    StreamStream DO_STREAM_STREAM UnixStream Receive
+        STREAM_STREAM_REQUEST STREAM_STREAM_RESPONSE STREAM_STREAM_RESULTS,
+    StreamRr DO_STREAM_RR UnixStream Answer STREAM_RR_REQUEST STREAM_RR_RESPONSE UNIX_TRANSACTION_RESULTS,
+    DgStream DO_DG_STREAM UnixDatagram Datagrams DG_STREAM_REQUEST DG_STREAM_RESPONSE MESSAGE_RESULTS,
+    DgRr DO_DG_RR UnixDatagram Answer DG_RR_REQUEST DG_RR_RESPONSE UNIX_TRANSACTION_RESULTS,
+    DlcoStream DO_DLCO_STREAM LlcStream Receive DLCO_STREAM_REQUEST DLCO_STREAM_RESPONSE DLCO_STREAM_RESULTS,
+    DlcoRr DO_DLCO_RR LlcStream Answer DLCO_RR_REQUEST DL_RESPONSE DL_TRANSACTION_RESULTS,
+    DlclStream DO_DLCL_STREAM LlcDatagram Datagrams DLCL_STREAM_REQUEST DL_RESPONSE MESSAGE_RESULTS,
+    DlclRr DO_DLCL_RR LlcDatagram Answer DLCL_RR_REQUEST DLCL_RR_RESPONSE DL_TRANSACTION_RESULTS,
+    SctpStream DO_SCTP_STREAM Sctp Receive SCTP_STREAM_REQUEST SCTP_STREAM_RESPONSE STREAM_RESULTS,
+    SctpStreamMany DO_SCTP_STREAM_MANY SctpMany Receive
+        SCTP_STREAM_REQUEST SCTP_STREAM_RESPONSE STREAM_RESULTS,
+    SctpRr DO_SCTP_RR Sctp Answer
+        SCTP_TRANSACTION_REQUEST SCTP_TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    SctpRrMany DO_SCTP_RR_MANY SctpMany Answer
+        SCTP_TRANSACTION_REQUEST SCTP_TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+}
+
+impl Classic {
+    /// Every test.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.test)
+    }
+
+    /// The test with requests of this type.
+    pub fn of_request(request_type: i32) -> Option<Self> {
+        Self::all().find(|test| test.request_type() == request_type)
+    }
+
+    /// The type of its request.
+    pub fn request_type(self) -> i32 {
+        self.row().request_type
+    }
+
+    /// What carries the data.
+    pub fn transport(self) -> Transport {
+        self.row().transport
+    }
+
+    /// What the server does.
+    pub fn task(self) -> Task {
+        self.row().task
+    }
+
+    /// The fields of a response, whatever type it claims.
+    pub fn response(self, frame: &Frame) -> Result<ClassicResponse, RemoteError> {
+        check(frame)?;
+        Ok(self.row().response.read(frame))
+    }
+
+    /// The response to send.
+    pub fn encode_response(self, response: &ClassicResponse) -> Frame {
+        let mut frame = blank(self.request_type() + 1);
+        self.row().response.write(response, &mut frame);
         frame
     }
-}
 
-layout! {
-    /// UDP_STREAM: what the server has counted.
-    #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct DatagramResults {
-        /// Datagrams of the message size.
-        [0] messages: u32,
-        /// Payload received, bytes modulo 2³²; the datagram that ends the test counts here.
-        [4] bytes: u32,
-        /// Seconds, on the server's clock.
-        [8] elapsed: f32,
-        /// CPU busy, percent of all CPUs; −1 when not measured.
-        [12] cpu_utilisation: f32,
-        /// As in [`OmniResults::cpu_method`](super::OmniResults::cpu_method).
-        [16] cpu_method: i32,
-        /// CPUs that are online.
-        [20] cpus: i32,
+    /// The fields of results, whatever type they claim: stock servers do not set it.
+    pub fn results(self, frame: &Frame) -> Result<ClassicResults, RemoteError> {
+        check(frame)?;
+        Ok(self.row().results.read(frame))
     }
-}
 
-reply!(DatagramResults);
-
-impl DatagramResults {
-    /// The frame to send.
-    pub fn encode(&self) -> Frame {
-        let mut frame = blank(DO_UDP_STREAM + 2);
-        self.write(&mut frame);
+    /// The results to send.
+    pub fn encode_results(self, results: &ClassicResults) -> Frame {
+        let mut frame = blank(self.request_type() + 2);
+        self.row().results.write(results, &mut frame);
         frame
+    }
+
+    pub(super) fn request_layout(self) -> &'static Layout<ClassicRequest> {
+        self.row().request
+    }
+
+    fn row(self) -> &'static Row {
+        &TABLE[self as usize]
     }
 }
 
@@ -353,111 +542,94 @@ impl DatagramResults {
 mod tests {
     use super::*;
     use crate::wire::frame::word;
-    use crate::wire::{DO_TCP_CC, DO_TCP_MAERTS, DO_TCP_RR, DO_TCP_STREAM};
 
     #[test]
     fn replies_follow_their_request() {
-        for (frame, kind) in [
-            (StreamResponse::default().encode(DO_TCP_STREAM), 11),
-            (StreamResults::default().encode(DO_TCP_STREAM), 12),
-            (StreamResponse::default().encode(DO_TCP_MAERTS), 95),
-            (StreamResults::default().encode(DO_TCP_MAERTS), 96),
-            (TransactionResponse::default().encode(DO_TCP_RR), 14),
-            (TransactionResults::default().encode(DO_TCP_CC), 302),
-            (DatagramResponse::default().encode(), 17),
-            (DatagramResults::default().encode(), 18),
-        ] {
-            assert_eq!(word(&frame, 0), kind);
-            assert_eq!(word(&frame, 1), 0);
+        for test in Classic::all() {
+            let kind = test.request_type();
+            assert_eq!(Classic::of_request(kind), Some(test));
+            let response = test.encode_response(&ClassicResponse::default());
+            let results = test.encode_results(&ClassicResults::default());
+            assert_eq!([word(&response, 0), word(&response, 1)], [kind + 1, 0]);
+            assert_eq!([word(&results, 0), word(&results, 1)], [kind + 2, 0]);
         }
     }
 
+    /// With another value in each field.
     #[test]
-    fn stream_round_trip() {
-        let response = StreamResponse {
+    fn replies_come_back() {
+        let response = ClassicResponse {
             receive_buffer: 131_072,
-            size: 65_536,
+            send_buffer: 16_384,
+            receive_size: 65_536,
             no_delay: true,
             measure_cpu: true,
-            send_buffer: 16_384,
-            data_port: 5,
+            test_length: -20,
             cpu_rate: 100.0,
             receive_copy_avoidance: 1,
             send_copy_avoidance: 2,
+            data_port: 5,
+            ..ClassicResponse::default()
         };
-        let frame = response.encode(DO_TCP_STREAM);
-        assert_eq!(word(&frame, 8), 5);
-        assert_eq!(StreamResponse::decode(&frame), Ok(response));
-
-        let results = StreamResults {
-            bytes: 1e12,
+        let results = ClassicResults {
+            bytes_low: 46,
             calls: 7,
-            elapsed: 10.0,
-            cpu_utilisation: 50.0,
-            cpu_method: 8,
-            cpus: 2,
-        };
-        let frame = results.encode(DO_TCP_STREAM);
-        assert_eq!(frame[8..16], 1e12_f64.to_be_bytes());
-        assert_eq!(StreamResults::decode(&frame), Ok(results));
-    }
-
-    #[test]
-    fn transaction_round_trip() {
-        let response = TransactionResponse {
-            receive_buffer: 1,
-            no_delay: true,
-            measure_cpu: false,
-            test_length: -20,
-            send_buffer: 2,
-            data_port: 3,
-            cpu_rate: 0.5,
-            receive_copy_avoidance: 4,
-            send_copy_avoidance: 5,
-        };
-        let frame = response.encode(DO_TCP_RR);
-        assert_eq!(word(&frame, 7), 3);
-        assert_eq!(TransactionResponse::decode(&frame), Ok(response));
-
-        let results = TransactionResults {
-            bytes: 46,
             transactions: 23,
             elapsed: -3.5,
             cpu_utilisation: 12.5,
             cpu_method: 8,
             cpus: 2,
+            ..ClassicResults::default()
         };
-        let frame = results.encode(DO_TCP_RR);
+        for (test, port_at, lacks) in [
+            (
+                Classic::TcpStream,
+                8,
+                ClassicResponse {
+                    test_length: 0,
+                    ..response.clone()
+                },
+            ),
+            (
+                Classic::TcpRr,
+                7,
+                ClassicResponse {
+                    receive_size: 0,
+                    ..response.clone()
+                },
+            ),
+            (
+                Classic::UdpStream,
+                6,
+                ClassicResponse {
+                    receive_size: 0,
+                    no_delay: false,
+                    ..response.clone()
+                },
+            ),
+        ] {
+            let frame = test.encode_response(&response);
+            assert_eq!(word(&frame, port_at), 5, "{test:?}");
+            assert_eq!(test.response(&frame), Ok(lacks), "{test:?}");
+        }
+        let frame = Classic::TcpStream.encode_results(&ClassicResults {
+            bytes: 1e12,
+            ..results.clone()
+        });
+        assert_eq!(frame[8..16], 1e12_f64.to_be_bytes());
+        let frame = Classic::TcpRr.encode_results(&results);
         assert_eq!(word(&frame, 4), 23);
-        assert_eq!(TransactionResults::decode(&frame), Ok(results));
-    }
-
-    #[test]
-    fn datagram_round_trip() {
-        let response = DatagramResponse {
-            receive_buffer: 1,
-            send_buffer: 2,
-            measure_cpu: true,
-            test_length: 3,
-            data_port: 4,
-            cpu_rate: 100.0,
-            receive_copy_avoidance: 5,
-            send_copy_avoidance: 6,
+        let known = ClassicResults {
+            calls: 0,
+            ..results.clone()
         };
-        let frame = response.encode();
-        assert_eq!(word(&frame, 6), 4);
-        assert_eq!(DatagramResponse::decode(&frame), Ok(response));
-
-        let results = DatagramResults {
-            messages: 10,
-            bytes: 10_004,
-            elapsed: 0.25,
-            cpu_utilisation: -1.0,
-            cpu_method: 0,
-            cpus: 0,
+        assert_eq!(Classic::TcpRr.results(&frame), Ok(known));
+        let frame = Classic::UdpStream.encode_results(&results);
+        assert_eq!(word(&frame, 2), 7);
+        let known = ClassicResults {
+            transactions: 0,
+            ..results
         };
-        let frame = results.encode();
-        assert_eq!(word(&frame, 2), 10);
-        assert_eq!(DatagramResults::decode(&frame), Ok(results));
+        assert_eq!(Classic::UdpStream.results(&frame), Ok(known));
     }
 }

@@ -12,34 +12,18 @@
 mod capability;
 mod classic;
 mod details;
-mod dlpi;
 mod frame;
 mod misc;
 mod omni;
 mod request;
-mod sctp;
-mod unix;
 
 pub use capability::Capability;
-pub use classic::{
-    DatagramRequest, DatagramResponse, DatagramResults, StreamRequest, StreamResponse,
-    StreamResults, TransactionRequest, TransactionResponse, TransactionResults,
-};
+pub use classic::{Classic, ClassicRequest, ClassicResponse, ClassicResults, Task};
 pub use details::{DETAILS_MAX, DetailsError, DetailsResponse};
-pub use dlpi::{
-    DlResponse, DlTransactionResults, DlclRrRequest, DlclRrResponse, DlclStreamRequest,
-    DlclStreamResults, DlcoRrRequest, DlcoStreamRequest, DlcoStreamResponse, DlcoStreamResults,
-};
 pub use frame::{Address, SwappedText, Text};
 pub use misc::{CalibrateResponse, SysInfo, debug_response};
 pub use omni::{Flags, OmniRequest, OmniResponse, OmniResults};
 pub use request::{Received, Request};
-pub use sctp::Sctp;
-pub use unix::{
-    DgRrRequest, DgRrResponse, DgStreamRequest, DgStreamResponse, DgStreamResults, StreamRrRequest,
-    StreamRrResponse, StreamStreamRequest, StreamStreamResponse, StreamStreamResults,
-    UnixTransactionResults,
-};
 
 /// Length of every message in bytes, since 2.6.0.
 pub const MESSAGE_LEN: usize = 656;
@@ -162,7 +146,7 @@ mod tests {
             let frame = error_response(error);
             assert_eq!(check(&frame), Err(RemoteError(error)));
             assert_eq!(OmniResponse::decode(&frame), Err(RemoteError(error)));
-            assert_eq!(StreamResults::decode(&frame), Err(RemoteError(error)));
+            assert_eq!(Classic::TcpStream.results(&frame), Err(RemoteError(error)));
         }
         assert_eq!(check(&[0; MESSAGE_LEN]), Ok(()));
     }

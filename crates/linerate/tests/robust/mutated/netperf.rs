@@ -3,11 +3,8 @@
 use std::net::IpAddr;
 
 use netperf::wire::{
-    Address, Capability, DETAILS_REQUEST, DatagramRequest, DgRrRequest, DgStreamRequest,
-    DlclRrRequest, DlclStreamRequest, DlcoRrRequest, DlcoStreamRequest, FAMILY_IPV4, FAMILY_IPV6,
-    FAMILY_VSOCK, Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, Sctp,
-    StreamRequest, StreamResponse, StreamRrRequest, StreamStreamRequest, Text, TransactionRequest,
-    TransactionResponse, check,
+    Address, Capability, Classic, ClassicRequest, DETAILS_REQUEST, FAMILY_IPV4, FAMILY_IPV6,
+    FAMILY_VSOCK, Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, Text, check,
 };
 
 use super::{Answer, Conversation, Data, Message, THIRD};
@@ -62,8 +59,8 @@ pub(super) fn data(answer: &[u8]) -> Option<Data> {
     check(frame).ok()?;
     let port = match i32::from_be_bytes(*frame.first_chunk()?) {
         98 => OmniResponse::decode(frame).ok()?.data_port as i32,
-        14 | 20 | 35 | 301 => TransactionResponse::decode(frame).ok()?.data_port,
-        11 | 95 => StreamResponse::decode(frame).ok()?.data_port,
+        14 | 20 | 35 | 301 => Classic::TcpRr.response(frame).ok()?.data_port,
+        11 | 95 => Classic::TcpStream.response(frame).ok()?.data_port,
         17 => i32::from_be_bytes(*frame[32..].first_chunk()?),
         _ => return None,
     };
@@ -152,94 +149,109 @@ fn requests(fill_file: &str) -> Vec<Message> {
 }
 
 fn classic() -> Vec<Request> {
-    let stream = StreamRequest {
+    let stream = ClassicRequest {
         test_length: 1,
-        ..StreamRequest::default()
+        ..ClassicRequest::default()
     };
-    let transaction = TransactionRequest {
+    let transaction = ClassicRequest {
         test_length: -1,
-        ..TransactionRequest::default()
+        ..ClassicRequest::default()
     };
     vec![
-        Request::TcpStream(stream.clone()),
-        Request::TcpMaerts(stream),
-        Request::TcpRr(transaction.clone()),
-        Request::TcpCrr(transaction.clone()),
-        Request::TcpCc(transaction.clone()),
-        Request::UdpRr(transaction),
-        Request::UdpStream(DatagramRequest {
-            message_size: 64,
-            test_length: 1,
-            ..DatagramRequest::default()
-        }),
+        Request::Classic(Classic::TcpStream, stream.clone()),
+        Request::Classic(Classic::TcpMaerts, stream),
+        Request::Classic(Classic::TcpRr, transaction.clone()),
+        Request::Classic(Classic::TcpCrr, transaction.clone()),
+        Request::Classic(Classic::TcpCc, transaction.clone()),
+        Request::Classic(Classic::UdpRr, transaction),
+        Request::Classic(
+            Classic::UdpStream,
+            ClassicRequest {
+                receive_size: 64,
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+        ),
     ]
 }
 
 fn of_families() -> Vec<Request> {
-    let stream = || Sctp {
-        tcp: StreamRequest::default(),
+    let sctp = || ClassicRequest {
         non_blocking: true,
-    };
-    let transaction = || Sctp {
-        tcp: TransactionRequest::default(),
-        non_blocking: true,
+        ..ClassicRequest::default()
     };
     let device = Text::new("left");
     vec![
-        Request::StreamStream(StreamStreamRequest {
-            test_length: 1,
-            ..StreamStreamRequest::default()
-        }),
-        Request::StreamRr(StreamRrRequest {
-            request_size: 1,
-            response_size: 1,
-            test_length: -1,
-            ..StreamRrRequest::default()
-        }),
-        Request::DgStream(DgStreamRequest {
-            message_size: 64,
-            test_length: 1,
-            ..DgStreamRequest::default()
-        }),
-        Request::DgRr(DgRrRequest {
-            request_size: 1,
-            response_size: 1,
-            test_length: -1,
-            ..DgRrRequest::default()
-        }),
-        Request::SctpStream(stream()),
-        Request::SctpStreamMany(stream()),
-        Request::SctpRr(transaction()),
-        Request::SctpRrMany(transaction()),
-        Request::DlcoStream(DlcoStreamRequest {
-            sap: 4,
-            ppa: -1,
-            device,
-            ..DlcoStreamRequest::default()
-        }),
-        Request::DlcoRr(DlcoRrRequest {
-            request_size: 1,
-            response_size: 1,
-            sap: 4,
-            ppa: -1,
-            device,
-            ..DlcoRrRequest::default()
-        }),
-        Request::DlclStream(DlclStreamRequest {
-            message_size: 64,
-            sap: 4,
-            ppa: -1,
-            device,
-            ..DlclStreamRequest::default()
-        }),
-        Request::DlclRr(DlclRrRequest {
-            request_size: 1,
-            response_size: 1,
-            sap: 4,
-            ppa: -1,
-            device,
-            ..DlclRrRequest::default()
-        }),
+        Request::Classic(
+            Classic::StreamStream,
+            ClassicRequest {
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::StreamRr,
+            ClassicRequest {
+                test_length: -1,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DgStream,
+            ClassicRequest {
+                receive_size: 64,
+                test_length: 1,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DgRr,
+            ClassicRequest {
+                test_length: -1,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(Classic::SctpStream, sctp()),
+        Request::Classic(Classic::SctpStreamMany, sctp()),
+        Request::Classic(Classic::SctpRr, sctp()),
+        Request::Classic(Classic::SctpRrMany, sctp()),
+        Request::Classic(
+            Classic::DlcoStream,
+            ClassicRequest {
+                sap: 4,
+                ppa: -1,
+                device,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DlcoRr,
+            ClassicRequest {
+                sap: 4,
+                ppa: -1,
+                device,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DlclStream,
+            ClassicRequest {
+                receive_size: 64,
+                sap: 4,
+                ppa: -1,
+                device,
+                ..ClassicRequest::default()
+            },
+        ),
+        Request::Classic(
+            Classic::DlclRr,
+            ClassicRequest {
+                sap: 4,
+                ppa: -1,
+                device,
+                ..ClassicRequest::default()
+            },
+        ),
     ]
 }
 
