@@ -29,3 +29,16 @@ impl Default for WorkLimits {
         }
     }
 }
+
+impl WorkLimits {
+    /// Returns the duration of an option if the slave lets it be so long, and else what to say of it.
+    pub(crate) fn bound(&self, option: &str, duration: Duration) -> Result<Duration, String> {
+        let limit = self.duration;
+        if duration <= limit {
+            return Ok(duration);
+        }
+        Err(format!(
+            "a {option} of {duration:?}: this slave takes {limit:?}"
+        ))
+    }
+}

@@ -270,15 +270,17 @@ impl Kind {
 
     /// Whether it sends.
     pub fn sends(self) -> bool {
-        matches!(
-            self,
-            Self::Write | Self::Send | Self::Sendfile | Self::Sendfilev
-        )
+        matches!(self, Self::Write | Self::Send) || self.sends_files()
     }
 
     /// Whether it receives.
     pub fn receives(self) -> bool {
         matches!(self, Self::Read | Self::Recv)
+    }
+
+    /// Whether it sends files.
+    pub fn sends_files(self) -> bool {
+        matches!(self, Self::Sendfile | Self::Sendfilev)
     }
 
     /// Whether it begins a connection.
@@ -364,6 +366,8 @@ impl Flags {
     pub const SCTP_UNORDERED: Self = Self(128);
     /// `sctp_nodelay`.
     pub const SCTP_NO_DELAY: Self = Self(256);
+    /// All of these.
+    pub(crate) const ALL: Self = Self(510);
 
     /// Whether all of `flags` are set.
     pub fn has(self, flags: Self) -> bool {

@@ -1,14 +1,12 @@
 //! What a slave makes of the records that it was sent: nothing is believed.
 
+use std::mem::swap;
 use std::time::Duration;
 
 use crate::wire::{
-    FlowopRecord, GroupRecord, Refusal, Text, TransactionWork, Work, protocol_numbered,
+    AsField, FlowopRecord, GroupRecord, Refusal, TransactionWork, Work, protocol_numbered,
 };
-use crate::{
-    Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Strands, Transaction, WorkLimits,
-    Workorder,
-};
+use crate::{Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits, Workorder};
 
 /// The one group that a slave runs, with defaults for the names that a master does not send.
 ///
@@ -75,8 +73,8 @@ fn transaction(
     if record.number as usize != index {
         return Err(wrong(format!("it has the number {}", record.number)));
     }
-    let duration = bounded("duration", record.duration_ns, limits).map_err(wrong)?;
-    let rate_text = text("rate", &record.rate_text).map_err(wrong)?;
+    let duration = AsField::of_field(&record.duration_ns, "duration", limits).map_err(wrong)?;
+    let rate_text = AsField::of_field(&record.rate_text, "rate", limits).map_err(wrong)?;
     let flowops = work.flowops.iter().enumerate();
     let flowops = flowops.map(|(number, record)| {
         flowop(record, peer, limits, &supported).map_err(|wrong| match wrong {
@@ -90,7 +88,7 @@ fn transaction(
     });
     Ok(Transaction {
         iterations: record.iterations,
-        duration: (!duration.is_zero()).then_some(duration),
+        duration,
         rate: record.rate,
         rate_text,
         flowops: flowops.collect::<Result<_, _>>()?,
@@ -115,49 +113,39 @@ fn flowop(
     limits: &WorkLimits,
     supported: impl Fn(Protocol) -> bool,
 ) -> Result<Flowop, Wrong> {
-    let number = record.kind;
-    let kind = Kind::of(number).ok_or_else(|| format!("{number} is the number of no flowop"))?;
-    check_counts(kind, record)?;
-    if kind.opens() {
+    let mut flowop = record.flowop(limits)?;
+    check_counts(&flowop)?;
+    check_size(&flowop)?;
+    if flowop.kind.opens() {
         check_opening(record, supported)?;
     }
-    let timeout = bounded("timeout", record.timeout_ns, limits)?;
+    flowop.slave_size = 0;
     // What only a sender of files needs is said to its reader too.
-    let files = matches!(kind, Kind::Sendfile | Kind::Sendfilev);
-    let directory = text("dir", &record.directory)?;
-    Ok(Flowop {
-        kind,
-        count: record.count,
-        repeat: record.repeat,
-        batch_size: record.batch_size,
-        size: size(kind, record)?,
-        slave_size: 0,
-        connection: record.connection,
-        flags: flags(record.flags)?,
-        timeout: (!timeout.is_zero()).then_some(timeout),
-        duration: bounded("duration", record.duration_ns, limits)?,
-        endpoint: endpoint(record, peer)?,
-        files: if files { record.files } else { 0 },
-        directory: if files { directory } else { String::new() },
-        file_bytes: None,
-    })
+    if !flowop.kind.sends_files() {
+        flowop.files = 0;
+        flowop.directory.clear();
+    }
+    // Who the master calls remote is this slave.
+    let endpoint = &mut flowop.endpoint;
+    swap(&mut endpoint.remote_host, &mut endpoint.local_host);
+    if endpoint.remote_host.is_empty() {
+        peer.clone_into(&mut endpoint.remote_host);
+        endpoint.local_host.clear();
+    }
+    Ok(flowop)
 }
 
-fn check_counts(kind: Kind, record: &FlowopRecord) -> Result<(), String> {
+fn check_counts(flowop: &Flowop) -> Result<(), String> {
+    let (kind, repeat, batch_size) = (flowop.kind, flowop.repeat, flowop.batch_size);
     for (option, number) in [
-        ("count", record.count),
-        ("repeat", record.repeat),
-        ("batch_size", record.batch_size),
+        ("count", flowop.count),
+        ("repeat", repeat),
+        ("batch_size", batch_size),
     ] {
         if i64::try_from(number).is_err() {
             return Err(format!("{option}={} is negative", number as i64));
         }
-    }
-    if !kind.transfers() {
-        return Ok(());
-    }
-    for (option, number) in [("repeat", record.repeat), ("batch_size", record.batch_size)] {
-        if number == 0 {
+        if number == 0 && option != "count" && kind.transfers() {
             return Err(format!("{kind} with {option}=0"));
         }
     }
@@ -181,102 +169,19 @@ fn check_opening(record: &FlowopRecord, supported: impl Fn(Protocol) -> bool) ->
     Ok(())
 }
 
-fn size(kind: Kind, record: &FlowopRecord) -> Result<Size, String> {
-    let random = Flags(record.flags).has(Flags::RANDOM);
-    let (min, max) = (record.random_min, record.random_max);
-    if random && (min == 0 || min > max) {
+fn check_size(flowop: &Flowop) -> Result<(), String> {
+    if let Size::Random { min, max } = flowop.size
+        && (min == 0 || min > max)
+    {
         return Err(format!("size=rand({min},{max})"));
     }
-    let size = if random {
-        Size::Random { min, max }
-    } else {
-        Size::Fixed(record.size)
-    };
+    let kind = flowop.kind;
     // Of a file 0 is all of it.
-    let nothing = matches!(kind, Kind::Read | Kind::Write | Kind::Recv | Kind::Send)
-        && size.largest() == 0
-        && record.count > 0;
-    if nothing {
+    let needs_size = kind.transfers() && !kind.sends_files() && flowop.count > 0;
+    if needs_size && flowop.size.largest() == 0 {
         return Err(format!("{kind} of 0 bytes"));
     }
-    Ok(size)
-}
-
-fn flags(flags: u32) -> Result<Flags, String> {
-    let known = [
-        Flags::NO_DELAY,
-        Flags::CAN_FAIL,
-        Flags::NON_BLOCKING,
-        Flags::IDLE,
-        Flags::BUSY,
-        Flags::RANDOM,
-        Flags::SCTP_UNORDERED,
-        Flags::SCTP_NO_DELAY,
-    ];
-    let known = known.into_iter().fold(Flags::default(), Flags::with);
-    match flags & !known.0 {
-        0 => Ok(Flags(flags)),
-        unknown => Err(format!("the flags {unknown:#x} have no meaning")),
-    }
-}
-
-fn endpoint(record: &FlowopRecord, peer: &str) -> Result<Endpoint, String> {
-    let remote = text("remotehost", &record.remote_host)?;
-    let local = text("localhost", &record.local_host)?;
-    // Who the master calls remote is this slave.
-    let (remote_host, local_host) = if local.is_empty() {
-        (peer.to_owned(), String::new())
-    } else {
-        (local, remote)
-    };
-    Ok(Endpoint {
-        protocol: protocol_numbered(record.protocol),
-        remote_host,
-        local_host,
-        port: record.port,
-        window: record.window,
-        congestion_control: text("cc", &record.congestion_control)?,
-        stack: text("stack", &record.stack)?,
-        black_box_log: record.black_box_log,
-        encapsulation_port: record.encapsulation_port,
-        sctp: Sctp {
-            rto_min_ms: record.sctp_rto_min_ms,
-            rto_max_ms: record.sctp_rto_max_ms,
-            rto_initial_ms: record.sctp_rto_initial_ms,
-            sack_delay_ms: record.sctp_sack_delay_ms,
-            sack_frequency: record.sctp_sack_frequency,
-            max_burst: record.sctp_max_burst,
-            max_fragment_bytes: record.sctp_max_fragment_bytes,
-            heartbeat_ms: record.sctp_heartbeat_ms,
-            path_mtu_bytes: record.sctp_path_mtu_bytes,
-            out_streams: record.sctp_out_streams,
-            in_streams: record.sctp_in_streams,
-            stream: record.sctp_stream,
-            partial_reliability: text("sctp_pr_policy", &record.sctp_reliability)?,
-            partial_reliability_value: record.sctp_reliability_value,
-        },
-        engine: text("engine", &record.engine)?,
-        cipher: text("cipher", &record.cipher)?,
-        method: text("method", &record.method)?,
-    })
-}
-
-fn text<const N: usize>(option: &str, text: &Text<N>) -> Result<String, String> {
-    match text.raw_str() {
-        Some(raw) if codec::is_plain(raw) => Ok(raw.to_owned()),
-        _ => Err(format!("{option}={text} is not a plain text")),
-    }
-}
-
-fn bounded(what: &str, nanoseconds: u64, limits: &WorkLimits) -> Result<Duration, String> {
-    let duration = Duration::from_nanos(nanoseconds);
-    if duration <= limits.duration {
-        return Ok(duration);
-    }
-    let limit = limits.duration;
-    Err(format!(
-        "a {what} of {duration:?}: this slave takes {limit:?}"
-    ))
+    Ok(())
 }
 
 /// The run is as long as its transactions are, at least.
@@ -315,7 +220,7 @@ const LEAST_BUFFER: u32 = 8192;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mirror;
+    use crate::{Kind, mirror};
 
     #[test]
     fn a_slave_does_the_opposite() {

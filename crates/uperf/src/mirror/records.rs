@@ -1,12 +1,11 @@
 //! What a slave is sent.
 
-use std::time::Duration;
+use std::mem::swap;
 
 use super::connections::{Part, parts};
-use crate::wire::{
-    FlowopRecord, GroupRecord, Text, TransactionRecord, TransactionWork, Work, protocol_number,
-};
-use crate::{Flags, Flowop, Group, Kind, Protocol, Size, Strands, Transaction};
+use crate::profile::shortened;
+use crate::wire::{AsField, FlowopRecord, GroupRecord, TransactionRecord, TransactionWork, Work};
+use crate::{Flowop, Group, Kind, Protocol, Size, Strands, Transaction};
 
 /// The records for the slave on `host`: what its master does, turned round, and nothing where another
 /// slave takes part.
@@ -44,11 +43,11 @@ pub fn listens(group: &Group) -> bool {
 
 /// What cannot be said in a workorder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {option} does not fit into a workorder")]
+#[error("{place}: {option}= does not fit into a workorder")]
 pub struct Unsendable {
     /// Which transaction, and of it which flowop, counted from 1.
     pub place: String,
-    /// As a profile has it, with its `=`.
+    /// As a profile has it.
     pub option: &'static str,
 }
 
@@ -64,10 +63,6 @@ fn records(
     parts: &[Part],
     host: &str,
 ) -> Result<TransactionWork, Unsendable> {
-    let in_transaction = |option| Unsendable {
-        place: format!("transaction {}", number + 1),
-        option,
-    };
     let flowops = transaction.flowops.iter().zip(parts).enumerate();
     let flowops = flowops
         .map(|(flowop_number, (flowop, part))| {
@@ -83,33 +78,42 @@ fn records(
             Ok(record)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let duration = transaction.duration.unwrap_or_default();
+    let unsendable = |option| Unsendable {
+        place: format!("transaction {}", number + 1),
+        option,
+    };
+    let duration_ns = transaction.duration.to_field();
+    let rate_text = transaction.rate_text.to_field();
     Ok(TransactionWork {
         record: TransactionRecord {
             flowops: flowops.len() as u32,
             number: number as u32,
             rate: transaction.rate,
             iterations: transaction.iterations,
-            duration_ns: nanoseconds(duration, "duration=").map_err(in_transaction)?,
-            rate_text: text(&transaction.rate_text, "rate=").map_err(in_transaction)?,
+            duration_ns: duration_ns.ok_or_else(|| unsendable("duration"))?,
+            rate_text: rate_text.ok_or_else(|| unsendable("rate"))?,
         },
         flowops,
     })
 }
 
-/// What the slave does while its master does this. Fails with the option that cannot be said.
+/// What the slave does while its master does this.
 ///
 /// What is changed is what stock masters change, in their order, but for random sizes: they say 0 for
 /// the size, which stock slaves have too small a buffer for.
 fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
-    let mut record = said(flowop)?;
-    if matches!(flowop.kind, Kind::Sendfile | Kind::Sendfilev) {
+    let mut slave = flowop.clone();
+    slave.kind = flowop.kind.mirrored();
+    let endpoint = &mut slave.endpoint;
+    let sctp = &mut endpoint.sctp;
+    swap(&mut sctp.out_streams, &mut sctp.in_streams);
+    // As much of both as uperf keeps: the TLS of this end has all of it, and the two settle it.
+    endpoint.cipher = shortened(whole_names(&endpoint.cipher, 49), 49).to_owned();
+    endpoint.method = shortened(&endpoint.method, 4).to_owned();
+    let mut record = FlowopRecord::of(&slave)?;
+    if flowop.kind.sends_files() {
         record.size = flowop.file_bytes.unwrap_or(FILE_PIECE);
     }
-    record.kind = flowop.kind.mirrored() as u32;
-    let sctp = &flowop.endpoint.sctp;
-    record.sctp_out_streams = sctp.in_streams;
-    record.sctp_in_streams = sctp.out_streams;
     if let Size::Random { .. } = flowop.size {
         return Ok(record);
     }
@@ -127,63 +131,6 @@ fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
 /// What a slave reads of files in one execution, unless their length is known; stock's.
 const FILE_PIECE: u32 = 65_536;
 
-/// The flowop as it is, with every option at its place.
-fn said(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
-    let endpoint = &flowop.endpoint;
-    let sctp = &endpoint.sctp;
-    let (random_min, random_max) = match flowop.size {
-        Size::Random { min, max } => (min, max),
-        Size::Fixed(_) => (0, 0),
-    };
-    let flags = match flowop.size {
-        Size::Random { .. } => flowop.flags.with(Flags::RANDOM),
-        Size::Fixed(_) => flowop.flags,
-    };
-    Ok(FlowopRecord {
-        size: flowop.size.largest(),
-        random_min,
-        random_max,
-        slave_size: flowop.slave_size,
-        protocol: endpoint.protocol.map_or(0, protocol_number),
-        port: endpoint.port,
-        flags: flags.0,
-        files: flowop.files,
-        duration_ns: nanoseconds(flowop.duration, "duration=")?,
-        window: endpoint.window,
-        count: flowop.count,
-        repeat: flowop.repeat,
-        batch_size: flowop.batch_size,
-        timeout_ns: nanoseconds(flowop.timeout.unwrap_or_default(), "timeout=")?,
-        encapsulation_port: endpoint.encapsulation_port,
-        black_box_log: endpoint.black_box_log,
-        sctp_rto_min_ms: sctp.rto_min_ms,
-        sctp_rto_max_ms: sctp.rto_max_ms,
-        sctp_rto_initial_ms: sctp.rto_initial_ms,
-        sctp_sack_delay_ms: sctp.sack_delay_ms,
-        sctp_sack_frequency: sctp.sack_frequency,
-        sctp_max_burst: sctp.max_burst,
-        sctp_max_fragment_bytes: sctp.max_fragment_bytes,
-        sctp_heartbeat_ms: sctp.heartbeat_ms,
-        sctp_path_mtu_bytes: sctp.path_mtu_bytes,
-        sctp_out_streams: sctp.out_streams,
-        sctp_in_streams: sctp.in_streams,
-        sctp_stream: sctp.stream,
-        sctp_reliability_value: sctp.partial_reliability_value,
-        sctp_reliability: text(&sctp.partial_reliability, "sctp_pr_policy=")?,
-        congestion_control: text(&endpoint.congestion_control, "cc=")?,
-        stack: text(&endpoint.stack, "stack=")?,
-        directory: text(&flowop.directory, "dir=")?,
-        remote_host: text(&endpoint.remote_host, "remotehost=")?,
-        local_host: text(&endpoint.local_host, "localhost=")?,
-        engine: text(&endpoint.engine, "engine=")?,
-        // As much of both as uperf keeps: the TLS of this end has all of it, and the two settle it.
-        cipher: Text::cut(whole_names(&endpoint.cipher, 49)),
-        method: Text::cut(&endpoint.method),
-        kind: flowop.kind as u32,
-        connection: flowop.connection,
-    })
-}
-
 /// Those of the names with colons between them that have room in so many bytes; at least the first.
 fn whole_names(list: &str, room: usize) -> &str {
     let ends = list.match_indices(':').map(|(at, _)| at);
@@ -193,16 +140,10 @@ fn whole_names(list: &str, room: usize) -> &str {
     &list[..end.unwrap_or_default()]
 }
 
-fn nanoseconds(duration: Duration, option: &'static str) -> Result<u64, &'static str> {
-    u64::try_from(duration.as_nanos()).map_err(|_| option)
-}
-
-fn text<const N: usize>(text: &str, option: &'static str) -> Result<Text<N>, &'static str> {
-    Text::fitting(text).ok_or(option)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::wire::Layout;
 

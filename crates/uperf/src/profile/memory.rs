@@ -89,7 +89,7 @@ pub(super) fn is_encrypted(kind: Kind, flowop: &Flowop) -> bool {
 
 /// Whether its bytes go through a buffer of the strand.
 pub(super) fn goes_through_a_buffer(kind: Kind) -> bool {
-    kind.transfers() && !matches!(kind, Kind::Sendfile | Kind::Sendfilev)
+    kind.transfers() && !kind.sends_files()
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod xml;
 pub use memory::expected_memory;
 pub use note::{Note, Severity};
 pub use summary::summary;
+pub(crate) use text::shortened;
 pub use whole::{MOST_MEMORY, MOST_PROCESSES, MOST_THREADS};
 
 use build::Draft;

@@ -288,7 +288,7 @@ pub(super) fn kind(name: &str) -> Option<(Kind, Option<Doubt>)> {
 
 /// Whether a flowop of this kind does anything with the word.
 pub(super) fn is_used(key: &str, kind: Kind) -> bool {
-    let files = matches!(kind, Kind::Sendfile | Kind::Sendfilev);
+    let files = kind.sends_files();
     let simple = kind.transfers() && !files;
     match key {
         "size" => kind.transfers(),

@@ -83,7 +83,7 @@ impl Text {
 }
 
 /// As many whole characters of the text as there is room for, in bytes.
-pub(super) fn shortened(text: &str, most: usize) -> &str {
+pub(crate) fn shortened(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -97,7 +97,7 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
             notes.error(span, text);
         }
     }
-    let files = matches!(kind, Kind::Sendfile | Kind::Sendfilev);
+    let files = kind.sends_files();
     let executes = runs && settings.count > 0;
     if kind.transfers() && !files && executes && settings.size == Size::Fixed(0) {
         match last("size") {

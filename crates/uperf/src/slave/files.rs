@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use sys::restricted_dir::Root;
 
+use crate::Group;
 use crate::strand::Files;
 use crate::wire::Refusal;
-use crate::{Group, Kind};
 
 /// As many files are opened for a group; each is a descriptor for as long as its master is served.
 const MOST: usize = 64;
@@ -29,9 +29,7 @@ impl Shelf {
     pub(super) fn files(&self, group: &Group) -> Result<Arc<Files>, Refusal> {
         let mut all = Files::new();
         let mut room = MOST;
-        let flowops = group.flowops();
-        let sending = |kind| matches!(kind, Kind::Sendfile | Kind::Sendfilev);
-        for flowop in flowops.filter(|flowop| sending(flowop.kind)) {
+        for flowop in group.flowops().filter(|flowop| flowop.kind.sends_files()) {
             let directory = Path::new(&flowop.directory);
             if all.iter().any(|(known, _)| known == directory) {
                 continue;
@@ -72,7 +70,7 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flowop, Transaction};
+    use crate::{Flowop, Kind, Transaction};
 
     fn sending(directories: &[&Path]) -> Group {
         let flowops = directories.iter().map(|directory| Flowop {

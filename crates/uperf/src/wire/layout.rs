@@ -3,8 +3,9 @@
 
 use std::fmt;
 
+use super::Version;
 use super::bytes::{Field, Order};
-use super::{FlowopRecord, Version};
+use super::flowop::{DIRECTORY, REMOTE_HOST};
 use crate::Kind;
 
 /// The form of a flowop's record, in the order in which uperf had them.
@@ -34,7 +35,7 @@ impl Layout {
 
     /// Length of a record in bytes.
     pub fn record_len(self) -> usize {
-        self.places().kind + 16
+        self.kind() + 16
     }
 
     /// The data version of masters that have it.
@@ -45,61 +46,45 @@ impl Layout {
         }
     }
 
-    /// Whatever is not at one place in all of them.
-    pub(super) fn places(self) -> Places {
-        match self {
-            Self::V1_0_7 => Places {
-                encapsulation_port: 32,
-                duration: 40,
-                repeat: None,
-                batch_size: None,
-                timeout: 64,
-                black_box_log: None,
-                sctp: 72,
-                kind: 912,
-            },
-            Self::V1_0_8 => Places {
-                encapsulation_port: 64,
-                duration: 32,
-                repeat: None,
-                batch_size: None,
-                timeout: 56,
-                black_box_log: None,
-                sctp: 68,
-                kind: 912,
-            },
-            Self::BlackBoxLog => Places {
-                encapsulation_port: 64,
-                duration: 32,
-                repeat: None,
-                batch_size: None,
-                timeout: 56,
-                black_box_log: Some(68),
-                sctp: 72,
-                kind: 912,
-            },
-            Self::Repeat => Places {
-                encapsulation_port: 72,
-                duration: 32,
-                repeat: Some(56),
-                batch_size: None,
-                timeout: 64,
-                black_box_log: Some(76),
-                sctp: 80,
-                kind: 920,
-            },
-            Self::BatchSize => Places {
-                encapsulation_port: 80,
-                duration: 32,
-                repeat: Some(56),
-                batch_size: Some(64),
-                timeout: 72,
-                black_box_log: Some(84),
-                sctp: 88,
-                kind: 928,
-            },
-        }
+    /// Where a run begins, bytes from the start of a record; `None` if the layout has no such run.
+    pub(super) fn start(self, run: Run) -> Option<usize> {
+        let starts: [usize; 5] = match run {
+            Run::Size => [0; 5],
+            Run::Duration => [40, 32, 32, 32, 32],
+            Run::Repeat => [NONE, NONE, NONE, 56, 56],
+            Run::BatchSize => [NONE, NONE, NONE, NONE, 64],
+            Run::Timeout => [64, 56, 56, 64, 72],
+            Run::Encapsulation => [32, 64, 64, 72, 80],
+            Run::BlackBoxLog => [NONE, NONE, 68, 76, 84],
+            Run::Sctp => [72, 68, 72, 80, 88],
+            Run::Kind => [912, 912, 912, 920, 928],
+        };
+        Some(starts[self as usize]).filter(|start| *start != NONE)
     }
+
+    /// Where what the flowop does stands, which every layout has.
+    fn kind(self) -> usize {
+        self.start(Run::Kind).unwrap_or(NONE)
+    }
+}
+
+const NONE: usize = usize::MAX;
+
+/// Fields that stand at the same distance from each other in every [`Layout`].
+#[derive(Clone, Copy)]
+pub(super) enum Run {
+    Size,
+    /// Duration, window and count.
+    Duration,
+    Repeat,
+    BatchSize,
+    Timeout,
+    Encapsulation,
+    BlackBoxLog,
+    /// SCTP's options, and behind them all others and the texts.
+    Sctp,
+    /// What the flowop does, and the connection's name.
+    Kind,
 }
 
 impl fmt::Display for Layout {
@@ -112,21 +97,6 @@ impl fmt::Display for Layout {
             Self::BatchSize => "uperf 1.0.8 with batch_size=",
         })
     }
-}
-
-/// The places of a [`Layout`], in bytes from the start of a record.
-pub(super) struct Places {
-    pub(super) encapsulation_port: usize,
-    /// The window and the count come right behind it.
-    pub(super) duration: usize,
-    pub(super) repeat: Option<usize>,
-    pub(super) batch_size: Option<usize>,
-    pub(super) timeout: usize,
-    pub(super) black_box_log: Option<usize>,
-    /// The first of SCTP's options, behind which all others and the texts have fixed distances.
-    pub(super) sctp: usize,
-    /// What the flowop does; the connection's name is behind it.
-    pub(super) kind: usize,
 }
 
 /// What the first bytes of a workorder's first flowop say of its length.
@@ -148,7 +118,7 @@ pub(super) fn length(version: Version, order: Order, start: &[u8]) -> Length {
         if start.len() < layout.record_len() {
             return Length::More(layout.record_len());
         }
-        let kind = u32::read(start, layout.places().kind, order);
+        let kind = u32::read(start, layout.kind(), order);
         if Kind::of(kind).is_some() {
             return Length::Known(layout.record_len());
         }
@@ -177,12 +147,12 @@ pub(super) fn layout<'a>(
 
 /// Which of the two of 928 bytes this record has, by the start of the host's name.
 fn told_by_texts(record: &[u8]) -> Option<Layout> {
-    let start = |layout: Layout| layout.places().sctp + FlowopRecord::REMOTE_HOST;
-    let (early, late) = (start(Layout::V1_0_8), start(Layout::BlackBoxLog));
+    let start = |layout: Layout| layout.start(Run::Sctp).map(|sctp| sctp + REMOTE_HOST);
+    let (early, late) = (start(Layout::V1_0_8)?, start(Layout::BlackBoxLog)?);
     let text_at = |at: usize| record[at] != 0;
     if text_at(early - 1) {
         // The directory is so long that it reaches this far in both; it begins as far apart.
-        let directory = early - (FlowopRecord::REMOTE_HOST - FlowopRecord::DIRECTORY);
+        let directory = early - (REMOTE_HOST - DIRECTORY);
         return Some(if text_at(directory) {
             Layout::V1_0_8
         } else {
@@ -198,7 +168,7 @@ fn told_by_texts(record: &[u8]) -> Option<Layout> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Text;
+    use crate::wire::{FlowopRecord, Text};
 
     #[test]
     fn lengths_and_versions() {

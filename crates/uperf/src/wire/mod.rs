@@ -15,6 +15,7 @@
 //! 3. The master sends [`END`], which the slave sends back.
 //! 4. The master sends a [`Command`] now and then, and the slave a [`Goodbye`].
 
+mod as_field;
 mod bytes;
 mod command;
 mod flowop;
@@ -27,6 +28,7 @@ mod work;
 
 pub use codec::Text;
 
+pub(crate) use as_field::AsField;
 pub use bytes::Order;
 pub use command::{Command, Goodbye, WrongMagic};
 pub use flowop::FlowopRecord;

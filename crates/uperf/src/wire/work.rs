@@ -85,7 +85,7 @@ impl Work {
 /// An option that cannot be said to a slave.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "flowop {} of transaction {}: {option} is not known to a slave of {layout} and older",
+    "flowop {} of transaction {}: {option}= is not known to a slave of {layout} and older",
     .flowop + 1,
     .transaction + 1
 )]
@@ -94,7 +94,7 @@ pub struct Lacking {
     pub transaction: usize,
     /// Its index in the transaction.
     pub flowop: usize,
-    /// As a profile has it, with its `=`.
+    /// As a profile has it.
     pub option: &'static str,
     /// The slave's.
     pub layout: Layout,
