@@ -9,12 +9,12 @@ mod data;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
-use data::{Kind, Recording, recordings};
+use data::{Kind, Recording, fill, recordings};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use testkit::fuzz::{each, one_of, overwrite, survives};
 use uperf::wire::{
-    Ack1, Ack2, Assembly, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order,
+    Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Received,
     SlaveInfo, TransactionRecord, Version, Work,
 };
 use uperf::{Flags, Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits, mirror};
@@ -90,12 +90,12 @@ fn flowops() {
     });
 }
 
-/// Streams that may begin as a workorder does, taken in pieces of any length: no more is read than
-/// the limits allow, and what comes out goes in again.
+/// Streams that may begin as a workorder does: no more is read than the limits allow, and what comes
+/// out goes in again.
 #[test]
 fn workorders() {
     let recordings = recordings();
-    each("Assembly", 20..=30, |rng| {
+    each("Received", 20..=30, |rng| {
         let (mut order, version) = (order(rng), version(rng));
         let mut bytes = match rng.random_range(0..3) {
             0 => random_work(rng).encode(layout(rng), order),
@@ -116,30 +116,20 @@ fn workorders() {
         };
         let slave_infos = *one_of(rng, &[0, 0, 0, 0, 1, 2, u32::MAX]);
         let most = 24 + 20 * 168 + 200 * 944 + 100 * 288;
-        let mut assembly = Assembly::new(version, order, slave_infos, limits.clone());
-        let mut taken = 0;
-        let mut rest = &bytes[..];
-        while assembly.needs() > 0 && !rest.is_empty() {
-            let (now, later) = rest.split_at(rng.random_range(1..=rest.len()));
-            let Ok(left) = assembly.take(now) else {
-                return false;
-            };
-            taken += now.len() - left.len();
-            assert!(taken + assembly.needs() <= most);
-            rest = later;
-        }
-        let Some(received) = assembly.finish() else {
+        let hello = (version, order, slave_infos);
+        let (received, asked) = taken(&bytes, hello, &limits);
+        assert!(asked <= most);
+        let Some(received) = received else {
             return false;
         };
         let layout = received.layout.unwrap_or(Layout::BatchSize);
         let again = received.work.encode(layout, order);
-        let mut assembly = Assembly::new(version, order, 0, limits.clone());
         // Where texts are hostile the layout is a guess, and another one without their leftovers.
-        if assembly.take(&again) == Ok(&[][..])
-            && let Some(again) = assembly.finish()
-            && again.layout == received.layout
+        if let (Some(other), asked) = taken(&again, (version, order, 0), &limits)
+            && asked == again.len()
+            && other.layout == received.layout
         {
-            assert_eq!(again.work, received.work);
+            assert_eq!(other.work, received.work);
         }
         assign(&received.work, &limits)
     });
@@ -180,42 +170,51 @@ fn groups_are_mirrored() {
             };
             let order = order(rng);
             let bytes = work.encode(Layout::BatchSize, order);
-            let mut assembly = Assembly::new(Version::V0_3_1, order, 0, WorkLimits::default());
-            if assembly.take(&bytes).is_err() {
+            let hello = (Version::V0_3_1, order, 0);
+            let Some(received) = taken(&bytes, hello, &WorkLimits::default()).0 else {
                 return false;
-            }
-            assert_eq!(
-                assembly.finish().map(|received| received.work),
-                Some(work.clone())
-            );
+            };
+            assert_eq!(received.work, work);
             assign(&work, &WorkLimits::default());
         }
         !hosts.is_empty()
     });
 }
 
+/// The workorder at the front of `bytes`, if a slave takes it, and how many of them it asks for.
+fn taken(
+    bytes: &[u8],
+    (version, order, slave_infos): (Version, Order, u32),
+    limits: &WorkLimits,
+) -> (Option<Received>, usize) {
+    let (mut taken, mut rest) = (0, bytes);
+    let received = Received::receive(version, order, slave_infos, limits, |buffer, _| {
+        taken += buffer.len();
+        fill(buffer, &mut rest)
+    });
+    (received.ok(), taken)
+}
+
 /// Whether a slave would run it; what it then runs is within the limits.
 fn assign(work: &Work, limits: &WorkLimits) -> bool {
     let tcp_and_udp = |protocol| matches!(protocol, Protocol::Tcp | Protocol::Udp);
     let assigned = mirror::assignment(work, "::ffff:127.0.0.1", limits, tcp_and_udp);
-    let workorder = match assigned {
-        Ok(workorder) => workorder,
+    let group = match assigned {
+        Ok(group) => group,
         Err(refusal) => {
             assert!(!refusal.reason().is_empty());
             return false;
         }
     };
-    for group in &workorder.groups {
-        assert!((1..=limits.strands).contains(&group.strands.count));
-        for transaction in &group.transactions {
-            assert!(transaction.duration.unwrap_or_default() <= limits.duration);
-            for flowop in &transaction.flowops {
-                let size = u64::from(flowop.size.largest());
-                let memory = size * u64::from(group.strands.count);
-                assert!(!flowop.kind.transfers() || memory <= limits.memory);
-                let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);
-                assert!(!flowop.kind.opens() || known);
-            }
+    assert!((1..=limits.strands).contains(&group.strands.count));
+    for transaction in &group.transactions {
+        assert!(transaction.duration.unwrap_or_default() <= limits.duration);
+        for flowop in &transaction.flowops {
+            let size = u64::from(flowop.size.largest());
+            let memory = size * u64::from(group.strands.count);
+            assert!(!flowop.kind.transfers() || memory <= limits.memory);
+            let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);
+            assert!(!flowop.kind.opens() || known);
         }
     }
     true

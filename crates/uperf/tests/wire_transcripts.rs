@@ -243,7 +243,7 @@ fn a_big_endian_master_is_understood() {
     let received = recording.workorder(0).expect("a workorder");
     let tcp = |protocol| protocol == Protocol::Tcp;
     let assigned = mirror::assignment(&received.work, "::1", &WorkLimits::default(), tcp);
-    let group = assigned.expect("an assignment").groups.remove(0);
+    let group = assigned.expect("an assignment");
 
     let operation = |kind, size| {
         let mut flowop = Flowop::new(kind);

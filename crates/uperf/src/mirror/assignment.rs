@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::wire::{
     AsField, FlowopRecord, GroupRecord, Refusal, TransactionWork, Work, protocol_numbered,
 };
-use crate::{Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits, Workorder};
+use crate::{Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits};
 
 /// The one group that a slave runs, with defaults for the names that a master does not send.
 ///
@@ -18,7 +18,7 @@ pub fn assignment(
     peer: &str,
     limits: &WorkLimits,
     supported: impl Fn(Protocol) -> bool,
-) -> Result<Workorder, Refusal> {
+) -> Result<Group, Refusal> {
     let transactions = work.transactions.iter().enumerate();
     let transactions = transactions
         .map(|(index, work)| transaction(index, work, peer, limits, &supported))
@@ -30,10 +30,7 @@ pub fn assignment(
         transactions,
     };
     check_memory(&group, limits)?;
-    Ok(Workorder {
-        name: String::new(),
-        groups: vec![group],
-    })
+    Ok(group)
 }
 
 fn strands(record: &GroupRecord, limits: &WorkLimits) -> Result<Strands, Refusal> {
@@ -422,11 +419,10 @@ mod tests {
 
     fn assign(group: &Group) -> Result<Transaction, Refusal> {
         let work = mirror::work(group, "slave").expect("sendable");
-        let mut workorder = assign_work(&work)?;
-        Ok(workorder.groups.remove(0).transactions.remove(0))
+        Ok(assign_work(&work)?.transactions.remove(0))
     }
 
-    fn assign_work(work: &Work) -> Result<Workorder, Refusal> {
+    fn assign_work(work: &Work) -> Result<Group, Refusal> {
         let supported = |protocol| protocol == Protocol::Tcp;
         assignment(work, "::ffff:192.0.2.1", &WorkLimits::default(), supported)
     }

@@ -25,7 +25,7 @@ use crate::strand::{
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
-    Ack1, Ack2, Assembly, Command, END, FlowopRecord, Goodbye, Header, Order, Refusal,
+    Ack1, Ack2, Command, END, FlowopRecord, Goodbye, Header, Order, Received, Refusal,
     SHORT_HEADER, SlaveInfo, Text, Version, Work,
 };
 use crate::{Endpoint, Flowop, Group, Kind, Protocol, Transaction};
@@ -110,6 +110,12 @@ enum End {
     Lost(io::Error),
     /// There were strands for this master, who is lost, and where they were.
     Left(String, io::Error),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 impl From<io::Error> for End {
@@ -207,21 +213,15 @@ impl Session<'_> {
         for _ in 0..MOST_HELLOS {
             let mut bytes = [0; SHORT_HEADER];
             self.fill_before_run(&mut bytes, until)?;
-            let answer = self.understand(&bytes, until)?;
-            match answer {
-                Ok((header, version, order)) if header.phase == 2 => {
-                    return Ok(Hello {
-                        version,
-                        order,
-                        slave_infos: header.slave_infos,
-                    });
-                }
+            match self.understand(&bytes, until) {
+                Ok((header, hello)) if header.phase == 2 => return Ok(hello),
                 Ok(_) => self.control.write(&Ack1::of_linerate(), PATIENCE)?,
-                Err(refusal) => {
+                Err(End::Refused(refusal)) => {
                     let refused = Ack1::Refused(refusal.reason());
                     self.control.write(&refused.encode(), PATIENCE)?;
                     return Err(End::Refused(refusal));
                 }
+                Err(end) => return Err(end),
             }
         }
         let words = format!("more than {MOST_HELLOS} headers");
@@ -240,95 +240,65 @@ impl Session<'_> {
         &self,
         bytes: &[u8; SHORT_HEADER],
         until: Instant,
-    ) -> io::Result<Result<(Header, Version, Order), Refusal>> {
-        let (header, order) = match Header::decode(bytes) {
-            Ok(header) => header,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let version = match header.version() {
-            Ok(version) => version,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+    ) -> Result<(Header, Hello), End> {
+        let (header, order) = Header::decode(bytes)?;
+        let version = header.version()?;
         let mut rest = vec![0; version.header_len() - SHORT_HEADER];
         self.fill_before_run(&mut rest, until)?;
-        Ok(header
-            .check_protocols(|protocol| self.is_supported(protocol))
-            .map(|()| (header, version, order)))
+        header.check_protocols(|protocol| self.is_supported(protocol))?;
+        let hello = Hello {
+            version,
+            order,
+            slave_infos: header.slave_infos,
+        };
+        Ok((header, hello))
     }
 
     /// Reads the workorder, and gets ready for it.
     fn muster(&self, hello: &Hello, account: &Account) -> Result<(Crew, Strands), End> {
-        match self.try_muster(hello, account)? {
-            Ok((crew, strands, infos)) => {
-                let ack = Ack2::Ok {
-                    slave_infos: infos.len() as u32,
-                };
-                let mut answer = ack.encode(hello.order).to_vec();
-                for info in infos {
-                    answer.extend(info.encode(hello.order));
-                }
-                if let Err(error) = self.control.write(&answer, PATIENCE) {
-                    crew.abort();
-                    crew.finish();
-                    return Err(End::Left("in phase 2".to_owned(), error));
-                }
-                Ok((crew, strands))
-            }
-            Err(refusal) => {
+        let order = hello.order;
+        let (crew, strands, infos) = self.try_muster(hello, account).or_else(|end| {
+            if let End::Refused(refusal) = &end {
                 let refused = Ack2::Refused(refusal.reason());
-                self.control.write(&refused.encode(hello.order), PATIENCE)?;
-                Err(End::Refused(refusal))
+                self.control.write(&refused.encode(order), PATIENCE)?;
             }
+            Err(end)
+        })?;
+        let ack = Ack2::Ok {
+            slave_infos: infos.len() as u32,
+        };
+        let mut answer = ack.encode(order).to_vec();
+        answer.extend(infos.iter().flat_map(|info| info.encode(order)));
+        if let Err(error) = self.control.write(&answer, PATIENCE) {
+            crew.abort();
+            crew.finish();
+            return Err(End::Left("in phase 2".to_owned(), error));
         }
+        Ok((crew, strands))
     }
 
-    fn try_muster(
-        &self,
-        hello: &Hello,
-        account: &Account,
-    ) -> io::Result<Result<Mustered, Refusal>> {
+    fn try_muster(&self, hello: &Hello, account: &Account) -> Result<Mustered, End> {
         let limits = &self.limits.work;
-        let mut assembly = Assembly::new(
-            hello.version,
-            hello.order,
-            hello.slave_infos,
-            limits.clone(),
-        );
         let until = self.soon();
-        let mut buffer = Vec::new();
         let mut records = 0;
-        while assembly.needs() > 0 {
-            let growth = assembly.growth();
-            if let Err(scarce) = account.take_memory(growth) {
-                return Ok(Err(scarce.into()));
-            }
+        let fill = |buffer: &mut [u8], growth| -> Result<(), End> {
+            account.take_memory(growth).map_err(Refusal::from)?;
             records += growth;
-            buffer.resize(assembly.needs(), 0);
-            self.fill_before_run(&mut buffer, until)?;
-            if let Err(refusal) = assembly.take(&buffer) {
-                return Ok(Err(refusal));
-            }
-        }
-        let Some(received) = assembly.finish() else {
-            return Ok(Err(Refusal::Workorder("no workorder".to_owned())));
+            Ok(self.fill_before_run(buffer, until)?)
         };
+        let received =
+            Received::receive(hello.version, hello.order, hello.slave_infos, limits, fill)?;
+        let bytes = group_bytes(&received.work);
+        account.take_memory(bytes).map_err(Refusal::from)?;
         let peer = machine_text(self.control.peer());
         let is_supported = |protocol| self.is_supported(protocol);
-        if let Err(scarce) = account.take_memory(group_bytes(&received.work)) {
-            return Ok(Err(scarce.into()));
-        }
         let assigned = mirror::assignment(&received.work, &peer, limits, is_supported);
         drop(received.work);
         account.give_memory_back(records);
         if records > MUCH {
             sys::process::release_freed_memory();
         }
-        let group = match assigned.map(|order| order.groups.into_iter().next()) {
-            Ok(Some(group)) => group,
-            Ok(None) => return Ok(Err(Refusal::Workorder("no group".to_owned()))),
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        Ok(self.engage(group, &received.slave_infos, account))
+        Ok(self.engage(assigned?, &received.slave_infos, account)?)
     }
 
     /// Checks the permission first: a trial of a protocol makes the kernel load its module.

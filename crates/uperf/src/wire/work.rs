@@ -1,7 +1,5 @@
 //! A workorder as it travels: the records of one group, one after the other.
 
-use std::mem::take;
-
 use super::bytes::Order;
 use super::layout::{Layout, Length, layout, length};
 use super::{FlowopRecord, GroupRecord, Refusal, SlaveInfo, TransactionRecord, Version};
@@ -100,41 +98,7 @@ pub struct Lacking {
     pub layout: Layout,
 }
 
-/// A workorder that comes in, without trust: it is taken in bits, no more is asked for than what the
-/// limits allow, and the layout of the flowops is found out.
-///
-/// A master whose layout is none of ours may have sent all when more is asked for. So whoever reads
-/// for this must not wait for ever.
-#[derive(Debug)]
-pub struct Assembly {
-    version: Version,
-    order: Order,
-    limits: WorkLimits,
-    /// Announced by the header.
-    slave_infos: u32,
-    group: GroupRecord,
-    transactions: Vec<(TransactionRecord, Vec<Box<[u8]>>)>,
-    infos: Vec<SlaveInfo>,
-    /// Length of a flowop, once it is known.
-    flowop_len: Option<usize>,
-    /// So many flowops of the last transaction are still to come.
-    flowops_left: u32,
-    next: Next,
-    /// The beginning of what comes next, and how long that is.
-    partial: Vec<u8>,
-    needed: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Group,
-    Transaction,
-    Flowop,
-    SlaveInfo,
-    Nothing,
-}
-
-/// A workorder that is whole.
+/// A workorder that has come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Its records.
@@ -145,170 +109,106 @@ pub struct Received {
     pub layout: Option<Layout>,
 }
 
-impl Assembly {
-    /// For what comes behind the header of phase 2, which says version, order and how many
-    /// [`SlaveInfo`] there will be.
-    pub fn new(version: Version, order: Order, slave_infos: u32, limits: WorkLimits) -> Self {
-        Self {
+/// A record of a transaction, and those of its flowops before their layout is known.
+type Unread = (TransactionRecord, Vec<Box<[u8]>>);
+
+impl Received {
+    /// Receives what comes behind a header of phase 2 which says version, order and how many [`SlaveInfo`] there
+    /// will be. Nothing is believed: no more is asked for than what the limits allow, and the layout of the flowops
+    /// is found out.
+    ///
+    /// `fill` fills a buffer with what comes next, and is told how many bytes of memory it takes, at most, to keep
+    /// that, and then to give the workorder. A master whose layout is none of ours may have sent all when more is
+    /// asked for: so `fill` must not wait for ever.
+    pub fn receive<E: From<Refusal>>(
+        version: Version,
+        order: Order,
+        slave_infos: u32,
+        limits: &WorkLimits,
+        mut fill: impl FnMut(&mut [u8], u64) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut bytes = [0; GroupRecord::LEN];
+        fill(&mut bytes, 0)?;
+        let group = GroupRecord::decode(&bytes, order)?;
+        check_group(&group, slave_infos, limits)?;
+        let (mut transactions, mut all, mut len) = (Vec::<Unread>::new(), 0_u64, None);
+        for _ in 0..group.transactions {
+            let mut bytes = [0; TransactionRecord::LEN];
+            let growth = 2 * size_of::<Unread>() + size_of::<TransactionWork>();
+            fill(&mut bytes, growth as u64)?;
+            let record = TransactionRecord::decode(&bytes, order);
+            all += u64::from(record.flowops);
+            at_most("flowops", all, limits.flowops)?;
+            let mut flowops = Vec::new();
+            for _ in 0..record.flowops {
+                let flowop = flowop(version, order, len, &mut fill)?;
+                len = Some(flowop.len());
+                flowops.push(flowop);
+            }
+            transactions.push((record, flowops));
+        }
+        let mut infos = Vec::new();
+        for _ in 0..slave_infos {
+            let mut bytes = [0; SlaveInfo::LEN];
+            fill(&mut bytes, 2 * size_of::<SlaveInfo>() as u64)?;
+            infos.push(SlaveInfo::decode(&bytes, order));
+        }
+        let records = transactions.iter().flat_map(|(_, flowops)| flowops);
+        let layout = layout(
             version,
-            order,
-            limits,
-            slave_infos,
-            group: GroupRecord::default(),
-            transactions: Vec::new(),
-            infos: Vec::new(),
-            flowop_len: None,
-            flowops_left: 0,
-            next: Next::Group,
-            partial: Vec::new(),
-            needed: GroupRecord::LEN,
-        }
-    }
-
-    /// How many bytes to read next; 0 when the workorder is whole.
-    pub fn needs(&self) -> usize {
-        self.needed - self.partial.len()
-    }
-
-    /// Bytes of memory that it takes, at most, to keep what it needs next, and then to give the workorder.
-    pub fn growth(&self) -> u64 {
-        /// A list that grows has up to twice the places, and each piece of memory has a few bytes more.
-        const PLACE: usize = 2 * size_of::<Box<[u8]>>() + 16;
-        let bytes = match self.next {
-            Next::Group | Next::Nothing => 0,
-            Next::Transaction => {
-                2 * size_of::<(TransactionRecord, Vec<Box<[u8]>>)>() + size_of::<TransactionWork>()
-            }
-            Next::Flowop => self.needed + PLACE + size_of::<FlowopRecord>(),
-            Next::SlaveInfo => 2 * size_of::<SlaveInfo>(),
-        };
-        bytes as u64
-    }
-
-    /// Takes what it needs off the front of `bytes`, and gives the rest.
-    pub fn take<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8], Refusal> {
-        while self.needs() > 0 && !bytes.is_empty() {
-            let (now, later) = bytes.split_at(self.needs().min(bytes.len()));
-            self.partial.extend(now);
-            bytes = later;
-            if self.needs() == 0 {
-                self.step()?;
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// The workorder, if it is whole.
-    pub fn finish(self) -> Option<Received> {
-        if self.next != Next::Nothing {
-            return None;
-        }
-        let len = self.flowop_len.unwrap_or(usize::MAX);
-        let records = self.transactions.iter();
-        let records = records.flat_map(|(_, flowops)| flowops.iter().map(|flowop| &**flowop));
-        let layout = layout(self.version, len, records);
-        let transactions = self.transactions.into_iter();
+            len.unwrap_or_default(),
+            records.map(|flowop| &**flowop),
+        );
+        let decode = |flowop: Box<[u8]>| FlowopRecord::decode(&flowop, layout?, order);
+        let transactions = transactions.into_iter();
         let transactions = transactions.map(|(record, flowops)| TransactionWork {
             record,
-            flowops: flowops
-                .into_iter()
-                .filter_map(|flowop| FlowopRecord::decode(&flowop, layout?, self.order))
-                .collect(),
+            flowops: flowops.into_iter().filter_map(decode).collect(),
         });
-        Some(Received {
+        Ok(Self {
             work: Work {
-                group: self.group,
+                group,
                 transactions: transactions.collect(),
             },
-            slave_infos: self.infos,
+            slave_infos: infos,
             layout,
         })
     }
+}
 
-    /// What was needed is there.
-    fn step(&mut self) -> Result<(), Refusal> {
-        let partial = take(&mut self.partial);
-        match self.next {
-            Next::Group => self.take_group(&partial)?,
-            Next::Transaction => self.take_transaction(&partial)?,
-            Next::Flowop => {
-                if self.flowop_len.is_none() && !self.find_length(&partial)? {
-                    self.partial = partial;
-                    return Ok(());
-                }
-                if let Some((_, flowops)) = self.transactions.last_mut() {
-                    flowops.push(partial.into());
-                }
-                self.flowops_left -= 1;
-            }
-            Next::SlaveInfo => {
-                if let Some(bytes) = partial.first_chunk() {
-                    self.infos.push(SlaveInfo::decode(bytes, self.order));
-                }
-            }
-            Next::Nothing => {}
-        }
-        self.advance();
-        Ok(())
+fn check_group(group: &GroupRecord, slave_infos: u32, limits: &WorkLimits) -> Result<(), Refusal> {
+    let strands = group.strands;
+    at_most("strands", strands, limits.strands)?;
+    at_most("transactions", group.transactions, limits.transactions)?;
+    if slave_infos != 0 && slave_infos != strands {
+        let words = format!("ports of {slave_infos} strands for {strands} strands");
+        return Err(Refusal::Workorder(words));
     }
+    Ok(())
+}
 
-    fn take_group(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        let bytes = bytes.first_chunk().ok_or(Refusal::Magic)?;
-        self.group = GroupRecord::decode(bytes, self.order)?;
-        let (strands, limits) = (self.group.strands, &self.limits);
-        at_most("strands", strands, limits.strands)?;
-        at_most("transactions", self.group.transactions, limits.transactions)?;
-        if self.slave_infos != 0 && self.slave_infos != strands {
-            return Err(Refusal::Workorder(format!(
-                "ports of {} strands for {strands} strands",
-                self.slave_infos
-            )));
-        }
-        Ok(())
-    }
-
-    fn take_transaction(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        let bytes = bytes.first_chunk().ok_or(Refusal::Magic)?;
-        let record = TransactionRecord::decode(bytes, self.order);
-        let before: u64 = self
-            .transactions
-            .iter()
-            .map(|(record, _)| u64::from(record.flowops))
-            .sum();
-        let all = before + u64::from(record.flowops);
-        at_most("flowops", all, self.limits.flowops)?;
-        self.flowops_left = record.flowops;
-        self.transactions.push((record, Vec::new()));
-        Ok(())
-    }
-
-    /// Whether these bytes are a whole flowop; if not, more are needed.
-    fn find_length(&mut self, bytes: &[u8]) -> Result<bool, Refusal> {
-        match length(self.version, self.order, bytes) {
-            Length::More(needed) => {
-                self.needed = needed;
-                Ok(false)
+/// The bytes of a flowop. Those of the first one come bit by bit, until its layout's length is known.
+fn flowop<E: From<Refusal>>(
+    version: Version,
+    order: Order,
+    len: Option<usize>,
+    fill: &mut impl FnMut(&mut [u8], u64) -> Result<(), E>,
+) -> Result<Box<[u8]>, E> {
+    /// A list that grows has up to twice the places, and each piece of memory has a few bytes more.
+    const PLACE: usize = 2 * size_of::<Box<[u8]>>() + 16 + size_of::<FlowopRecord>();
+    let mut bytes = Vec::new();
+    let mut needed = len.unwrap_or_else(|| version.shortest_flowop());
+    loop {
+        let start = bytes.len();
+        bytes.resize(needed, 0);
+        fill(&mut bytes[start..], (needed + PLACE) as u64)?;
+        needed = match length(version, order, &bytes) {
+            Length::More(more) if len.is_none() => more,
+            Length::Unknown if len.is_none() => {
+                let words = "the first flowop is of no kind, in no version of uperf";
+                return Err(Refusal::Workorder(words.to_owned()).into());
             }
-            Length::Known(len) => {
-                self.flowop_len = Some(len);
-                Ok(true)
-            }
-            Length::Unknown => Err(Refusal::Workorder(
-                "the first flowop is of no kind, in no version of uperf".to_owned(),
-            )),
-        }
-    }
-
-    fn advance(&mut self) {
-        (self.next, self.needed) = if self.flowops_left > 0 {
-            let shortest = self.version.shortest_flowop();
-            (Next::Flowop, self.flowop_len.unwrap_or(shortest))
-        } else if self.transactions.len() < self.group.transactions as usize {
-            (Next::Transaction, TransactionRecord::LEN)
-        } else if self.infos.len() < self.slave_infos as usize {
-            (Next::SlaveInfo, SlaveInfo::LEN)
-        } else {
-            (Next::Nothing, 0)
+            _ => return Ok(bytes.into()),
         };
     }
 }
@@ -333,29 +233,21 @@ mod tests {
     fn workorders_come_back_in_every_layout() {
         for layout in Layout::ALL {
             for order in [Order::Little, Order::Big] {
-                // All at once, byte by byte, and in odd lengths.
-                for step in [usize::MAX, 1, 333] {
-                    let work = work();
-                    let mut bytes = work.encode(layout, order);
-                    let infos = infos();
-                    for info in &infos {
-                        bytes.extend(info.encode(order));
-                    }
-                    bytes.extend(b"behind");
-
-                    let (version, count) = (layout.version(), infos.len() as u32);
-                    let mut assembly = Assembly::new(version, order, count, WorkLimits::default());
-                    let mut behind = Vec::<u8>::new();
-                    for bytes in bytes.chunks(step) {
-                        behind.extend(assembly.take(bytes).expect("a workorder"));
-                    }
-                    assert_eq!(behind, b"behind");
-                    assert_eq!(assembly.needs(), 0);
-                    let received = assembly.finish().expect("it is whole");
-                    assert_eq!(received.work, work);
-                    assert_eq!(received.slave_infos, infos);
-                    assert_eq!(received.layout, Some(layout));
+                let work = work();
+                let mut bytes = work.encode(layout, order);
+                let infos = infos();
+                for info in &infos {
+                    bytes.extend(info.encode(order));
                 }
+                bytes.extend(b"behind");
+                let (mut rest, count) = (&bytes[..], infos.len() as u32);
+                let limits = WorkLimits::default();
+                let received = taken(&mut rest, (layout.version(), order, count), &limits);
+                let received = received.expect("a workorder");
+                assert_eq!(rest, b"behind");
+                assert_eq!(received.work, work);
+                assert_eq!(received.slave_infos, infos);
+                assert_eq!(received.layout, Some(layout));
             }
         }
     }
@@ -365,19 +257,18 @@ mod tests {
         let mut work = work();
         work.transactions.truncate(1);
         work.group.transactions = 1;
-        let received = receive(&work, WorkLimits::default()).expect("a workorder");
+        let received = receive(&work, &WorkLimits::default()).expect("a workorder");
         assert_eq!((received.work, received.layout), (work, None));
     }
 
     #[test]
     fn what_is_not_whole_is_none() {
         let bytes = work().encode(Layout::Repeat, Order::Big);
+        let limits = WorkLimits::default();
         for len in [0, 23, 24, 191, 192, 360, 1287, bytes.len() - 1] {
-            let limits = WorkLimits::default();
-            let mut assembly = Assembly::new(Version::V0_3_1, Order::Big, 0, limits);
-            assert_eq!(assembly.take(&bytes[..len]), Ok(&[][..]));
-            assert!(assembly.needs() > 0, "{len}");
-            assert_eq!(assembly.finish(), None, "{len}");
+            let hello = (Version::V0_3_1, Order::Big, 0);
+            let refusal = taken(&mut &bytes[..len], hello, &limits).expect_err("it is short");
+            assert_eq!(refusal, short(), "{len}");
         }
     }
 
@@ -390,19 +281,19 @@ mod tests {
             ..WorkLimits::default()
         };
         let work = work();
-        assert!(receive(&work, limits(2, 3, 3)).is_ok());
+        assert!(receive(&work, &limits(2, 3, 3)).is_ok());
         for (limits, words) in [
             (limits(1, 3, 3), "2 strands: this slave takes 1"),
             (limits(2, 2, 3), "3 transactions: this slave takes 2"),
             (limits(2, 3, 2), "3 flowops: this slave takes 2"),
         ] {
-            let refusal = receive(&work, limits).expect_err("too much");
+            let refusal = receive(&work, &limits).expect_err("too much");
             assert_eq!(refusal.to_string(), words);
         }
-        let mut assembly = Assembly::new(Version::V0_3_1, Order::Big, 3, WorkLimits::default());
-        let refusal = assembly
-            .take(&work.encode(Layout::Repeat, Order::Big))
-            .expect_err("a port too many");
+        let bytes = work.encode(Layout::Repeat, Order::Big);
+        let hello = (Version::V0_3_1, Order::Big, 3);
+        let refusal = taken(&mut &bytes[..], hello, &WorkLimits::default());
+        let refusal = refusal.expect_err("a port too many");
         assert_eq!(refusal.to_string(), "ports of 3 strands for 2 strands");
     }
 
@@ -410,7 +301,7 @@ mod tests {
     fn a_first_flowop_of_no_kind() {
         let mut work = Work::probe();
         work.transactions[0].flowops[0].kind = 12;
-        let refusal = receive(&work, WorkLimits::default()).expect_err("no flowop");
+        let refusal = receive(&work, &WorkLimits::default()).expect_err("no flowop");
         let words = "the first flowop is of no kind, in no version of uperf";
         assert_eq!(refusal.to_string(), words);
     }
@@ -428,11 +319,28 @@ mod tests {
         );
     }
 
-    fn receive(work: &Work, limits: WorkLimits) -> Result<Received, Refusal> {
-        let order = Order::Little;
-        let mut assembly = Assembly::new(Version::V0_3_1, order, 0, limits);
-        assembly.take(&work.encode(Layout::BatchSize, order))?;
-        Ok(assembly.finish().expect("it is whole"))
+    fn receive(work: &Work, limits: &WorkLimits) -> Result<Received, Refusal> {
+        let bytes = work.encode(Layout::BatchSize, Order::Little);
+        let hello = (Version::V0_3_1, Order::Little, 0);
+        taken(&mut &bytes[..], hello, limits)
+    }
+
+    /// Takes a workorder off the front of `bytes`.
+    fn taken(
+        bytes: &mut &[u8],
+        (version, order, slave_infos): (Version, Order, u32),
+        limits: &WorkLimits,
+    ) -> Result<Received, Refusal> {
+        Received::receive(version, order, slave_infos, limits, |buffer, _| {
+            let (now, later) = bytes.split_at_checked(buffer.len()).ok_or_else(short)?;
+            buffer.copy_from_slice(now);
+            *bytes = later;
+            Ok(())
+        })
+    }
+
+    fn short() -> Refusal {
+        Refusal::Workorder("it is short".to_owned())
     }
 
     /// Three transactions with none, two and one flowops.

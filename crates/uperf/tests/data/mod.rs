@@ -2,7 +2,7 @@
 
 use uperf::WorkLimits;
 use uperf::wire::{
-    Ack1, Ack2, Assembly, Command, END, Goodbye, GroupRecord, Header, Layout, Order, Received,
+    Ack1, Ack2, Command, END, Goodbye, GroupRecord, Header, Layout, Order, Received, Refusal,
     SlaveInfo, TransactionRecord,
 };
 
@@ -82,18 +82,16 @@ impl Recording {
         let header = headers.next_back()?.bytes.first_chunk()?;
         let (header, order) = Header::decode(header).ok()?;
         let version = header.version().ok()?;
-        let mut assembly = Assembly::new(version, order, header.slave_infos, WorkLimits::default());
         let of_master = messages
             .iter()
             .filter(|message| message.sender == Sender::Master);
-        for message in of_master.skip_while(|message| message.kind != Kind::Group) {
-            if assembly.needs() == 0 {
-                break;
-            }
-            let rest = assembly.take(&message.bytes).expect("a workorder");
-            assert_eq!(rest, [0; 0]);
-        }
-        assembly.finish()
+        let behind = of_master.skip_while(|message| message.kind != Kind::Group);
+        let bytes: Vec<u8> = behind.flat_map(|message| message.bytes.clone()).collect();
+        let (mut rest, limits) = (&bytes[..], WorkLimits::default());
+        let count = header.slave_infos;
+        let fill = |buffer: &mut [u8], _| fill(buffer, &mut rest);
+        let received = Received::receive(version, order, count, &limits, fill);
+        received.inspect_err(|why| assert_eq!(*why, short())).ok()
     }
 
     /// Length of a message of that kind in bytes.
@@ -204,4 +202,16 @@ fn push(recording: &mut Recording, sender: Sender, text: &str) {
         kind,
         bytes,
     });
+}
+
+/// Fills a buffer from the front of `bytes`.
+pub(crate) fn fill(buffer: &mut [u8], bytes: &mut &[u8]) -> Result<(), Refusal> {
+    let (now, later) = bytes.split_at_checked(buffer.len()).ok_or_else(short)?;
+    buffer.copy_from_slice(now);
+    *bytes = later;
+    Ok(())
+}
+
+fn short() -> Refusal {
+    Refusal::Workorder("it is short".to_owned())
 }
