@@ -18,6 +18,7 @@
 
 mod build;
 mod directory;
+mod form;
 pub(crate) mod memory;
 mod note;
 mod number;
@@ -27,7 +28,6 @@ mod stock;
 mod summary;
 mod text;
 mod whole;
-mod words;
 mod xml;
 
 pub use memory::expected_memory;

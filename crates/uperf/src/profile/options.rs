@@ -1,26 +1,185 @@
-//! The words of `options=`, and what they set.
+//! The words of `options=`: what each sets in a flowop, how that is shown again, and what has a use for it.
 
-use crate::tls::Trouble;
-use crate::workorder::{Endpoint, Flags, Flowop, Kind, Protocol, Size};
+use crate::workorder::{Flags, Flowop, Kind, Protocol, Size};
 
-use super::number::{self, Doubt, NoTime, Number};
-use super::text::shortened;
+use super::form::{
+    BYTES, CONNECTION, COUNT, Cut, Form, NUMBER, PORT, POSITIVE, Policy, ProtocolName, Read, Text,
+    Time, bytes, integer, number_from,
+};
+use super::number::{self, Doubt};
 
-/// A word without a value; nothing where there is no such word.
-pub(super) fn flag(word: &str) -> Option<Flags> {
-    let (_, flags) = FLAGS.iter().find(|(name, _)| *name == word)?;
-    Some(*flags)
+/// A word of `options=`.
+struct Word {
+    /// Its name, in lower case.
+    key: &'static str,
+    says: Says,
+    /// Whether a flowop of this kind does anything with it.
+    is_used: fn(Kind) -> bool,
+    /// The protocols that it is for; empty if it is for all.
+    only_for: &'static [Protocol],
 }
 
-/// The words without a value, and their bits.
-pub(super) const FLAGS: [(&str, Flags); 7] = [
-    ("tcp_nodelay", Flags::NO_DELAY),
-    ("canfail", Flags::CAN_FAIL),
-    ("non_blocking", Flags::NON_BLOCKING),
-    ("idle", Flags::IDLE),
-    ("busy", Flags::BUSY),
-    ("sctp_unordered", Flags::SCTP_UNORDERED),
-    ("sctp_nodelay", Flags::SCTP_NO_DELAY),
+/// What a word says of a flowop.
+enum Says {
+    /// It has no value.
+    Flag(Flags),
+    /// It has a value, which is set, and shown unless it is uperf's default.
+    Value(fn(&mut Flowop, &str) -> Read, fn(&Flowop) -> String),
+}
+
+/// The word of this name, in lower case.
+fn word(key: &str) -> Option<&'static Word> {
+    WORDS.iter().find(|word| word.key == key)
+}
+
+/// Sets what `key` (in lower case) says. An error also says that there is no such option.
+pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Read {
+    match word(key).map(|word| &word.says) {
+        Some(Says::Value(set, _)) => set(flowop, value),
+        _ => Err(unknown(key, value)),
+    }
+}
+
+/// A word without a value; nothing where there is no such word.
+pub(super) fn flag(key: &str) -> Option<Flags> {
+    match word(key)?.says {
+        Says::Flag(flags) => Some(flags),
+        Says::Value(..) => None,
+    }
+}
+
+/// Whether a flowop of this kind does anything with the word.
+pub(super) fn is_used(key: &str, kind: Kind) -> bool {
+    word(key).is_some_and(|word| (word.is_used)(kind))
+}
+
+/// The protocols that the word is for; none, if it is for all.
+pub(super) fn only_for(key: &str) -> &'static [Protocol] {
+    word(key).map_or(ALL, |word| word.only_for)
+}
+
+/// The options that are not uperf's defaults, as `options=` takes them.
+pub(super) fn shown(flowop: &Flowop) -> String {
+    let words = WORDS.iter().filter_map(|word| match word.says {
+        Says::Flag(flags) => flowop.flags.has(flags).then(|| word.key.to_owned()),
+        Says::Value(_, show) => {
+            let value = show(flowop);
+            (!value.is_empty()).then(|| format!("{}={value}", word.key))
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+const fn flag_word(
+    key: &'static str,
+    flags: Flags,
+    is_used: fn(Kind) -> bool,
+    only_for: &'static [Protocol],
+) -> Word {
+    let says = Says::Flag(flags);
+    Word {
+        key,
+        says,
+        is_used,
+        only_for,
+    }
+}
+
+/// A word, its place in a flowop, and the form of its value.
+macro_rules! value {
+    ($key:literal $($place:ident).+: $form:expr, $is_used:expr, $only_for:expr) => {
+        Word {
+            key: $key,
+            says: Says::Value(
+                |flowop, value| $form.read(&mut flowop.$($place).+, $key, value),
+                |flowop| $form.show(&flowop.$($place).+),
+            ),
+            is_used: $is_used,
+            only_for: $only_for,
+        }
+    };
+}
+
+const ALL: &[Protocol] = &[];
+const TCP: &[Protocol] = &[Protocol::Tcp, Protocol::Ssl, Protocol::Mptcp];
+const SSL: &[Protocol] = &[Protocol::Ssl];
+const SCTP: &[Protocol] = &[Protocol::Sctp];
+const MESSAGES: &[Protocol] = &[Protocol::Udp, Protocol::Sctp];
+const UDP_OR_VSOCK: &[Protocol] = &[Protocol::Udp, Protocol::Vsock];
+/// Over TCP it is refused.
+const ENCAPSULATED: &[Protocol] = &[
+    Protocol::Sctp,
+    Protocol::Tcp,
+    Protocol::Ssl,
+    Protocol::Mptcp,
+];
+
+const OPENS: fn(Kind) -> bool = Kind::opens;
+const ANY: fn(Kind) -> bool = |_| true;
+const THINK: fn(Kind) -> bool = |kind| kind == Kind::Think;
+const BUFFERED: fn(Kind) -> bool = |kind| kind.transfers() && !kind.sends_files();
+const OPENS_OR_BUFFERED: fn(Kind) -> bool = |kind| kind.opens() || BUFFERED(kind);
+
+/// In the order in which they are shown.
+static WORDS: &[Word] = &[
+    value!("remotehost" endpoint.remote_host: Text(255), ANY, ALL),
+    value!("localhost" endpoint.local_host: Text(255), OPENS, ALL),
+    value!("protocol" endpoint.protocol: ProtocolName, OPENS, ALL),
+    value!("port" endpoint.port: PORT, OPENS, ALL),
+    value!("wndsz" endpoint.window: BYTES, OPENS, ALL),
+    value!("cc" endpoint.congestion_control: Text(31), OPENS, TCP),
+    value!("stack" endpoint.stack: Text(31), OPENS, TCP),
+    value!("bblog" endpoint.black_box_log: NUMBER, OPENS, TCP),
+    value!("encaps" endpoint.encapsulation_port: number_from(0), OPENS, ENCAPSULATED),
+    value!("engine" endpoint.engine: Cut(19), OPENS, SSL),
+    value!("cipher" endpoint.cipher: Text(255), OPENS, SSL),
+    value!("method" endpoint.method: Text(31), OPENS, SSL),
+    value!("sctp_rto_min" endpoint.sctp.rto_min_ms: NUMBER, OPENS, SCTP),
+    value!("sctp_rto_max" endpoint.sctp.rto_max_ms: NUMBER, OPENS, SCTP),
+    value!("sctp_rto_initial" endpoint.sctp.rto_initial_ms: NUMBER, OPENS, SCTP),
+    value!("sctp_sack_delay" endpoint.sctp.sack_delay_ms: NUMBER, OPENS, SCTP),
+    value!("sctp_sack_frequency" endpoint.sctp.sack_frequency: NUMBER, OPENS, SCTP),
+    value!("sctp_max_burst_size" endpoint.sctp.max_burst: NUMBER, OPENS, SCTP),
+    value!("sctp_max_fragment_size" endpoint.sctp.max_fragment_bytes: NUMBER, OPENS, SCTP),
+    value!("sctp_hb_interval" endpoint.sctp.heartbeat_ms: NUMBER, OPENS, SCTP),
+    value!("sctp_path_mtu" endpoint.sctp.path_mtu_bytes: NUMBER, OPENS, SCTP),
+    value!("sctp_in_streams" endpoint.sctp.in_streams: number_from(1), OPENS, SCTP),
+    value!("sctp_out_streams" endpoint.sctp.out_streams: number_from(1), OPENS, SCTP),
+    value!("sctp_stream_id" endpoint.sctp.stream: number_from(0), OPENS_OR_BUFFERED, SCTP),
+    value!("sctp_pr_policy" endpoint.sctp.partial_reliability: Policy, OPENS_OR_BUFFERED, SCTP),
+    value!("sctp_pr_value" endpoint.sctp.partial_reliability_value: NUMBER, OPENS_OR_BUFFERED, SCTP),
+    value!("conn" connection: CONNECTION, |kind| !matches!(kind, Kind::Think | Kind::Nop), ALL),
+    value!("count" count: COUNT, ANY, ALL),
+    value!("repeat" repeat: POSITIVE, BUFFERED, MESSAGES),
+    value!("batch_size" batch_size: POSITIVE, BUFFERED, MESSAGES),
+    Word {
+        key: "size",
+        says: Says::Value(size, |flowop| match flowop.size {
+            Size::Fixed(size) => BYTES.show(&size),
+            Size::Random { min, max } => {
+                format!("rand({},{})", bytes(min.into()), bytes(max.into()))
+            }
+        }),
+        is_used: Kind::transfers,
+        only_for: ALL,
+    },
+    value!("rsize" slave_size: BYTES, BUFFERED, ALL),
+    value!("nfiles" files: NUMBER, |kind| kind == Kind::Sendfilev, ALL),
+    value!("dir" directory: Text(127), Kind::sends_files, ALL),
+    value!("timeout" timeout: Time, |kind| kind == Kind::Accept || BUFFERED(kind), ALL),
+    value!("duration" duration: Time, THINK, ALL),
+    flag_word("tcp_nodelay", Flags::NO_DELAY, OPENS, TCP),
+    flag_word("canfail", Flags::CAN_FAIL, ANY, ALL),
+    flag_word(
+        "non_blocking",
+        Flags::NON_BLOCKING,
+        |kind| kind.transfers() || kind.opens(),
+        UDP_OR_VSOCK,
+    ),
+    flag_word("idle", Flags::IDLE, THINK, ALL),
+    flag_word("busy", Flags::BUSY, THINK, ALL),
+    flag_word("sctp_unordered", Flags::SCTP_UNORDERED, BUFFERED, SCTP),
+    flag_word("sctp_nodelay", Flags::SCTP_NO_DELAY, OPENS, SCTP),
 ];
 
 /// What of a second `options=` on the same flowop begins anew.
@@ -34,114 +193,6 @@ pub(super) fn reset(flowop: &mut Flowop) {
     flowop.connection = new.connection;
 }
 
-/// Sets what `key` (in lower case) says. With a doubt the value is not what it seems.
-///
-/// # Errors
-///
-/// There is no such option, or it takes no such value: in uperf's words.
-pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Result<Option<Doubt>, String> {
-    let lower = value.to_ascii_lowercase();
-    let is_word = matches!(key, "protocol" | "size" | "sctp_pr_policy");
-    let value = if is_word { lower.as_str() } else { value };
-    let endpoint = &mut flowop.endpoint;
-    let doubt = match key {
-        "size" => size(flowop, value)?,
-        "rsize" => store(&mut flowop.slave_size, integer(value)?),
-        "wndsz" => store(&mut endpoint.window, integer(value)?),
-        "nfiles" => store(&mut flowop.files, integer(value)?),
-        "bblog" => store(&mut endpoint.black_box_log, integer(value)?),
-        "encaps" => {
-            let port = within(key, value, integer(value)?, 0..=65535)?;
-            store(&mut endpoint.encapsulation_port, port)
-        }
-        "count" => {
-            let number = number::count(value).ok_or_else(|| no_count(key, value))?;
-            store(&mut flowop.count, number)
-        }
-        "repeat" | "batch_size" => {
-            let positive = number::count(value).filter(|number| number.value > 0);
-            let number = positive.ok_or_else(|| format!("{key} ({value}) should be > 0"))?;
-            let field = if key == "repeat" {
-                &mut flowop.repeat
-            } else {
-                &mut flowop.batch_size
-            };
-            store(field, number)
-        }
-        "conn" => {
-            let positive = number::count(value).filter(|number| number.value > 0);
-            let refused = || format!("connection id (conn={value}) should be > 0");
-            store(&mut flowop.connection, positive.ok_or_else(refused)?)
-        }
-        "port" => {
-            let number = number::count(value).ok_or_else(|| no_count(key, value))?;
-            let port = within(key, value, number, 0..=65535)?;
-            store(&mut endpoint.port, port)
-        }
-        "timeout" => {
-            let number = time(key, value)?;
-            flowop.timeout = Some(number.value);
-            number.doubt
-        }
-        "duration" => {
-            let number = time(key, value)?;
-            flowop.duration = number.value;
-            number.doubt
-        }
-        "protocol" => {
-            endpoint.protocol = Some(protocol(value)?);
-            None
-        }
-        "remotehost" => text(&mut endpoint.remote_host, key, value, 255)?,
-        "localhost" => text(&mut endpoint.local_host, key, value, 255)?,
-        "cc" => text(&mut endpoint.congestion_control, key, value, 31)?,
-        "stack" => text(&mut endpoint.stack, key, value, 31)?,
-        "dir" => text(&mut flowop.directory, key, value, 127)?,
-        "engine" => cut(&mut endpoint.engine, key, value, 19),
-        "cipher" => text(&mut endpoint.cipher, key, value, 255)?,
-        "method" => text(&mut endpoint.method, key, value, 31)?,
-        _ => sctp(endpoint, key, value)?,
-    };
-    Ok(doubt)
-}
-
-fn sctp(endpoint: &mut Endpoint, key: &str, value: &str) -> Result<Option<Doubt>, String> {
-    let sctp = &mut endpoint.sctp;
-    let field = match key {
-        "sctp_rto_min" => &mut sctp.rto_min_ms,
-        "sctp_rto_max" => &mut sctp.rto_max_ms,
-        "sctp_rto_initial" => &mut sctp.rto_initial_ms,
-        "sctp_sack_delay" => &mut sctp.sack_delay_ms,
-        "sctp_sack_frequency" => &mut sctp.sack_frequency,
-        "sctp_max_burst_size" => &mut sctp.max_burst,
-        "sctp_max_fragment_size" => &mut sctp.max_fragment_bytes,
-        "sctp_hb_interval" => &mut sctp.heartbeat_ms,
-        "sctp_path_mtu" => &mut sctp.path_mtu_bytes,
-        "sctp_pr_value" => &mut sctp.partial_reliability_value,
-        "sctp_in_streams" | "sctp_out_streams" | "sctp_stream_id" => {
-            let fewest = u32::from(key != "sctp_stream_id");
-            let number = within(key, value, integer(value)?, fewest..=65535)?;
-            let field = match key {
-                "sctp_in_streams" => &mut sctp.in_streams,
-                "sctp_out_streams" => &mut sctp.out_streams,
-                _ => &mut sctp.stream,
-            };
-            *field = number.value as u16;
-            return Ok(number.doubt);
-        }
-        "sctp_pr_policy" => {
-            if !["ttl", "rtx", "buf"].contains(&value) {
-                let text = format!("{key}={value} is none of ttl, rtx, buf, and uperf ignores it");
-                return Ok(Some(Doubt::new(text, "no policy")));
-            }
-            value.clone_into(&mut sctp.partial_reliability);
-            return Ok(None);
-        }
-        _ => return Err(unknown(key, value)),
-    };
-    Ok(store(field, integer(value)?))
-}
-
 fn unknown(key: &str, value: &str) -> String {
     let text = format!("parser - Option unrecognized {key}={value}");
     if matches!(key, "rate" | "iterations" | "nthreads" | "nprocs" | "type") {
@@ -153,47 +204,9 @@ fn unknown(key: &str, value: &str) -> String {
     }
 }
 
-fn no_count(key: &str, value: &str) -> String {
-    format!("Cannot understand {key}:{value}: it is less than 0 in 32 bits")
-}
-
-fn store<T: From<u32>>(field: &mut T, number: Number<u32>) -> Option<Doubt> {
-    *field = number.value.into();
-    number.doubt
-}
-
-fn integer(value: &str) -> Result<Number<u32>, String> {
-    number::integer(value).ok_or_else(|| format!("Cannot parse {value}"))
-}
-
-fn within(
-    key: &str,
-    value: &str,
-    number: Number<u32>,
-    range: std::ops::RangeInclusive<u32>,
-) -> Result<Number<u32>, String> {
-    if range.contains(&number.value) {
-        return Ok(number);
-    }
-    let (least, most) = range.into_inner();
-    Err(format!(
-        "Cannot understand {key}:{value}: it is not from {least} to {most}"
-    ))
-}
-
-fn time(key: &str, value: &str) -> Result<Number<std::time::Duration>, String> {
-    number::time(value).map_err(|why| match why {
-        NoTime::NoNumber => {
-            format!("Cannot understand {key}:{value}: it is no time of 1 ns or more")
-        }
-        NoTime::Unit(unit) => format!(
-            "{unit} not valid time suffix: {key}={value} would last for ever (s, ms, us or ns)"
-        ),
-    })
-}
-
 /// `size=90`, `size=rand(64,1k)`.
-fn size(flowop: &mut Flowop, value: &str) -> Result<Option<Doubt>, String> {
+fn size(flowop: &mut Flowop, value: &str) -> Read {
+    let value = &value.to_ascii_lowercase();
     let Some(range) = value.strip_prefix("rand(") else {
         let number = number::integer(value).ok_or_else(|| format!("Could not parse {value}"))?;
         flowop.size = Size::Fixed(number.value);
@@ -216,41 +229,6 @@ fn size(flowop: &mut Flowop, value: &str) -> Result<Option<Doubt>, String> {
     };
     flowop.flags = flowop.flags.with(Flags::RANDOM);
     Ok(min.doubt.or(max.doubt))
-}
-
-fn protocol(value: &str) -> Result<Protocol, String> {
-    let not = format!("Protocol {value} not supported");
-    match value {
-        "rds" => Err(format!(
-            "{not}: linerate has no reliable datagram sockets (AF_RDS, of the kernel's module rds), and \
-             uperf only where it was built with them"
-        )),
-        "udapl" => Err(format!(
-            "{not}: it is a name of uperf's past, and no uperf was ever built with it"
-        )),
-        "ssl" if !cfg!(feature = "tls") => Err(format!("{not}: {}", Trouble::Absent)),
-        _ => Protocol::named(value)
-            .ok_or_else(|| format!("{not}: there are tcp, udp, ssl, sctp, vsock, unix, mptcp")),
-    }
-}
-
-/// A text for which the messages of the control connection have room.
-fn text(field: &mut String, key: &str, value: &str, most: usize) -> Result<Option<Doubt>, String> {
-    if value.len() > most {
-        return Err(format!(
-            "Cannot understand {key}:{value}: it has more than {most} bytes"
-        ));
-    }
-    value.clone_into(field);
-    Ok(None)
-}
-
-/// A text of which uperf keeps as much as it has room for.
-fn cut(field: &mut String, key: &str, value: &str, most: usize) -> Option<Doubt> {
-    let kept = shortened(value, most);
-    kept.clone_into(field);
-    let text = format!("{key}={value} has more than {most} bytes");
-    (kept != value).then(|| Doubt::new(text, kept))
 }
 
 /// The option in the name that it has here, and what is said of it where that is another.
@@ -284,45 +262,6 @@ pub(super) fn kind(name: &str) -> Option<(Kind, Option<Doubt>)> {
         }
     };
     Some((kind, Some(Doubt::new(why, kind.name()))))
-}
-
-/// Whether a flowop of this kind does anything with the word.
-pub(super) fn is_used(key: &str, kind: Kind) -> bool {
-    let files = kind.sends_files();
-    let simple = kind.transfers() && !files;
-    match key {
-        "size" => kind.transfers(),
-        "rsize" | "repeat" | "batch_size" | "sctp_unordered" => simple,
-        "sctp_stream_id" | "sctp_pr_value" | "sctp_pr_policy" => simple || kind.opens(),
-        "timeout" => simple || kind == Kind::Accept,
-        "non_blocking" => kind.transfers() || kind.opens(),
-        "conn" => !matches!(kind, Kind::Think | Kind::Nop),
-        "duration" | "idle" | "busy" => kind == Kind::Think,
-        "nfiles" => kind == Kind::Sendfilev,
-        "dir" => files,
-        "count" | "remotehost" | "canfail" => true,
-        _ => kind.opens(),
-    }
-}
-
-/// The protocols that the word is for, where it is not for all.
-pub(super) fn only_for(key: &str) -> Option<&'static [Protocol]> {
-    const TCP: &[Protocol] = &[Protocol::Tcp, Protocol::Ssl, Protocol::Mptcp];
-    match key {
-        "tcp_nodelay" | "cc" | "stack" | "bblog" => Some(TCP),
-        "repeat" | "batch_size" => Some(&[Protocol::Udp, Protocol::Sctp]),
-        "non_blocking" => Some(&[Protocol::Udp, Protocol::Vsock]),
-        // Over TCP it is refused.
-        "encaps" => Some(&[
-            Protocol::Sctp,
-            Protocol::Tcp,
-            Protocol::Ssl,
-            Protocol::Mptcp,
-        ]),
-        "engine" | "cipher" | "method" => Some(&[Protocol::Ssl]),
-        _ if key.starts_with("sctp_") => Some(&[Protocol::Sctp]),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -548,5 +487,30 @@ mod tests {
         for name in ["", "wait", "reads", "Read"] {
             assert_eq!(kind(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_printed_is_read_again() {
+        let all = "remotehost=a localhost=b protocol=sctp port=5000 wndsz=96k cc=reno stack=s bblog=3 \
+                   encaps=9899 engine=e cipher=c method=m sctp_rto_min=1 sctp_rto_max=2 \
+                   sctp_rto_initial=3 sctp_sack_delay=4 sctp_sack_frequency=5 sctp_max_burst_size=6 \
+                   sctp_max_fragment_size=7 sctp_hb_interval=8 sctp_path_mtu=9 sctp_in_streams=10 \
+                   sctp_out_streams=11 sctp_stream_id=12 sctp_pr_policy=ttl sctp_pr_value=13 conn=9 \
+                   count=12 repeat=5 batch_size=6 size=rand(100,3k) rsize=4m nfiles=7 dir=/tmp \
+                   timeout=1500us duration=30000001024ns tcp_nodelay canfail non_blocking idle busy \
+                   sctp_unordered sctp_nodelay";
+        let mut flowop = Flowop::new(Kind::Write);
+        for word in all.split(' ') {
+            if let Some((key, value)) = word.split_once('=') {
+                let doubt = set(&mut flowop, key, value);
+                assert_eq!(doubt, Ok(None), "{word}");
+            } else {
+                let flag = flag(word).expect("a flag");
+                flowop.flags = flowop.flags.with(flag);
+            }
+        }
+        assert_eq!(shown(&flowop), all);
+        assert_eq!(shown(&Flowop::new(Kind::Nop)), "");
+        assert!(flowop.flags.has(Flags::RANDOM));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::workorder::{Group, Strands, Transaction, Workorder};
 
 use super::memory::{self, expected_memory};
-use super::words;
+use super::options;
 
 /// Groups, strands, transactions and flowops with the options that are not uperf's defaults; the hosts
 /// that take part; threads, processes and memory.
@@ -74,7 +74,7 @@ fn describe(text: &mut String, group: &Group) {
             format_args!("  transaction {}: {}", k + 1, repetition(transaction)),
         );
         for flowop in &transaction.flowops {
-            let options = words::options(flowop);
+            let options = options::shown(flowop);
             let words = format!("    {} {options}", flowop.kind);
             line(text, format_args!("{}", words.trim_end()));
         }

@@ -171,13 +171,12 @@ fn check_connections(group: &GroupDraft, notes: &mut Notes) {
 fn check_words(flowop: &FlowopDraft, kind: Kind, protocol: Protocol, notes: &mut Notes) {
     for word in flowop.words.iter().filter(|word| !word.is_refused) {
         let key = &word.key;
+        let others = options::only_for(key);
         // What the flowop never has a use for has been said.
-        let fits = |protocols: &[Protocol]| protocols.contains(&protocol);
-        if !options::is_used(key, kind) || options::only_for(key).is_none_or(fits) {
+        if !options::is_used(key, kind) || others.is_empty() || others.contains(&protocol) {
             continue;
         }
-        let others = options::only_for(key).unwrap_or_default().iter();
-        let others: Vec<_> = others.map(|protocol| protocol.name()).collect();
+        let others: Vec<_> = others.iter().map(|protocol| protocol.name()).collect();
         let text = format!("{key} is for {}, and this is {protocol}", others.join(", "));
         notes.warn(&word.place, text, "it is not there");
     }
