@@ -148,6 +148,7 @@ impl Counters {
             send_batches: self.send_batches.load(Relaxed),
             receive_batches: self.receive_batches.load(Relaxed),
             transactions: a_pass(&self.transactions_a_pass),
+            ..Counts::default()
         }
     }
 }

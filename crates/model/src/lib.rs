@@ -8,8 +8,10 @@
 mod confidence;
 mod doubts;
 mod flows;
+mod group;
 mod outcome;
 mod plan;
+mod sample;
 mod step;
 mod timed;
 mod transport;
@@ -17,8 +19,10 @@ mod warning;
 
 pub use confidence::Confidence;
 pub use flows::*;
+pub use group::*;
 pub use outcome::*;
 pub use plan::*;
+pub use sample::*;
 pub use step::*;
 pub use transport::*;
 pub use warning::*;

@@ -7,7 +7,9 @@ use stats::Histogram;
 use units::Bytes;
 
 use crate::plan::nanos;
-use crate::{FlowShare, Pacing, Plan, Warning};
+use crate::{
+    FlowShare, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan, Series, Warning,
+};
 
 /// The result of one Plan. There is always one, however the run ended.
 #[derive(Clone, Debug, Serialize)]
@@ -23,10 +25,45 @@ pub struct Outcome {
     /// What each of several flows did; empty when there was one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowShare>,
+    /// Each of several peers; empty when there was one, whose side is `there`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerOutcome>,
+    /// What each group of the plan did; empty when there was one, whose totals are `here`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupOutcome>,
+    /// What this end had moved at times on a grid, where somebody looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+    /// A record of each datagram, where the plan asks for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub packets: Vec<PacketRecord>,
+    /// What was reported while it ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<LogEntry>,
     /// Why it ended.
     pub ended: Ended,
     /// Doubts about the result, with their evidence.
     pub warnings: Vec<Warning>,
+}
+
+impl Outcome {
+    /// That of one flow, whose two sides are all that is known.
+    pub fn of_flow(plan: Plan, started: SystemTime, here: Side, there: Option<Side>) -> Self {
+        Self {
+            plan,
+            started,
+            here,
+            there,
+            flows: Vec::new(),
+            peers: Vec::new(),
+            groups: Vec::new(),
+            series: Vec::new(),
+            packets: Vec::new(),
+            log: Vec::new(),
+            ended: Ended::Deadline,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 /// One end's figures. What the end did not measure or could not tell is `None`, never zero.
@@ -53,9 +90,6 @@ pub struct Side {
     /// Times of single receive calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_times: Option<Histogram>,
-    /// What this end's flows had moved together at times on a grid, where somebody looked.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub series: Vec<SeriesPoint>,
     /// What became of the schedule, when there was one.
     #[serde(default)]
     pub paced: Option<Paced>,
@@ -75,18 +109,6 @@ pub struct Side {
     pub clock: Option<ClockFacts>,
     /// The program that measured, with its version, if it says who it is.
     pub program: Option<String>,
-}
-
-/// What had been moved by a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeriesPoint {
-    /// Since the data began to move, by the monotonic clock.
-    #[serde(rename = "at_ns", with = "nanos")]
-    pub at: Duration,
-    /// Payload in both directions, as this end's calls took and gave it.
-    pub bytes: Bytes,
-    /// Transactions that were completed.
-    pub transactions: u64,
 }
 
 /// What became of a [`Pacing`].
@@ -153,6 +175,12 @@ pub struct Counts {
     pub failed_sends: u64,
     /// Passes of a transactional workload that were completed.
     pub transactions: u64,
+    /// Executions of a list's steps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub operations: u64,
+    /// Those that failed and were allowed to.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_operations: u64,
 }
 
 impl Counts {
@@ -186,6 +214,8 @@ impl std::ops::AddAssign for Counts {
         self.receive_batches += other.receive_batches;
         self.failed_sends += other.failed_sends;
         self.transactions += other.transactions;
+        self.operations += other.operations;
+        self.failed_operations += other.failed_operations;
     }
 }
 

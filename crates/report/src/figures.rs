@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Counts, FlowShare, Outcome, SeriesPoint, Side};
+use model::{Counts, FlowShare, Outcome, Sample, Side};
 use serde::Serialize;
 use stats::{Levels, Summary, jain_index};
 use units::{BitRate, Bytes};
@@ -233,15 +233,16 @@ fn spread(outcome: &Outcome) -> Option<Spread> {
 
 fn levels_of(outcome: &Outcome) -> Option<Levels> {
     let transactional = outcome.plan.workload.is_transactional();
-    let moment = |point: &SeriesPoint| {
+    let moment = |sample: &Sample| {
         let amount = if transactional {
-            point.transactions as f64
+            sample.operations as f64
         } else {
-            point.bytes.0 as f64 * 8.0
+            sample.bytes().0 as f64 * 8.0
         };
-        (point.at.as_secs_f64(), amount)
+        (sample.at.as_secs_f64(), amount)
     };
-    let moments: Vec<_> = outcome.here.series.iter().map(moment).collect();
+    let samples = outcome.series.iter().flat_map(|series| &series.samples);
+    let moments: Vec<_> = samples.map(moment).collect();
     stats::levels(&moments)
 }
 

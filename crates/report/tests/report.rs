@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    ClockFacts, Counts, CpuMethod, CpuUse, End, Ended, Half, HostFacts, Interface, Limit, Outcome,
-    Phases, Plan, SeriesPoint, Side, SizeRule, Timing, Traffic, Transport, Warning, Workload,
+    ClockFacts, Counts, CpuMethod, CpuUse, End, Half, HostFacts, Interface, Limit, Outcome, Phases,
+    Plan, Sample, Series, Side, SizeRule, Timing, Traffic, Transport, Warning, Workload,
 };
 use report::profile::{
     Course, Entry, Flowop, Moment, Profile, ProfileReport, ProfileTest, ProfileWarning, Slave,
@@ -132,17 +132,19 @@ fn two_rates_are_two_rates() {
     };
     let mut run = request_response();
     // 60,000 for 0.8 s, and then 40,000.
-    run.here.series = (0..=200)
-        .map(|step| SeriesPoint {
-            at: Duration::from_millis(10 * step),
-            bytes: Bytes(0),
-            transactions: if step < 80 {
-                600 * step
-            } else {
-                48_000 + 400 * (step - 80)
-            },
-        })
-        .collect();
+    let samples = (0..=200).map(|step| Sample {
+        at: Duration::from_millis(10 * step),
+        operations: if step < 80 {
+            600 * step
+        } else {
+            48_000 + 400 * (step - 80)
+        },
+        ..Sample::default()
+    });
+    run.series = vec![Series {
+        samples: samples.collect(),
+        ..Series::default()
+    }];
     let levels = Figures::of(&run).levels.unwrap();
     assert!((levels.low_share - 0.6).abs() < 1e-9, "{levels:?}");
     let tested = |runs: Vec<Outcome>| Tested {
@@ -648,15 +650,13 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
         program: Some("linerate 0.1.0".to_owned()),
         ..Side::default()
     };
-    Outcome {
-        plan: plan(name, transport, workload),
-        started: started(),
-        here: side("Linux 6.1.0", "01"),
-        there: Some(side("Linux 6.12.0", "02")),
-        flows: Vec::new(),
-        ended: Ended::Deadline,
-        warnings: Vec::new(),
-    }
+    let (here, there) = (side("Linux 6.1.0", "01"), side("Linux 6.12.0", "02"));
+    Outcome::of_flow(
+        plan(name, transport, workload),
+        started(),
+        here,
+        Some(there),
+    )
 }
 
 fn plan(name: &str, transport: Transport, workload: Workload) -> Plan {

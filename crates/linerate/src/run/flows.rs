@@ -6,7 +6,7 @@ use std::time::Duration;
 use sys::Address;
 
 use engine::Stop;
-use model::{Ended, Outcome, Warning};
+use model::{Ended, Outcome, Series, Warning};
 use netperf::client::{ClientError, Flows, Scope};
 use netperf::options::Settings;
 use units::BitRate;
@@ -97,16 +97,20 @@ pub(super) fn run(
             let _running = running;
             flows.measure(counters)
         });
-        let series = phase.follow(counters, &ended);
-        test.join().map(|run| (run, series))
+        let samples = phase.follow(counters, &ended);
+        test.join().map(|run| (run, samples))
     });
-    let (run, series) = match run {
-        Ok((run, series)) => (run?, series),
+    let (run, samples) = match run {
+        Ok((run, samples)) => (run?, samples),
         Err(_) => return Err(Failure::of_test("a flow's thread broke off")),
     };
     flows.close();
     let mut sum = run.outcome;
-    sum.here.series = series;
+    sum.series = vec![Series {
+        name: settings.plan.name.clone(),
+        samples,
+        ..Series::default()
+    }];
     doubts::add(&mut sum, &remote);
     Ok(sum)
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use engine::Counters;
-use model::{Counts, SeriesPoint};
+use model::{Counts, Sample};
 use units::{BitRate, Bytes};
 
 /// How often the line changes.
@@ -51,11 +51,7 @@ impl Phase {
 
     /// Samples the counters and shows the samples until the last of the flows hangs up. The loops that
     /// count do not notice.
-    pub(super) fn follow(
-        &self,
-        counters: &[Arc<Counters>],
-        ended: &Receiver<()>,
-    ) -> Vec<SeriesPoint> {
+    pub(super) fn follow(&self, counters: &[Arc<Counters>], ended: &Receiver<()>) -> Vec<Sample> {
         let grid = (self.length / SAMPLES).max(SHORTEST);
         let mut series = Series::new(self.length);
         let started = Instant::now();
@@ -124,7 +120,7 @@ struct Series {
     length: Duration,
     /// The last sample at which nothing had moved.
     origin: Option<Instant>,
-    moments: Vec<SeriesPoint>,
+    moments: Vec<Sample>,
 }
 
 impl Series {
@@ -145,13 +141,15 @@ impl Series {
         }
         let at = now - *self.origin.get_or_insert(now);
         if self.moments.is_empty() && !at.is_zero() {
-            self.moments.push(SeriesPoint::default());
+            self.moments.push(Sample::default());
         }
         if at <= self.length {
-            self.moments.push(SeriesPoint {
+            self.moments.push(Sample {
                 at,
-                bytes,
-                transactions: counts.transactions,
+                sent: counts.sent,
+                received: counts.received,
+                operations: counts.transactions,
+                ..Sample::default()
             });
         }
     }

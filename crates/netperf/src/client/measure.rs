@@ -109,18 +109,15 @@ pub(super) fn test(
     };
     here.host = Some(engine::facts(local_ip(control)));
     here.program = Some(crate::PROGRAM.to_owned());
+    let there = Side {
+        // With its version in the details.
+        program: peer.map(|_| crate::NAME.to_owned()),
+        ..told.side()
+    };
     let mut outcome = Outcome {
-        plan: plan.clone(),
-        started,
-        here,
-        there: Some(Side {
-            // With its version in the details.
-            program: peer.map(|_| crate::NAME.to_owned()),
-            ..told.side()
-        }),
-        flows: Vec::new(),
         ended,
         warnings: doubts,
+        ..Outcome::of_flow(plan.clone(), started, here, Some(there))
     };
     warnings::of_peer(
         &mut outcome,
@@ -399,15 +396,8 @@ mod tests {
             if add_results(asked, &mut told, &here.counts, &fuzz::frame(rng, &[])).is_err() {
                 return false;
             }
-            let mut outcome = Outcome {
-                plan: settings.plan.clone(),
-                started: SystemTime::UNIX_EPOCH,
-                here,
-                there: Some(told.side()),
-                flows: Vec::new(),
-                ended: Ended::Deadline,
-                warnings: Vec::new(),
-            };
+            let (plan, started) = (settings.plan.clone(), SystemTime::UNIX_EPOCH);
+            let mut outcome = Outcome::of_flow(plan, started, here, Some(told.side()));
             let details = Details::from_json(&fuzz::damaged(rng, &document));
             warnings::of_peer(&mut outcome, Some(rng.random()), details);
             let run = TestRun {

@@ -38,13 +38,9 @@ pub(super) fn test(
     here.host = Some(engine::facts(None));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
-        plan: plan.clone(),
-        started,
-        here,
-        there: None,
-        flows: Vec::new(),
         ended,
         warnings: doubts,
+        ..Outcome::of_flow(plan.clone(), started, here, None)
     };
     if !plan.workload.receives() && plan.workload.sends() {
         outcome.warnings.push(Warning::PeerCannotTell {

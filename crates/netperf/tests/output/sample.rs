@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Confidence, CpuMethod, CpuUse, Ended, Half, Limit, Outcome, Phases, Plan, Side, SizeRule,
-    Timing, Transport, Workload,
+    Confidence, CpuMethod, CpuUse, Half, Limit, Outcome, Phases, Plan, Side, SizeRule, Timing,
+    Transport, Workload,
 };
 use netperf::client::{Endpoints, Repeated, TestRun, Told};
 use netperf::options::{
@@ -319,18 +319,15 @@ fn settings_of(test: Test) -> Settings {
 
 fn run_of(plan: Plan) -> TestRun {
     TestRun {
-        outcome: Outcome {
+        outcome: Outcome::of_flow(
             plan,
-            started: SystemTime::UNIX_EPOCH,
-            here: Side {
+            SystemTime::UNIX_EPOCH,
+            Side {
                 elapsed: Some(Duration::from_secs(1)),
                 ..Side::default()
             },
-            there: None,
-            flows: Vec::new(),
-            ended: Ended::Deadline,
-            warnings: Vec::new(),
-        },
+            None,
+        ),
         told: Told {
             receive_size: -1,
             send_size: -1,
