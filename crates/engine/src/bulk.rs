@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use sys::call::{self, Error};
 use sys::message::Moved;
 
-use crate::counters::Counters;
+use crate::counters::{Counter, CounterWriter};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::ring::Ring;
@@ -54,9 +54,9 @@ pub(crate) fn send(
                 timer.lap();
                 hooks.took_turns(messages);
                 if bytes == whole * messages {
-                    counters.passes(messages);
+                    counters.add(Counter::Passes, messages as u64);
                 } else {
-                    counters.count_sent(bytes, messages as u64);
+                    counters.sent(bytes, messages as u64);
                 }
                 if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
@@ -66,7 +66,7 @@ pub(crate) fn send(
             // The interface's queue is full; the datagram was dropped here, the test goes on.
             Err(Error::NOBUFS) => {
                 hooks.took_turn();
-                counters.send_failed();
+                counters.add(Counter::FailedSends, 1);
             }
             Err(error) => return LoopEnd::from_call("send", error),
         }
@@ -97,7 +97,7 @@ pub(crate) fn receive(
             Ok(Moved { bytes, messages }) => {
                 timer.lap();
                 hooks.took_turns(messages);
-                counters.count_received(bytes, messages as u64);
+                counters.received(bytes, messages as u64);
                 if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
@@ -114,12 +114,12 @@ pub(crate) fn receive_late(
     socket: BorrowedFd<'_>,
     ring: &mut Ring,
     stop: &Stop,
-    counters: &Counters,
+    counters: CounterWriter<'_>,
 ) {
     while !stop.is_set() {
         match call::receive(socket, ring.advance()) {
             Ok(0) => return,
-            Ok(received) => counters.received_late(received),
+            Ok(received) => counters.received_late(received, 1),
             Err(Error::INTR) => {}
             Err(_) => return,
         }
@@ -134,8 +134,8 @@ mod tests {
     use model::{BufferPlan, SizeRule, WidthRule};
 
     use super::*;
-    use crate::Memory;
     use crate::ring::Contents;
+    use crate::{Counters, Memory};
 
     #[test]
     fn what_comes_late_is_counted_apart_until_the_end_mark() {
@@ -154,7 +154,7 @@ mod tests {
         let memory = Memory::new(1 << 16, 1 << 16);
         let mut ring = Ring::new(&plan, None, None, Contents::Nothing, &memory).unwrap();
         let (stop, counters) = (Stop::new(), Counters::default());
-        receive_late(near.as_fd(), &mut ring, &stop, &counters);
+        receive_late(near.as_fd(), &mut ring, &stop, counters.writer());
         assert_eq!(counters.counts().received.0, 0);
         assert_eq!(counters.counts().receive_calls_late, 2);
     }

@@ -6,7 +6,7 @@ use model::SocketOptions;
 use sys::call::{self, Error, Peer};
 
 use crate::connector::Connector;
-use crate::counters::Counters;
+use crate::counters::CounterWriter;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Plain;
@@ -183,7 +183,7 @@ pub(crate) fn accept(
                 let response = exchange.responses.advance();
                 hooks.before_send(response);
                 send_all(&io, response, cut, counters)
-                    .inspect_err(|_| counters.received(request.len()))
+                    .inspect_err(|_| counters.received(request.len(), 1))
             });
             match answered {
                 Ok(()) => {}
@@ -203,7 +203,7 @@ pub(crate) fn accept(
 }
 
 /// What a pass moves; `asks` is the end that sends the requests.
-fn expect(exchange: Option<&Exchange<'_>>, counters: &Counters, asks: bool) {
+fn expect(exchange: Option<&Exchange<'_>>, counters: CounterWriter<'_>, asks: bool) {
     let (requests, responses) = match exchange {
         Some(exchange) => (exchange.requests.size(), exchange.responses.size()),
         None => (0, 0),

@@ -359,7 +359,7 @@ mod tests {
         state.looks.insert((begun, 1), look);
         let mut at = |seconds| state.look(begun + Duration::from_secs(seconds)).len();
         assert_eq!((at(1), at(3)), (0, 0));
-        counters.received(1);
+        counters.count_received(1, 1);
         // Five seconds after its beginning, but none after it has moved.
         assert_eq!((at(5), at(8)), (0, 0));
         assert_eq!((at(9), at(20)), (1, 0));

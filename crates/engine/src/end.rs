@@ -6,7 +6,7 @@ use model::{Ended, Limit, Paced};
 use stats::Histogram;
 use sys::call::Error;
 
-use crate::counters::Counters;
+use crate::counters::CounterWriter;
 use crate::stop::{Reason, Stop};
 
 /// What a loop leaves besides its counters.
@@ -63,7 +63,7 @@ impl From<Reason> for Ran {
 pub(crate) struct Bounds<'a> {
     pub(crate) budget: Budget,
     pub(crate) stop: &'a Stop,
-    pub(crate) counters: &'a Counters,
+    pub(crate) counters: CounterWriter<'a>,
 }
 
 /// How a loop ended.

@@ -113,7 +113,7 @@ pub fn receive_late(
 ) {
     let _attending = stop.attend();
     if let Some(ring) = &mut buffers.receive {
-        bulk::receive_late(socket, ring, stop, counters);
+        bulk::receive_late(socket, ring, stop, counters.writer());
     }
 }
 
@@ -315,7 +315,7 @@ impl<'a> Job<'a> {
         Bounds {
             budget: Budget::of(self.limit, self.buffers.used().send_bytes.unwrap_or(0)),
             stop: self.stop,
-            counters: self.counters,
+            counters: self.counters.writer(),
         }
     }
 }

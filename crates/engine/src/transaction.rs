@@ -7,7 +7,7 @@ use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 
 use crate::connection_test::Exchange;
-use crate::counters::Counters;
+use crate::counters::{Counter, CounterWriter};
 use crate::end::{Bounds, Budget, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Io;
@@ -48,7 +48,7 @@ pub(crate) fn ask<I: Io>(
             if received != Ok(response.len()) {
                 missed = receive_rest(io, response, received, stop, counters).err();
                 if missed.is_some() {
-                    counters.sent(request.len());
+                    counters.sent(request.len(), 1);
                 }
             }
             if missed.is_none() {
@@ -102,7 +102,7 @@ pub(crate) fn answer<I: Io>(
         match send_all(io, response, stop, counters) {
             Ok(()) => {}
             Err(end) => {
-                counters.received(requests.size() as usize);
+                counters.received(requests.size() as usize, 1);
                 if end == LoopEnd::Dropped {
                     continue;
                 }
@@ -165,14 +165,14 @@ pub(crate) fn ask_ahead<I: Io>(
             }
             match io.try_send(request) {
                 Ok(sent) => {
-                    counters.sent(sent);
+                    counters.sent(sent, 1);
                     request = &request[sent..];
                 }
                 Err(Error::AGAIN) => blocked = true,
                 Err(Error::INTR) if stop.is_set() => return LoopEnd::Stopped,
                 Err(Error::INTR) => {}
                 Err(Error::NOBUFS) => {
-                    counters.send_failed();
+                    counters.add(Counter::FailedSends, 1);
                     request = &[];
                     ahead.take_back();
                     break;
@@ -206,7 +206,7 @@ pub(crate) fn ask_ahead<I: Io>(
             Ok(0) => return LoopEnd::PeerClosed,
             Ok(received) => {
                 hooks.after_receive(&mut buffer[..received]);
-                counters.received(received);
+                counters.received(received, 1);
                 missing -= received;
             }
             Err(Error::AGAIN) if blocked && in_time => continue,
@@ -295,7 +295,7 @@ pub(crate) fn send_all<I: Io>(
     io: &I,
     data: &[u8],
     stop: &Stop,
-    counters: &Counters,
+    counters: CounterWriter<'_>,
 ) -> Result<(), LoopEnd> {
     match io.send(data) {
         Ok(sent) if sent == data.len() => Ok(()),
@@ -310,7 +310,7 @@ fn send_rest<I: Io>(
     data: &[u8],
     mut last: Result<usize, Error>,
     stop: &Stop,
-    counters: &Counters,
+    counters: CounterWriter<'_>,
 ) -> Result<(), LoopEnd> {
     let (mut sent, mut calls) = (0, 0);
     let end = loop {
@@ -321,13 +321,13 @@ fn send_rest<I: Io>(
             }
             Err(Error::INTR) => {}
             Err(Error::NOBUFS) => {
-                counters.send_failed();
+                counters.add(Counter::FailedSends, 1);
                 break LoopEnd::Dropped;
             }
             Err(error) => break LoopEnd::from_call("send", error),
         }
         if sent == data.len() {
-            counters.more_send_calls(calls - 1);
+            counters.add(Counter::SendCalls, calls - 1);
             return Ok(());
         }
         if stop.is_set() {
@@ -336,7 +336,7 @@ fn send_rest<I: Io>(
         last = io.send(&data[sent..]);
     };
     // Not a pass, but it left all the same.
-    counters.count_sent(sent, calls);
+    counters.sent(sent, calls);
     Err(end)
 }
 
@@ -346,7 +346,7 @@ pub(crate) fn receive_all<I: Io>(
     io: &I,
     buffer: &mut [u8],
     stop: &Stop,
-    counters: &Counters,
+    counters: CounterWriter<'_>,
 ) -> Result<(), LoopEnd> {
     match io.receive(buffer) {
         Ok(received) if received == buffer.len() => Ok(()),
@@ -360,7 +360,7 @@ fn receive_rest<I: Io>(
     buffer: &mut [u8],
     mut last: Result<usize, Error>,
     stop: &Stop,
-    counters: &Counters,
+    counters: CounterWriter<'_>,
 ) -> Result<(), LoopEnd> {
     let (mut received, mut calls) = (0, 0);
     let end = loop {
@@ -374,7 +374,7 @@ fn receive_rest<I: Io>(
             Err(error) => break LoopEnd::from_call("receive", error),
         }
         if received == buffer.len() {
-            counters.more_receive_calls(calls - 1);
+            counters.add(Counter::ReceiveCalls, calls - 1);
             return Ok(());
         }
         if stop.is_set() {
@@ -382,7 +382,7 @@ fn receive_rest<I: Io>(
         }
         last = io.receive(&mut buffer[received..]);
     };
-    counters.count_received(received, calls);
+    counters.received(received, calls);
     Err(end)
 }
 
@@ -395,9 +395,9 @@ mod tests {
     use model::{BufferPlan, Limit, SizeRule, WidthRule};
 
     use super::*;
-    use crate::Memory;
     use crate::io::Plain;
     use crate::ring::{Contents, Ring};
+    use crate::{Counters, Memory};
 
     #[test]
     fn requests_that_were_given_up_are_asked_again() {
@@ -408,7 +408,7 @@ mod tests {
         let bounds = Bounds {
             budget: Budget::of(Limit::Transactions(10), 0),
             stop: &stop,
-            counters: &counters,
+            counters: counters.writer(),
         };
         let peer = std::thread::spawn(move || {
             let mut buffer = [0; 16];
@@ -458,7 +458,7 @@ mod tests {
         let bounds = Bounds {
             budget: Budget::of(Limit::Transactions(u64::MAX), 0),
             stop: &stop,
-            counters: &counters,
+            counters: counters.writer(),
         };
         let (mut requests, mut responses) = (ring_of(1 << 16), ring());
         let mut exchange = Exchange {

@@ -175,15 +175,44 @@ pub struct Counts {
     pub failed_sends: u64,
     /// Passes of a transactional workload that were completed.
     pub transactions: u64,
-    /// Executions of a list's steps.
+    /// Executions of the steps of a list.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub operations: u64,
-    /// Those that failed and were allowed to.
+    /// Executions among them that failed and were allowed to.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_operations: u64,
 }
 
 impl Counts {
+    /// Bytes of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.sent.0 + self.received.0
+    }
+
+    /// The counts that were added after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.combined(earlier, |now, before| now - before)
+    }
+
+    fn combined(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        let bytes = |one: Bytes, other: Bytes| Bytes(of(one.0, other.0));
+        Self {
+            sent: bytes(self.sent, other.sent),
+            received: bytes(self.received, other.received),
+            received_late: bytes(self.received_late, other.received_late),
+            receive_calls_late: of(self.receive_calls_late, other.receive_calls_late),
+            send_calls: of(self.send_calls, other.send_calls),
+            receive_calls: of(self.receive_calls, other.receive_calls),
+            send_batches: of(self.send_batches, other.send_batches),
+            receive_batches: of(self.receive_batches, other.receive_batches),
+            failed_sends: of(self.failed_sends, other.failed_sends),
+            transactions: of(self.transactions, other.transactions),
+            operations: of(self.operations, other.operations),
+            failed_operations: of(self.failed_operations, other.failed_operations),
+        }
+    }
+
     /// Messages of an average batch; `None` where each message had its own call.
     pub fn batch(&self) -> Option<f64> {
         let batches = self.send_batches + self.receive_batches;
@@ -204,18 +233,7 @@ fn is_zero(count: &u64) -> bool {
 
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
-        self.sent = self.sent + other.sent;
-        self.received = self.received + other.received;
-        self.received_late = self.received_late + other.received_late;
-        self.receive_calls_late += other.receive_calls_late;
-        self.send_calls += other.send_calls;
-        self.receive_calls += other.receive_calls;
-        self.send_batches += other.send_batches;
-        self.receive_batches += other.receive_batches;
-        self.failed_sends += other.failed_sends;
-        self.transactions += other.transactions;
-        self.operations += other.operations;
-        self.failed_operations += other.failed_operations;
+        *self = self.combined(&other, |one, other| one + other);
     }
 }
 

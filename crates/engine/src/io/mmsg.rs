@@ -8,6 +8,7 @@ use sys::message::{ControlMessage, Moved};
 
 use super::{Flow, Io, MMSG_BATCH};
 use crate::bulk::{Sink, Source};
+use crate::counters::Counter;
 use crate::end::Bounds;
 use crate::hooks::Hooks;
 use crate::ring::Ring;
@@ -115,7 +116,7 @@ impl Source for Batches<'_> {
         let (most, ring) = (self.most(hooks), self.ring.buffers());
         let prepare = |buffer: &mut [u8]| hooks.before_send(buffer);
         let moved = self.batch.send(self.socket, ring, most, prepare)?;
-        self.bounds.counters.sent_batch();
+        self.bounds.counters.add(Counter::SendBatches, 1);
         Ok(self.note(moved))
     }
 }
@@ -139,7 +140,7 @@ impl Sink for Batches<'_> {
         };
         self.batch.receive(self.socket, ring, most, taken)?;
         if data.messages > 0 {
-            self.bounds.counters.received_batch();
+            self.bounds.counters.add(Counter::ReceiveBatches, 1);
         }
         Ok(self.note(data))
     }

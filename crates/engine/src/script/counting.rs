@@ -3,14 +3,14 @@ use std::rc::Rc;
 use sys::counter::{EventCounters, MOST};
 
 /// What each counter counted, in their order.
-pub type Counts = [u64; MOST];
+pub type EventCounts = [u64; MOST];
 
 /// A thread's counters, read from step to step.
 #[derive(Debug)]
 pub(super) struct Counting {
     counters: Rc<EventCounters>,
-    steps: Vec<Counts>,
-    before: Counts,
+    steps: Vec<EventCounts>,
+    before: EventCounts,
     /// No reading has missed anything.
     is_whole: bool,
 }
@@ -19,8 +19,8 @@ impl Counting {
     pub(super) fn new(counters: Rc<EventCounters>, steps: usize) -> Self {
         Self {
             counters,
-            steps: vec![Counts::default(); steps],
-            before: Counts::default(),
+            steps: vec![EventCounts::default(); steps],
+            before: EventCounts::default(),
             is_whole: true,
         }
     }
@@ -40,11 +40,11 @@ impl Counting {
         self.before = now;
     }
 
-    pub(super) fn counts(&self) -> Option<&[Counts]> {
+    pub(super) fn counts(&self) -> Option<&[EventCounts]> {
         self.is_whole.then_some(&self.steps)
     }
 
-    fn read(&mut self) -> Counts {
+    fn read(&mut self) -> EventCounts {
         let mut counts = self.before;
         self.is_whole &= self.counters.read(&mut counts).unwrap_or(false);
         counts

@@ -10,7 +10,7 @@ use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 use sys::message::{ControlMessage, Messages};
 
 use super::plain::{self, Call, Hands, Next, Place};
-use super::tally::Pen;
+use crate::counters::{Counter, CounterWriter};
 use model::{Action, Amount, Batch, Step, Transfer};
 
 use super::{Connection, ConnectionManager, Failure, Watch};
@@ -22,7 +22,7 @@ pub(super) struct Executor<'a, P> {
     pub(super) buffer: &'a mut [u8],
     pub(super) random: &'a mut SmallRng,
     pub(super) stop: &'a Stop,
-    pub(super) tally: Pen<'a>,
+    pub(super) counters: CounterWriter<'a>,
 }
 
 /// Why a step was left.
@@ -127,7 +127,7 @@ impl<P: ConnectionManager> Executor<'_, P> {
             let mut hands = Hands {
                 buffer: self.buffer,
                 stop: self.stop.flag(),
-                tally: self.tally,
+                counters: self.counters,
             };
             let next = plain::run(calls, &mut place, &mut hands, watch);
             let count = steps.list[place.at].count;
@@ -142,7 +142,7 @@ impl<P: ConnectionManager> Executor<'_, P> {
                 return Err((place.at, left));
             }
             if count > 0 {
-                self.tally.executed();
+                self.counters.add(Counter::Operations, 1);
             }
             if !place.executed(&steps.calls, watch) {
                 return Ok(());
@@ -158,7 +158,7 @@ impl<P: ConnectionManager> Executor<'_, P> {
     ) -> Result<(), Left> {
         match self.try_execute(steps, at, came) {
             Err(Left::Failed(_)) if steps.list[at].can_fail && !self.stop.is_set() => {
-                self.tally.failed();
+                self.counters.add(Counter::FailedOperations, 1);
                 Ok(())
             }
             Err(Left::Failed(failure)) if failure.is_interruption() && self.stop.is_set() => {
@@ -283,15 +283,15 @@ impl<P: ConnectionManager> Executor<'_, P> {
     /// Counts what a call has moved.
     pub(super) fn moved(&self, way: Way, bytes: usize) {
         match way {
-            Way::Out => self.tally.sent(bytes),
-            Way::In => self.tally.received(bytes),
+            Way::Out => self.counters.add(Counter::Sent, bytes as u64),
+            Way::In => self.counters.add(Counter::Received, bytes as u64),
         }
     }
 
     fn perform(&mut self, steps: &mut Steps, at: usize) -> Result<(), Left> {
         let performed = self.manager.perform(at, self.stop).map_err(Left::Failed)?;
         if performed.sent > 0 {
-            self.tally.sent(performed.sent as usize);
+            self.counters.add(Counter::Sent, performed.sent);
         }
         if performed.later_forget {
             steps.forget_from(at);

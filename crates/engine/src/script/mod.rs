@@ -10,14 +10,12 @@ mod executor;
 mod messages;
 mod plain;
 mod straight;
-mod tally;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 pub use connection::{Connection, Early, Layer};
-pub use counting::Counts;
-pub use tally::{Tallied, Tally};
+pub use counting::EventCounts;
 pub use watch::{Journal, Pass, StepTimes, Watch};
 
 use std::rc::Rc;
@@ -27,6 +25,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use sys::call::Error;
 
+use crate::counters::Counters;
 use crate::pace::Pace;
 use crate::stop::{Reason, Stop};
 use executor::{Executor, Left, Steps};
@@ -50,7 +49,7 @@ pub struct Orders<'a> {
     /// What ends it.
     pub stop: &'a Stop,
     /// Where it counts.
-    pub tally: &'a Tally,
+    pub counters: &'a Counters,
 }
 
 /// Who does what the engine has no word for.
@@ -144,7 +143,7 @@ impl Script {
             buffer,
             random: &mut self.random,
             stop,
-            tally: orders.tally.pen(),
+            counters: orders.counters.writer(),
         };
         watch.start();
         let Some(pace) = &mut pace else {

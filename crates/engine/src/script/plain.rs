@@ -5,8 +5,8 @@ use std::rc::Rc;
 use sys::call::Error;
 
 use super::straight::{self, Plain, Receiving, Sending};
-use super::tally::Pen;
 use super::{Connection, Watch};
+use crate::counters::CounterWriter;
 use crate::stop::Flag;
 use model::{Action, Amount, Step, Transfer};
 
@@ -42,7 +42,7 @@ pub(super) struct Place {
 pub(super) struct Hands<'a> {
     pub(super) buffer: &'a mut [u8],
     pub(super) stop: Flag<'a>,
-    pub(super) tally: Pen<'a>,
+    pub(super) counters: CounterWriter<'a>,
 }
 
 /// Why the loop was left.

@@ -6,6 +6,7 @@ use sys::call::{self, Error};
 
 use super::plain::{Call, Hands, Next, Place, Way};
 use super::{Connection, Watch};
+use crate::counters::Counter;
 
 /// A transfer that is one call.
 pub(super) trait Plain {
@@ -45,8 +46,8 @@ impl Plain for Sending<'_> {
         if came != Ok(self.1) {
             return Err(came);
         }
-        hands.tally.sent(self.1);
-        hands.tally.executed();
+        hands.counters.add(Counter::Sent, self.1 as u64);
+        hands.counters.add(Counter::Operations, 1);
         Ok(())
     }
 }
@@ -63,8 +64,8 @@ impl Plain for Receiving<'_> {
         if came != Ok(self.1) {
             return Err(came);
         }
-        hands.tally.received(self.1);
-        hands.tally.executed();
+        hands.counters.add(Counter::Received, self.1 as u64);
+        hands.counters.add(Counter::Operations, 1);
         Ok(())
     }
 }

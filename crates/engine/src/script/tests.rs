@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use model::{Action, Amount, Batch, Transfer};
+use model::{Action, Amount, Batch, Counts, Transfer};
+use units::Bytes;
 
 use super::*;
 
@@ -65,17 +66,17 @@ fn exactly(bytes: u32) -> Transfer {
     }
 }
 
-fn run(script: &mut Script, host: &mut Host, rounds: Rounds, stop: &Stop) -> (ScriptEnd, Tallied) {
-    let tally = Tally::default();
+fn run(script: &mut Script, host: &mut Host, rounds: Rounds, stop: &Stop) -> (ScriptEnd, Counts) {
+    let counters = Counters::default();
     let orders = Orders {
         rounds,
         pacing: None,
         stop,
-        tally: &tally,
+        counters: &counters,
     };
     let mut buffer = vec![0; script.largest()];
     let end = script.run(host, &orders, &mut buffer, &mut ());
-    (end, tally.read())
+    (end, counters.counts())
 }
 
 #[test]
@@ -100,16 +101,16 @@ fn rounds_of_request_and_response() {
         once(Action::Nothing),
     ];
     let mut script = Script::new(steps, 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(50), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(50), &Stop::new());
     peer.join().unwrap();
     assert_eq!(end, ScriptEnd::Done);
-    let expected = Tallied {
-        executions: 50 * 5,
-        sent: 50 * 90,
-        received: 50 * 150,
-        failures: 0,
+    let expected = Counts {
+        operations: 50 * 5,
+        sent: Bytes(50 * 90),
+        received: Bytes(50 * 150),
+        ..Counts::default()
     };
-    assert_eq!(tallied, expected);
+    assert_eq!(counts, expected);
     assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
 }
 
@@ -121,16 +122,16 @@ fn random_sizes_are_within_their_bounds_and_of_one_call() {
         ..exactly(0)
     };
     let mut script = Script::new(vec![once(Action::Send(random))], 7);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1000), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(1000), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert!(
-        (5000 + 1000..9000 - 1000).contains(&tallied.sent),
-        "{tallied:?}"
+        (5000 + 1000..9000 - 1000).contains(&counts.sent.0),
+        "{counts:?}"
     );
     drop((script, host));
     let mut seen = Vec::new();
     far.read_to_end(&mut seen).unwrap();
-    assert_eq!(seen.len() as u64, tallied.sent);
+    assert_eq!(seen.len() as u64, counts.sent.0);
 }
 
 /// Takes ten bytes a call.
@@ -161,9 +162,9 @@ fn random_sizes_go_whole_through_a_layer() {
         ..exactly(0)
     };
     let mut script = Script::new(vec![once(Action::Send(random))], 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
-    assert_eq!((tallied.executions, tallied.sent), (3, 3 * 95));
+    assert_eq!((counts.operations, counts.sent.0), (3, 3 * 95));
 }
 
 #[test]
@@ -173,9 +174,9 @@ fn the_end_of_a_stream_ends_it_and_what_came_before_counts() {
     drop(far);
     let steps = vec![once(Action::Nothing), once(Action::Receive(exactly(100)))];
     let mut script = Script::new(steps, 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(9), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(9), &Stop::new());
     assert_eq!(end, ScriptEnd::EndOfStream(1));
-    assert_eq!((tallied.received, tallied.executions), (250, 5));
+    assert_eq!((counts.received.0, counts.operations), (250, 5));
 }
 
 #[test]
@@ -185,9 +186,9 @@ fn a_stop_ends_a_receive_that_waits() {
     let begun = Instant::now();
     let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(50), &stop);
     let mut script = Script::new(vec![once(Action::Receive(exactly(1)))], 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::UntilStopped, &stop);
+    let (end, counts) = run(&mut script, &mut host, Rounds::UntilStopped, &stop);
     assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
-    assert_eq!(tallied, Tallied::default());
+    assert_eq!(counts, Counts::default());
     assert!(begun.elapsed() >= Duration::from_millis(50));
 }
 
@@ -203,16 +204,16 @@ fn what_may_fail_counts_and_what_may_not_ends_it() {
         ..once(Action::Receive(impatient))
     };
     let mut script = Script::new(vec![step.clone()], 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
-    assert_eq!((tallied.executions, tallied.failures), (3, 3));
+    assert_eq!((counts.operations, counts.failed_operations), (3, 3));
 
     step.can_fail = false;
     let mut script = Script::new(vec![step], 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
     let why = Failure::of_call("receive", Error::TIMEDOUT);
     assert_eq!(end, ScriptEnd::Failed(0, why));
-    assert_eq!(tallied, Tallied::default());
+    assert_eq!(counts, Counts::default());
 }
 
 #[test]
@@ -298,8 +299,8 @@ fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
         let begun = Instant::now();
         let mut script = Script::new(vec![think(20)], 0);
         let mut host = Host::default();
-        let (end, tallied) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
-        assert_eq!((end, tallied.executions), (ScriptEnd::Done, 2));
+        let (end, counts) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+        assert_eq!((end, counts.operations), (ScriptEnd::Done, 2));
         assert!(begun.elapsed() >= Duration::from_millis(40));
 
         let stop = Stop::new();
@@ -326,12 +327,12 @@ fn times_of_steps_and_rounds() {
         once(Action::Send(exactly(10))),
     ];
     let mut script = Script::new(steps, 0);
-    let (tally, stop) = (Tally::default(), Stop::new());
+    let (counters, stop) = (Counters::default(), Stop::new());
     let orders = Orders {
         rounds: Rounds::Times(4),
         pacing: None,
         stop: &stop,
-        tally: &tally,
+        counters: &counters,
     };
     let mut times = StepTimes::new(2, true, true).with_histogram();
     let end = script.run(&mut host, &orders, &mut [0; 10], &mut times);
@@ -361,12 +362,12 @@ fn counters_are_read_from_step_to_step() {
     };
     let mut script = Script::new(vec![think(true), think(false)], 0);
     let mut times = StepTimes::new(2, true, false).with_counters(Rc::new(counters));
-    let (stop, tally) = (Stop::new(), Tally::default());
+    let (stop, counters) = (Stop::new(), Counters::default());
     let orders = Orders {
         rounds: Rounds::Times(2),
         pacing: None,
         stop: &stop,
-        tally: &tally,
+        counters: &counters,
     };
     let end = script.run(&mut Host::default(), &orders, &mut [], &mut times);
     assert_eq!(end, ScriptEnd::Done);
@@ -427,12 +428,12 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
             })
             .collect();
         let mut script = Script::new(steps, 0);
-        let (tally, stop) = (Tally::default(), Stop::new());
+        let (counters, stop) = (Counters::default(), Stop::new());
         let orders = Orders {
             rounds: Rounds::Times(ROUNDS),
             pacing: None,
             stop: &stop,
-            tally: &tally,
+            counters: &counters,
         };
         let mut times = StepTimes::new(shape.len(), true, false);
         let mut buffer = [0; 700];
@@ -441,13 +442,13 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
         writes.join().unwrap();
         assert_eq!(reads.join().unwrap(), to_peer, "{shape:?}");
         let executions = |sent| sum(sent, |(.., count)| *count);
-        let expected = Tallied {
-            executions: executions(true) + executions(false),
-            sent: to_peer,
-            received: from_peer,
-            failures: 0,
+        let expected = Counts {
+            operations: executions(true) + executions(false),
+            sent: Bytes(to_peer),
+            received: Bytes(from_peer),
+            ..Counts::default()
         };
-        assert_eq!(tally.read(), expected, "{shape:?}");
+        assert_eq!(counters.counts(), expected, "{shape:?}");
         assert_eq!(times.rounds().executions, ROUNDS, "{shape:?}");
         for (step, (.., count)) in times.steps().iter().zip(shape) {
             assert_eq!(step.executions, count * ROUNDS, "{shape:?}");
@@ -482,9 +483,9 @@ fn batches(bytes: u32) -> Transfer {
 fn a_batch_is_several_messages() {
     let (mut host, far) = datagrams();
     let mut script = Script::new(vec![once(Action::Send(batches(100)))], 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
-    assert_eq!((tallied.executions, tallied.sent), (3, 3 * 2 * 5 * 100));
+    assert_eq!((counts.operations, counts.sent.0), (3, 3 * 2 * 5 * 100));
     let mut buffer = [0; 1000];
     for _ in 0..30 {
         assert_eq!(far.recv(&mut buffer).unwrap(), 100);
@@ -499,9 +500,9 @@ fn a_batch_is_received_to_its_last_byte() {
         far.send(&vec![1; length]).unwrap();
     }
     let mut script = Script::new(vec![once(Action::Receive(batches(50)))], 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
-    assert_eq!(tallied.received, 500);
+    assert_eq!(counts.received.0, 500);
 }
 
 #[test]
@@ -523,10 +524,10 @@ fn a_batch_of_random_sizes_is_received_to_its_last_message() {
         ..batches(0)
     };
     let mut script = Script::new(vec![once(Action::Receive(random))], 0);
-    let (end, tallied) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
     sender.join().unwrap();
     assert_eq!(end, ScriptEnd::Done);
-    assert_eq!(tallied.received, sizes.iter().sum::<usize>() as u64);
+    assert_eq!(counts.received.0, sizes.iter().sum::<usize>() as u64);
 }
 
 #[test]
@@ -590,9 +591,9 @@ fn datagrams_that_came_early_are_received_first() {
         let mut script = Script::new(steps, 0);
         let rounds = if transfer.batch.is_some() { 3 } else { 6 };
         let stop = Stop::new();
-        let (end, tallied) = run(&mut script, &mut host, Rounds::Times(rounds), &stop);
+        let (end, counts) = run(&mut script, &mut host, Rounds::Times(rounds), &stop);
         assert_eq!(end, ScriptEnd::Done);
-        assert_eq!((tallied.received, tallied.sent), (24, 4 * rounds));
+        assert_eq!((counts.received.0, counts.sent.0), (24, 4 * rounds));
         assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
     }
 }

@@ -6,7 +6,7 @@ use stats::Histogram;
 use sys::clock::{monotonic_ns, thread_cpu_ns};
 use sys::counter::EventCounters;
 
-use super::counting::{Counting, Counts};
+use super::counting::{Counting, EventCounts};
 
 /// Times that a script keeps, or not: `()` is nothing, and costs nothing.
 pub trait Watch {
@@ -110,7 +110,7 @@ impl StepTimes {
 
     /// What was counted in each step, a figure a counter; `None` where it was not asked for, or something
     /// was missed.
-    pub fn counts(&self) -> Option<&[Counts]> {
+    pub fn counts(&self) -> Option<&[EventCounts]> {
         self.counting.as_deref()?.counts()
     }
 

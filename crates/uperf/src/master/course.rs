@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use engine::script::Tallied;
+use model::Counts;
 
 use crate::output::html::{Course, Moment};
 use crate::output::transaction_name;
@@ -15,7 +15,7 @@ const MOST: usize = 2000;
 pub(super) struct Courses(Vec<(usize, Instant, Vec<Look>)>);
 
 /// What a transaction had done at one moment.
-type Look = (Instant, Tallied);
+type Look = (Instant, Counts);
 
 impl Courses {
     /// The transaction of this number has begun.
@@ -24,7 +24,7 @@ impl Courses {
     }
 
     /// So much it has done since.
-    pub(super) fn moment(&mut self, at: Instant, done: &Tallied) {
+    pub(super) fn moment(&mut self, at: Instant, done: &Counts) {
         let Some((_, _, looks)) = self.0.last_mut() else {
             return;
         };
@@ -45,7 +45,7 @@ impl Courses {
                 .map(|(at, done)| Moment {
                     at: since(at),
                     bytes: done.bytes(),
-                    operations: done.executions,
+                    operations: done.operations,
                 })
                 .collect(),
         });
@@ -74,9 +74,9 @@ mod tests {
         let mut courses = Courses::default();
         courses.begun(1, run_begun);
         for second in 0..3 * MOST as u64 {
-            let done = Tallied {
-                executions: second,
-                ..Tallied::default()
+            let done = Counts {
+                operations: second,
+                ..Counts::default()
             };
             courses.moment(run_begun + Duration::from_secs(second), &done);
         }

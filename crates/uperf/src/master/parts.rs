@@ -37,7 +37,7 @@ impl Figures<'_> {
 }
 
 fn part(transaction: &Transaction, parts: &[&TransactionOutcome]) -> Part {
-    let tallied = sum(parts.iter().copied());
+    let counts = sum(parts.iter().copied());
     let began = || parts.iter().map(|part| part.began);
     let spread = |(first, last): (Instant, Instant)| last - first;
     let mut times = stats::Histogram::default();
@@ -53,12 +53,12 @@ fn part(transaction: &Transaction, parts: &[&TransactionOutcome]) -> Part {
             .zip(began().max())
             .map(spread)
             .unwrap_or_default(),
-        sent: tallied.sent,
-        received: tallied.received,
+        sent: counts.sent.0,
+        received: counts.received.0,
         arrived: None,
         executions: parts.iter().map(|part| rounds(transaction, part)).sum(),
-        operations: tallied.executions,
-        failures: tallied.failures,
+        operations: counts.operations,
+        failures: counts.failed_operations,
         is_exchange: opens(transaction) || (sends(transaction) && receives(transaction)),
         latency: times.summary(),
     }
@@ -67,7 +67,7 @@ fn part(transaction: &Transaction, parts: &[&TransactionOutcome]) -> Part {
 /// How often a strand came to the end of the list: what is left over is the beginning of one more.
 fn rounds(transaction: &Transaction, part: &TransactionOutcome) -> u64 {
     let operations = transaction.flowops.iter().map(|flowop| flowop.count).sum();
-    part.tallied.executions.checked_div(operations).unwrap_or(0)
+    part.counts.operations.checked_div(operations).unwrap_or(0)
 }
 
 /// Finds out what arrived in transactions of one direction. A slave tells of all of them together: where

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::script::{Pass, Tallied};
+use engine::script::Pass;
+use model::Counts;
 use stats::Histogram;
 
 use super::run::totals;
@@ -34,23 +35,22 @@ pub(super) struct Figures<'a> {
 impl Figures<'_> {
     pub(super) fn report(self) -> Report {
         let now = SystemTime::now();
-        let sample = |name: String, tallied: &Tallied, elapsed| Sample {
+        let sample = |name: String, counts: &Counts, elapsed| Sample {
             name,
-            totals: totals(tallied, elapsed),
+            totals: totals(counts, elapsed),
             ended: now,
         };
         let all = sum(self.strands.iter().flat_map(|strand| &strand.transactions));
         let total = sample("Total".to_owned(), &all, self.elapsed);
         let groups = self.groups().map(|(group, strands)| {
-            let (tallied, elapsed) =
-                in_time(strands.iter().flat_map(|strand| &strand.transactions));
-            sample(group.name.clone(), &tallied, elapsed)
+            let (counts, elapsed) = in_time(strands.iter().flat_map(|strand| &strand.transactions));
+            sample(group.name.clone(), &counts, elapsed)
         });
         let strands = self.groups().flat_map(|(_, strands)| {
             let strands = strands.into_iter().enumerate();
             strands.map(|(number, strand)| {
-                let (tallied, elapsed) = in_time(&strand.transactions);
-                sample(strand_name(number), &tallied, elapsed)
+                let (counts, elapsed) = in_time(&strand.transactions);
+                sample(strand_name(number), &counts, elapsed)
             })
         });
         Report {
@@ -138,7 +138,7 @@ impl Figures<'_> {
         parts: impl Iterator<Item = &'p TransactionOutcome>,
         at: usize,
     ) -> Vec<(Counter, Option<u64>)> {
-        let counts = parts.map(|part| part.counts.as_ref()?.get(at));
+        let counts = parts.map(|part| part.events.as_ref()?.get(at));
         // A sum without one of its parts is none.
         let counts: Option<Vec<_>> = counts.collect();
         let sum = |counter: &Counter| {
@@ -154,10 +154,10 @@ impl Figures<'_> {
     fn active(&self) -> Active {
         let stages = self.stages();
         let of = |strands: &[&StrandOutcome]| -> Totals {
-            let mut all = (Tallied::default(), Duration::ZERO);
+            let mut all = (Counts::default(), Duration::ZERO);
             for number in 0..stages {
-                let (tallied, elapsed) = in_time(parts(strands, number));
-                all.0 += tallied;
+                let (counts, elapsed) = in_time(parts(strands, number));
+                all.0 += counts;
                 all.1 += elapsed;
             }
             totals(&all.0, all.1)
@@ -251,12 +251,12 @@ impl Figures<'_> {
 }
 
 /// What parts came to within their transactions' time: the sum, and from the first beginning to the last end.
-fn in_time<'p>(parts: impl IntoIterator<Item = &'p TransactionOutcome>) -> (Tallied, Duration) {
-    let mut sum = Tallied::default();
+fn in_time<'p>(parts: impl IntoIterator<Item = &'p TransactionOutcome>) -> (Counts, Duration) {
+    let mut sum = Counts::default();
     let (mut first, mut last) = (None, None);
     for part in parts {
-        let (elapsed, tallied) = part.in_time();
-        sum += tallied;
+        let (elapsed, counts) = part.in_time();
+        sum += counts;
         first = Some(first.map_or(part.began, |first: Instant| first.min(part.began)));
         last = last.max(Some(part.began + elapsed));
     }
@@ -275,10 +275,10 @@ fn parts<'s>(
     parts.collect::<Vec<_>>().into_iter()
 }
 
-pub(super) fn sum<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Tallied {
-    let mut sum = Tallied::default();
+pub(super) fn sum<'p>(parts: impl Iterator<Item = &'p TransactionOutcome>) -> Counts {
+    let mut sum = Counts::default();
     for part in parts {
-        sum += part.tallied;
+        sum += part.counts;
     }
     sum
 }

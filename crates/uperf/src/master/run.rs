@@ -3,8 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::script::Tallied;
 use engine::{BarrierStatus, Stop};
+use model::Counts;
 
 use sys::clock::Prompt;
 
@@ -59,7 +59,7 @@ pub(super) fn stages(
             }
         }
         // What is done before anybody looks is of the transaction as well.
-        let before = crew.tallied();
+        let before = crew.counts();
         begun = crew.release(stage);
         narrator.begun(stage, begun, before);
     }
@@ -180,7 +180,7 @@ pub(super) struct Narrator<'a> {
     width: Width,
     pub(super) interval: Duration,
     /// The transaction that runs, when it began, and what had been done by then.
-    running: Option<(usize, Instant, Tallied)>,
+    running: Option<(usize, Instant, Counts)>,
     next: Instant,
     has_begun: bool,
     courses: Courses,
@@ -283,12 +283,12 @@ impl<'a> Narrator<'a> {
         self.courses.since(since)
     }
 
-    fn begun(&mut self, stage: usize, now: Instant, tallied: Tallied) {
-        self.running = Some((stage, now, tallied));
+    fn begun(&mut self, stage: usize, now: Instant, counts: Counts) {
+        self.running = Some((stage, now, counts));
         self.has_begun = true;
         self.courses.begun(stage, now);
         self.next = now + self.interval;
-        self.line(tallied, now);
+        self.line(counts, now);
     }
 
     fn tick(&mut self, crew: &Crew) {
@@ -306,7 +306,7 @@ impl<'a> Narrator<'a> {
         }
         // What comes after the time has no line: the last one is of the time.
         if !crew.is_cut(stage) {
-            self.line(crew.tallied_by(stage).0, now);
+            self.line(crew.counts_by(stage).0, now);
         }
     }
 
@@ -317,7 +317,7 @@ impl<'a> Narrator<'a> {
             return;
         };
         let is_due = now >= begun + REPORT_UNANSWERED_AFTER;
-        if !is_due || self.opened_to.is_empty() || crew.tallied().executions > 0 {
+        if !is_due || self.opened_to.is_empty() || crew.counts().operations > 0 {
             return;
         }
         let mut hosts = std::mem::take(&mut self.opened_to);
@@ -331,8 +331,8 @@ impl<'a> Narrator<'a> {
 
     fn ended(&mut self, crew: &Crew) {
         if let Some((stage, ..)) = self.running {
-            let (tallied, at) = crew.tallied_by(stage);
-            self.line(tallied, at);
+            let (counts, at) = crew.counts_by(stage);
+            self.line(counts, at);
             if !self.is_silent {
                 self.print(PROGRESS_END);
             }
@@ -340,11 +340,11 @@ impl<'a> Narrator<'a> {
         self.running = None;
     }
 
-    fn line(&mut self, tallied: Tallied, at: Instant) {
+    fn line(&mut self, counts: Counts, at: Instant) {
         let Some((stage, begun, before)) = self.running else {
             return;
         };
-        let since = tallied.since(&before);
+        let since = counts.since(&before);
         self.courses.moment(at, &since);
         if self.is_silent {
             return;
@@ -360,11 +360,11 @@ impl<'a> Narrator<'a> {
 }
 
 /// Counts over a time, as they are printed.
-pub(super) fn totals(tallied: &Tallied, elapsed: Duration) -> Totals {
+pub(super) fn totals(counts: &Counts, elapsed: Duration) -> Totals {
     Totals {
-        bytes: tallied.bytes(),
-        operations: tallied.executions,
-        errors: tallied.failures,
+        bytes: counts.bytes(),
+        operations: counts.operations,
+        errors: counts.failed_operations,
         elapsed,
     }
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use engine::script::Tallied;
 use engine::{BarrierStatus, Holder, Stop};
-use model::Step as ScriptStep;
+use model::{Counts, Step as ScriptStep};
 use server::{Dialect, ServerContext};
 use sys::Address;
 use sys::call::Error;
@@ -154,7 +153,7 @@ impl Session<'_> {
         let outcome = self.obey(&mut crew, order);
         if let Obeyed::Interrupted(place) = &outcome {
             // Before the connections close: their end would look like the end of the work.
-            let goodbye = interruption(place, &crew.tallied(), begun.elapsed());
+            let goodbye = interruption(place, &crew.counts(), begun.elapsed());
             let said = self.control.write(&goodbye.encode(order), PATIENCE);
             crew.abort();
             crew.finish();
@@ -166,7 +165,7 @@ impl Session<'_> {
         };
         // Whatever still runs has nobody to run for.
         crew.abort();
-        let tallied = crew.tallied();
+        let counts = crew.counts();
         let stages = crew.stages();
         let strands = crew.finish();
         let mut log = Log::default();
@@ -193,8 +192,8 @@ impl Session<'_> {
             _ => {}
         }
         let goodbye = Goodbye {
-            operations: tallied.executions + ends,
-            ..farewell(&log, &tallied, ended - begun)
+            operations: counts.operations + ends,
+            ..farewell(&log, &counts, ended - begun)
         };
         if let Obeyed::Broken(place) = outcome {
             return Err(End::Left(place, Error::CANCELED.into()));
@@ -539,8 +538,8 @@ impl Session<'_> {
         looks: u32,
     ) -> (BarrierStatus, Instant) {
         let done = || {
-            let tallied = crew.tallied();
-            (tallied.bytes(), tallied.executions)
+            let counts = crew.counts();
+            (counts.bytes(), counts.operations)
         };
         let (mut before, mut last_news, mut quiet_looks) = (done(), Instant::now(), 0);
         loop {
@@ -659,7 +658,7 @@ fn is_supported(protocol: Protocol) -> bool {
 }
 
 /// The last word, its kind and text by uperf's rule.
-fn farewell(log: &Log, tallied: &Tallied, elapsed: Duration) -> Goodbye {
+fn farewell(log: &Log, counts: &Counts, elapsed: Duration) -> Goodbye {
     let (kind, message) = if log.is_empty() {
         (Goodbye::INFO, Text::cut("Success"))
     } else {
@@ -670,17 +669,17 @@ fn farewell(log: &Log, tallied: &Tallied, elapsed: Duration) -> Goodbye {
         kind,
         message,
         elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
-        errors: tallied.failures,
-        bytes: tallied.bytes(),
-        operations: tallied.executions,
+        errors: counts.failed_operations,
+        bytes: counts.bytes(),
+        operations: counts.operations,
     }
 }
 
 /// The last word of a run that ends before its time.
-fn interruption(place: &str, tallied: &Tallied, elapsed: Duration) -> Goodbye {
+fn interruption(place: &str, counts: &Counts, elapsed: Duration) -> Goodbye {
     let mut log = Log::default();
     log.say(format!("{}{place}", Goodbye::INTERRUPTED), 0);
-    farewell(&log, tallied, elapsed)
+    farewell(&log, counts, elapsed)
 }
 
 fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo> {

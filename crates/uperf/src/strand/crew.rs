@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::script::{Tallied, Tally};
-use engine::{BarrierStatus, Promise, Reason, StartBarrier, Stop, deadline_thread};
+use engine::{BarrierStatus, Counters, Promise, Reason, StartBarrier, Stop, deadline_thread};
+use model::Counts;
 use sys::shared::SharedLines;
 
 use super::member::{Member, seed};
@@ -46,14 +46,14 @@ struct Cut {
     stage: usize,
     at: Instant,
     /// A strand each, in order.
-    tallied: Vec<Tallied>,
+    counts: Vec<Counts>,
 }
 
 /// One of them, as whoever leads it has it.
 #[derive(Debug)]
 pub(super) struct Strand {
     group: usize,
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
     thread: JoinHandle<StrandOutcome>,
     /// Its process, if it has one.
     remote: Option<Remote>,
@@ -149,24 +149,24 @@ impl Crew {
         let strands = (0..count as usize).map(|index| {
             let listeners = listeners.next().unwrap_or_default();
             let Some(books) = &books else {
-                return Ok((Arc::new(Tally::default()), Body::Thread(listeners)));
+                return Ok((Arc::new(Counters::default()), Body::Thread(listeners)));
             };
-            let tally = Arc::new(Tally::shared(books, index));
-            let process = Process::fork(shared, &tally, listeners, (number, index))?;
-            Ok((tally, Body::Process(process)))
+            let counters = Arc::new(Counters::shared(books, index));
+            let process = Process::fork(shared, &counters, listeners, (number, index))?;
+            Ok((counters, Body::Process(process)))
         });
         strands.collect()
     }
 
     /// Starts the threads of a group.
     fn spawn(&mut self, number: usize, strands: Vec<Ready>) -> io::Result<()> {
-        for (index, (tally, body)) in strands.into_iter().enumerate() {
+        for (index, (counters, body)) in strands.into_iter().enumerate() {
             let barrier = Arc::clone(&self.barrier);
             let strand = match body {
                 Body::Thread(listeners) => Strand::thread(Member {
                     barrier,
                     shared: Arc::clone(&self.groups[number]),
-                    tally,
+                    counters,
                     index,
                     group: number,
                     seed: seed(number, index),
@@ -175,7 +175,7 @@ impl Crew {
                 })?,
                 Body::Process(process) => Strand {
                     group: number,
-                    tally,
+                    counters,
                     remote: Some(process.remote()?),
                     thread: std::thread::Builder::new()
                         .stack_size(STACK)
@@ -242,13 +242,13 @@ impl Crew {
         let now = Instant::now();
         for (_, group, stage) in self.due.extract_if(.., |due| due.0 <= now) {
             let strands = self.strands.iter().filter(|strand| strand.group == group);
-            let tallied = strands.map(|strand| strand.tally.read()).collect();
+            let counts = strands.map(|strand| strand.counters.counts()).collect();
             let at = Instant::now();
             self.cuts.push(Cut {
                 group,
                 stage,
                 at,
-                tallied,
+                counts,
             });
         }
     }
@@ -264,8 +264,8 @@ impl Crew {
 
     /// What all strands have done by the end of a transaction, and when that was: when its time was up, if
     /// that is a while ago, or now.
-    pub(crate) fn tallied_by(&self, stage: usize) -> (Tallied, Instant) {
-        let mut sum = Tallied::default();
+    pub(crate) fn counts_by(&self, stage: usize) -> (Counts, Instant) {
+        let mut sum = Counts::default();
         let mut at = None;
         for number in 0..self.groups.len() {
             let cut = self
@@ -273,11 +273,11 @@ impl Crew {
                 .iter()
                 .find(|cut| (cut.group, cut.stage) == (number, stage));
             if let Some(cut) = cut.filter(|cut| cut.at.elapsed() > LATE) {
-                cut.tallied.iter().for_each(|tallied| sum += *tallied);
+                cut.counts.iter().for_each(|counts| sum += *counts);
                 at = at.max(Some(cut.at));
             } else {
                 let strands = self.strands.iter().filter(|strand| strand.group == number);
-                strands.for_each(|strand| sum += strand.tally.read());
+                strands.for_each(|strand| sum += strand.counters.counts());
                 let goes_on = self.groups[number].group.transactions.len() > stage;
                 at = at.max(goes_on.then(Instant::now));
             }
@@ -311,10 +311,10 @@ impl Crew {
     }
 
     /// What all strands have done so far.
-    pub(crate) fn tallied(&self) -> Tallied {
-        let mut sum = Tallied::default();
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
         for strand in &self.strands {
-            sum += strand.tally.read();
+            sum += strand.counters.counts();
         }
         sum
     }
@@ -346,7 +346,7 @@ impl Crew {
             numbers[outcome.group] += 1;
             for cut in cuts.iter().filter(|cut| cut.group == outcome.group) {
                 if let Some(transaction) = outcome.transactions.get_mut(cut.stage) {
-                    transaction.end_at(cut.at, &cut.tallied[number]);
+                    transaction.end_at(cut.at, &cut.counts[number]);
                 }
             }
             outcome
@@ -376,7 +376,7 @@ impl Crew {
 
 impl Strand {
     pub(super) fn thread(member: Member) -> io::Result<Self> {
-        let (group, tally) = (member.group, Arc::clone(&member.tally));
+        let (group, counters) = (member.group, Arc::clone(&member.counters));
         let stack = if member.shared.tls.is_empty() {
             STACK
         } else {
@@ -387,7 +387,7 @@ impl Strand {
             .spawn(move || member.run())?;
         Ok(Self {
             group,
-            tally,
+            counters,
             thread,
             remote: None,
         })
@@ -395,7 +395,7 @@ impl Strand {
 }
 
 /// A strand that is about to begin: where it counts, and what it will be.
-type Ready = (Arc<Tally>, Body);
+type Ready = (Arc<Counters>, Body);
 
 enum Body {
     Thread(Listeners),

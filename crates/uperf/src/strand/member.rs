@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::script::{Failure, Orders, Pass, STEP_BYTES, Script, ScriptEnd, StepTimes, Tally};
-use engine::{BarrierEvent, Reason, StartBarrier, Stop};
+use engine::script::{Failure, Orders, Pass, STEP_BYTES, Script, ScriptEnd, StepTimes};
+use engine::{BarrierEvent, Counters, Reason, StartBarrier, Stop};
 use sys::buffer::BufferRing;
 use sys::call::Error;
 use sys::counter::EventCounters;
@@ -36,7 +36,7 @@ pub(super) fn seed(group: usize, index: usize) -> u64 {
 pub(super) struct Member {
     pub(super) barrier: Arc<StartBarrier>,
     pub(super) shared: Arc<Shared>,
-    pub(super) tally: Arc<Tally>,
+    pub(super) counters: Arc<Counters>,
     pub(super) index: usize,
     pub(super) group: usize,
     pub(super) seed: u64,
@@ -83,7 +83,7 @@ impl Member {
             return outcome;
         };
         let buffer = ring.advance();
-        let counters = shared.watching.counters(&mut desk.log);
+        let events = shared.watching.counters(&mut desk.log);
         for (stage, transaction) in shared.group.transactions.iter().enumerate() {
             // Before the barrier: it is no part of the transaction's time.
             let mut script = Script::new(shared.lists[stage].clone(), self.seed);
@@ -91,20 +91,20 @@ impl Member {
                 break;
             }
             let began = Instant::now();
-            let before = self.tally.read();
+            let before = self.counters.counts();
             let part = Part {
                 transaction,
                 stop: &shared.stops[stage],
-                tally: &self.tally,
+                counters: &self.counters,
                 watching: &shared.watching,
-                counters: counters.as_ref(),
+                events: events.as_ref(),
             };
             let (end, times) = part.run(&mut script, &mut desk, buffer);
             outcome.transactions.push(TransactionOutcome {
                 began,
                 elapsed: began.elapsed(),
                 before,
-                tallied: self.tally.read().since(&before),
+                counts: self.counters.counts().since(&before),
                 cut: None,
                 rounds: times
                     .as_ref()
@@ -112,7 +112,7 @@ impl Member {
                 flowops: times
                     .as_ref()
                     .map_or_else(Vec::new, |times| times.steps().to_vec()),
-                counts: times
+                events: times
                     .as_ref()
                     .and_then(|times| times.counts().map(<[_]>::to_vec)),
                 histogram: times.and_then(|times| times.histogram().cloned()),
@@ -160,9 +160,9 @@ impl Member {
 struct Part<'a> {
     transaction: &'a Transaction,
     stop: &'a Stop,
-    tally: &'a Tally,
+    counters: &'a Counters,
     watching: &'a Watching,
-    counters: Option<&'a Rc<EventCounters>>,
+    events: Option<&'a Rc<EventCounters>>,
 }
 
 impl Part<'_> {
@@ -178,7 +178,7 @@ impl Part<'_> {
             rounds: compile::rounds(transaction),
             pacing: compile::pacing(transaction),
             stop: self.stop,
-            tally: self.tally,
+            counters: self.counters,
         };
         let watching = self.watching;
         if watching.is_nothing() {
@@ -191,8 +191,8 @@ impl Part<'_> {
         if let Some(file) = &watching.responses {
             times = times.with_journal(Box::new(Journal::new(file, thread_id())));
         }
-        if let Some(counters) = self.counters {
-            times = times.with_counters(Rc::clone(counters));
+        if let Some(events) = self.events {
+            times = times.with_counters(Rc::clone(events));
         }
         // What is executed once has no distribution.
         let is_repeated = transaction.duration.is_some() || transaction.iterations > 1;

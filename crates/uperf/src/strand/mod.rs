@@ -36,8 +36,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
-use engine::script::{Counts, Failure, Pass, Tallied};
-use model::Step;
+use engine::script::{EventCounts, Failure, Pass};
+use model::{Counts, Step};
 use serde::{Deserialize, Serialize};
 use server::Policy;
 use stats::Histogram;
@@ -150,30 +150,30 @@ pub(crate) struct TransactionOutcome {
     pub(crate) began: Instant,
     pub(crate) elapsed: Duration,
     /// What was in the strand's books before it.
-    before: Tallied,
-    pub(crate) tallied: Tallied,
+    before: Counts,
+    pub(crate) counts: Counts,
     /// The same up to the end of the transaction's time, if the strand left late.
-    cut: Option<(Duration, Tallied)>,
+    cut: Option<(Duration, Counts)>,
     /// Times of executions, if they were kept.
     pub(crate) rounds: Pass,
     /// Times of each flowop, if they were kept.
     pub(crate) flowops: Vec<Pass>,
     /// What was counted in each flowop, in the order of [`Watching::counters`], if it was.
-    pub(crate) counts: Option<Vec<Counts>>,
+    pub(crate) events: Option<Vec<EventCounts>>,
     pub(crate) histogram: Option<Histogram>,
 }
 
 impl TransactionOutcome {
     /// How long the strand was at it within the transaction's time, and what it did by then.
-    pub(crate) fn in_time(&self) -> (Duration, Tallied) {
-        self.cut.unwrap_or((self.elapsed, self.tallied))
+    pub(crate) fn in_time(&self) -> (Duration, Counts) {
+        self.cut.unwrap_or((self.elapsed, self.counts))
     }
 
     /// The time was up then, with this in the strand's books. What leaves at once has its own end, with
     /// the call that was under way.
-    fn end_at(&mut self, then: Instant, tallied: &Tallied) {
+    fn end_at(&mut self, then: Instant, counts: &Counts) {
         if then >= self.began && then + LATE < self.began + self.elapsed {
-            self.cut = Some((then - self.began, tallied.since(&self.before)));
+            self.cut = Some((then - self.began, counts.since(&self.before)));
         }
     }
 }

@@ -11,8 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::script::Tally;
-use engine::{BarrierEvent, BarrierObserver, StartBarrier};
+use engine::{BarrierEvent, BarrierObserver, Counters, StartBarrier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sys::process::{Forked, fork, leave, settle_as_child, wait_for};
@@ -108,7 +107,7 @@ impl Process {
     /// Forks one for this strand.
     pub(super) fn fork(
         shared: &Arc<Shared>,
-        tally: &Arc<Tally>,
+        counters: &Arc<Counters>,
         listeners: Listeners,
         (group, index): (usize, usize),
     ) -> io::Result<Self> {
@@ -123,7 +122,7 @@ impl Process {
             Forked::Child => {
                 let lives = Life {
                     shared,
-                    tally,
+                    counters,
                     listeners,
                     group,
                     index,
@@ -212,7 +211,7 @@ impl Remote {
 /// A strand in its process.
 struct Life<'a> {
     shared: &'a Arc<Shared>,
-    tally: &'a Arc<Tally>,
+    counters: &'a Arc<Counters>,
     listeners: Listeners,
     group: usize,
     index: usize,
@@ -232,7 +231,7 @@ impl Life<'_> {
         let member = Member {
             barrier: Arc::clone(&crew.barrier),
             shared: Arc::clone(self.shared),
-            tally: Arc::clone(self.tally),
+            counters: Arc::clone(self.counters),
             index: self.index,
             group: 0,
             seed: seed(self.group, self.index),
