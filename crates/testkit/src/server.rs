@@ -54,6 +54,13 @@ impl Server {
         Self::of(stock).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Our slave of uperf on a free port, with a line of options besides.
+    #[track_caller]
+    pub fn slave(options: &str) -> Self {
+        let ours = |port| linerate(&format!("uperf -s -P {port} {options}"));
+        Self::of(ours).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Starts what `program` makes of a free port, and returns when it listens there.
     ///
     /// Another process can take the port before the server does; then another port is tried.

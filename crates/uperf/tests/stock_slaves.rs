@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use engine::Stop;
+use testkit::Profile;
 use uperf::options::{self, Role, Settings};
 use uperf::output::Width;
 use uperf::profile::{Source, Surroundings, parse};
@@ -19,18 +20,12 @@ const LAYOUT: Layout = Layout::V1_0_8;
 /// `port=` with several strands: a stock slave whose strands end crashes.
 #[test]
 fn strands_that_share_a_listener_wait_until_they_are_killed() {
-    let profile = r#"<profile name="shared">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp port=7"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#;
-    let (said, commands) = run(profile, |slave| {
+    let profile = Profile::new("shared")
+        .group("nthreads=2")
+        .once("connect remotehost=127.0.0.1 protocol=tcp port=7")
+        .once("disconnect")
+        .text();
+    let (said, commands) = run(&profile, |slave| {
         let expected = [
             (1, Kind::Accept),
             (1, Kind::Disconnect),
@@ -56,18 +51,12 @@ fn strands_that_share_a_listener_wait_until_they_are_killed() {
 /// Its clock may be ahead, and its strand closes its connection when it ends.
 #[test]
 fn a_slave_whose_time_is_up_first_resets_its_connection() {
-    let profile = r#"<profile name="early">
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/>
-    </transaction>
-    <transaction duration="1s">
-      <flowop type="write" options="size=8k"/>
-    </transaction>
-  </group>
-</profile>
-"#;
-    let (said, commands) = run(profile, |slave| {
+    let profile = Profile::new("early")
+        .group("nthreads=1")
+        .once("connect remotehost=127.0.0.1 protocol=tcp")
+        .transaction("duration=1s", &["write size=8k"])
+        .text();
+    let (said, commands) = run(&profile, |slave| {
         slave.next_command();
         let (mut data, _) = slave.data.accept().expect("a connection");
         slave.next_command();

@@ -1,8 +1,7 @@
 //! Hosts with several addresses: data comes from, and goes to, the address that the control connection has.
 
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::{Namespace, trial};
+use testkit::{Namespace, Profile, Trial, trial};
 
 use super::ground::{Hosts, SOON, address, run_on};
 
@@ -23,31 +22,21 @@ const ADDRESSES: [&str; 5] = [
 ];
 
 /// A connection in a transaction of its own, and one in each pass.
-const PROFILES: [&str; 2] = [
-    r#"<profile name="once">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="OPEN" options="remotehost=HOST protocol=PROTOCOL"/>
-    </transaction>
-    <transaction iterations="100">
-      <flowop type="write" options="size=90"/>
-      <flowop type="read" options="size=90"/>
-    </transaction>
-  </group>
-</profile>
-"#,
-    r#"<profile name="again">
-  <group nthreads="2">
-    <transaction iterations="50">
-      <flowop type="OPEN" options="remotehost=HOST protocol=PROTOCOL"/>
-      <flowop type="write" options="size=90"/>
-      <flowop type="read" options="size=90"/>
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#,
-];
+fn profiles(open: &str) -> [String; 2] {
+    let exchange = ["write size=90", "read size=90"];
+    let again = [open, exchange[0], exchange[1], "disconnect"];
+    [
+        Profile::new("once")
+            .group("nthreads=2")
+            .once(open)
+            .transaction("iterations=100", &exchange)
+            .text(),
+        Profile::new("again")
+            .group("nthreads=2")
+            .transaction("iterations=50", &again)
+            .text(),
+    ]
+}
 
 fn datagrams() {
     over("udp");
@@ -71,12 +60,9 @@ fn over(protocol: &str) {
         .ip(&format!("route add {}/32 via {by}", ADDRESSES[2]));
     let _slave = hosts.slave(0, "");
     for to in ADDRESSES {
-        for profile in PROFILES {
-            for opening in ["connect", "accept"] {
-                let profile = profile
-                    .replace("OPEN", opening)
-                    .replace("HOST", to)
-                    .replace("PROTOCOL", protocol);
+        for opening in ["connect", "accept"] {
+            let open = format!("{opening} remotehost={to} protocol={protocol}");
+            for profile in profiles(&open) {
                 let ended = run_on(&hosts.master, "", &profile).ends_within(SOON * 2);
                 assert_eq!(ended.code, Some(0), "{to} {opening}: {ended:#?}");
                 assert!(!ended.stdout.contains("** "), "{to} {opening}: {ended:#?}");

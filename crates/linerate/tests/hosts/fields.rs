@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command as Program;
 
 use testkit::Need::Namespaces;
-use testkit::{Trial, eventually, run, trial};
+use testkit::{Trial, eventually, run, within};
 use uperf::wire::{
     Ack2, Command, END, FlowopRecord, GroupRecord, Header, Layout, Order, SlaveInfo, Text,
     TransactionRecord, TransactionWork, Version, Work,
@@ -17,17 +17,14 @@ use super::ground::{Hosts, SOON, address, master_address};
 use super::scripted::Master;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("fields::times_and_counts", &[Namespaces], times_and_counts),
-        trial("fields::refusals", &[Namespaces], refusals),
-        trial("fields::socket_buffers", &[Namespaces], socket_buffers),
-        trial("fields::names_of_hosts", &[Namespaces], names_of_hosts),
-        trial(
-            "fields::numbers_of_headers",
-            &[Namespaces],
-            numbers_of_headers,
-        ),
-    ]
+    let trials = testkit::trials![needing &[Namespaces];
+        times_and_counts,
+        refusals,
+        socket_buffers,
+        names_of_hosts,
+        numbers_of_headers,
+    ];
+    within("fields", trials).collect()
 }
 
 /// One strand and one transaction.

@@ -1,15 +1,13 @@
 //! A host for the master and some for slaves, each with a link to the master's.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tempfile::NamedTempFile;
 use testkit::{
-    Finished, Namespace, Process, Server, Usage, eventually, is_listening, linerate, link,
-    listeners,
+    Master, Namespace, Profile, Server, Usage, eventually, is_listening, linerate, link, listeners,
 };
 
 use super::gate::GATE;
@@ -91,16 +89,7 @@ impl Hosts {
 
 /// Starts a master on any host: `$h` and `$h1` is the first slave, `$h2` the second.
 pub(crate) fn run_on(host: &Namespace, options: &str, profile: &str) -> Master {
-    let mut file = NamedTempFile::new().expect("a temporary file");
-    file.write_all(profile.as_bytes()).expect("it is ours");
-    let path = file.path().display().to_string();
-    let mut command = linerate(&format!("uperf -P {PORT} {options} -m {path}"));
-    command.envs([("h", address(0)), ("h1", address(0)), ("h2", address(1))]);
-    let process = host.enter(|| Process::start(&mut command));
-    Master {
-        process,
-        _profile: file,
-    }
+    host.enter(|| Master::start(PORT, options, &[address(0), address(1)], profile))
 }
 
 /// A slave's host, as profiles name it.
@@ -152,7 +141,13 @@ impl Slave<'_> {
     /// Fails the test unless a short run with it succeeds.
     #[track_caller]
     pub(crate) fn serves(&self) {
-        let profile = SHORT.replace("$h", &address(self.number));
+        let profile = Profile::new("short")
+            .group("nthreads=2")
+            .once("connect remotehost=$h protocol=tcp port=7000")
+            .transaction("iterations=20", &["write size=64", "read size=64"])
+            .once("disconnect")
+            .text()
+            .replace("$h", &address(self.number));
         let ended = self.hosts.run("", &profile).ends_within(A_RUN);
         assert_eq!(ended.code, Some(0), "{ended:#?}");
     }
@@ -191,51 +186,3 @@ impl Slave<'_> {
         self.server.stderr()
     }
 }
-
-/// A master that runs.
-pub(crate) struct Master {
-    process: Process,
-    _profile: NamedTempFile,
-}
-
-impl Master {
-    /// Waits until what it has printed is what is waited for.
-    #[track_caller]
-    pub(crate) fn says(&self, is_it: impl Fn(&str) -> bool) {
-        let said = eventually(SOON, || is_it(&self.process.stdout()));
-        let (stdout, stderr) = (self.process.stdout(), self.process.stderr());
-        assert!(said, "it does not say so: {stdout:?}, {stderr:?}");
-    }
-
-    /// The same, of standard output and standard error.
-    #[track_caller]
-    pub(crate) fn says_anywhere(&self, is_it: impl Fn(&str) -> bool) {
-        let all = || self.process.stdout() + &self.process.stderr();
-        assert!(eventually(SOON, || is_it(&all())), "{}", all());
-    }
-
-    #[track_caller]
-    pub(crate) fn ends_within(self, patience: Duration) -> Finished {
-        self.process.finish(patience)
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
-    }
-}
-
-const SHORT: &str = r#"<profile name="short">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp port=7000"/>
-    </transaction>
-    <transaction iterations="20">
-      <flowop type="write" options="size=64"/>
-      <flowop type="read" options="size=64"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#;

@@ -3,26 +3,23 @@
 use std::time::{Duration, Instant};
 
 use testkit::Need::Namespaces;
-use testkit::{Finished, Trial, trial};
+use testkit::{Finished, Master, Profile, Trial, within};
 
-use super::ground::{Hosts, Master, SOON, address, master_address, run_on};
+use super::ground::{Hosts, SOON, address, master_address, run_on};
 
 /// Longer than any of these runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("limits::strands", &[Namespaces], strands),
-        trial(
-            "limits::strands_of_all_masters",
-            &[Namespaces],
-            strands_of_all_masters,
-        ),
-        trial("limits::memory", &[Namespaces], memory),
-        trial("limits::length", &[Namespaces], length),
-        trial("limits::masters", &[Namespaces], masters),
-        trial("limits::peers", &[Namespaces], peers),
-    ]
+    let trials = testkit::trials![needing &[Namespaces];
+        strands,
+        strands_of_all_masters,
+        memory,
+        length,
+        masters,
+        peers,
+    ];
+    within("limits", trials).collect()
 }
 
 fn strands() {
@@ -142,20 +139,11 @@ fn stream(hosts: &Hosts, threads: u32, size: &str, duration: &str) -> Master {
 }
 
 fn profile(threads: u32, size: &str, duration: &str) -> String {
-    format!(
-        r#"<profile name="stream">
-  <group nthreads="{threads}">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
-    </transaction>
-    <transaction duration="{duration}" rate="100">
-      <flowop type="write" options="{size}"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#
-    )
+    let write = format!("write {size}");
+    Profile::new("stream")
+        .group(&format!("nthreads={threads}"))
+        .once("connect remotehost=$h protocol=tcp")
+        .transaction(&format!("duration={duration} rate=100"), &[&write])
+        .once("disconnect")
+        .text()
 }

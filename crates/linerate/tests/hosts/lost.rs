@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::Need::Namespaces;
-use testkit::{Finished, Trial, eventually, unless};
+use testkit::{Finished, Profile, Trial, eventually, unless};
 
 use super::gate::{GATE, Gate};
 use super::ground::{Hosts, address};
@@ -169,7 +169,7 @@ fn one_of_two(loss: Loss) {
     let hosts = Hosts::new(2);
     let (stays, goes) = (hosts.slave(0, ""), hosts.slave(1, ""));
     let rest = stays.at_rest();
-    let master = hosts.run("-i 100ms", TWO);
+    let master = hosts.run("-i 100ms", &two_slaves());
     master.says(is_within_txn2);
     match loss {
         Loss::Link => hosts.cut(1),
@@ -214,24 +214,17 @@ impl Stage {
 
     /// What is run.
     fn profile(self) -> String {
-        let of = |second: &str| {
-            PROFILE
-                .replace("SECOND", second)
-                .replace("DURATION", "duration=\"90s\" rate=\"200\"")
-        };
         match self {
-            Connect => CHURN.to_owned(),
-            Accept => CHURN.replace("\"connect\"", "\"accept\""),
-            Read => of(READ),
-            ReadDatagrams => of(READ)
-                .replace("64k", "64")
-                .replace("=tcp port=7000", "=udp"),
-            ReadSsl => of(READ).replace("=tcp", "=ssl"),
-            Write => of("<flowop type=\"write\" options=\"size=64k\"/>"),
-            Think => of("<flowop type=\"think\" options=\"duration=90s\"/>"),
-            Barrier => TWO_GROUPS.to_owned(),
-            Statistics => HALF_A_DATAGRAM.to_owned(),
-            _ => of("<flowop type=\"write\" options=\"size=64\"/>").replace("90s", "100ms"),
+            Connect => churn("connect"),
+            Accept => churn("accept"),
+            Read => held("read size=64k"),
+            ReadDatagrams => held("read size=64").replace("=tcp port=7000", "=udp"),
+            ReadSsl => held("read size=64k").replace("=tcp", "=ssl"),
+            Write => held("write size=64k"),
+            Think => held("think duration=90s"),
+            Barrier => two_groups(),
+            Statistics => half_a_datagram(),
+            _ => held("write size=64").replace("90s", "100ms"),
         }
     }
 
@@ -302,91 +295,64 @@ impl Stage {
     }
 }
 
-/// Strands of [`PROFILE`].
+/// Strands of each group.
 const STRANDS: usize = 2;
 
-const READ: &str = r#"<flowop type="read" options="size=64k"/>"#;
-
 /// At a port of its own, which the next master asks for as well.
-const PROFILE: &str = r#"<profile name="held">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp port=7000"/>
-    </transaction>
-    <transaction DURATION>
-      SECOND
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn held(second: &str) -> String {
+    Profile::new("held")
+        .group("nthreads=2")
+        .once("connect remotehost=$h protocol=tcp port=7000")
+        .transaction("duration=90s rate=200", &[second])
+        .once("disconnect")
+        .text()
+}
 
 /// The slave reads more than comes, and of datagrams there is no end of the stream.
-const HALF_A_DATAGRAM: &str = r#"<profile name="half">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=udp"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="write" options="size=50 rsize=100"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn half_a_datagram() -> String {
+    Profile::new("half")
+        .group("nthreads=2")
+        .once("connect remotehost=$h protocol=udp")
+        .once("write size=50 rsize=100")
+        .text()
+}
 
-const CHURN: &str = r#"<profile name="churn">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="nop"/>
-    </transaction>
-    <transaction duration="90s" rate="200">
-      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn churn(opening: &str) -> String {
+    let open = format!("{opening} remotehost=$h protocol=tcp");
+    Profile::new("churn")
+        .group("nthreads=2")
+        .once("nop")
+        .transaction("duration=90s rate=200", &[&open, "disconnect"])
+        .text()
+}
 
 /// The first group waits at a barrier for the other one.
-const TWO_GROUPS: &str = r#"<profile name="barrier">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="nop"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
-    </transaction>
-    <transaction duration="90s">
-      <flowop type="think" options="duration=90s"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn two_groups() -> String {
+    Profile::new("barrier")
+        .group("nthreads=2")
+        .once("connect remotehost=$h protocol=tcp")
+        .once("nop")
+        .once("disconnect")
+        .group("nthreads=1")
+        .once("connect remotehost=$h protocol=tcp")
+        .transaction("duration=90s", &["think duration=90s"])
+        .once("disconnect")
+        .text()
+}
 
-const TWO: &str = r#"<profile name="two">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h1 protocol=tcp conn=1"/>
-      <flowop type="connect" options="remotehost=$h2 protocol=tcp conn=2"/>
-    </transaction>
-    <transaction duration="90s" rate="100">
-      <flowop type="write" options="size=100 conn=1 remotehost=$h1"/>
-      <flowop type="read" options="size=100 conn=1 remotehost=$h1"/>
-      <flowop type="read" options="size=100 conn=2 remotehost=$h2"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn two_slaves() -> String {
+    let connect = [
+        "connect remotehost=$h1 protocol=tcp conn=1",
+        "connect remotehost=$h2 protocol=tcp conn=2",
+    ];
+    let exchange = [
+        "write size=100 conn=1 remotehost=$h1",
+        "read size=100 conn=1 remotehost=$h1",
+        "read size=100 conn=2 remotehost=$h2",
+    ];
+    Profile::new("two")
+        .group("nthreads=2")
+        .transaction("iterations=1", &connect)
+        .transaction("duration=90s rate=100", &exchange)
+        .text()
+}

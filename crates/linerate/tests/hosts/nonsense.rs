@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::Need::Namespaces;
-use testkit::{Trial, trial};
+use testkit::{Profile, Trial, within};
 use uperf::mirror;
 use uperf::profile::{Source, Surroundings, parse};
 use uperf::wire::{Ack1, Ack2, Command, END, Header, Layout, Order, SlaveInfo, Version};
@@ -18,23 +18,21 @@ use super::ground::{Hosts, PORT, SOON, address};
 const IDLE: u64 = 2;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("nonsense::in_each_stage", &[Namespaces], in_each_stage),
-        trial(
-            "nonsense::silence_in_each_stage",
-            &[Namespaces],
-            silence_in_each_stage,
-        ),
-        trial("nonsense::byte_by_byte", &[Namespaces], byte_by_byte),
-        trial("nonsense::of_slaves", &[Namespaces], of_slaves),
-    ]
+    let trials = testkit::trials![needing &[Namespaces];
+        in_each_stage,
+        silence_in_each_stage,
+        byte_by_byte,
+        of_slaves,
+    ];
+    within("nonsense", trials).collect()
 }
 
 /// What a master says in a whole session, message by message.
 fn session() -> Vec<Vec<u8>> {
+    let profile = profile();
     let source = Source {
         name: "profile",
-        bytes: PROFILE.as_bytes(),
+        bytes: profile.as_bytes(),
     };
     let parsed = parse(&source, &Surroundings::real());
     let workorder = parsed.workorder.expect("a profile");
@@ -168,7 +166,7 @@ fn of_a_slave(answers: &[Vec<u8>], nonsense: &[u8]) {
             let _ = control.shutdown(Shutdown::Write);
             let _ = control.read_to_end(&mut Vec::new());
         });
-        hosts.run("", PROFILE).ends_within(SOON * 3)
+        hosts.run("", &profile()).ends_within(SOON * 3)
     });
     let stage = answers.len();
     let code = ended.code.unwrap_or_default();
@@ -193,15 +191,16 @@ fn of_a_slave(answers: &[Vec<u8>], nonsense: &[u8]) {
     assert!(characters.all(is_text), "after {stage} answers: {ended:#?}");
 }
 
-const PROFILE: &str = r#"<profile name="nonsense">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="think" options="duration=10ms"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=198.18.0.2 protocol=tcp"/>
-      <flowop type="write" options="size=64"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn profile() -> String {
+    Profile::new("nonsense")
+        .group("nthreads=2")
+        .once("think duration=10ms")
+        .transaction(
+            "iterations=1",
+            &[
+                "connect remotehost=198.18.0.2 protocol=tcp",
+                "write size=64",
+            ],
+        )
+        .text()
+}

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::{Finished, eventually, trial};
+use testkit::{Finished, Master, Profile, Trial, eventually, within};
 use uperf::Protocol;
 use uperf::wire::{Command, Goodbye};
 
@@ -16,64 +15,34 @@ use super::ground::{Hosts, PORT, SOON, address};
 use super::scripted;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("stopped::a_slave", &[Namespaces], a_slave),
-        trial(
-            "stopped::the_last_word_comes_first",
-            &[Namespaces],
-            the_last_word_comes_first,
-        ),
-        trial("stopped::a_master", &[Namespaces], a_master),
-        trial(
-            "stopped::a_slave_that_drains",
-            &[Namespaces],
-            a_slave_that_drains,
-        ),
-        trial(
-            "stopped::a_slave_that_drains_beside_an_idle_master",
-            &[Namespaces],
-            a_slave_that_drains_beside_an_idle_master,
-        ),
-        trial(
-            "stopped::a_slave_that_drains_for_long_enough",
-            &[Namespaces],
-            a_slave_that_drains_for_long_enough,
-        ),
-        trial(
-            "stopped::a_slave_that_drains_and_is_stopped_again",
-            &[Namespaces],
-            a_slave_that_drains_and_is_stopped_again,
-        ),
-    ]
+    let trials = testkit::trials![needing &[Namespaces];
+        a_slave,
+        the_last_word_comes_first,
+        a_master,
+        a_slave_that_drains,
+        a_slave_that_drains_beside_an_idle_master,
+        a_slave_that_drains_for_long_enough,
+        a_slave_that_drains_and_is_stopped_again,
+    ];
+    within("stopped", trials).collect()
 }
 
-/// With the third transaction, and with the second as the last.
-const PROFILE: &str = r#"<profile name="held">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=PROTOCOL"/>
-    </transaction>
-    <transaction duration="DURATION" rate="200">
-      SECOND
-    </transaction>
-    LAST
-  </group>
-</profile>
-"#;
+const READ: &str = "read size=64";
 
-const READ: &str = r#"<flowop type="read" options="size=64"/>"#;
+const WRITE: &str = "write size=64";
 
-const WRITE: &str = r#"<flowop type="write" options="size=64"/>"#;
+/// Whose second transaction is the last.
+fn held(protocol: &str, second: &[&str], duration: &str) -> Profile {
+    let connect = format!("connect remotehost=$h protocol={protocol}");
+    Profile::new("held")
+        .group("nthreads=2")
+        .once(&connect)
+        .transaction(&format!("duration={duration} rate=200"), second)
+}
 
-const LAST: &str = r#"<transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>"#;
-
-fn profile(protocol: &str, second: &str, duration: &str) -> String {
-    PROFILE
-        .replace("PROTOCOL", protocol)
-        .replace("SECOND", second)
-        .replace("DURATION", duration)
+/// The same with a third transaction.
+fn profile(protocol: &str, second: &[&str], duration: &str) -> String {
+    held(protocol, second, duration).once("disconnect").text()
 }
 
 /// The text, the document and the page say that the run failed, whichever way the data goes.
@@ -81,16 +50,21 @@ fn a_slave() {
     let hosts = Hosts::new(1);
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
     let page = page.path().display();
-    let both = format!("{WRITE}\n{READ}");
-    for (protocol, second, last) in [
-        ("tcp", READ, LAST),
-        ("tcp", READ, ""),
-        ("tcp", WRITE, ""),
-        ("udp", READ, ""),
-        ("udp", &both, ""),
-        ("ssl", &both, LAST),
+    for (protocol, second, has_last) in [
+        ("tcp", &[READ][..], true),
+        ("tcp", &[READ], false),
+        ("tcp", &[WRITE], false),
+        ("udp", &[READ], false),
+        ("udp", &[WRITE, READ], false),
+        ("ssl", &[WRITE, READ], true),
     ] {
-        let profile = profile(protocol, second, "90s").replace("LAST", last);
+        let held = held(protocol, second, "90s");
+        let profile = if has_last {
+            held.once("disconnect")
+        } else {
+            held
+        }
+        .text();
         for (options, signal) in [
             ("", Signal::TERM),
             (&*format!("--json --html {page}"), Signal::INT),
@@ -101,7 +75,7 @@ fn a_slave() {
             await_second(&master, rest, &slave);
             slave.signal(signal);
             let ended = master.ends_within(SOON);
-            let what = format!("{protocol} {second} {last}");
+            let what = format!("{protocol} {second:?} {has_last}");
             assert_eq!(ended.code, Some(1), "{what}: {ended:#?}");
             if options.is_empty() {
                 assert!(
@@ -124,8 +98,8 @@ fn a_slave() {
 fn the_last_word_comes_first() {
     let hosts = Hosts::new(1);
     let slave = hosts.slave(0, "");
-    let profile = profile("tcp", READ, "90s")
-        .replace("LAST", "")
+    let profile = held("tcp", &[READ], "90s")
+        .text()
         .replace("nthreads", "nprocs")
         .replace("$h", &address(0));
     hosts.master.enter(|| {
@@ -179,7 +153,7 @@ fn a_master() {
     let rest = slave.at_rest();
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
     let page = page.path().display();
-    let profile = profile("tcp", READ, "90s").replace("LAST", LAST);
+    let profile = profile("tcp", &[READ], "90s");
     for options in ["", &format!("--json --html {page}")] {
         let master = hosts.run(&format!("-v {options}"), &profile);
         await_second(&master, rest, &slave);
@@ -203,7 +177,7 @@ fn a_slave_that_drains() {
     let hosts = Hosts::new(1);
     let slave = hosts.slave(0, "--drain-on-exit 60");
     let rest = slave.at_rest();
-    let runs = hosts.run("-v", &profile("tcp", READ, "3s").replace("LAST", LAST));
+    let runs = hosts.run("-v", &profile("tcp", &[READ], "3s"));
     await_second(&runs, rest, &slave);
     slave.signal(Signal::TERM);
     let is_refused = || {
@@ -247,7 +221,7 @@ fn a_slave_that_drains_and_is_stopped_again() {
 
 fn is_interrupted(hosts: &Hosts, slave: &super::ground::Slave<'_>, again: impl Fn()) {
     let rest = slave.at_rest();
-    let runs = hosts.run("-v", &profile("tcp", READ, "90s").replace("LAST", LAST));
+    let runs = hosts.run("-v", &profile("tcp", &[READ], "90s"));
     await_second(&runs, rest, slave);
     slave.signal(Signal::TERM);
     again();
@@ -260,11 +234,7 @@ fn is_interrupted(hosts: &Hosts, slave: &super::ground::Slave<'_>, again: impl F
 
 /// Waits until the master has let the second transaction begin.
 #[track_caller]
-fn await_second(
-    master: &super::ground::Master,
-    rest: testkit::Usage,
-    slave: &super::ground::Slave<'_>,
-) {
+fn await_second(master: &Master, rest: testkit::Usage, slave: &super::ground::Slave<'_>) {
     slave.serves_somebody(rest);
     master.says_anywhere(|said| said.contains("UPERF_CMD_NEXT_TXN, 1]"));
 }

@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::trial;
+use testkit::{Profile, Trial, within};
 use uperf::Protocol;
 use uperf::wire::{Command, Goodbye, SlaveInfo};
 
@@ -17,43 +16,16 @@ use super::scripted::{self, Master, datagrams_from, stream_from};
 const OTHER: &str = "198.18.0.9";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial(
-            "strangers::datagrams_go_to_the_control_peer",
-            &[Namespaces],
-            datagrams_go_to_the_control_peer,
-        ),
-        trial(
-            "strangers::datagrams_go_elsewhere_if_allowed",
-            &[Namespaces],
-            datagrams_go_elsewhere_if_allowed,
-        ),
-        trial(
-            "strangers::refused_datagrams_are_reported",
-            &[Namespaces],
-            refused_datagrams_are_reported,
-        ),
-        trial(
-            "strangers::connections_of_the_control_peer_are_preferred",
-            &[Namespaces],
-            connections_of_the_control_peer_are_preferred,
-        ),
-        trial(
-            "strangers::another_address_is_accepted_with_a_warning",
-            &[Namespaces],
-            another_address_is_accepted_with_a_warning,
-        ),
-        trial(
-            "strangers::another_address_is_refused_if_strict",
-            &[Namespaces],
-            another_address_is_refused_if_strict,
-        ),
-        trial(
-            "strangers::a_master_prefers_its_slave",
-            &[Namespaces],
-            a_master_prefers_its_slave,
-        ),
-    ]
+    let trials = testkit::trials![needing &[Namespaces];
+        datagrams_go_to_the_control_peer,
+        datagrams_go_elsewhere_if_allowed,
+        refused_datagrams_are_reported,
+        connections_of_the_control_peer_are_preferred,
+        another_address_is_accepted_with_a_warning,
+        another_address_is_refused_if_strict,
+        a_master_prefers_its_slave,
+    ];
+    within("strangers", trials).collect()
 }
 
 /// A slave's host, and a master's with one address more.
@@ -77,23 +49,21 @@ fn at(infos: &[SlaveInfo], protocol: Protocol) -> SocketAddr {
 }
 
 /// The slave sends as long as it lasts, to whoever it takes for its master.
-const FLOOD: &str = r#"<profile name="flood">
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=198.18.0.2 protocol=PROTOCOL"/>
-    </transaction>
-    <transaction duration="90s" rate="1000">
-      <flowop type="read" options="size=64"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn flood(protocol: &str) -> String {
+    Profile::new("flood")
+        .group("nthreads=1")
+        .once(&format!(
+            "connect remotehost=198.18.0.2 protocol={protocol}"
+        ))
+        .transaction("duration=90s rate=1000", &["read size=64"])
+        .text()
+}
 
 fn datagrams_go_to_the_control_peer() {
     let hosts = hosts();
     let _slave = hosts.slave(0, "");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&FLOOD.replace("PROTOCOL", "udp"));
+        let (mut master, infos) = Master::begin(&flood("udp"));
         let at = at(&infos, Protocol::Udp);
         // The stranger's handshake comes first.
         let stranger = datagrams_from(other(), at);
@@ -114,7 +84,7 @@ fn datagrams_go_elsewhere_if_allowed() {
     let hosts = hosts();
     let _slave = hosts.slave(0, "--allow-third-party");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&FLOOD.replace("PROTOCOL", "udp"));
+        let (mut master, infos) = Master::begin(&flood("udp"));
         let other = datagrams_from(other(), at(&infos, Protocol::Udp));
         master.command(Command::NextTransaction(0));
         master.command(Command::NextTransaction(1));
@@ -127,7 +97,7 @@ fn refused_datagrams_are_reported() {
     let hosts = hosts();
     let _slave = hosts.slave(0, "");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&FLOOD.replace("PROTOCOL", "udp"));
+        let (mut master, infos) = Master::begin(&flood("udp"));
         let _stranger = datagrams_from(other(), at(&infos, Protocol::Udp));
         master.command(Command::NextTransaction(0));
         let goodbye = master.goodbye();
@@ -148,7 +118,7 @@ fn connections_of_the_control_peer_are_preferred() {
         let hosts = hosts();
         let _slave = hosts.slave(0, "");
         hosts.master.enter(|| {
-            let (mut master, infos) = Master::begin(&FLOOD.replace("PROTOCOL", protocol));
+            let (mut master, infos) = Master::begin(&flood(protocol));
             let protocol = Protocol::named(protocol).expect("a protocol");
             let at = at(&infos, protocol);
             let begun = Instant::now();
@@ -174,7 +144,7 @@ fn another_address_is_accepted_with_a_warning() {
     let hosts = hosts();
     let slave = hosts.slave(0, "");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&FLOOD.replace("PROTOCOL", "tcp"));
+        let (mut master, infos) = Master::begin(&flood("tcp"));
         let begun = Instant::now();
         let mut other = stream_from(other(), at(&infos, Protocol::Tcp));
         master.command(Command::NextTransaction(0));
@@ -195,7 +165,7 @@ fn another_address_is_refused_if_strict() {
     let hosts = hosts();
     let _slave = hosts.slave(0, "--strict-peers");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&FLOOD.replace("PROTOCOL", "tcp"));
+        let (mut master, infos) = Master::begin(&flood("tcp"));
         let mut other = stream_from(other(), at(&infos, Protocol::Tcp));
         master.command(Command::NextTransaction(0));
         master.command(Command::NextTransaction(1));
@@ -208,9 +178,8 @@ fn another_address_is_refused_if_strict() {
 
 /// The same at the other end: a stranger is faster than the slave.
 fn a_master_prefers_its_slave() {
-    let profile = FLOOD
+    let profile = flood("tcp")
         .replace("connect", "accept")
-        .replace("PROTOCOL", "tcp")
         .replace("duration=\"90s\" rate=\"1000\"", "iterations=\"10\"");
     let hosts = Hosts::new(1);
     hosts.slaves[0].ip(&format!("address add {OTHER}/24 dev eth0"));

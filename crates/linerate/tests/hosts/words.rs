@@ -3,8 +3,7 @@
 use std::io::{Read, Write};
 
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::trial;
+use testkit::{Profile, Trial, trial};
 use uperf::Protocol;
 use uperf::wire::{Ack1, Ack2, Goodbye, Order, Text};
 
@@ -24,14 +23,12 @@ const WORDS: &str = "\u{1b}]52;c;eA==\u{7}\u{1b}[2J\u{9b}2J\u{202e}x\r\u{8}\nupe
 /// As it is printed.
 const SHOWN: &str = r"\x1b]52;c;eA==\x07\x1b[2J\u{9b}2J\u{202e}x\r\x08";
 
-const PROFILE: &str = r#"<profile name="words">
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="accept" options="remotehost=198.18.0.2 protocol=tcp"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn profile() -> String {
+    Profile::new("words")
+        .group("nthreads=1")
+        .once("accept remotehost=198.18.0.2 protocol=tcp")
+        .text()
+}
 
 /// Where a slave has something to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +45,7 @@ fn of_a_slave() {
             let slave = hosts.slaves[0].enter(Slave::listen);
             let ended = std::thread::scope(|scope| {
                 scope.spawn(|| hosts.slaves[0].enter(|| say(&slave, place)));
-                hosts.run(options, PROFILE).ends_within(SOON)
+                hosts.run(options, &profile()).ends_within(SOON)
             });
             assert_eq!(ended.code, Some(1), "{place:?}: {ended:#?}");
             for text in [&ended.stdout, &ended.stderr] {
@@ -82,7 +79,7 @@ fn say(slave: &Slave, place: Place) {
             control
         }
         Place::Goodbye => {
-            let (mut control, _) = slave.serve(PROFILE);
+            let (mut control, _) = slave.serve(&profile());
             let goodbye = Goodbye {
                 kind: Goodbye::ERROR,
                 message: Text::new(WORDS),
@@ -103,7 +100,7 @@ fn of_a_master() {
         let refused = hosts.master.enter(|| {
             let mut master = Master::connect();
             master.greet(&[Protocol::Tcp]);
-            let mut work = work(PROFILE);
+            let mut work = work(&profile());
             let flowop = &mut work.transactions[0].flowops[0];
             match place {
                 0 => flowop.engine = Text::new(WORDS),

@@ -1,10 +1,9 @@
 //! The workloads between three hosts, shortened: each runs, and what one end sent the other has received.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use testkit::Need::Namespaces;
-use testkit::{Finished, Trial, unless};
+use testkit::{Trial, profiles, unless};
 
 use super::ground::{Hosts, address};
 
@@ -13,15 +12,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for path in workloads() {
-        let profile = std::fs::read_to_string(&path).expect("a profile");
+    for (name, profile) in profiles("workloads") {
         let protocols: &[&str] = if profile.contains("protocol=$proto") {
             &["tcp", "udp"]
         } else {
             &["tcp"]
         };
         for protocol in protocols {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let profile = profile.replace("$proto", protocol);
             let test = move || {
                 runs(&profile);
@@ -33,17 +30,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     }
     assert!(trials.len() >= 14, "{} workloads", trials.len());
     trials
-}
-
-fn workloads() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-    let entries = std::fs::read_dir(directory).expect("the workloads");
-    let mut paths: Vec<_> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
-    paths.sort();
-    paths
 }
 
 fn runs(profile: &str) {
@@ -61,10 +47,14 @@ fn runs(profile: &str) {
     let ended = hosts.run("-a", &shortened).ends_within(LIMIT);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert!(!ended.stdout.contains("Error for"), "{ended:#?}");
-    let master = line(&ended, "master");
-    let slave = line(&ended, &address(0));
-    assert_ne!(slave.operations, 0, "{ended:#?}");
-    let difference = line_of_difference(&ended);
+    let operations = |first: &str| -> u64 {
+        let words = ended.statistics(first);
+        words[4].parse().expect("a number")
+    };
+    assert_ne!(operations(&address(0)), 0, "{ended:#?}");
+    // How much more the master has moved than its slaves, in percent.
+    let difference = &ended.statistics("Difference")[2];
+    let difference: f64 = difference.trim_end_matches('%').parse().expect("a number");
     let has_answers = profile.contains("$h2") || profile.contains("\"read\"");
     if profile.contains("protocol=udp") && !has_answers {
         // What is lost is lost, and nothing is won.
@@ -78,38 +68,9 @@ fn runs(profile: &str) {
     } else {
         // The slave has received all of it, and what left while the master's strands came to their end.
         assert!((-10.0..=0.0).contains(&difference), "{ended:#?}");
-        assert!(slave.operations >= master.operations, "{ended:#?}");
+        assert!(
+            operations(&address(0)) >= operations("master"),
+            "{ended:#?}"
+        );
     }
-}
-
-/// What Run Statistics has of a host.
-struct Line {
-    operations: u64,
-}
-
-#[track_caller]
-fn line(ended: &Finished, host: &str) -> Line {
-    let words = words(ended, host);
-    Line {
-        operations: words[4].parse().expect("a number"),
-    }
-}
-
-/// How much more the master has moved than its slaves, in percent.
-#[track_caller]
-fn line_of_difference(ended: &Finished) -> f64 {
-    let words = words(ended, "Difference");
-    words[2].trim_end_matches('%').parse().expect("a number")
-}
-
-#[track_caller]
-fn words(ended: &Finished, first: &str) -> Vec<String> {
-    let report = ended
-        .stdout
-        .split("Run Statistics")
-        .nth(1)
-        .unwrap_or_default();
-    let line = report.lines().find(|line| line.starts_with(first));
-    let line = line.unwrap_or_else(|| panic!("no line of {first}: {ended:#?}"));
-    line.split_whitespace().map(str::to_owned).collect()
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::io::Write;
 
 use netperf::wire::OmniRequest;
-use testkit::{Server, Trial, trial};
+use testkit::{Server, Trial, within};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
@@ -16,11 +16,8 @@ const SIZE: u32 = 1001;
 const WIDTH: u32 = 3;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("content::of_a_stream", &[], of_a_stream),
-        trial("content::of_responses", &[], of_responses),
-        trial("content::of_datagrams", &[], of_datagrams),
-    ]
+    let trials = testkit::trials![of_a_stream, of_responses, of_datagrams,];
+    within("content", trials).collect()
 }
 
 fn of_a_stream() {

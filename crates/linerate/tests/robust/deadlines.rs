@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 use netperf::wire::Request;
-use testkit::{Process, Server, Trial, linerate, trial};
+use testkit::{Process, Server, Trial, linerate, within};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
@@ -13,53 +13,19 @@ use super::raw::{Kind, Raw, data_connection, datagram_socket};
 const WAIT: &str = "2";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("deadlines::a_silent_client", &[], a_silent_client),
-        trial(
-            "deadlines::a_message_byte_by_byte",
-            &[],
-            a_message_byte_by_byte,
-        ),
-        trial(
-            "deadlines::a_request_without_data",
-            &[],
-            a_request_without_data,
-        ),
-        trial("deadlines::data_that_stops", &[], data_that_stops),
-        trial(
-            "deadlines::a_peer_that_falls_silent",
-            &[],
-            a_peer_that_falls_silent,
-        ),
-        trial(
-            "deadlines::a_peer_that_reads_late",
-            &[],
-            a_peer_that_reads_late,
-        ),
-        trial(
-            "deadlines::data_that_nobody_reads",
-            &[],
-            data_that_nobody_reads,
-        ),
-        trial(
-            "deadlines::results_that_nobody_fetches",
-            &[],
-            results_that_nobody_fetches,
-        ),
-        trial(
-            "deadlines::a_passphrase_that_never_comes",
-            &[],
-            a_passphrase_that_never_comes,
-        ),
-        trial(
-            "deadlines::the_wait_for_a_passphrase",
-            &[],
-            the_wait_for_a_passphrase,
-        ),
-    ]
-    .into_iter()
-    .map(Trial::waiting)
-    .collect()
+    let trials = testkit::trials![
+        a_silent_client,
+        a_message_byte_by_byte,
+        a_request_without_data,
+        data_that_stops,
+        a_peer_that_falls_silent,
+        a_peer_that_reads_late,
+        data_that_nobody_reads,
+        results_that_nobody_fetches,
+        a_passphrase_that_never_comes,
+        the_wait_for_a_passphrase,
+    ];
+    within("deadlines", trials).map(Trial::waiting).collect()
 }
 
 fn a_silent_client() {

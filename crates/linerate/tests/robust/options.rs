@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use netperf::wire::{OmniRequest, Request};
-use testkit::{Process, Server, Trial, eventually, free_port, is_listening, linerate, trial};
+use testkit::{Process, Server, Trial, eventually, free_port, is_listening, linerate, within};
 
 use super::raw::{Kind, Raw, data_connection};
 
@@ -18,13 +18,14 @@ const ENOMEM: i32 = 12;
 const EDQUOT: i32 = 122;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("options::what_is_said", &[], what_is_said),
-        trial("options::where_it_listens", &[], where_it_listens),
-        trial("options::one_after_the_other", &[], one_after_the_other),
-        trial("options::memory", &[], memory),
-        trial("options::length_and_drain", &[], length_and_drain),
-    ]
+    let trials = testkit::trials![
+        what_is_said,
+        where_it_listens,
+        one_after_the_other,
+        memory,
+        length_and_drain,
+    ];
+    within("options", trials).collect()
 }
 
 /// A netserver in the foreground, and the port that it listens on.

@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use netperf::wire::{OmniRequest, OmniResults, Request, Text};
 use tempfile::TempDir;
-use testkit::Trial;
+use testkit::{
+    LOOPBACK, Master, Namespace, Process, Profile, Server, Trial, copy_program, eventually,
+    free_port, is_listening, linerate, program, run, trial,
+};
 
 use super::lifecycle::Daemon;
 use super::raw::{Kind, Raw, data_connection};
 use testkit::Need::Namespaces;
-use testkit::{
-    Namespace, Process, Server, copy_program, eventually, free_port, is_listening, linerate,
-    program, run, trial,
-};
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);
@@ -251,35 +250,23 @@ fn by_socket() {
 
 /// The slave has threads when it changes its user.
 fn slave() {
-    let place = tempfile::tempdir().expect("a directory");
-    let profile = place.path().join("p.xml");
     Namespace::new().enter(|| {
         let slave = Process::start(&mut linerate("uperf -s -P 443 --user nobody"));
         assert!(eventually(SOON, || is_listening(443)), "{}", slave.stderr());
-        assert!(eventually(SOON, || user_of(slave.pid()) != "0"), "{}", slave.stderr());
-        is_nobody(slave.pid());
-        let flowop = |words: &str| format!("<flowop {words}/>");
-        let transaction = |count: &str, flowops: &[String]| {
-            format!("<transaction iterations=\"{count}\">{}</transaction>", flowops.concat())
-        };
-        let text = format!(
-            "<?xml version=\"1.0\"?><profile name=\"p\"><group nthreads=\"2\">{}{}{}</group></profile>",
-            transaction(
-                "1",
-                &[flowop("type=\"connect\" options=\"remotehost=127.0.0.1 protocol=tcp\"")]
-            ),
-            transaction(
-                "100",
-                &[
-                    flowop("type=\"write\" options=\"size=64\""),
-                    flowop("type=\"read\" options=\"size=64\"")
-                ]
-            ),
-            transaction("1", &[flowop("type=\"disconnect\"")]),
+        assert!(
+            eventually(SOON, || user_of(slave.pid()) != "0"),
+            "{}",
+            slave.stderr()
         );
-        std::fs::write(&profile, text).expect("a new directory");
-        let master = linerate(&format!("uperf -P 443 -m {}", profile.display()));
-        run(master, Duration::from_secs(20)).expect("it ends").succeeded();
+        is_nobody(slave.pid());
+        let profile = Profile::new("p")
+            .group("nthreads=2")
+            .once("connect remotehost=127.0.0.1 protocol=tcp")
+            .transaction("iterations=100", &["write size=64", "read size=64"])
+            .once("disconnect")
+            .text();
+        let master = Master::start(443, "", &LOOPBACK, &profile);
+        master.ends_within(Duration::from_secs(20)).succeeded();
         is_nobody(slave.pid());
     });
 }

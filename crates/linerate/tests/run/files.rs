@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Finished, Process, Server, eventually, free_port, is_listening, linerate, run};
+use testkit::{Finished, Profile, Server, free_port, linerate, run};
 
 pub(crate) fn trials() -> Vec<testkit::Trial> {
     testkit::trials![
@@ -27,8 +27,7 @@ const OTHER_USER: u32 = 65_534;
 /// What the options need to write anything: a netserver, a slave, a profile, a histogram log.
 struct Ground {
     server: Server,
-    port_of_slave: u16,
-    _slave: Process,
+    slave: Server,
     directory: tempfile::TempDir,
 }
 
@@ -36,17 +35,10 @@ impl Ground {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = Server::start("");
-        let port_of_slave = free_port();
-        let slave = Process::start(&mut linerate(&format!("uperf -s -P {port_of_slave}")));
-        assert!(
-            eventually(Duration::from_secs(20), || is_listening(port_of_slave)),
-            "the slave does not listen"
-        );
-        fs::write(directory.path().join("profile.xml"), PROFILE).unwrap();
+        fs::write(directory.path().join("profile.xml"), profile()).unwrap();
         let ground = Self {
             server,
-            port_of_slave,
-            _slave: slave,
+            slave: Server::slave(""),
             directory,
         };
         let log = ground.directory.path().join("log");
@@ -63,7 +55,7 @@ impl Ground {
     /// Command lines with `@` in place of the file, and a piece of what is written to it.
     fn options(&self) -> [(String, &'static str); 5] {
         let here = self.directory.path().display();
-        let (server, slave) = (self.server.port, self.port_of_slave);
+        let (server, slave) = (self.server.port, self.slave.port);
         let master = format!("uperf -m {here}/profile.xml -P {slave}");
         [
             (
@@ -191,14 +183,14 @@ fn streams_take_what_is_written() {
 }
 
 /// A connection, and some passes for `-X`.
-const PROFILE: &str = r#"<?xml version="1.0"?>
-<profile name="p">
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/>
-      <flowop type="write" options="size=64 count=10"/>
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn profile() -> String {
+    let flowops = [
+        "connect remotehost=127.0.0.1 protocol=tcp",
+        "write size=64 count=10",
+        "disconnect",
+    ];
+    Profile::new("p")
+        .group("nthreads=1")
+        .transaction("iterations=1", &flowops)
+        .text()
+}

@@ -229,16 +229,21 @@ fn a_netperf_reports_it_and_waits() {
 /// uperf's master says so after five seconds, before its slave gives up.
 #[cfg(feature = "uperf")]
 fn a_uperf_master_reports_it() {
+    use testkit::{Master, Profile};
+
     const SLAVE_PORT: u16 = 20_000;
     let ground = Ground::new();
     let slave = linerate(&format!("uperf -s -P {SLAVE_PORT}"));
     let _slave = Process::start(&mut ground.server.command(&slave));
     await_listener(&ground.server, SLAVE_PORT);
     ground.block(&[&format!("tcp dport {SLAVE_PORT}")]);
-    let profile = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(profile.path(), PROFILE.replace('@', SERVER)).unwrap();
-    let line = format!("uperf -m {} -P {SLAVE_PORT}", profile.path().display());
-    let (ended, _) = ground.run(&line);
+    let profile = Profile::new("p")
+        .group("nthreads=2")
+        .once("connect remotehost=$h protocol=tcp")
+        .transaction("duration=1s", &["write size=8k"])
+        .text();
+    let master = || Master::start(SLAVE_PORT, "", &[SERVER], &profile);
+    let ended = ground.client.enter(master).ends_within(LIMIT);
     assert_ne!(ended.code, Some(0), "{ended:?}");
     let says = format!(
         "uperf: the control connection to {SERVER} is up, but no data connection gets an answer; \
@@ -246,20 +251,6 @@ fn a_uperf_master_reports_it() {
     );
     assert_eq!(ended.stderr.matches(&says).count(), 1, "{ended:?}");
 }
-
-#[cfg(feature = "uperf")]
-const PROFILE: &str = r#"<?xml version="1.0"?>
-<profile name="p">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=@ protocol=tcp"/>
-    </transaction>
-    <transaction duration="1s">
-      <flowop type="write" options="size=8k"/>
-    </transaction>
-  </group>
-</profile>
-"#;
 
 /// Nothing is said about a path that works, or about a peer that is slow.
 fn an_open_path_is_not_reported() {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Finished, Server, free_port, linerate, run};
+use testkit::{Finished, Profile, Server, free_port, linerate, run};
 
 pub(crate) fn trials() -> Vec<testkit::Trial> {
     testkit::trials![
@@ -23,7 +23,7 @@ fn no_message_has_an_error_number() {
     let here = directory.path().display();
     fs::write(directory.path().join("log"), "").unwrap();
     let profile = directory.path().join("profile.xml");
-    fs::write(&profile, PROFILE).unwrap();
+    fs::write(&profile, unserved()).unwrap();
     let profile = profile.display();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().port();
@@ -96,12 +96,7 @@ fn has_no_number(line: &str, ended: &Finished) {
 }
 
 /// A connection to a slave that is not there.
-const PROFILE: &str = r#"<?xml version="1.0"?>
-<profile name="p">
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/>
-    </transaction>
-  </group>
-</profile>
-"#;
+fn unserved() -> String {
+    let connect = "connect remotehost=127.0.0.1 protocol=tcp";
+    Profile::new("p").group("nthreads=1").once(connect).text()
+}

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Process, Trial, eventually, linerate};
+use testkit::{LOOPBACK, Master, Profile, Server, Trial, eventually};
 
-use super::{REQUESTS, Slave, agree};
+use super::{agree, requests};
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
@@ -21,43 +21,32 @@ pub(crate) fn trials() -> Vec<Trial> {
 const SOON: Duration = Duration::from_secs(10);
 
 fn with_processes() -> String {
-    REQUESTS.replace("nthreads=\"2\"", "nprocs=\"3\"")
+    requests().replace("nthreads=\"2\"", "nprocs=\"3\"")
 }
 
 /// A run that does not end by itself, with its three processes at each end.
 struct Run {
-    slave: Slave,
-    master: Process,
-    _profile: tempfile::NamedTempFile,
+    slave: Server,
+    master: Master,
 }
 
 impl Run {
     fn begin() -> Self {
-        let slave = Slave::start();
+        let slave = Server::slave("");
         let profile = with_processes().replace("iterations=\"500\"", "duration=\"60s\"");
-        let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        std::fs::write(file.path(), profile).expect("it is ours");
-        let (port, path) = (slave.port, file.path().display());
-        let mut command = linerate(&format!("uperf -P {port} -m {path}"));
-        command.env("h", "127.0.0.1");
-        let master = Process::start(&mut command);
-        let runs = eventually(SOON, || master.stdout().contains("Txn2"));
-        assert!(runs, "{}", master.stdout());
-        let run = Self {
-            slave,
-            master,
-            _profile: file,
-        };
+        let master = Master::start(slave.port, "", &LOOPBACK, &profile);
+        master.says(|said| said.contains("Txn2"));
+        let run = Self { slave, master };
         assert_eq!(children(run.master.pid()).len(), 3);
-        assert_eq!(children(run.slave.process.pid()).len(), 3);
+        assert_eq!(children(run.slave.pid()).len(), 3);
         run
     }
 
     /// The slave has nothing of it any more, and serves.
     fn is_over(&self) {
-        let is_alone = || children(self.slave.process.pid()).is_empty();
+        let is_alone = || children(self.slave.pid()).is_empty();
         assert!(eventually(SOON, is_alone), "the slave's processes go on");
-        agree(&self.slave.run("", REQUESTS));
+        agree(&self.slave.run_profile("", &requests()));
     }
 }
 
@@ -83,11 +72,11 @@ fn is_gone(process: u32) -> bool {
 }
 
 fn each_strand_is_a_process_and_counts() {
-    let slave = Slave::start();
+    let slave = Server::slave("");
     for opens in ["\"connect\"", "\"accept\""] {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let profile = with_processes().replace("\"connect\"", opens);
-        let ended = slave.run(&format!("-a -f -X {}", file.path().display()), &profile);
+        let ended = slave.run_profile(&format!("-a -f -X {}", file.path().display()), &profile);
         agree(&ended);
         assert!(ended.stdout.contains("Starting 3 processes"), "{ended:?}");
         let text = std::fs::read_to_string(file.path()).expect("it was written");
@@ -107,7 +96,7 @@ fn a_process_that_is_killed_is_named_and_the_rest_ends() {
     assert!(eventually(SOON, || !run.master.is_running()));
     assert!(processes.iter().all(|process| is_gone(*process)));
     run.is_over();
-    let ended = run.master.finish(SOON);
+    let ended = run.master.ends_within(SOON);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = format!("process {} of a strand is gone: signal: 9", processes[1]);
     assert!(ended.stdout.contains(&words), "{ended:?}");
@@ -128,47 +117,33 @@ fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
 
 /// Nobody reads of its end while it waits; it is found out when it is to go on.
 fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
-    let slave = Slave::start();
-    let profile = r#"<profile name="waits">
-  <group nprocs="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
-    </transaction>
-    <transaction duration="60s">
-      <flowop type="write" options="size=90"/>
-    </transaction>
-  </group>
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
-      <flowop type="think" options="duration=2s"/>
-    </transaction>
-    <transaction duration="60s">
-      <flowop type="write" options="size=90"/>
-    </transaction>
-  </group>
-</profile>
-"#;
-    let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(file.path(), profile).expect("it is ours");
-    let (port, path) = (slave.port, file.path().display());
-    let mut command = linerate(&format!("uperf -P {port} -m {path}"));
-    command.env("h", "127.0.0.1");
-    let master = Process::start(&mut command);
-    assert!(eventually(SOON, || master.stdout().contains("Txn1")));
+    let slave = Server::slave("");
+    let profile = Profile::new("waits")
+        .group("nprocs=2")
+        .once("connect remotehost=$h protocol=tcp")
+        .transaction("duration=60s", &["write size=90"])
+        .group("nthreads=1")
+        .transaction(
+            "iterations=1",
+            &["connect remotehost=$h protocol=tcp", "think duration=2s"],
+        )
+        .transaction("duration=60s", &["write size=90"])
+        .text();
+    let master = Master::start(slave.port, "", &LOOPBACK, &profile);
+    master.says(|said| said.contains("Txn1"));
     let processes = children(master.pid());
     kill(processes[0]);
-    let ended = master.finish(Duration::from_secs(20));
+    let ended = master.ends_within(Duration::from_secs(20));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = format!("process {} of a strand is gone: signal: 9", processes[0]);
     assert!(ended.stdout.contains(&words), "{ended:?}");
     assert!(processes.iter().all(|process| is_gone(*process)));
-    agree(&slave.run("", REQUESTS));
+    agree(&slave.run_profile("", &requests()));
 }
 
 fn processes_end_with_their_time_and_say_what_they_did() {
     let profile = with_processes().replace("iterations=\"500\"", "duration=\"1s\"");
-    let ended = Slave::start().run("-a -f -H stdout", &profile);
+    let ended = Server::slave("").run_profile("-a -f -H stdout", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     for line in ["3 strands within", "99th", "connect"] {
         assert!(ended.stdout.contains(line), "{line}: {ended:?}");

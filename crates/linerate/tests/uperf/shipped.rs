@@ -1,11 +1,6 @@
 //! The likes of the profiles that uperf is shipped with, each run, shortened, where its transport exists.
 
-use std::fs;
-use std::path::Path;
-
-use testkit::Trial;
-
-use super::{Slave, statistics};
+use testkit::{Server, Trial, profiles};
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![each_of_the_shipped_ones_runs,]
@@ -31,13 +26,13 @@ const REFUSED: [(&str, &str); 3] = [
 const ELSEWHERE: [&str; 4] = ["sctp", "sctp-over-udp", "sctp_flowop_test", "vsock"];
 
 fn each_of_the_shipped_ones_runs() {
-    let slave = Slave::start();
+    let slave = Server::slave("");
     let mut ran = 0;
-    for (name, profile) in shipped() {
+    for (name, profile) in profiles("crates/uperf/tests/data/profiles") {
         if ELSEWHERE.contains(&&*name) {
             continue;
         }
-        let ended = slave.run("", &shortened(&profile));
+        let ended = slave.run_profile("", &shortened(&profile));
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
             assert_eq!(ended.code, Some(1), "{name}: {ended:?}");
             assert!(ended.stderr.contains(why), "{name}: {ended:?}");
@@ -46,28 +41,13 @@ fn each_of_the_shipped_ones_runs() {
         assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
         let failed = ended.stdout.contains("Errors detected");
         assert!(!failed, "{name}: {ended:?}");
-        assert_ne!(statistics(&ended, "master")[4], "0", "{name}: {ended:?}");
+        assert_ne!(ended.statistics("master")[4], "0", "{name}: {ended:?}");
         ran += 1;
     }
     assert_eq!(ran, 17);
 }
 
-/// Their names and texts.
-fn shipped() -> Vec<(String, String)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../uperf/tests/data/profiles");
-    let entries = fs::read_dir(directory).expect("the profiles");
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    let profiles =
-        paths.filter(|path| path.extension().is_some_and(|extension| extension == "xml"));
-    let read = profiles.map(|path| {
-        let name = path.file_stem().expect("a name").to_string_lossy();
-        let text = fs::read_to_string(&path).expect("a profile");
-        (name.into_owned(), text)
-    });
-    read.collect()
-}
-
-/// Fewer strands, for less long; and what `Slave::run` has no variable for.
+/// Fewer strands, for less long; and a variable that other profiles lack.
 fn shortened(profile: &str) -> String {
     let mut text = profile.to_owned();
     for long in ["10s", "30s", "60s", "100s", "120s"] {
@@ -78,5 +58,4 @@ fn shortened(profile: &str) -> String {
     }
     text.replace("\"1000\"", "\"20\"")
         .replace("\"$conn\"", "\"2\"")
-        .replace("$h4", "127.0.0.4")
 }

@@ -5,9 +5,14 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use testkit::{Finished, Process, Trial, eventually, free_port, is_listening, linerate};
+use testkit::{
+    Finished, Profile, Server, Trial, eventually, free_port, is_listening, linerate, profiles, run,
+};
 
-use super::{LIMIT, REQUESTS, Slave, agree, statistics};
+use super::{agree, requests};
+
+/// Time for a slave that is refused its options, on a busy machine.
+const SOON: Duration = Duration::from_secs(40);
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
@@ -27,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 fn over_tls(options: &str) -> String {
     let options = format!("protocol=ssl {options}");
-    REQUESTS.replace("protocol=tcp", options.trim_end())
+    requests().replace("protocol=tcp", options.trim_end())
 }
 
 /// A file of the dialect's own tests.
@@ -37,27 +42,27 @@ fn data(name: &str) -> PathBuf {
 }
 
 fn tls_requests_and_responses() {
-    let slave = Slave::start();
-    let ended = slave.run("-a", &over_tls(""));
+    let slave = Server::slave("");
+    let ended = slave.run_profile("-a", &over_tls(""));
     agree(&ended);
-    assert_eq!(statistics(&ended, "master")[2], "445.31KB", "{ended:?}");
+    assert_eq!(ended.statistics("master")[2], "445.31KB", "{ended:?}");
     let accepting = over_tls("").replace("\"connect\"", "\"accept\"");
-    agree(&slave.run("-a", &accepting));
+    agree(&slave.run_profile("-a", &accepting));
     let larger = over_tls("")
         .replace("size=64 count=4", "size=100000 count=3")
         .replace("size=200", "size=40000 timeout=5s")
         .replace("\"500\"", "\"50\"");
-    agree(&slave.run("", &larger));
+    agree(&slave.run_profile("", &larger));
 }
 
 fn tls_of_one_version_and_cipher() {
-    let slave = Slave::start();
+    let slave = Server::slave("");
     for options in [
         "method=TLSv1_2",
         "method=tlsv1_3 cipher=TLS_AES_128_GCM_SHA256",
         "cipher=ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-AES128-GCM-SHA256",
     ] {
-        let ended = slave.run("", &over_tls(options));
+        let ended = slave.run_profile("", &over_tls(options));
         assert_eq!(ended.code, Some(0), "{options}: {ended:?}");
         assert!(!ended.stdout.contains("** "), "{options}: {ended:?}");
     }
@@ -72,7 +77,7 @@ fn tls_of_one_version_and_cipher() {
             "another version",
         ),
     ] {
-        let ended = slave.run("", &over_tls(options));
+        let ended = slave.run_profile("", &over_tls(options));
         assert_eq!(ended.code, Some(1), "{options}: {ended:?}");
         let place = ":5:";
         let line = ended.stderr.lines().find(|line| line.contains("error: "));
@@ -86,58 +91,48 @@ fn tls_of_one_version_and_cipher() {
 /// The like of the profile that uperf comes with.
 fn tls_with_an_engine_that_nobody_knows() {
     let profile = std::fs::read_to_string(data("profiles/ssl.xml")).expect("a profile");
-    let ended = Slave::start().run("", &profile);
+    let ended = Server::slave("").run_profile("", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(statistics(&ended, "master")[2], "16.00KB", "{ended:?}");
-    assert_eq!(statistics(&ended, "127.0.0.1")[2], "16.00KB", "{ended:?}");
+    assert_eq!(ended.statistics("master")[2], "16.00KB", "{ended:?}");
+    assert_eq!(ended.statistics("127.0.0.1")[2], "16.00KB", "{ended:?}");
     let warning = ":5:66: warning: engine=pkcs11: engines are OpenSSL's";
     assert!(ended.stderr.contains(warning), "{ended:?}");
 }
 
 fn tls_under_the_manuals_workloads() {
-    let slave = Slave::start();
-    for name in ["connect", "iperf", "netperf"] {
-        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads");
-        let path = PathBuf::from(directory).join(name).with_extension("xml");
-        let profile = std::fs::read_to_string(path).expect("a profile");
+    let slave = Server::slave("");
+    for (name, profile) in profiles("workloads") {
+        if !["connect", "iperf", "netperf"].contains(&&*name) {
+            continue;
+        }
         let profile = profile
             .replace("$proto", "ssl")
             .replace("protocol=tcp", "protocol=ssl")
             .replace("\"30s\"", "\"500ms\"")
             .replace("\"1000\"", "\"50\"");
-        let ended = slave.run("", &profile);
+        let ended = slave.run_profile("", &profile);
         assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
         assert!(
             !ended.stdout.contains("Errors detected"),
             "{name}: {ended:?}"
         );
-        assert_ne!(statistics(&ended, "master")[4], "0", "{name}: {ended:?}");
+        assert_ne!(ended.statistics("master")[4], "0", "{name}: {ended:?}");
     }
 }
 
 fn tls_ends_with_its_time() {
     let stream = |flowop: &str| {
-        format!(
-            r#"<profile name="stream">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=ssl"/>
-    </transaction>
-    <transaction duration="500ms">
-      <flowop type="{flowop}" options="size=64k"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#
-        )
+        Profile::new("stream")
+            .group("nthreads=2")
+            .once("connect remotehost=$h protocol=ssl")
+            .transaction("duration=500ms", &[&format!("{flowop} size=64k")])
+            .once("disconnect")
+            .text()
     };
-    let slave = Slave::start();
+    let slave = Server::slave("");
     for flowop in ["write", "read"] {
         let begun = Instant::now();
-        let ended = slave.run("-a", &stream(flowop));
+        let ended = slave.run_profile("-a", &stream(flowop));
         assert_eq!(ended.code, Some(0), "{flowop}: {ended:?}");
         assert!(!ended.stdout.contains("** "), "{flowop}: {ended:?}");
         assert!(
@@ -166,36 +161,36 @@ fn tls_carries_files() {
         )
         .replace("<flowop type=\"read\" options=\"size=200\"/>", "")
         .replace("\"500\"", "\"10\"");
-    let ended = Slave::start().run("", &profile);
+    let ended = Server::slave("").run_profile("", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(statistics(&ended, "127.0.0.1")[2], "1.25MB", "{ended:?}");
-    assert_eq!(statistics(&ended, "master")[2], "1.25MB", "{ended:?}");
+    assert_eq!(ended.statistics("127.0.0.1")[2], "1.25MB", "{ended:?}");
+    assert_eq!(ended.statistics("master")[2], "1.25MB", "{ended:?}");
 }
 
 fn tls_certificates_are_named_and_asked_for() {
     let server = data("tls/server.pem");
-    let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
+    let slave = Server::slave(&format!("--tls-cert {}", server.display()));
     let asks = format!("--tls-verify {}", data("tls/authority.pem").display());
-    agree(&slave.run(&asks, &over_tls("")));
-    let useless = slave.run(&asks, REQUESTS);
+    agree(&slave.run_profile(&asks, &over_tls("")));
+    let useless = slave.run_profile(&asks, &requests());
     assert_eq!(useless.code, Some(0), "{useless:?}");
     assert!(useless.stderr.contains("no SSL connections"), "{useless:?}");
     drop(slave);
 
-    let ended = Slave::start().run(&asks, &over_tls(""));
+    let ended = Server::slave("").run_profile(&asks, &over_tls(""));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("unknown issuer"), "{ended:?}");
 
     let other = data("tls/version-1.pem");
-    let slave = Slave::start_with(&format!("--tls-cert {}", other.display()));
-    let ended = slave.run(&asks, &over_tls(""));
+    let slave = Server::slave(&format!("--tls-cert {}", other.display()));
+    let ended = slave.run_profile(&asks, &over_tls(""));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = "invalid peer certificate: unsupported certificate version";
     assert!(ended.stdout.contains(words), "{ended:?}");
     drop(slave);
-    let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
+    let slave = Server::slave(&format!("--tls-cert {}", server.display()));
     let elsewhere = over_tls("").replace("$h", "127.0.0.2");
-    let ended = slave.run(&asks, &elsewhere);
+    let ended = slave.run_profile(&asks, &elsewhere);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = "it is for 127.0.0.1, localhost, not for 127.0.0.2";
     assert!(ended.stdout.contains(words), "{ended:?}");
@@ -204,22 +199,22 @@ fn tls_certificates_are_named_and_asked_for() {
     // An end that accepts verifies the other as well.
     let shows = format!("--tls-cert {}", server.display());
     let accepting = over_tls("").replace("\"connect\"", "\"accept\"");
-    let slave = Slave::start_with(&format!("{asks} {shows}"));
-    agree(&slave.run(&format!("{asks} {shows}"), &over_tls("")));
-    agree(&slave.run(&format!("{asks} {shows}"), &accepting));
-    let ended = slave.run(&asks, &over_tls(""));
+    let slave = Server::slave(&format!("{asks} {shows}"));
+    agree(&slave.run_profile(&format!("{asks} {shows}"), &over_tls("")));
+    agree(&slave.run_profile(&format!("{asks} {shows}"), &accepting));
+    let ended = slave.run_profile(&asks, &over_tls(""));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = "ssl: no handshake: peer sent no certificates";
     assert!(ended.stdout.contains(words), "{ended:?}");
     drop(slave);
-    let ended = Slave::start().run(&format!("{asks} {shows}"), &accepting);
+    let ended = Server::slave("").run_profile(&format!("{asks} {shows}"), &accepting);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains(words), "{ended:?}");
 
     let refused = |options: &str| {
         let port = free_port();
-        let ended =
-            Process::start(&mut linerate(&format!("uperf -s -P {port} {options}"))).finish(LIMIT);
+        let slave = linerate(&format!("uperf -s -P {port} {options}"));
+        let ended = run(slave, SOON).expect("it ends");
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
         ended.stderr
@@ -235,17 +230,17 @@ fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
     let below = directory.path().join("below");
     std::fs::create_dir(&below).expect("it is ours");
     let run = |made: bool| {
-        let port = free_port();
-        let mut command = linerate(&format!("uperf -v -s -P {port}"));
-        let mut process = Process::start(command.current_dir(&below));
-        assert!(eventually(Duration::from_secs(10), || is_listening(port)));
+        let slave = Server::of(|port| {
+            let mut command = linerate(&format!("uperf -v -s -P {port}"));
+            command.current_dir(&below);
+            command
+        });
+        let slave = slave.expect("it listens");
         let asks = format!("--tls-verify {}", data("tls/authority.pem").display());
-        let slave = Slave { port, process };
-        let ended = slave.run(&asks, &over_tls(""));
+        let ended = slave.run_profile(&asks, &over_tls(""));
         assert_eq!(ended.code, Some(u8::from(made).into()), "{ended:?}");
-        process = slave.process;
-        let told = process.stderr().contains("a certificate is made");
-        assert_eq!(told, made, "{}", process.stderr());
+        let told = slave.stderr().contains("a certificate is made");
+        assert_eq!(told, made, "{}", slave.stderr());
     };
     run(true);
     let pem = data("tls/server.pem");
@@ -256,8 +251,8 @@ fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
 /// A slave that cannot do what it is told says so before the run.
 fn tls_that_a_slave_cannot_have_is_refused() {
     let server = data("tls/server.pem");
-    let slave = Slave::start_with(&format!("--tls-cert {}", server.display()));
-    let ended = slave.run("", &over_tls("cipher=ECDHE-ECDSA-AES128-GCM-SHA256"));
+    let slave = Server::slave(&format!("--tls-cert {}", server.display()));
+    let ended = slave.run_profile("", &over_tls("cipher=ECDHE-ECDSA-AES128-GCM-SHA256"));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = "127.0.0.1 says: cipher=ECDHE-ECDSA-AES128-GCM-SHA256 is not for a certificate of an RSA key";
     let words = words.to_lowercase();
@@ -265,25 +260,16 @@ fn tls_that_a_slave_cannot_have_is_refused() {
 }
 
 /// A run whose slave waits for a TLS connection at a port that is known, to which somebody else comes before.
-fn disturbed(slave: &Slave, repeated: &str, disturb: impl FnOnce(TcpStream)) -> Finished {
+fn disturbed(slave: &Server, repeated: &str, disturb: impl FnOnce(TcpStream)) -> Finished {
     let port = free_port();
-    let profile = format!(
-        r#"<profile name="disturbed">
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="think" options="duration=1s"/>
-    </transaction>
-    <transaction {repeated}>
-      <flowop type="connect" options="remotehost=$h protocol=ssl port={port}"/>
-      <flowop type="write" options="size=64"/>
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#
-    );
+    let connect = format!("connect remotehost=$h protocol=ssl port={port}");
+    let profile = Profile::new("disturbed")
+        .group("nthreads=1")
+        .once("think duration=1s")
+        .transaction(repeated, &[&connect, "write size=64", "disconnect"])
+        .text();
     std::thread::scope(|scope| {
-        let run = scope.spawn(|| slave.run("", &profile));
+        let run = scope.spawn(|| slave.run_profile("", &profile));
         let listens = eventually(Duration::from_secs(10), || is_listening(port));
         assert!(listens, "the slave does not listen for data");
         disturb(TcpStream::connect(("127.0.0.1", port)).expect("it listens"));
@@ -292,8 +278,8 @@ fn disturbed(slave: &Slave, repeated: &str, disturb: impl FnOnce(TcpStream)) -> 
 }
 
 fn tls_with_who_speaks_none_is_named_and_the_slave_lives() {
-    let slave = Slave::start();
-    let garbage = disturbed(&slave, "iterations=\"1\"", |mut stream| {
+    let slave = Server::slave("");
+    let garbage = disturbed(&slave, "iterations=1", |mut stream| {
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("room");
         std::mem::forget(stream);
     });
@@ -301,26 +287,26 @@ fn tls_with_who_speaks_none_is_named_and_the_slave_lives() {
     let words = "ssl: no handshake: received corrupt message";
     assert!(garbage.stdout.contains(words), "{garbage:?}");
 
-    let hung_up = disturbed(&slave, "iterations=\"1\"", drop);
+    let hung_up = disturbed(&slave, "iterations=1", drop);
     assert_ne!(hung_up.code, Some(0), "{hung_up:?}");
     let words = "ssl: the other end hung up in the handshake";
     assert!(hung_up.stdout.contains(words), "{hung_up:?}");
 
-    agree(&slave.run("", &over_tls("")));
+    agree(&slave.run_profile("", &over_tls("")));
 }
 
 fn tls_with_who_says_nothing_ends_with_the_run() {
-    let slave = Slave::start();
+    let slave = Server::slave("");
     let begun = Instant::now();
     let mut silent = None;
-    let ended = disturbed(&slave, "duration=\"500ms\"", |stream| silent = Some(stream));
+    let ended = disturbed(&slave, "duration=500ms", |stream| silent = Some(stream));
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(15), "{took:?}");
     // Its time was up, which is no failure; the think alone was executed.
     assert_eq!(ended.code, Some(0), "{ended:?}");
     for host in ["127.0.0.1", "master"] {
-        let row = statistics(&ended, host);
+        let row = ended.statistics(host);
         assert_eq!((&*row[2], &*row[4]), ("0", "1"), "{ended:?}");
     }
-    agree(&slave.run("", &over_tls("")));
+    agree(&slave.run_profile("", &over_tls("")));
 }

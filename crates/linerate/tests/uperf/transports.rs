@@ -1,8 +1,8 @@
 //! What data goes over, and how: transports that every machine has.
 
-use testkit::{Trial, counter};
+use testkit::{Profile, Server, Trial, counter};
 
-use super::{REQUESTS, Slave, agree, statistics};
+use super::{agree, requests};
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
@@ -19,74 +19,80 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 fn over(protocol: &str) -> String {
     let opening = format!("protocol={protocol}");
-    REQUESTS.replace("protocol=tcp tcp_nodelay", &opening)
+    requests().replace("protocol=tcp tcp_nodelay", &opening)
 }
 
 fn unix_sockets() {
-    let slave = Slave::start();
-    let ended = slave.run("", &over("unix"));
+    let slave = Server::slave("");
+    let ended = slave.run_profile("", &over("unix"));
     agree(&ended);
-    assert_eq!(statistics(&ended, "master")[4], "5004", "{ended:?}");
+    assert_eq!(ended.statistics("master")[4], "5004", "{ended:?}");
     // The master listens, and both strands at a name of its choice.
     let profile = over("unix port=7").replace("\"connect\"", "\"accept\"");
-    agree(&slave.run("", &profile));
+    agree(&slave.run_profile("", &profile));
 }
 
 /// Each connection begins with a handshake at the same port, and the next may come before the last one is closed.
 fn datagram_connections_again_and_again() {
-    const LOOP: &str = r#"<profile name="loop">
-  <group nthreads="3">
-    <transaction iterations="200">
-      <flowop type="connect" options="remotehost=$h protocol=udp"/>
-      <flowop type="write" options="size=90"/>
-      <flowop type="read" options="size=90"/>
-      <flowop type="disconnect"/>
-    </transaction>
-  </group>
-</profile>
-"#;
-    let slave = Slave::start();
+    let churn = Profile::new("loop")
+        .group("nthreads=3")
+        .transaction(
+            "iterations=200",
+            &[
+                "connect remotehost=$h protocol=udp",
+                "write size=90",
+                "read size=90",
+                "disconnect",
+            ],
+        )
+        .text();
+    let slave = Server::slave("");
     let at_a_port = format!("protocol=udp port={}", testkit::free_port());
     for profile in [
-        LOOP.to_owned(),
-        LOOP.replace("\"connect\"", "\"accept\""),
-        LOOP.replace("protocol=udp", &at_a_port)
+        churn.clone(),
+        churn.replace("\"connect\"", "\"accept\""),
+        churn
+            .replace("protocol=udp", &at_a_port)
             .replace("nthreads=\"3\"", "nthreads=\"1\""),
-        LOOP.replace("nthreads", "nprocs"),
+        churn.replace("nthreads", "nprocs"),
     ] {
-        let ended = slave.run("", &profile);
+        let ended = slave.run_profile("", &profile);
         agree(&ended);
         let strands = if profile.contains("port=") { 1 } else { 3 };
         let operations = (strands * 200 * 4).to_string();
-        assert_eq!(statistics(&ended, "master")[4], operations, "{ended:?}");
+        assert_eq!(ended.statistics("master")[4], operations, "{ended:?}");
     }
 }
 
 /// Several at a time, of one strand: each has its own datagrams.
 fn datagram_connections_side_by_side() {
-    let profile = r#"<profile name="two">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="conn=1 remotehost=$h protocol=udp"/>
-      <flowop type="connect" options="conn=2 remotehost=$h protocol=udp"/>
-    </transaction>
-    <transaction iterations="100">
-      <flowop type="write" options="conn=2 size=50"/>
-      <flowop type="write" options="conn=1 size=90"/>
-      <flowop type="read" options="conn=1 size=90"/>
-      <flowop type="read" options="conn=2 size=50"/>
-    </transaction>
-  </group>
-</profile>
-"#;
-    let slave = Slave::start();
+    let profile = Profile::new("two")
+        .group("nthreads=2")
+        .transaction(
+            "iterations=1",
+            &[
+                "connect conn=1 remotehost=$h protocol=udp",
+                "connect conn=2 remotehost=$h protocol=udp",
+            ],
+        )
+        .transaction(
+            "iterations=100",
+            &[
+                "write conn=2 size=50",
+                "write conn=1 size=90",
+                "read conn=1 size=90",
+                "read conn=2 size=50",
+            ],
+        )
+        .text();
+    let slave = Server::slave("");
     for profile in [
-        profile.to_owned(),
+        profile.clone(),
         profile.replace("\"connect\"", "\"accept\""),
     ] {
-        let ended = slave.run("", &profile);
+        let ended = slave.run_profile("", &profile);
         agree(&ended);
-        assert_eq!(statistics(&ended, "master")[2], "54.69KB", "{ended:?}");
+        assert_eq!(ended.statistics("master")[2], "54.69KB", "{ended:?}");
     }
 }
 
@@ -98,13 +104,13 @@ fn multipath_tcp() {
     let before = opened();
     // Over Multipath TCP small writes wait for acknowledgements, 40 ms each.
     let few = over("mptcp").replace("iterations=\"500\"", "iterations=\"20\"");
-    agree(&Slave::start().run("", &few));
+    agree(&Server::slave("").run_profile("", &few));
     assert!(opened() >= before + 2, "two strands: {before}");
 }
 
 /// The master waits for connections, and the slave opens them.
 fn the_master_listens_over_whatever_it_is() {
-    let slave = Slave::start();
+    let slave = Server::slave("");
     for protocol in ["tcp", "udp", "unix", "mptcp"] {
         if protocol == "mptcp" && !has_multipath_tcp() {
             continue;
@@ -112,7 +118,7 @@ fn the_master_listens_over_whatever_it_is() {
         let profile = over(protocol)
             .replace("\"connect\"", "\"accept\"")
             .replace("iterations=\"500\"", "iterations=\"20\"");
-        agree(&slave.run("", &profile));
+        agree(&slave.run_profile("", &profile));
     }
 }
 
@@ -128,60 +134,49 @@ fn has_multipath_tcp() -> bool {
 
 /// Sixteen datagrams an execution, eight or four a call, and all of them are counted.
 fn datagrams_in_batches() {
-    let profile = r#"<profile name="batches">
-  <group nthreads="2">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=udp wndsz=200k"/>
-    </transaction>
-    <transaction iterations="100">
-      <flowop type="write" options="size=100 batch_size=8 repeat=2"/>
-      <flowop type="read" options="size=100 batch_size=4 repeat=4"/>
-    </transaction>
-    <transaction iterations="1">
-      <flowop type="disconnect" />
-    </transaction>
-  </group>
-</profile>
-"#;
+    let profile = Profile::new("batches")
+        .group("nthreads=2")
+        .once("connect remotehost=$h protocol=udp wndsz=200k")
+        .transaction(
+            "iterations=100",
+            &[
+                "write size=100 batch_size=8 repeat=2",
+                "read size=100 batch_size=4 repeat=4",
+            ],
+        )
+        .once("disconnect")
+        .text();
     let before = counter("Udp", "OutDatagrams");
-    let ended = Slave::start().run("", profile);
-    let master = statistics(&ended, "master");
+    let ended = Server::slave("").run_profile("", &profile);
+    let master = ended.statistics("master");
     // A hundred times sixteen there and sixteen back, each of two strands.
     assert_eq!((&*master[2], &*master[4]), ("625.00KB", "404"), "{ended:?}");
     assert!(counter("Udp", "OutDatagrams") >= before + 6400);
-    let slave = statistics(&ended, "127.0.0.1");
+    let slave = ended.statistics("127.0.0.1");
     assert_eq!((&slave[2], &slave[4]), (&master[2], &master[4]));
 }
 
 /// Nobody writes: each read fails at once, or when its time is up.
 fn who_does_not_block_goes_on() {
     let profile = |options: &str| {
-        format!(
-            r#"<profile name="hasty">
-  <group nthreads="1">
-    <transaction iterations="1">
-      <flowop type="connect" options="remotehost=$h protocol=udp"/>
-    </transaction>
-    <transaction iterations="10">
-      <flowop type="read" options="size=100 non_blocking {options}"/>
-      <flowop type="think" options="duration=20ms"/>
-    </transaction>
-  </group>
-</profile>
-"#
-        )
+        let read = format!("read size=100 non_blocking {options}");
+        Profile::new("hasty")
+            .group("nthreads=1")
+            .once("connect remotehost=$h protocol=udp")
+            .transaction("iterations=10", &[&read, "think duration=20ms"])
+            .text()
     };
-    let slave = Slave::start();
-    let ended = slave.run("-v", &profile("canfail"));
+    let slave = Server::slave("");
+    let ended = slave.run_profile("-v", &profile("canfail"));
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let failed = slave.run("", &profile(""));
+    let failed = slave.run_profile("", &profile(""));
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let why = "Resource temporarily unavailable";
     assert!(failed.stdout.contains(why), "{failed:?}");
 }
 
 fn what_cannot_be_is_refused_with_the_reason() {
-    let slave = Slave::start();
+    let slave = Server::slave("");
     for (options, expected) in [
         (
             "tcp encaps=9899",
@@ -189,7 +184,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
         ),
         ("tcp cc=no-such-one", "protocol=tcp: cc=no-such-one: "),
     ] {
-        let ended = slave.run("", &over(options));
+        let ended = slave.run_profile("", &over(options));
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let words = format!("uperf: {expected}");
         assert!(ended.stderr.starts_with(&words), "{ended:?}");

@@ -1,7 +1,6 @@
 //! The workloads, the likes of the profiles that uperf is shipped with, and those that harnesses write.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use testkit::profiles;
 
 use super::case::{Case, Hold, Like};
 
@@ -26,8 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn workloads() -> Vec<Case> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-    let cases = profiles(&directory).map(|(name, text)| {
+    let cases = profiles("workloads").into_iter().map(|(name, text)| {
         let is_paced = text.contains("rate=");
         let case = Case::new(format!("workload {name}"), "-i 100ms -a", shortened(&text));
         // Both ends keep the rate by themselves, and stop when their own time is up.
@@ -42,8 +40,8 @@ fn workloads() -> Vec<Case> {
 }
 
 fn shipped() -> Vec<Case> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../uperf/tests/data/profiles");
-    let cases = profiles(&directory).filter(|(name, _)| !NOT_HERE.contains(&name.as_str()));
+    let cases = profiles("crates/uperf/tests/data/profiles").into_iter();
+    let cases = cases.filter(|(name, _)| !NOT_HERE.contains(&name.as_str()));
     let cases = cases.map(|(name, text)| {
         let case = Case::new(format!("profile {name}"), "-i 100ms -a", shortened(&text));
         compared(case, &text)
@@ -58,21 +56,6 @@ fn compared(case: Case, text: &str) -> Case {
     } else {
         case
     }
-}
-
-/// Names and texts of the profiles in a directory.
-fn profiles(directory: &Path) -> impl Iterator<Item = (String, String)> + use<> {
-    let entries = fs::read_dir(directory).expect("the profiles");
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
-    paths.sort();
-    paths.into_iter().map(|path| {
-        let name = path.file_stem().expect("a name").to_string_lossy();
-        let text = fs::read_to_string(&path).expect("a profile");
-        (name.into_owned(), text)
-    })
 }
 
 /// Fewer strands and iterations, and these instead of durations, unless a rate needs one.

@@ -1,0 +1,149 @@
+//! Profiles of uperf in few words.
+
+use std::fmt::{self, Write};
+use std::fs;
+use std::path::Path;
+
+/// A profile that is being written.
+///
+/// Attributes are written without quotes, `nthreads=2`, and a flowop as its type and its options,
+/// `write size=64 count=4`. The text is indented as uperf's own profiles are: the connection of a
+/// first transaction is in line 5.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    text: String,
+    has_group: bool,
+}
+
+impl Profile {
+    /// Begins a profile of this name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            text: format!("<?xml version=\"1.0\"?>\n<profile name=\"{name}\">\n"),
+            has_group: false,
+        }
+    }
+
+    /// Two strands that connect, write 500 times four requests and read a response, and disconnect.
+    #[must_use]
+    pub fn requests() -> Self {
+        Self::new("requests")
+            .group("nthreads=2")
+            .once("connect remotehost=$h protocol=tcp tcp_nodelay")
+            .transaction(
+                "iterations=500",
+                &["write size=64 count=4", "read size=200"],
+            )
+            .once("disconnect")
+    }
+
+    /// Begins the next group.
+    #[must_use]
+    pub fn group(mut self, attributes: &str) -> Self {
+        let end = self.end_of_group();
+        let attributes = quoted(attributes);
+        self.add(format_args!("{end}  <group{attributes}>\n"));
+        self.has_group = true;
+        self
+    }
+
+    /// Adds a transaction to the group.
+    #[must_use]
+    pub fn transaction(mut self, attributes: &str, flowops: &[&str]) -> Self {
+        let attributes = quoted(attributes);
+        self.add(format_args!("    <transaction{attributes}>\n"));
+        for flowop in flowops {
+            match flowop.split_once(' ') {
+                Some((kind, options)) => self.add(format_args!(
+                    "      <flowop type=\"{kind}\" options=\"{options}\"/>\n"
+                )),
+                None => self.add(format_args!("      <flowop type=\"{flowop}\"/>\n")),
+            }
+        }
+        self.add(format_args!("    </transaction>\n"));
+        self
+    }
+
+    /// Adds a transaction of one flowop, which runs once.
+    #[must_use]
+    pub fn once(self, flowop: &str) -> Self {
+        self.transaction("iterations=1", &[flowop])
+    }
+
+    /// The whole text.
+    #[must_use]
+    pub fn text(mut self) -> String {
+        let end = self.end_of_group();
+        self.add(format_args!("{end}</profile>\n"));
+        self.text
+    }
+
+    fn end_of_group(&self) -> &'static str {
+        if self.has_group { "  </group>\n" } else { "" }
+    }
+
+    fn add(&mut self, text: fmt::Arguments<'_>) {
+        self.text.write_fmt(text).expect("a String takes all");
+    }
+}
+
+/// The names and texts of the profiles in a directory of the checkout, in order.
+pub fn profiles(directory: &str) -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(directory);
+    let entries = fs::read_dir(directory).expect("the profiles");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
+    paths.sort();
+    let read = paths.iter().map(|path| {
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        (
+            name.into_owned(),
+            fs::read_to_string(path).expect("a profile"),
+        )
+    });
+    read.collect()
+}
+
+/// Attributes with their quotes, each behind a blank.
+fn quoted(attributes: &str) -> String {
+    let pairs = attributes.split_whitespace();
+    let pairs = pairs.filter_map(|pair| pair.split_once('='));
+    let parts = pairs.flat_map(|(name, value)| [" ", name, "=\"", value, "\""]);
+    parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_indented() {
+        let text = Profile::new("two")
+            .group("nthreads=2 name=first")
+            .transaction("duration=1s rate=5", &["write size=8k", "nop"])
+            .group("nprocs=1")
+            .once("disconnect")
+            .text();
+        let expected = r#"<?xml version="1.0"?>
+<profile name="two">
+  <group nthreads="2" name="first">
+    <transaction duration="1s" rate="5">
+      <flowop type="write" options="size=8k"/>
+      <flowop type="nop"/>
+    </transaction>
+  </group>
+  <group nprocs="1">
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+        assert_eq!(text, expected);
+    }
+}
