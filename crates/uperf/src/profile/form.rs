@@ -1,238 +1,128 @@
-//! How the values of options are read into their places, and shown again.
+//! The values of options: how they are read, and shown again.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::tls::Trouble;
-use crate::workorder::Protocol;
+use crate::workorder::{Protocol, Size};
 
 use super::number::{self, Doubt, NoTime, Number};
 use super::text::shortened;
 
-/// With a doubt the value is not what it seems. An error is in uperf's words.
-pub(super) type Read = Result<Option<Doubt>, String>;
-
-/// How the value of an option becomes what is at its place in a flowop, and that a text again.
-pub(super) trait Form<T> {
-    fn read(&self, place: &mut T, key: &str, value: &str) -> Read;
-
-    /// Returns nothing for uperf's default.
-    fn show(&self, place: &T) -> String;
+/// An option with its value. What is wrong with it is in uperf's words.
+pub(super) struct Given<'a> {
+    pub(super) key: &'a str,
+    pub(super) value: &'a str,
 }
 
-/// A number, by uperf's rule for sizes.
-pub(super) struct Integer {
-    range: RangeInclusive<u32>,
-    show: fn(u64) -> String,
-}
+type Read<T> = Result<Number<T>, String>;
 
-pub(super) const NUMBER: Integer = Integer {
-    range: 0..=u32::MAX,
-    show: |number| number.to_string(),
-};
-pub(super) const BYTES: Integer = Integer {
-    show: bytes,
-    ..NUMBER
-};
-
-/// One of 16 bits.
-pub(super) const fn number_from(least: u32) -> Integer {
-    Integer {
-        range: least..=65_535,
-        ..NUMBER
-    }
-}
-
-impl<T: TryFrom<u32> + Into<u64> + Copy> Form<T> for Integer {
-    fn read(&self, place: &mut T, key: &str, value: &str) -> Read {
-        let number = within(key, value, integer(value)?, &self.range)?;
-        Ok(store(place, number))
+impl Given<'_> {
+    /// A number, by uperf's rule for sizes.
+    pub(super) fn number<T: TryFrom<u32>>(&self) -> Read<T> {
+        self.number_in(0..=u32::MAX)
     }
 
-    fn show(&self, place: &T) -> String {
-        match (*place).into() {
-            0 => String::new(),
-            number => (self.show)(number),
+    pub(super) fn number_in<T: TryFrom<u32>>(&self, range: RangeInclusive<u32>) -> Read<T> {
+        self.within(integer(self.value)?, range)
+    }
+
+    /// A number, as C's `atoi` reads it.
+    pub(super) fn count<T: TryFrom<u32>>(&self, range: RangeInclusive<u32>) -> Read<T> {
+        let refused = || self.refused("it is less than 0 in 32 bits");
+        self.within(number::count(self.value).ok_or_else(refused)?, range)
+    }
+
+    pub(super) fn positive<T: TryFrom<u32>>(&self) -> Read<T> {
+        let Self { key, value } = self;
+        let number = number::count(value).filter(|number| number.value > 0);
+        let refused = || match *key {
+            "conn" => format!("connection id ({key}={value}) should be > 0"),
+            _ => format!("{key} ({value}) should be > 0"),
+        };
+        self.within(number.ok_or_else(refused)?, 1..=u32::MAX)
+    }
+
+    /// `size=90`, `size=rand(64,1k)`.
+    pub(super) fn size(&self) -> Read<Size> {
+        let value = self.value.to_ascii_lowercase();
+        let Some(range) = value.strip_prefix("rand(") else {
+            let number = number::integer(&value);
+            let number = number.ok_or_else(|| format!("Could not parse {value}"))?;
+            return Ok(number.map(Size::Fixed));
+        };
+        let refused = |why: &str| format!("Could not parse {value}: {why}");
+        let range = range.strip_suffix(')');
+        let bounds = range.and_then(|range| range.split_once(','));
+        let (min, max) =
+            bounds.ok_or_else(|| refused("a random size is rand(MIN,MAX), without blanks"))?;
+        let (min, max) = (integer(min)?, integer(max)?);
+        if min.value == 0 || max.value < min.value {
+            return Err(refused("it is not from 1 or more to as much or more"));
         }
-    }
-}
-
-/// A number, as C's `atoi` reads it.
-pub(super) struct Count {
-    range: RangeInclusive<u32>,
-    default: u64,
-    /// What to say of one that is less.
-    refusal: fn(&str, &str) -> String,
-}
-
-pub(super) const COUNT: Count = Count {
-    range: 0..=u32::MAX,
-    default: 1,
-    refusal: |key, value| format!("Cannot understand {key}:{value}: it is less than 0 in 32 bits"),
-};
-pub(super) const PORT: Count = Count {
-    range: 0..=65_535,
-    default: 0,
-    ..COUNT
-};
-pub(super) const POSITIVE: Count = Count {
-    range: 1..=u32::MAX,
-    default: 1,
-    refusal: |key, value| format!("{key} ({value}) should be > 0"),
-};
-pub(super) const CONNECTION: Count = Count {
-    default: 0,
-    refusal: |key, value| format!("connection id ({key}={value}) should be > 0"),
-    ..POSITIVE
-};
-
-impl<T: TryFrom<u32> + Into<u64> + Copy> Form<T> for Count {
-    fn read(&self, place: &mut T, key: &str, value: &str) -> Read {
-        let number = number::count(value).filter(|number| number.value >= *self.range.start());
-        let number = number.ok_or_else(|| (self.refusal)(key, value))?;
-        let number = within(key, value, number, &self.range)?;
-        Ok(store(place, number))
+        Ok(Number {
+            value: Size::Random {
+                min: min.value,
+                max: max.value,
+            },
+            doubt: min.doubt.or(max.doubt),
+        })
     }
 
-    fn show(&self, place: &T) -> String {
-        let number = (*place).into();
-        if number == self.default {
-            String::new()
-        } else {
-            number.to_string()
-        }
-    }
-}
-
-/// A text for which the messages of the control connection have room: so many bytes.
-pub(super) struct Text(pub(super) usize);
-
-impl Form<String> for Text {
-    fn read(&self, place: &mut String, key: &str, value: &str) -> Read {
-        let most = self.0;
-        if value.len() > most {
-            return Err(format!(
-                "Cannot understand {key}:{value}: it has more than {most} bytes"
-            ));
-        }
-        value.clone_into(place);
-        Ok(None)
-    }
-
-    fn show(&self, place: &String) -> String {
-        place.clone()
-    }
-}
-
-/// A text of which uperf keeps as much as it has room for.
-pub(super) struct Cut(pub(super) usize);
-
-impl Form<String> for Cut {
-    fn read(&self, place: &mut String, key: &str, value: &str) -> Read {
-        let most = self.0;
-        let kept = shortened(value, most);
-        kept.clone_into(place);
-        let text = format!("{key}={value} has more than {most} bytes");
-        Ok((kept != value).then(|| Doubt::new(text, kept)))
-    }
-
-    fn show(&self, place: &String) -> String {
-        place.clone()
-    }
-}
-
-/// A policy of SCTP, in any case.
-pub(super) struct Policy;
-
-impl Form<String> for Policy {
-    fn read(&self, place: &mut String, key: &str, value: &str) -> Read {
-        let value = value.to_ascii_lowercase();
-        if !["ttl", "rtx", "buf"].contains(&value.as_str()) {
-            let text = format!("{key}={value} is none of ttl, rtx, buf, and uperf ignores it");
-            return Ok(Some(Doubt::new(text, "no policy")));
-        }
-        *place = value;
-        Ok(None)
-    }
-
-    fn show(&self, place: &String) -> String {
-        place.clone()
-    }
-}
-
-/// In any case.
-pub(super) struct ProtocolName;
-
-impl Form<Option<Protocol>> for ProtocolName {
-    fn read(&self, place: &mut Option<Protocol>, _: &str, value: &str) -> Read {
-        *place = Some(protocol(&value.to_ascii_lowercase())?);
-        Ok(None)
-    }
-
-    fn show(&self, place: &Option<Protocol>) -> String {
-        place.map_or_else(String::new, |protocol| protocol.to_string())
-    }
-}
-
-pub(super) struct Time;
-
-impl Form<Duration> for Time {
-    fn read(&self, place: &mut Duration, key: &str, value: &str) -> Read {
+    pub(super) fn time<T: From<Duration>>(&self) -> Read<T> {
+        let Self { key, value } = self;
         let number = number::time(value).map_err(|why| match why {
-            NoTime::NoNumber => {
-                format!("Cannot understand {key}:{value}: it is no time of 1 ns or more")
-            }
+            NoTime::NoNumber => self.refused("it is no time of 1 ns or more"),
             NoTime::Unit(unit) => format!(
                 "{unit} not valid time suffix: {key}={value} would last for ever (s, ms, us or ns)"
             ),
         })?;
-        *place = number.value;
-        Ok(number.doubt)
+        Ok(number.map(T::from))
     }
 
-    fn show(&self, place: &Duration) -> String {
-        if place.is_zero() {
-            return String::new();
+    /// A text for which the messages of the control connection have room: so many bytes.
+    pub(super) fn text(&self, most: usize) -> Read<String> {
+        if self.value.len() > most {
+            return Err(self.refused(&format!("it has more than {most} bytes")));
         }
-        time(*place)
+        Ok(Number::plain(self.value.to_owned()))
+    }
+
+    /// A text of which uperf keeps as much as it has room for.
+    #[expect(clippy::unnecessary_wraps, reason = "other readers fail")]
+    pub(super) fn cut(&self, most: usize) -> Read<String> {
+        let Self { key, value } = self;
+        let kept = shortened(value, most);
+        let text = format!("{key}={value} has more than {most} bytes");
+        Ok(Number {
+            value: kept.to_owned(),
+            doubt: (kept != *value).then(|| Doubt::new(text, kept)),
+        })
+    }
+
+    /// The name of a protocol, in any case.
+    pub(super) fn protocol(&self) -> Read<Option<Protocol>> {
+        let protocol = protocol(&self.value.to_ascii_lowercase())?;
+        Ok(Number::plain(Some(protocol)))
+    }
+
+    fn within<T: TryFrom<u32>>(&self, number: Number<u32>, range: RangeInclusive<u32>) -> Read<T> {
+        match T::try_from(number.value) {
+            Ok(value) if range.contains(&number.value) => Ok(number.map(|_| value)),
+            _ => {
+                let (least, most) = range.into_inner();
+                Err(self.refused(&format!("it is not from {least} to {most}")))
+            }
+        }
+    }
+
+    fn refused(&self, why: &str) -> String {
+        format!("Cannot understand {}:{}: {why}", self.key, self.value)
     }
 }
 
-impl Form<Option<Duration>> for Time {
-    fn read(&self, place: &mut Option<Duration>, key: &str, value: &str) -> Read {
-        self.read(place.insert(Duration::ZERO), key, value)
-    }
-
-    fn show(&self, place: &Option<Duration>) -> String {
-        self.show(&place.unwrap_or_default())
-    }
-}
-
-fn store<T: TryFrom<u32>>(place: &mut T, number: Number<u32>) -> Option<Doubt> {
-    if let Ok(value) = number.value.try_into() {
-        *place = value;
-    }
-    number.doubt
-}
-
-/// A number, by uperf's rule for sizes.
-pub(super) fn integer(value: &str) -> Result<Number<u32>, String> {
+fn integer(value: &str) -> Result<Number<u32>, String> {
     number::integer(value).ok_or_else(|| format!("Cannot parse {value}"))
-}
-
-fn within(
-    key: &str,
-    value: &str,
-    number: Number<u32>,
-    range: &RangeInclusive<u32>,
-) -> Result<Number<u32>, String> {
-    if range.contains(&number.value) {
-        return Ok(number);
-    }
-    let (least, most) = (range.start(), range.end());
-    Err(format!(
-        "Cannot understand {key}:{value}: it is not from {least} to {most}"
-    ))
 }
 
 fn protocol(value: &str) -> Result<Protocol, String> {
@@ -251,8 +141,16 @@ fn protocol(value: &str) -> Result<Protocol, String> {
     }
 }
 
+pub(super) fn size(size: Size) -> String {
+    match size {
+        Size::Fixed(size) => bytes(size),
+        Size::Random { min, max } => format!("rand({},{})", bytes(min), bytes(max)),
+    }
+}
+
 /// In the largest unit that divides it.
-pub(super) fn bytes(value: u64) -> String {
+pub(super) fn bytes(value: impl Into<u64>) -> String {
+    let value = value.into();
     [(1 << 20, "m"), (1 << 10, "k")]
         .into_iter()
         .find(|(unit, _)| value.is_multiple_of(*unit) && value > 0)
@@ -263,7 +161,7 @@ pub(super) fn bytes(value: u64) -> String {
 }
 
 /// In the largest unit that divides it.
-fn time(value: Duration) -> String {
+pub(super) fn time(value: Duration) -> String {
     let nanoseconds = value.as_nanos();
     [
         (1_000_000_000, "s"),

@@ -27,7 +27,14 @@ impl Doubt {
 }
 
 impl<T> Number<T> {
-    fn plain(value: T) -> Self {
+    pub(super) fn map<U>(self, of: impl FnOnce(T) -> U) -> Number<U> {
+        Number {
+            value: of(self.value),
+            doubt: self.doubt,
+        }
+    }
+
+    pub(super) fn plain(value: T) -> Self {
         Self { value, doubt: None }
     }
 

@@ -1,12 +1,12 @@
 //! The words of `options=`: what each sets in a flowop, how that is shown again, and what has a use for it.
 
-use crate::workorder::{Flags, Flowop, Kind, Protocol, Size};
+use crate::workorder::{Flags, Flowop, Kind, Protocol};
 
-use super::form::{
-    BYTES, CONNECTION, COUNT, Cut, Form, NUMBER, PORT, POSITIVE, Policy, ProtocolName, Read, Text,
-    Time, bytes, integer, number_from,
-};
-use super::number::{self, Doubt};
+use super::form::{self, Given};
+use super::number::Doubt;
+
+/// With a doubt the value is not what it seems. An error is in uperf's words.
+type Set = Result<Option<Doubt>, String>;
 
 /// A word of `options=`.
 struct Word {
@@ -24,7 +24,7 @@ enum Says {
     /// It has no value.
     Flag(Flags),
     /// It has a value, which is set, and shown unless it is uperf's default.
-    Value(fn(&mut Flowop, &str) -> Read, fn(&Flowop) -> String),
+    Value(fn(&mut Flowop, &str) -> Set, fn(&Flowop) -> String),
 }
 
 /// The word of this name, in lower case.
@@ -33,7 +33,7 @@ fn word(key: &str) -> Option<&'static Word> {
 }
 
 /// Sets what `key` (in lower case) says. An error also says that there is no such option.
-pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Read {
+pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Set {
     match word(key).map(|word| &word.says) {
         Some(Says::Value(set, _)) => set(flowop, value),
         _ => Err(unknown(key, value)),
@@ -85,18 +85,38 @@ const fn flag_word(
     }
 }
 
-/// A word, its place in a flowop, and the form of its value.
+/// A word, its place in a flowop, how its value is read and, where that is not as it is displayed, how it is shown.
 macro_rules! value {
-    ($key:literal $($place:ident).+: $form:expr, $is_used:expr, $only_for:expr) => {
+    ($key:literal $($place:ident).+: $read:ident($($bound:expr)?) $($show:expr)?, $is_used:expr, $only_for:expr) => {
         Word {
             key: $key,
             says: Says::Value(
-                |flowop, value| $form.read(&mut flowop.$($place).+, $key, value),
-                |flowop| $form.show(&flowop.$($place).+),
+                |flowop, value| {
+                    let given = Given { key: $key, value };
+                    let number = given.$read($($bound)?)?;
+                    flowop.$($place).+ = number.value;
+                    Ok(number.doubt)
+                },
+                |flowop| {
+                    let value = &flowop.$($place).+;
+                    if *value == Flowop::new(flowop.kind).$($place).+ {
+                        return String::new();
+                    }
+                    shown_as!(value $($show)?)
+                },
             ),
             is_used: $is_used,
             only_for: $only_for,
         }
+    };
+}
+
+macro_rules! shown_as {
+    ($value:ident) => {
+        $value.to_string()
+    };
+    ($value:ident $show:expr) => {
+        $show(*$value)
     };
 }
 
@@ -122,52 +142,50 @@ const OPENS_OR_BUFFERED: fn(Kind) -> bool = |kind| kind.opens() || BUFFERED(kind
 
 /// In the order in which they are shown.
 static WORDS: &[Word] = &[
-    value!("remotehost" endpoint.remote_host: Text(255), ANY, ALL),
-    value!("localhost" endpoint.local_host: Text(255), OPENS, ALL),
-    value!("protocol" endpoint.protocol: ProtocolName, OPENS, ALL),
-    value!("port" endpoint.port: PORT, OPENS, ALL),
-    value!("wndsz" endpoint.window: BYTES, OPENS, ALL),
-    value!("cc" endpoint.congestion_control: Text(31), OPENS, TCP),
-    value!("stack" endpoint.stack: Text(31), OPENS, TCP),
-    value!("bblog" endpoint.black_box_log: NUMBER, OPENS, TCP),
-    value!("encaps" endpoint.encapsulation_port: number_from(0), OPENS, ENCAPSULATED),
-    value!("engine" endpoint.engine: Cut(19), OPENS, SSL),
-    value!("cipher" endpoint.cipher: Text(255), OPENS, SSL),
-    value!("method" endpoint.method: Text(31), OPENS, SSL),
-    value!("sctp_rto_min" endpoint.sctp.rto_min_ms: NUMBER, OPENS, SCTP),
-    value!("sctp_rto_max" endpoint.sctp.rto_max_ms: NUMBER, OPENS, SCTP),
-    value!("sctp_rto_initial" endpoint.sctp.rto_initial_ms: NUMBER, OPENS, SCTP),
-    value!("sctp_sack_delay" endpoint.sctp.sack_delay_ms: NUMBER, OPENS, SCTP),
-    value!("sctp_sack_frequency" endpoint.sctp.sack_frequency: NUMBER, OPENS, SCTP),
-    value!("sctp_max_burst_size" endpoint.sctp.max_burst: NUMBER, OPENS, SCTP),
-    value!("sctp_max_fragment_size" endpoint.sctp.max_fragment_bytes: NUMBER, OPENS, SCTP),
-    value!("sctp_hb_interval" endpoint.sctp.heartbeat_ms: NUMBER, OPENS, SCTP),
-    value!("sctp_path_mtu" endpoint.sctp.path_mtu_bytes: NUMBER, OPENS, SCTP),
-    value!("sctp_in_streams" endpoint.sctp.in_streams: number_from(1), OPENS, SCTP),
-    value!("sctp_out_streams" endpoint.sctp.out_streams: number_from(1), OPENS, SCTP),
-    value!("sctp_stream_id" endpoint.sctp.stream: number_from(0), OPENS_OR_BUFFERED, SCTP),
-    value!("sctp_pr_policy" endpoint.sctp.partial_reliability: Policy, OPENS_OR_BUFFERED, SCTP),
-    value!("sctp_pr_value" endpoint.sctp.partial_reliability_value: NUMBER, OPENS_OR_BUFFERED, SCTP),
-    value!("conn" connection: CONNECTION, |kind| !matches!(kind, Kind::Think | Kind::Nop), ALL),
-    value!("count" count: COUNT, ANY, ALL),
-    value!("repeat" repeat: POSITIVE, BUFFERED, MESSAGES),
-    value!("batch_size" batch_size: POSITIVE, BUFFERED, MESSAGES),
+    value!("remotehost" endpoint.remote_host: text(255), ANY, ALL),
+    value!("localhost" endpoint.local_host: text(255), OPENS, ALL),
+    value!("protocol" endpoint.protocol: protocol() |name: Option<_>| name.map_or("", Protocol::name).to_owned(), OPENS, ALL),
+    value!("port" endpoint.port: count(0..=65_535), OPENS, ALL),
+    value!("wndsz" endpoint.window: number() form::bytes, OPENS, ALL),
+    value!("cc" endpoint.congestion_control: text(31), OPENS, TCP),
+    value!("stack" endpoint.stack: text(31), OPENS, TCP),
+    value!("bblog" endpoint.black_box_log: number(), OPENS, TCP),
+    value!("encaps" endpoint.encapsulation_port: number_in(0..=65_535), OPENS, ENCAPSULATED),
+    value!("engine" endpoint.engine: cut(19), OPENS, SSL),
+    value!("cipher" endpoint.cipher: text(255), OPENS, SSL),
+    value!("method" endpoint.method: text(31), OPENS, SSL),
+    value!("sctp_rto_min" endpoint.sctp.rto_min_ms: number(), OPENS, SCTP),
+    value!("sctp_rto_max" endpoint.sctp.rto_max_ms: number(), OPENS, SCTP),
+    value!("sctp_rto_initial" endpoint.sctp.rto_initial_ms: number(), OPENS, SCTP),
+    value!("sctp_sack_delay" endpoint.sctp.sack_delay_ms: number(), OPENS, SCTP),
+    value!("sctp_sack_frequency" endpoint.sctp.sack_frequency: number(), OPENS, SCTP),
+    value!("sctp_max_burst_size" endpoint.sctp.max_burst: number(), OPENS, SCTP),
+    value!("sctp_max_fragment_size" endpoint.sctp.max_fragment_bytes: number(), OPENS, SCTP),
+    value!("sctp_hb_interval" endpoint.sctp.heartbeat_ms: number(), OPENS, SCTP),
+    value!("sctp_path_mtu" endpoint.sctp.path_mtu_bytes: number(), OPENS, SCTP),
+    value!("sctp_in_streams" endpoint.sctp.in_streams: number_in(1..=65_535), OPENS, SCTP),
+    value!("sctp_out_streams" endpoint.sctp.out_streams: number_in(1..=65_535), OPENS, SCTP),
+    value!("sctp_stream_id" endpoint.sctp.stream: number_in(0..=65_535), OPENS_OR_BUFFERED, SCTP),
     Word {
-        key: "size",
-        says: Says::Value(size, |flowop| match flowop.size {
-            Size::Fixed(size) => BYTES.show(&size),
-            Size::Random { min, max } => {
-                format!("rand({},{})", bytes(min.into()), bytes(max.into()))
-            }
-        }),
-        is_used: Kind::transfers,
-        only_for: ALL,
+        key: "sctp_pr_policy",
+        says: Says::Value(
+            |flowop, value| Ok(set_policy(flowop, value)),
+            |flowop| flowop.endpoint.sctp.partial_reliability.clone(),
+        ),
+        is_used: OPENS_OR_BUFFERED,
+        only_for: SCTP,
     },
-    value!("rsize" slave_size: BYTES, BUFFERED, ALL),
-    value!("nfiles" files: NUMBER, |kind| kind == Kind::Sendfilev, ALL),
-    value!("dir" directory: Text(127), Kind::sends_files, ALL),
-    value!("timeout" timeout: Time, |kind| kind == Kind::Accept || BUFFERED(kind), ALL),
-    value!("duration" duration: Time, THINK, ALL),
+    value!("sctp_pr_value" endpoint.sctp.partial_reliability_value: number(), OPENS_OR_BUFFERED, SCTP),
+    value!("conn" connection: positive(), |kind| !matches!(kind, Kind::Think | Kind::Nop), ALL),
+    value!("count" count: count(0..=u32::MAX), ANY, ALL),
+    value!("repeat" repeat: positive(), BUFFERED, MESSAGES),
+    value!("batch_size" batch_size: positive(), BUFFERED, MESSAGES),
+    value!("size" size: size() form::size, Kind::transfers, ALL),
+    value!("rsize" slave_size: number() form::bytes, BUFFERED, ALL),
+    value!("nfiles" files: number(), |kind| kind == Kind::Sendfilev, ALL),
+    value!("dir" directory: text(127), Kind::sends_files, ALL),
+    value!("timeout" timeout: time() |time: Option<_>| form::time(time.unwrap_or_default()), |kind| kind == Kind::Accept || BUFFERED(kind), ALL),
+    value!("duration" duration: time() form::time, THINK, ALL),
     flag_word("tcp_nodelay", Flags::NO_DELAY, OPENS, TCP),
     flag_word("canfail", Flags::CAN_FAIL, ANY, ALL),
     flag_word(
@@ -193,6 +211,17 @@ pub(super) fn reset(flowop: &mut Flowop) {
     flowop.connection = new.connection;
 }
 
+/// A policy of SCTP, in any case.
+fn set_policy(flowop: &mut Flowop, value: &str) -> Option<Doubt> {
+    let value = value.to_ascii_lowercase();
+    if !["ttl", "rtx", "buf"].contains(&value.as_str()) {
+        let text = format!("sctp_pr_policy={value} is none of ttl, rtx, buf, and uperf ignores it");
+        return Some(Doubt::new(text, "no policy"));
+    }
+    flowop.endpoint.sctp.partial_reliability = value;
+    None
+}
+
 fn unknown(key: &str, value: &str) -> String {
     let text = format!("parser - Option unrecognized {key}={value}");
     if matches!(key, "rate" | "iterations" | "nthreads" | "nprocs" | "type") {
@@ -202,33 +231,6 @@ fn unknown(key: &str, value: &str) -> String {
     } else {
         text
     }
-}
-
-/// `size=90`, `size=rand(64,1k)`.
-fn size(flowop: &mut Flowop, value: &str) -> Read {
-    let value = &value.to_ascii_lowercase();
-    let Some(range) = value.strip_prefix("rand(") else {
-        let number = number::integer(value).ok_or_else(|| format!("Could not parse {value}"))?;
-        flowop.size = Size::Fixed(number.value);
-        flowop.flags = Flags(flowop.flags.0 & !Flags::RANDOM.0);
-        return Ok(number.doubt);
-    };
-    let refused = |why: &str| format!("Could not parse {value}: {why}");
-    let bounds = range
-        .strip_suffix(')')
-        .and_then(|range| range.split_once(','));
-    let (min, max) =
-        bounds.ok_or_else(|| refused("a random size is rand(MIN,MAX), without blanks"))?;
-    let (min, max) = (integer(min)?, integer(max)?);
-    if min.value == 0 || max.value < min.value {
-        return Err(refused("it is not from 1 or more to as much or more"));
-    }
-    flowop.size = Size::Random {
-        min: min.value,
-        max: max.value,
-    };
-    flowop.flags = flowop.flags.with(Flags::RANDOM);
-    Ok(min.doubt.or(max.doubt))
 }
 
 /// The option in the name that it has here, and what is said of it where that is another.
@@ -267,6 +269,7 @@ pub(super) fn kind(name: &str) -> Option<(Kind, Option<Doubt>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workorder::Size;
 
     fn after(words: &[(&str, &str)]) -> Flowop {
         let mut flowop = Flowop::new(Kind::Write);
@@ -371,14 +374,12 @@ mod tests {
     }
 
     #[test]
-    fn random_sizes_have_a_flag() {
+    fn sizes_may_be_random() {
         let flowop = after(&[("size", "rand(1k,2k)")]);
         let (min, max) = (1024, 2048);
         assert_eq!(flowop.size, Size::Random { min, max });
-        assert!(flowop.flags.has(Flags::RANDOM));
         let flowop = after(&[("size", "RAND(1,1)"), ("size", "5")]);
         assert_eq!(flowop.size, Size::Fixed(5));
-        assert!(!flowop.flags.has(Flags::RANDOM));
     }
 
     #[test]
@@ -511,6 +512,5 @@ mod tests {
         }
         assert_eq!(shown(&flowop), all);
         assert_eq!(shown(&Flowop::new(Kind::Nop)), "");
-        assert!(flowop.flags.has(Flags::RANDOM));
     }
 }

@@ -193,12 +193,12 @@ impl FlowopRecord {
     /// Returns the flowop of the record, or what is wrong with it. Only values that no flowop can have are wrong.
     pub fn flowop(&self, limits: &WorkLimits) -> Result<Flowop, String> {
         let mut flowop = self.heard(limits)?;
-        flowop.size = if flowop.flags.has(Flags::RANDOM) {
-            let (min, max) = (self.random_min, self.random_max);
-            Size::Random { min, max }
-        } else {
-            Size::Fixed(self.size)
+        let (min, max) = (self.random_min, self.random_max);
+        flowop.size = match self.flags & Flags::RANDOM.0 {
+            0 => Size::Fixed(self.size),
+            _ => Size::Random { min, max },
         };
+        flowop.flags.0 &= !Flags::RANDOM.0;
         Ok(flowop)
     }
 
