@@ -12,6 +12,7 @@ pub mod slave;
 mod strand;
 pub mod tls;
 pub mod wire;
+mod words;
 mod work_limits;
 mod workorder;
 

@@ -1,7 +1,8 @@
 //! What is to be run, in uperf's terms: what a profile says, and what a slave is asked for.
 
-use std::fmt;
 use std::time::Duration;
+
+use crate::words::words;
 
 /// A whole profile; of a slave, the one group that its master asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -183,70 +184,38 @@ pub struct Sctp {
     pub partial_reliability_value: u32,
 }
 
-/// What a flowop does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Kind {
-    /// Receives with read(2).
-    Read = 1,
-    /// Sends with write(2).
-    Write = 2,
-    /// Opens a connection to the other end.
-    Connect = 3,
-    /// Closes one.
-    Disconnect = 4,
-    /// Waits for one from the other end.
-    Accept = 5,
-    /// Nothing.
-    Nop = 6,
-    /// Sleeps, or spins.
-    Think = 7,
-    /// Sends with send(2).
-    Send = 8,
-    /// Receives with recv(2).
-    Recv = 9,
-    /// Sends several files.
-    Sendfilev = 10,
-    /// Sends a file.
-    Sendfile = 11,
+words! {
+    /// What a flowop does, by its number on the wire.
+    pub enum Kind {
+        /// Receives with read(2).
+        Read = 1 "read",
+        /// Sends with write(2).
+        Write = 2 "write",
+        /// Opens a connection to the other end.
+        Connect = 3 "connect",
+        /// Closes one.
+        Disconnect = 4 "disconnect",
+        /// Waits for one from the other end.
+        Accept = 5 "accept",
+        /// Nothing.
+        Nop = 6 "nop",
+        /// Sleeps, or spins.
+        Think = 7 "think",
+        /// Sends with send(2).
+        Send = 8 "send",
+        /// Receives with recv(2).
+        Recv = 9 "recv",
+        /// Sends several files.
+        Sendfilev = 10 "sendfilev",
+        /// Sends a file.
+        Sendfile = 11 "sendfile",
+    }
 }
 
 impl Kind {
-    /// In the order of their numbers on the wire.
-    pub const ALL: [Self; 11] = [
-        Self::Read,
-        Self::Write,
-        Self::Connect,
-        Self::Disconnect,
-        Self::Accept,
-        Self::Nop,
-        Self::Think,
-        Self::Send,
-        Self::Recv,
-        Self::Sendfilev,
-        Self::Sendfile,
-    ];
-
     /// The one of this number.
     pub fn of(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
-    }
-
-    /// As a profile says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Connect => "connect",
-            Self::Disconnect => "disconnect",
-            Self::Accept => "accept",
-            Self::Nop => "nop",
-            Self::Think => "think",
-            Self::Send => "send",
-            Self::Recv => "recv",
-            Self::Sendfilev => "sendfilev",
-            Self::Sendfile => "sendfile",
-        }
     }
 
     /// What the other end does meanwhile.
@@ -289,59 +258,28 @@ impl Kind {
     }
 }
 
-/// What data goes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// TLS over TCP.
-    Ssl,
-    /// One-to-one SCTP.
-    Sctp,
-    /// Sockets between a machine and its guests.
-    Vsock,
-    /// Reliable datagram sockets; listed so that they can be refused by name.
-    Rds,
-    /// Unix domain stream sockets, on one host; linerate's own.
-    Unix,
-    /// Multipath TCP; linerate's own.
-    Mptcp,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Tcp,
-        Self::Udp,
-        Self::Ssl,
-        Self::Sctp,
-        Self::Vsock,
-        Self::Rds,
-        Self::Unix,
-        Self::Mptcp,
-    ];
-
-    /// As a profile says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Ssl => "ssl",
-            Self::Sctp => "sctp",
-            Self::Vsock => "vsock",
-            Self::Rds => "rds",
-            Self::Unix => "unix",
-            Self::Mptcp => "mptcp",
-        }
-    }
-
-    /// The one of this name, in lower case.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|protocol| protocol.name() == name)
+words! {
+    /// What data goes over, by its number on the wire.
+    ///
+    /// 2 was meant for uDAPL, which no build ever had: Multipath TCP has it here. Unix domain sockets
+    /// have the first number beyond uperf's.
+    pub enum Protocol {
+        /// TCP.
+        Tcp = 1 "tcp",
+        /// UDP.
+        Udp = 3 "udp",
+        /// TLS over TCP.
+        Ssl = 5 "ssl",
+        /// One-to-one SCTP.
+        Sctp = 6 "sctp",
+        /// Sockets between a machine and its guests.
+        Vsock = 7 "vsock",
+        /// Reliable datagram sockets; listed so that they can be refused by name.
+        Rds = 4 "rds",
+        /// Unix domain stream sockets, on one host; linerate's own.
+        Unix = 8 "unix",
+        /// Multipath TCP; linerate's own.
+        Mptcp = 2 "mptcp",
     }
 }
 
@@ -360,7 +298,7 @@ impl Flags {
     pub const IDLE: Self = Self(16);
     /// `busy`: think spins.
     pub const BUSY: Self = Self(32);
-    /// The size is random.
+    /// The size is random: on the wire only, a flowop's [`Size`] says so.
     pub const RANDOM: Self = Self(64);
     /// `sctp_unordered`.
     pub const SCTP_UNORDERED: Self = Self(128);
@@ -410,18 +348,6 @@ impl Size {
             Self::Fixed(bytes) => bytes,
             Self::Random { max, .. } => max,
         }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

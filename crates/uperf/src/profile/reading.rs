@@ -1,6 +1,8 @@
 //! What both readings of a profile, uperf's and that as XML, come to: elements and attributes in the
 //! order of the text.
 
+use crate::words::words;
+
 use super::number::Doubt;
 use super::text::Span;
 
@@ -49,75 +51,26 @@ pub(super) enum Event {
     Attribute(Key, Value),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Element {
-    Profile,
-    Group,
-    Transaction,
-    Flowop,
-}
-
-impl Element {
-    pub(super) const ALL: [Self; 4] = [Self::Profile, Self::Group, Self::Transaction, Self::Flowop];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Profile => "profile",
-            Self::Group => "group",
-            Self::Transaction => "transaction",
-            Self::Flowop => "flowop",
-        }
-    }
-
-    /// The one of this name, in any case.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let named = |element: &Self| element.name().eq_ignore_ascii_case(name);
-        Self::ALL.into_iter().find(named)
+words! {
+    pub(super) enum Element {
+        Profile = 0 "profile",
+        Group = 1 "group",
+        Transaction = 2 "transaction",
+        Flowop = 3 "flowop",
     }
 }
 
-/// An attribute's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    Name,
-    Iterations,
-    Type,
-    Options,
-    Duration,
-    Threads,
-    Processes,
-    Rate,
-}
-
-impl Key {
-    pub(super) const ALL: [Self; 8] = [
-        Self::Name,
-        Self::Iterations,
-        Self::Type,
-        Self::Options,
-        Self::Duration,
-        Self::Threads,
-        Self::Processes,
-        Self::Rate,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Iterations => "iterations",
-            Self::Type => "type",
-            Self::Options => "options",
-            Self::Duration => "duration",
-            Self::Threads => "nthreads",
-            Self::Processes => "nprocs",
-            Self::Rate => "rate",
-        }
-    }
-
-    /// The one of this name, in any case.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let named = |key: &Self| key.name().eq_ignore_ascii_case(name);
-        Self::ALL.into_iter().find(named)
+words! {
+    /// An attribute's name.
+    pub(super) enum Key {
+        Name = 0 "name",
+        Iterations = 1 "iterations",
+        Type = 2 "type",
+        Options = 3 "options",
+        Duration = 4 "duration",
+        Threads = 5 "nthreads",
+        Processes = 6 "nprocs",
+        Rate = 7 "rate",
     }
 }
 

@@ -3,51 +3,22 @@
 use crate::Protocol;
 
 /// How a flowop names it.
-///
-/// 2 was meant for uDAPL, which no build ever had: Multipath TCP has it here. Unix domain sockets
-/// have the first number beyond uperf's.
 pub fn protocol_number(protocol: Protocol) -> u32 {
-    match protocol {
-        Protocol::Tcp => 1,
-        Protocol::Mptcp => OWN,
-        Protocol::Udp => 3,
-        Protocol::Rds => 4,
-        Protocol::Ssl => 5,
-        Protocol::Sctp => 6,
-        Protocol::Vsock => 7,
-        Protocol::Unix => 8,
-    }
+    protocol as u32
 }
 
 /// The protocol of this number; 0 is that of a flowop without one.
 pub fn protocol_numbered(number: u32) -> Option<Protocol> {
-    [
-        Protocol::Tcp,
-        Protocol::Mptcp,
-        Protocol::Udp,
-        Protocol::Rds,
-        Protocol::Ssl,
-        Protocol::Sctp,
-        Protocol::Vsock,
-        Protocol::Unix,
-    ]
-    .into_iter()
-    .find(|protocol| protocol_number(*protocol) == number)
+    let mut all = Protocol::ALL.into_iter();
+    all.find(|protocol| protocol_number(*protocol) == number)
 }
 
 /// The name that a refusal has for this number.
-pub(super) fn refused_name(number: u32) -> &'static str {
-    match protocol_numbered(number) {
-        Some(Protocol::Tcp) => "TCP",
-        Some(Protocol::Mptcp) => "MPTCP",
-        Some(Protocol::Udp) => "UDP",
-        Some(Protocol::Rds) => "RDS",
-        Some(Protocol::Ssl) => "SSL",
-        Some(Protocol::Sctp) => "SCTP",
-        Some(Protocol::Vsock) => "VSOCK",
-        Some(Protocol::Unix) => "UNIX",
-        None => "Unknown",
-    }
+pub(super) fn refused_name(number: u32) -> String {
+    protocol_numbered(number).map_or_else(
+        || "Unknown".to_owned(),
+        |protocol| protocol.name().to_ascii_uppercase(),
+    )
 }
 
 /// Where ports of the protocol stand in a [`SlaveInfo`](super::SlaveInfo): the place of the number,
@@ -63,18 +34,16 @@ pub(super) fn slot(protocol: Protocol) -> usize {
 /// as uDAPL, so that every other slave refuses it at once.
 pub(super) fn announced(protocol: Protocol) -> usize {
     match protocol {
-        Protocol::Unix | Protocol::Mptcp => OWN as usize,
+        Protocol::Unix | Protocol::Mptcp => Protocol::Mptcp as usize,
         other => protocol_number(other) as usize,
     }
 }
 
 /// All that may be meant by what a [`Header`](super::Header) announces there.
 pub(super) fn announcing(index: usize) -> impl Iterator<Item = Protocol> {
-    let all = (1..=8).filter_map(protocol_numbered);
+    let all = Protocol::ALL.into_iter();
     all.filter(move |protocol| announced(*protocol) == index)
 }
-
-const OWN: u32 = 2;
 
 #[cfg(test)]
 mod tests {
