@@ -241,7 +241,10 @@ fn two_tests_on_loopback_as_json() {
         }
     }
     let [stream, transactions] = [0, 1].map(|at| &document["tests"][at]);
-    assert_eq!(stream["plan"]["limit"]["time_ns"], 1_000_000_000_u64);
+    assert_eq!(
+        stream["plan"]["groups"][0]["body"]["loop"]["limit"]["time_ns"],
+        1_000_000_000_u64
+    );
     assert!(stream["figures"]["throughput_bps"].as_f64().unwrap() > 0.0);
     assert!(stream["figures"]["transactions_per_s"].is_null());
     assert_eq!(transactions["name"], "UDP_RR");
@@ -315,7 +318,7 @@ fn every_transport_on_loopback() {
         for test in document["tests"].as_array().unwrap() {
             let (name, figures) = (&test["name"], &test["figures"]);
             assert_eq!(
-                test["plan"]["transport"]
+                test["plan"]["groups"][0]["body"]["loop"]["transport"]
                     .as_str()
                     .unwrap()
                     .replace('_', "-"),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Ended, Half, Limit, Outcome, Paced, Pacing, Side, SocketBuffer, SocketFacts, SocketOptions,
-    Transport, Warning, Workload, warning::End,
+    Ended, FlowPlan, Half, Limit, Outcome, Paced, Pacing, Side, SocketBuffer, SocketFacts,
+    SocketOptions, Transport, Warning, Workload, warning::End,
 };
 
 /// A CPU with less idle time than this is what may have been measured.
@@ -20,29 +20,32 @@ impl Outcome {
     /// The doubts that lie in the figures of both ends. What only who ran the test can know (a port
     /// that was replaced, a peer that served others) is not among them.
     pub fn doubts(&self) -> Vec<Warning> {
+        let Some(plan) = self.plan.flow() else {
+            return Vec::new();
+        };
         let mut doubts = Vec::new();
-        let transport = self.plan.transport;
-        doubts.extend(of_end(End::Here, &self.here, &self.plan.here, transport));
+        let transport = plan.transport;
+        doubts.extend(of_end(End::Here, &self.here, &plan.here, transport));
         if let Some(there) = &self.there {
-            doubts.extend(of_end(End::There, there, &self.plan.there, transport));
+            doubts.extend(of_end(End::There, there, &plan.there, transport));
             let datagrams = there.counts.receive_calls_late;
             doubts.extend((datagrams > 0).then_some(Warning::LateDatagrams { datagrams }));
         }
         let failed_sends = self.here.counts.failed_sends;
         doubts.extend((failed_sends > 0).then_some(Warning::SenderOverflow { failed_sends }));
-        doubts.extend(self.sender_limited());
+        doubts.extend(self.sender_limited(plan));
         doubts.extend((self.here.socket.multipath == Some(false)).then_some(Warning::FellBack));
         let no_data = self.here.socket.data_in_syn == Some(false);
         doubts.extend(no_data.then_some(Warning::NoDataInSyn));
-        let after = self.ended_early();
+        let after = self.ended_early(plan);
         doubts.extend(after.map(|after| Warning::EndedEarly { after }));
         doubts
     }
 
     /// How long the test ran, if the user or the peer ended it before its time.
-    fn ended_early(&self) -> Option<Duration> {
+    fn ended_early(&self, plan: &FlowPlan) -> Option<Duration> {
         let after = self.here.elapsed?;
-        match (&self.ended, self.plan.limit) {
+        match (&self.ended, plan.limit) {
             (Ended::Cancelled, _) => Some(after),
             // A peer that sends goes by its own clock, which begins a little later.
             (Ended::PeerClosed, Limit::Time(length)) => {
@@ -52,8 +55,8 @@ impl Outcome {
         }
     }
 
-    fn sender_limited(&self) -> Option<Warning> {
-        let one_way = self.plan.workload == Workload::send();
+    fn sender_limited(&self, plan: &FlowPlan) -> Option<Warning> {
+        let one_way = plan.workload == Workload::send();
         let (thread, elapsed) = (self.here.thread_cpu?, self.here.elapsed?);
         let thread_percent = 100.0 * thread.as_secs_f64() / elapsed.as_secs_f64();
         (one_way && thread_percent > NEVER_WAITED_PERCENT)

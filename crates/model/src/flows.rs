@@ -29,14 +29,14 @@ pub struct FlowShare {
 
 impl FlowShare {
     fn of(outcome: &Outcome, started_after: Duration) -> Self {
-        let workload = &outcome.plan.workload;
+        let (sends, receives) = (outcome.plan.sends(), outcome.plan.receives());
         let there = || outcome.there.as_ref().map(|there| there.counts.received);
         let here = outcome.here.counts.received;
         Self {
-            inbound: workload.receives() && !workload.sends(),
+            inbound: receives && !sends,
             started_after,
             elapsed: outcome.here.elapsed,
-            arrived: match (workload.sends(), workload.receives()) {
+            arrived: match (sends, receives) {
                 (false, _) => Some(here),
                 (true, false) => there(),
                 (true, true) => there().map(|there| there + here),
@@ -69,7 +69,7 @@ impl Outcome {
     /// times lie in one histogram, and the time is from the first flow's beginning to the last one's
     /// end. What belongs to a host or cannot be added is the first flow's. `None` of no flows.
     ///
-    /// The first flow's plan is taken for that of all; its flows are those of one direction.
+    /// The first flow's plan is that of all.
     pub fn sum(flows: Vec<(Self, Duration)>) -> Option<Self> {
         let count = flows.len() as u32;
         let shares: Vec<FlowShare> = flows
@@ -79,13 +79,6 @@ impl Outcome {
         let mut flows = flows.into_iter().map(|(outcome, _)| outcome);
         let mut sum = flows.next()?;
         flows.for_each(|flow| add(&mut sum, flow));
-        let inbound = shares.iter().filter(|share| share.inbound).count() as u32;
-        sum.plan.bidirectional = inbound > 0 && inbound < count;
-        sum.plan.flows = if sum.plan.bidirectional {
-            count - inbound
-        } else {
-            count
-        };
         let ends: Option<Vec<Duration>> = shares.iter().map(FlowShare::ended_after).collect();
         sum.here.elapsed = ends.and_then(|ends| ends.into_iter().max());
         sum.warnings

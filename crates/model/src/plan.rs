@@ -1,35 +1,79 @@
 //! What to run, every default explicit or a named rule.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Transport;
+use crate::{Transaction, Transport};
 
-/// One measurement: what this host does, what it asks of the peer, and for how long.
+/// One measurement: groups of workers that run side by side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// What people call this test ("TCP_STREAM"); only ever printed.
     pub name: String,
+    /// The text of the file that it was made from, if it was made from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What is done. The groups start together.
+    pub groups: Vec<Group>,
+    /// The phases around the measured one.
+    pub phases: Phases,
+    /// How often the counters are looked at; `None` is as the program sees fit.
+    #[serde(
+        default,
+        rename = "sampling_ns",
+        with = "crate::outcome::optional_nanos"
+    )]
+    pub sampling: Option<Duration>,
+}
+
+/// Workers that all do the same, each with connections of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name, where there are several.
+    pub name: String,
+    /// Who does it.
+    pub workers: Workers,
+    /// The other ends, as the user named them.
+    pub peers: Vec<String>,
+    /// What each worker does.
+    pub body: Body,
+}
+
+/// The workers of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workers {
+    /// How many.
+    pub count: u32,
+    /// Each is a process of its own; otherwise a thread.
+    pub are_processes: bool,
+}
+
+/// What a worker does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// One flow's loop.
+    Loop(Box<FlowPlan>),
+    /// Lists of steps over several connections, one list after the other, with a barrier of all groups
+    /// before each.
+    Transactions(Vec<Transaction>),
+}
+
+/// One flow: what its two ends repeat, and for how long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowPlan {
     /// What carries the data.
     pub transport: Transport,
     /// The operations of this end.
     pub workload: Workload,
     /// When the measured phase ends.
     pub limit: Limit,
-    /// The phases around the measured one.
-    pub phases: Phases,
     /// Requests in flight beyond the one that every transaction has (netperf's initial burst).
     pub burst: u32,
     /// Which times are recorded.
     pub timing: Timing,
-    /// Flows that run this workload side by side.
-    pub flows: u32,
-    /// As many more run the other way at the same time: what this end sends there, the peer sends
-    /// here.
-    #[serde(default)]
-    pub bidirectional: bool,
     /// What this host does.
     pub here: Half,
     /// What is asked of the peer; each dialect's protocol carries as much of it as it can.
@@ -37,6 +81,71 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The first group's flow, if its body is one.
+    pub fn flow(&self) -> Option<&FlowPlan> {
+        self.groups.first()?.flow()
+    }
+
+    /// As [`Self::flow`], to change it.
+    pub fn flow_mut(&mut self) -> Option<&mut FlowPlan> {
+        match &mut self.groups.first_mut()?.body {
+            Body::Loop(flow) => Some(flow),
+            Body::Transactions(_) => None,
+        }
+    }
+
+    /// Whether its first flow's passes are transactions.
+    pub fn is_transactional(&self) -> bool {
+        self.flow()
+            .is_some_and(|flow| flow.workload.is_transactional())
+    }
+
+    /// Whether this end of its first flow sends data.
+    pub fn sends(&self) -> bool {
+        self.flow().is_some_and(|flow| flow.workload.sends())
+    }
+
+    /// Whether this end of its first flow receives data.
+    pub fn receives(&self) -> bool {
+        self.flow().is_some_and(|flow| flow.workload.receives())
+    }
+
+    /// Flows of one direction.
+    pub fn flows(&self) -> u32 {
+        self.groups.first().map_or(0, |group| group.workers.count)
+    }
+
+    /// Whether one-way flows run in both directions.
+    pub fn is_bidirectional(&self) -> bool {
+        let goes_out = |group: &Group| group.flow().map(|flow| flow.workload.sends());
+        self.groups.len() == 2 && goes_out(&self.groups[0]) != goes_out(&self.groups[1])
+    }
+}
+
+impl Group {
+    /// So many flows of one kind.
+    pub fn of_flows(count: u32, flow: FlowPlan) -> Self {
+        Self {
+            name: String::new(),
+            workers: Workers {
+                count,
+                are_processes: false,
+            },
+            peers: Vec::new(),
+            body: Body::Loop(Box::new(flow)),
+        }
+    }
+
+    /// Its flow, if its body is one.
+    pub fn flow(&self) -> Option<&FlowPlan> {
+        match &self.body {
+            Body::Loop(flow) => Some(flow),
+            Body::Transactions(_) => None,
+        }
+    }
+}
+
+impl FlowPlan {
     /// Whether it sends datagrams in one direction over UDP or UDP-Lite.
     pub fn has_one_way_datagrams(&self) -> bool {
         matches!(self.transport, Transport::Udp | Transport::UdpLite)
@@ -192,6 +301,9 @@ pub enum Limit {
 /// The phases around the measured one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
+    /// When it begins, by the wall clock; `None` is at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<SystemTime>,
     /// Pause between the agreement with the peer and the first operation.
     #[serde(rename = "wait_ns", with = "nanos")]
     pub wait: Duration,

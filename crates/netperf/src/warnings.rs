@@ -7,8 +7,10 @@ use crate::details::Details;
 /// Adds what the peer told beyond its results, and the doubts. `same_host` is `None` when the peer
 /// cannot say who it is.
 pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: Option<Details>) {
+    let Some(plan) = outcome.plan.flow() else {
+        return;
+    };
     // What never leaves the host is no doubt about a test that is meant to be so; its CPUs may be.
-    let plan = &outcome.plan;
     let measures_cpu = plan.here.measure_cpu || plan.there.measure_cpu;
     if same_host == Some(true) && (!plan.transport.is_of_one_host() || measures_cpu) {
         outcome.warnings.push(Warning::SameHost);
@@ -30,7 +32,7 @@ pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: O
 }
 
 fn not_by_looper(outcome: &Outcome) -> Option<Warning> {
-    outcome.plan.there.idle_loop?;
+    outcome.plan.flow()?.there.idle_loop?;
     let cpu = outcome.there.as_ref()?.cpu.as_ref()?;
     (cpu.method != CpuMethod::Looper).then(|| Warning::PeerCannotTell {
         figure:
@@ -41,10 +43,10 @@ fn not_by_looper(outcome: &Outcome) -> Option<Warning> {
 
 fn unknown_without_details(outcome: &Outcome) -> Option<Warning> {
     // Its count of received datagrams has the late ones in it.
-    let transport = outcome.plan.transport;
-    let datagrams = transport.has_datagrams()
-        && !transport.is_of_one_host()
-        && !outcome.plan.workload.receives();
+    let plan = outcome.plan.flow()?;
+    let transport = plan.transport;
+    let datagrams =
+        transport.has_datagrams() && !transport.is_of_one_host() && !plan.workload.receives();
     let there = outcome.there.as_ref();
     let is_stock = there.is_none_or(|there| there.program.is_none());
     let why = if is_stock {

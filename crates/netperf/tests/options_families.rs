@@ -34,12 +34,12 @@ fn help_has_a_line_for_every_option() {
 #[test]
 fn unix_domain() {
     let settings = settings("-t STREAM_STREAM -- -m 1000 -M 2000 -p /run -s 3K,4K -S 5K,6K");
-    let Half { socket, send, .. } = &settings.plan.here;
+    let Half { socket, send, .. } = &settings.flow.here;
     assert_eq!(send.size, SizeRule::Bytes(1000));
     assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
     let Half {
         socket, receive, ..
-    } = &settings.plan.there;
+    } = &settings.flow.there;
     assert_eq!(receive.size, SizeRule::Bytes(2000));
     assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
     let directory = Some("/run".into());
@@ -54,19 +54,19 @@ fn sctp() {
         "-t SCTP_STREAM_MANY -- -m 1000 -M 2000 -s 3K,4K -S 5K,6K -D -B -N 300 -T 5 -I text \
          -H there,4 -L here,4 -P 7001,7002",
     );
-    for half in [&settings.plan.here, &settings.plan.there] {
+    for half in [&settings.flow.here, &settings.flow.there] {
         assert!(half.socket.no_delay && half.socket.non_blocking);
     }
-    let Half { socket, send, .. } = &settings.plan.here;
+    let Half { socket, send, .. } = &settings.flow.here;
     assert_eq!(send.size, SizeRule::Bytes(1000));
     assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
     let Half {
         socket, receive, ..
-    } = &settings.plan.there;
+    } = &settings.flow.there;
     assert_eq!(receive.size, SizeRule::Bytes(2000));
     assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
     assert_eq!(settings.special, Special::Sctp { associations: 5 });
-    assert!(!matches!(settings.plan.limit, Limit::Time(_)));
+    assert!(!matches!(settings.flow.limit, Limit::Time(_)));
     let data = &settings.data;
     assert_eq!(data.host.as_deref(), Some("there"));
     assert_eq!(data.local_host.as_deref(), Some("here"));
@@ -91,9 +91,9 @@ fn dlpi() {
     let settings = settings(
         "-t DLCO_STREAM -- -m 1000 -M 1200 -D /dev/near,far -p 3,4 -s 72 -w 16,17 -W 18,19",
     );
-    assert_eq!(settings.plan.here.send.size, SizeRule::Bytes(1000));
-    assert_eq!(settings.plan.there.receive.size, SizeRule::Bytes(1200));
-    let windows = [&settings.plan.here, &settings.plan.there].map(|half| {
+    assert_eq!(settings.flow.here.send.size, SizeRule::Bytes(1000));
+    assert_eq!(settings.flow.there.receive.size, SizeRule::Bytes(1200));
+    let windows = [&settings.flow.here, &settings.flow.there].map(|half| {
         let socket = &half.socket;
         (socket.send_window_frames, socket.receive_window_frames)
     });
@@ -117,8 +117,8 @@ fn messages(line: &str) {
     let settings = settings(line);
     let sizes = |half: &Half| (half.send.size, half.receive.size);
     let (seven, eight) = (SizeRule::Bytes(7), SizeRule::Bytes(8));
-    assert_eq!(sizes(&settings.plan.here), (seven, eight), "{line}");
-    assert_eq!(sizes(&settings.plan.there), (eight, seven), "{line}");
+    assert_eq!(sizes(&settings.flow.here), (seven, eight), "{line}");
+    assert_eq!(sizes(&settings.flow.there), (eight, seven), "{line}");
 }
 
 fn buffers(socket: &model::SocketOptions) -> (Option<u32>, Option<u32>) {

@@ -312,7 +312,7 @@ fn odd_runs(
     run.told.bytes_sent = count;
     run.told.receive_calls = count;
     run.told.send_size = i32::MIN;
-    settings.plan.burst = count as u32;
+    settings.flow.burst = count as u32;
     let mut runs = Vec::new();
     for (form, verbosity) in [
         (Form::Table, 0),
@@ -332,7 +332,7 @@ fn odd_runs(
             settings.print.form = form.clone();
             settings.print.verbosity = verbosity;
             settings.print.unit = Unit(unit);
-            settings.plan.here.measure_cpu = unit == 'u';
+            settings.flow.here.measure_cpu = unit == 'u';
             runs.push((settings.clone(), run.clone()));
         }
     }

@@ -98,9 +98,8 @@ pub struct Datagrams {
 impl Figures {
     /// The figures of one Outcome.
     pub fn of(outcome: &Outcome) -> Self {
-        let workload = &outcome.plan.workload;
         let elapsed = outcome.here.elapsed;
-        let transactional = workload.is_transactional();
+        let transactional = outcome.plan.is_transactional();
         let datagrams = datagrams(outcome);
         let rate = |bytes: Bytes| {
             elapsed
@@ -174,7 +173,7 @@ impl Demand {
 
 /// The end that sends a one-way transfer.
 fn sender(outcome: &Outcome) -> Option<&Side> {
-    if outcome.plan.workload.sends() {
+    if outcome.plan.sends() {
         Some(&outcome.here)
     } else {
         outcome.there.as_ref()
@@ -183,7 +182,7 @@ fn sender(outcome: &Outcome) -> Option<&Side> {
 
 /// The end that it arrives at.
 fn receiver(outcome: &Outcome) -> Option<&Side> {
-    if outcome.plan.workload.receives() {
+    if outcome.plan.receives() {
         Some(&outcome.here)
     } else {
         outcome.there.as_ref()
@@ -191,7 +190,7 @@ fn receiver(outcome: &Outcome) -> Option<&Side> {
 }
 
 fn received(outcome: &Outcome) -> Option<Bytes> {
-    if outcome.plan.bidirectional {
+    if outcome.plan.is_bidirectional() {
         let there = outcome.there.as_ref()?;
         return Some(outcome.here.counts.received + there.counts.received);
     }
@@ -200,14 +199,14 @@ fn received(outcome: &Outcome) -> Option<Bytes> {
 
 fn offered(outcome: &Outcome) -> Option<Bytes> {
     let sent = sender(outcome)?.counts.sent;
-    if outcome.plan.bidirectional {
+    if outcome.plan.is_bidirectional() {
         return Some(sent + receiver(outcome)?.counts.sent);
     }
     Some(sent)
 }
 
 fn spread(outcome: &Outcome) -> Option<Spread> {
-    let transactional = outcome.plan.workload.is_transactional();
+    let transactional = outcome.plan.is_transactional();
     let rate = |flow: &FlowShare| {
         if transactional {
             flow.transactions_per_second()
@@ -217,7 +216,7 @@ fn spread(outcome: &Outcome) -> Option<Spread> {
     };
     let rates: Vec<f64> = outcome.flows.iter().map(rate).collect::<Option<_>>()?;
     let one_way = |counts: Option<&Counts>| {
-        let bytes = counts.filter(|_| outcome.plan.bidirectional)?.received;
+        let bytes = counts.filter(|_| outcome.plan.is_bidirectional())?.received;
         bytes.over(outcome.here.elapsed?)
     };
     Some(Spread {
@@ -232,7 +231,7 @@ fn spread(outcome: &Outcome) -> Option<Spread> {
 }
 
 fn levels_of(outcome: &Outcome) -> Option<Levels> {
-    let transactional = outcome.plan.workload.is_transactional();
+    let transactional = outcome.plan.is_transactional();
     let moment = |sample: &Sample| {
         let amount = if transactional {
             sample.operations as f64
@@ -247,12 +246,13 @@ fn levels_of(outcome: &Outcome) -> Option<Levels> {
 }
 
 fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
-    if !outcome.plan.transport.has_datagrams() || outcome.plan.workload.is_transactional() {
+    let transport = outcome.plan.flow()?.transport;
+    if !transport.has_datagrams() || outcome.plan.is_transactional() {
         return None;
     }
     let (mut sent, got) = (sender(outcome)?.counts, receiver(outcome)?);
     let mut counts = got.counts;
-    if outcome.plan.bidirectional {
+    if outcome.plan.is_bidirectional() {
         // Each end has sent and received.
         sent += counts;
         counts = sent;
@@ -263,7 +263,7 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
     let arrived = counts.receive_calls + counts.receive_calls_late;
     let lost = sent.send_calls.saturating_sub(arrived);
     let of_sender = sender(outcome).map(|side| side.socket.dropped);
-    let dropped = match of_sender.filter(|_| outcome.plan.bidirectional) {
+    let dropped = match of_sender.filter(|_| outcome.plan.is_bidirectional()) {
         Some(back) => got.socket.dropped.zip(back).map(|(got, back)| got + back),
         None => got.socket.dropped,
     };
@@ -278,15 +278,15 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
 }
 
 fn retransmits(outcome: &Outcome) -> Option<u64> {
-    let (workload, both) = (&outcome.plan.workload, outcome.plan.bidirectional);
+    let (plan, both) = (&outcome.plan, outcome.plan.is_bidirectional());
     let told = |side: &Side| side.socket.retransmits.map(u64::from);
-    let here = (workload.sends() || both)
+    let here = (plan.sends() || both)
         .then(|| told(&outcome.here))
         .flatten();
     let there = outcome
         .there
         .as_ref()
-        .filter(|_| workload.receives() || both)
+        .filter(|_| plan.receives() || both)
         .and_then(told);
     here.into_iter()
         .chain(there)
@@ -295,7 +295,7 @@ fn retransmits(outcome: &Outcome) -> Option<u64> {
 
 fn demand(outcome: &Outcome) -> Demand {
     let (here, there) = (&outcome.here, outcome.there.as_ref());
-    if outcome.plan.workload.is_transactional() {
+    if outcome.plan.is_transactional() {
         let transactions = here.counts.transactions as f64;
         return Demand::Transactions {
             here_us_per_transaction: cpu_time_us(here, here.elapsed)

@@ -228,8 +228,8 @@ impl<'a> RunDocument<'a> {
     fn of(run: &'a Outcome) -> Self {
         Self {
             started: rfc3339(run.started),
-            flows: run.plan.flows,
-            bidirectional: run.plan.bidirectional,
+            flows: run.plan.flows(),
+            bidirectional: run.plan.is_bidirectional(),
             each_flow: &run.flows,
             ended: &run.ended,
             figures: Figures::of(run),

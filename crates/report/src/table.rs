@@ -234,10 +234,7 @@ fn length(text: &str) -> usize {
 
 fn row(test: &Tested, run: &Outcome) -> [String; 11] {
     let figures = Figures::of(run);
-    let [p50, p90, p99, max] = latency(
-        figures.latency.as_ref(),
-        run.plan.workload.is_transactional(),
-    );
+    let [p50, p90, p99, max] = latency(figures.latency.as_ref(), run.plan.is_transactional());
     let there = run.there.as_ref();
     let busy = |cpu: Option<f64>| cpu.map_or(UNKNOWN.to_owned(), percent);
     let demand = |demand: Option<f64>| demand.map_or(UNKNOWN.to_owned(), significant);

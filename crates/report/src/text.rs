@@ -1,6 +1,6 @@
 //! The report as people read it.
 
-use model::{ClockFacts, HostFacts, Limit, Plan, SizeRule};
+use model::{ClockFacts, HostFacts, Limit, SizeRule};
 
 use units::BitRate;
 
@@ -113,10 +113,10 @@ fn notes(report: &Report, left_out: &[String]) -> Vec<String> {
         let without_goal = measured().filter(|test| test.goal.is_none());
         let runs = without_goal.map(|test| test.runs.len()).max().unwrap_or(1);
         let plan = &test.runs[0].plan;
-        let (flows, both_ways) = (plan.flows, plan.bidirectional);
+        let (flows, both_ways) = (plan.flows(), plan.is_bidirectional());
         let warm_up = test.plan.phases.warm_up;
         let parts = [
-            Some(length(&test.plan)),
+            test.plan.flow().map(|flow| length(flow.limit)),
             (flows > 1 || both_ways).then(|| flows_at_once(flows, both_ways)),
             (!warm_up.is_zero()).then(|| format!("after a warm-up of {} s", warm_up.as_secs())),
             (runs > 1).then(|| format!("the median of {runs} runs, their range below it")),
@@ -151,7 +151,7 @@ fn notes(report: &Report, left_out: &[String]) -> Vec<String> {
 fn datagrams(test: &Tested) -> Option<String> {
     let figures = Figures::of(&test.runs[test.median()?]);
     let found = figures.datagrams?;
-    let SizeRule::Bytes(bytes) = test.plan.here.send.size else {
+    let SizeRule::Bytes(bytes) = test.plan.flow()?.here.send.size else {
         return None;
     };
     let pace = match &test.pace {
@@ -251,8 +251,8 @@ fn confidence(report: &Report) -> Option<String> {
     ))
 }
 
-fn length(plan: &Plan) -> String {
-    match plan.limit {
+fn length(limit: Limit) -> String {
+    match limit {
         Limit::Time(length) => format!("{} s per test", length.as_secs()),
         Limit::Bytes(bytes) => format!("{bytes} bytes per test"),
         Limit::Transactions(count) => format!("{count} transactions per test"),

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    ClockFacts, Counts, CpuMethod, CpuUse, End, Half, HostFacts, Interface, Limit, Outcome, Phases,
-    Plan, Sample, Series, Side, SizeRule, Timing, Traffic, Transport, Warning, Workload,
+    ClockFacts, Counts, CpuMethod, CpuUse, End, FlowPlan, Group, Half, HostFacts, Interface, Limit,
+    Outcome, Phases, Plan, Sample, Series, Side, SizeRule, Timing, Traffic, Transport, Warning,
+    Workload,
 };
 use report::profile::{
     Course, Entry, Flowop, Moment, Profile, ProfileReport, ProfileTest, ProfileWarning, Slave,
@@ -247,7 +248,6 @@ fn flows_are_added_up() {
     ];
     let later = Duration::from_millis(500);
     let sum = Outcome::sum(vec![(first.clone(), Duration::ZERO), (second, later)]).unwrap();
-    assert_eq!(sum.plan.flows, 2);
     assert_eq!(sum.here.counts.transactions, 200_000);
     assert_eq!(sum.here.latency.as_ref().unwrap().len(), 2_000);
     // From the first one's beginning to the last one's end.
@@ -399,10 +399,16 @@ fn sample() -> Report {
     slower.here.counts.transactions -= 4_321;
     let tested = |runs: Vec<Outcome>| Tested {
         goal: (runs.len() > 1).then_some(GOAL),
-        pace: runs[0].plan.transport.has_datagrams().then(|| Pace {
-            rate: BitRate(5.888e9),
-            of: Some("TCP_STREAM".to_owned()),
-        }),
+        pace: runs[0]
+            .plan
+            .flow()
+            .unwrap()
+            .transport
+            .has_datagrams()
+            .then(|| Pace {
+                rate: BitRate(5.888e9),
+                of: Some("TCP_STREAM".to_owned()),
+            }),
         ..Tested::of(runs[0].plan.clone())
     };
     let tested = |runs: Vec<Outcome>| Tested {
@@ -566,7 +572,7 @@ fn stream() -> Outcome {
 
 fn datagrams() -> Outcome {
     let mut run = outcome("UDP_STREAM", Transport::Udp, Workload::send());
-    run.plan.here.send.size = SizeRule::Bytes(1472);
+    run.plan.flow_mut().unwrap().here.send.size = SizeRule::Bytes(1472);
     run.here.counts = Counts {
         sent: Bytes(1_472_000_000),
         send_calls: 1_000_000,
@@ -660,18 +666,21 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
 }
 
 fn plan(name: &str, transport: Transport, workload: Workload) -> Plan {
-    Plan {
-        name: name.to_owned(),
+    let flow = FlowPlan {
         transport,
         workload,
         limit: Limit::Time(Duration::from_secs(2)),
-        phases: Phases::default(),
         burst: 0,
         timing: Timing::default(),
-        flows: 1,
-        bidirectional: false,
         here: Half::default(),
         there: Half::default(),
+    };
+    Plan {
+        name: name.to_owned(),
+        source: None,
+        groups: vec![Group::of_flows(1, flow)],
+        phases: Phases::default(),
+        sampling: None,
     }
 }
 

@@ -229,7 +229,7 @@ mod tests {
                 let words = words.chain(context.into_iter().flatten());
                 let settings = netperf::options::netperf("netperf", words.map(Into::into))
                     .unwrap_or_else(|exit| panic!("{test:?}: {exit:?}"));
-                let (plan, kind) = (settings.plan, test.kind);
+                let (plan, kind) = (settings.flow, test.kind);
                 assert_eq!(plan.transport, transport, "{test:?}");
                 assert_eq!(
                     (

@@ -83,7 +83,7 @@ pub(super) fn run(
         }
     }
     if let Some(BitRate(rate)) = rate {
-        let each = BitRate(rate / f64::from(settings.plan.flows.max(1)));
+        let each = BitRate(rate / f64::from(settings.flows.max(1)));
         for settings in flows.settings_mut() {
             pace_datagrams(settings, each);
         }
@@ -107,7 +107,7 @@ pub(super) fn run(
     flows.close();
     let mut sum = run.outcome;
     sum.series = vec![Series {
-        name: settings.plan.name.clone(),
+        name: settings.name.clone(),
         samples,
         ..Series::default()
     }];

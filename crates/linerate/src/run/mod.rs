@@ -165,8 +165,10 @@ fn pace(
         return Ok(Some(Pace { rate, of: None }));
     }
     let is_stream = |test: &&Tested| {
-        let plan = &test.plan;
-        !plan.transport.has_datagrams() && plan.workload == Workload::send()
+        let flow = test.plan.flow();
+        flow.is_some_and(|flow| {
+            !flow.transport.has_datagrams() && flow.workload == Workload::send()
+        })
     };
     let known = report.tests.iter().rfind(is_stream);
     let known = known.and_then(|test| Some((test.plan.name.clone(), test.mean_rate()?)));
@@ -187,7 +189,7 @@ fn probe(args: &Args, peer: &Peer, stop: &Stop) -> Result<(String, f64), Failure
     let mut args = args.clone();
     (args.length, args.histogram) = (LENGTH.as_secs() as u32, None);
     let settings = settings(&args, Test::TCP_STREAM, peer).map_err(Failure::of_test)?;
-    let name = settings.plan.name.clone();
+    let name = settings.name.clone();
     let phase = Phase::new(format!("{name} to pace by"), LENGTH, false);
     let run = flows::run(&settings, None, stop, &phase);
     let outcome = run.map_err(|failure| match failure.scope {
@@ -207,7 +209,7 @@ fn probe(args: &Args, peer: &Peer, stop: &Stop) -> Result<(String, f64), Failure
 }
 
 fn failed_test(settings: &Settings, failure: Failure) -> (Tested, Option<Scope>) {
-    let mut tested = Tested::of(settings.plan.clone());
+    let mut tested = Tested::of(settings.plan());
     tested.error = Some(failure.why);
     (tested, Some(failure.scope))
 }
@@ -225,7 +227,7 @@ fn measure_test(
     let mut tested = Tested {
         goal,
         pace,
-        ..Tested::of(settings.plan.clone())
+        ..Tested::of(settings.plan())
     };
     let warm_up = (args.warm_up > 0).then_some((0, args.warm_up));
     let runs = (1..=most).map(|number| (number, args.length));
@@ -236,9 +238,9 @@ fn measure_test(
         let length = Duration::from_secs(seconds.into());
         let mut settings = settings.clone();
         for_both_ways(&mut settings, |settings| {
-            settings.plan.limit = Limit::Time(length);
+            settings.flow.limit = Limit::Time(length);
         });
-        let transactional = settings.plan.workload.is_transactional();
+        let transactional = settings.flow.workload.is_transactional();
         let phase = Phase::new(title(&settings, number, most), length, transactional);
         let failure = match flows::run(&settings, rate, stop, &phase) {
             Ok(mut outcome) => {
@@ -265,13 +267,12 @@ fn measure_test(
     if let Some(run) = tested.runs.first() {
         tested.plan = run.plan.clone();
     }
-    tested.plan.flows = args.parallel;
     tested.plan.phases.warm_up = Duration::from_secs(args.warm_up.into());
     (tested, failed)
 }
 
 fn title(settings: &Settings, number: u32, of: u32) -> String {
-    let name = &settings.plan.name;
+    let name = &settings.name;
     match (number, of) {
         (0, _) => format!("{name} warm-up"),
         (_, 1) => name.clone(),

@@ -51,7 +51,7 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         _ => Family::Unspecified,
     };
     for_both_ways(&mut settings, |settings| {
-        settings.plan.name = test.name();
+        settings.name = test.name();
         settings.control.port = peer.port.to_string();
         if !over_vsock || peer.embedded {
             settings.control.host.clone_from(&peer.host);
@@ -64,10 +64,10 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         }
         settings.unanswered = Unanswered::GiveUp(ANSWER_PATIENCE);
         settings.needs.interface = true;
-        settings.plan.timing.passes = settings.plan.workload.is_transactional();
+        settings.flow.timing.passes = settings.flow.workload.is_transactional();
         settings.histogram.clone_from(&args.histogram);
-        settings.plan.timing.calls =
-            args.histogram.is_some() && !settings.plan.workload.is_transactional();
+        settings.flow.timing.calls =
+            args.histogram.is_some() && !settings.flow.workload.is_transactional();
     });
     Ok(settings)
 }
@@ -83,25 +83,28 @@ pub(super) fn for_both_ways(settings: &mut Settings, change: impl Fn(&mut Settin
 /// Sets the size of one-way datagrams to what crosses the path's first hop in one piece.
 pub(super) fn fit_datagrams(settings: &mut Settings, remote: SocketAddr) {
     if sends_datagrams(settings) {
-        sender(settings).send.size = SizeRule::Bytes(largest_datagram(remote));
+        let size = SizeRule::Bytes(largest_datagram(remote));
+        for_both_ways(settings, |settings| sender(settings).send.size = size);
     }
 }
 
 /// Paces one-way datagrams of a known size to this rate of payload.
 pub(super) fn pace_datagrams(settings: &mut Settings, rate: BitRate) {
-    let sender = sender(settings);
-    if let SizeRule::Bytes(bytes) = sender.send.size {
-        sender.pacing = Some(pacing(rate, bytes));
-    }
+    for_both_ways(settings, |settings| {
+        let sender = sender(settings);
+        if let SizeRule::Bytes(bytes) = sender.send.size {
+            sender.pacing = Some(pacing(rate, bytes));
+        }
+    });
 }
 
 /// Whether the test is one of one-way datagrams over IP.
 pub(super) fn sends_datagrams(settings: &Settings) -> bool {
-    settings.plan.has_one_way_datagrams()
+    settings.flow.has_one_way_datagrams()
 }
 
 fn sender(settings: &mut Settings) -> &mut Half {
-    let plan = &mut settings.plan;
+    let plan = &mut settings.flow;
     if plan.workload.sends() {
         &mut plan.here
     } else {

@@ -102,7 +102,7 @@ fn datagrams_are_paced_to_what_a_stream_gets_through() {
         let most = stream.map_or(20e6, |at: usize| rate(&tests[at], "throughput_bps"));
         assert!(offered <= 1.05 * most, "{offered} of {most}: {ended:?}");
         assert!(offered >= 0.5 * most, "{offered} of {most}: {ended:?}");
-        let pacing = &datagrams["plan"]["here"]["pacing"];
+        let pacing = &datagrams["plan"]["groups"][0]["body"]["loop"]["here"]["pacing"];
         assert!(pacing["burst"].as_u64().unwrap() > 0, "{pacing}");
         assert_eq!(datagrams["pace"]["of"], "TCP_STREAM");
     }
@@ -116,7 +116,7 @@ fn the_user_may_ask_for_another_rate_or_for_none() {
         let test = &document["tests"][0];
         let offered = test["figures"]["offered_bps"].as_f64().unwrap();
         assert!((least..=most).contains(&offered), "{rate}: {offered}");
-        let pacing = &test["plan"]["here"]["pacing"];
+        let pacing = &test["plan"]["groups"][0]["body"]["loop"]["here"]["pacing"];
         assert_eq!(pacing.is_null(), rate == "unlimited", "{pacing}");
         assert_eq!(test["figures"]["datagrams"]["dropped_by_receiver"], 0);
     }

@@ -251,7 +251,7 @@ impl ClientError {
                 stderr: format!(
                     "{}{}\n",
                     describe(&io::Error::from_raw_os_error(*number)),
-                    lacking(*number, settings.plan.transport)
+                    lacking(*number, settings.flow.transport)
                 ),
                 code: remote_code,
             },

@@ -43,7 +43,7 @@ struct Flow {
 impl Flows {
     /// Connects as often as the settings have flows; `cancel` ends every wait, and every test.
     pub fn connect(settings: &Settings, cancel: &Stop) -> Result<Self, ClientError> {
-        let a_direction = settings.plan.flows.max(1);
+        let a_direction = settings.flows.max(1);
         let mut flows = Vec::new();
         for direction in [Some(settings), settings.reverse.as_deref()]
             .into_iter()
@@ -60,7 +60,7 @@ impl Flows {
                 let mut endpoints = Endpoints::of(&settings, control.as_ref())?;
                 endpoints.move_ports(flows.len())?;
                 // CPU time is the whole host's: it is taken once for all.
-                settings.plan.there.measure_cpu &= flows.is_empty();
+                settings.flow.there.measure_cpu &= flows.is_empty();
                 flows.push(Flow {
                     settings,
                     control,
@@ -133,7 +133,7 @@ impl Flows {
             let (run, _) = flow.measure(progress(0), None)?;
             return Ok(run);
         }
-        let here = &self.flows[0].settings.plan.here;
+        let here = &self.flows[0].settings.flow.here;
         let measure_cpu = here.measure_cpu;
         let group = FlowGroup::new(self.flows.len(), here.clone());
         let results: Vec<Result<_, ClientError>> = std::thread::scope(|scope| {
@@ -148,7 +148,9 @@ impl Flows {
         let runs = all_or_the_cause(results)?;
         let mut sum = sum(runs)?;
         // The first flow ran without: the clock of all flows has it.
-        sum.outcome.plan.here.measure_cpu = measure_cpu;
+        if let Some(flow) = sum.outcome.plan.flow_mut() {
+            flow.here.measure_cpu = measure_cpu;
+        }
         sum.outcome.here.cpu = group.cpu();
         let doubts = sum.outcome.doubts();
         for doubt in doubts {
@@ -200,7 +202,7 @@ impl Flow {
             }
         }
         let mut settings = self.settings.clone();
-        settings.plan.here.measure_cpu &= member.is_none();
+        settings.flow.here.measure_cpu &= member.is_none();
         let endpoints = self.endpoints.clone();
         let ended = match &mut self.control {
             Some(control) => measure::test(&settings, control, endpoints, stop, progress, member),

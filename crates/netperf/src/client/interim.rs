@@ -88,7 +88,7 @@ impl Interim {
         let tells_rest = !matches!(settings.test, Test::TcpSendfile | Test::TcpCc);
         let mut printer = Printer {
             interval,
-            expected_end: match settings.plan.limit {
+            expected_end: match settings.flow.limit {
                 Limit::Time(length) if tells_rest => Some(length),
                 _ => None,
             },

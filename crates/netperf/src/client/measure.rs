@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{GroupMember, Stop};
-use model::{Counts, Ended, Half, IoMethod, Limit, Outcome, Plan, Side, Transport, Wait, Warning};
+use model::{
+    Counts, Ended, FlowPlan, Half, IoMethod, Limit, Outcome, Side, Transport, Wait, Warning,
+};
 use sys::{Address, Llc};
 
 use super::control::{Established, Introduction, SHORT_PATIENCE};
@@ -32,12 +34,12 @@ pub(super) fn test(
     progress: Progress<'_>,
     member: Option<GroupMember<'_>>,
 ) -> Result<(TestRun, Instant), ClientError> {
-    let plan = &settings.plan;
+    let plan = &settings.flow;
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
     let introduction = introduction(settings, control)?;
     let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
     let asked = request(settings, &endpoints, end.own());
-    let mut frame = asked.encode(settings.plan.there.cpu);
+    let mut frame = asked.encode(settings.flow.there.cpu);
     introduction_of(settings).put(&mut frame);
     control.send(&frame)?;
 
@@ -117,7 +119,7 @@ pub(super) fn test(
     let mut outcome = Outcome {
         ended,
         warnings: doubts,
-        ..Outcome::of_flow(plan.clone(), started, here, Some(there))
+        ..Outcome::of_flow(settings.plan(), started, here, Some(there))
     };
     warnings::of_peer(
         &mut outcome,
@@ -139,7 +141,7 @@ fn introduction(
     control: &mut Established,
 ) -> Result<Option<Introduction>, ClientError> {
     // At an address family that it does not know a stock server ends without a word.
-    let transport = settings.plan.transport;
+    let transport = settings.flow.transport;
     let only_ours = transport == Transport::Vsock;
     let introduction = if settings.needs.peer_system || only_ours {
         Some(control.introduction()?.clone())
@@ -185,7 +187,7 @@ fn is_here(server: &Address) -> bool {
 
 /// What a linerate server is told of this client, and asked for beyond netperf's words.
 fn introduction_of(settings: &Settings) -> Capability {
-    let plan = &settings.plan;
+    let plan = &settings.flow;
     let mut own = Capability::own();
     if plan.transport == Transport::Mptcp {
         own.features |= Capability::ASKS_MULTIPATH;
@@ -245,7 +247,7 @@ fn reports(
     control: &mut Established,
 ) -> Result<Option<Details>, ClientError> {
     let is_cancelled = control.is_cancelled();
-    let connects = settings.plan.workload.connects();
+    let connects = settings.flow.workload.connects();
     // In a connection test the question also says that no more connections come. Elsewhere it waits for
     // the results: a server that has an error to tell instead would close with the question unread,
     // and the reset could overtake its answer.
@@ -262,7 +264,7 @@ fn reports(
 }
 
 /// The error of a test that the peer ended before its time, so that there are no results.
-fn cut_short(cause: ClientError, after: Option<Duration>, plan: &Plan) -> ClientError {
+fn cut_short(cause: ClientError, after: Option<Duration>, plan: &FlowPlan) -> ClientError {
     let length = match plan.limit {
         Limit::Time(length) => Some(length),
         _ => None,
@@ -396,7 +398,7 @@ mod tests {
             if add_results(asked, &mut told, &here.counts, &fuzz::frame(rng, &[])).is_err() {
                 return false;
             }
-            let (plan, started) = (settings.plan.clone(), SystemTime::UNIX_EPOCH);
+            let (plan, started) = (settings.plan(), SystemTime::UNIX_EPOCH);
             let mut outcome = Outcome::of_flow(plan, started, here, Some(told.side()));
             let details = Details::from_json(&fuzz::damaged(rng, &document));
             warnings::of_peer(&mut outcome, Some(rng.random()), details);

@@ -57,7 +57,7 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) ->
         eprintln!("{warning}");
     }
     if settings.debug > 0 {
-        eprintln!("netperf: {:#?}", settings.plan);
+        eprintln!("netperf: {:#?}", settings.plan());
     }
     if let Form::Human(Selection::List)
     | Form::Csv(Selection::List)
@@ -90,7 +90,7 @@ fn print_test(
         }
         (Test::RemCpu, Some(control)) => {
             let mut question = Request::CpuCalibrate.encode(None);
-            if settings.plan.there.idle_loop.is_some() {
+            if settings.flow.there.idle_loop.is_some() {
                 let mut own = Capability::own();
                 own.features |= Capability::ASKS_LOOPER;
                 own.put(&mut question);
@@ -112,7 +112,7 @@ fn print_test(
 
 /// What an idle CPU of this host counts in a second, or where ticks are counted how many there are.
 fn calibration(settings: &Settings) -> Result<f32, ClientError> {
-    if settings.plan.here.idle_loop.is_none() {
+    if settings.flow.here.idle_loop.is_none() {
         return Ok(TICKS_A_SECOND);
     }
     let rate = Looper::shared().and_then(|looper| looper.calibrate());
@@ -121,7 +121,7 @@ fn calibration(settings: &Settings) -> Result<f32, ClientError> {
 }
 
 fn calibration_refused(settings: &Settings, error: RemoteError) -> ClientError {
-    let by_looper = settings.plan.there.idle_loop.is_some();
+    let by_looper = settings.flow.there.idle_loop.is_some();
     if by_looper && error.0 == sys::call::Error::PERM.raw_os_error() {
         let why = "--cpu-method looper: the server does not allow it (netserver --allow-looper)";
         return ClientError::Ended(why.to_owned());
@@ -146,7 +146,7 @@ fn print_measured(
         .transpose()?;
     let mut settings = settings.clone();
     // Its threads are started before this one is bound to a CPU.
-    let _looper = Looper::of(&mut settings.plan.here).map_err(|error| no_looper(&error))?;
+    let _looper = Looper::of(&mut settings.flow.here).map_err(|error| no_looper(&error))?;
     let settings = &settings;
     let mut flows = Flows::connect(settings, cancel)?;
     if let Some(banner) = output::banner(settings, flows.endpoints()) {

@@ -55,7 +55,7 @@ fn classic_test(test: Test) -> Option<Classic> {
 }
 
 fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
-    let plan = &settings.plan;
+    let plan = &settings.flow;
     let there = &plan.there;
     let (socket_type, protocol) = OmniRequest::words_of(plan.transport);
     let direction = settings.direction;
@@ -151,8 +151,8 @@ fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool, interface:
 
 /// All that a request can have; its layout leaves out what the test has no use for.
 fn classic(test: Classic, settings: &Settings, ends: &Endpoints, own: Own) -> ClassicRequest {
-    let (there, socket) = (&settings.plan.there, &settings.plan.there.socket);
-    let length = test_length(settings.plan.limit);
+    let (there, socket) = (&settings.flow.there, &settings.flow.there.socket);
+    let length = test_length(settings.flow.limit);
     let asked = ClassicRequest {
         receive_buffer: optional(socket.receive_buffer_bytes),
         send_buffer: optional(socket.send_buffer_bytes),

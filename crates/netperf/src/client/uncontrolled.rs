@@ -20,7 +20,7 @@ pub(super) fn test(
     progress: Progress<'_>,
     member: Option<GroupMember<'_>>,
 ) -> Result<(TestRun, Instant), ClientError> {
-    let plan = &settings.plan;
+    let plan = &settings.flow;
     let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
     let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
     let started = SystemTime::now();
@@ -40,7 +40,7 @@ pub(super) fn test(
     let mut outcome = Outcome {
         ended,
         warnings: doubts,
-        ..Outcome::of_flow(plan.clone(), started, here, None)
+        ..Outcome::of_flow(settings.plan(), started, here, None)
     };
     if !plan.workload.receives() && plan.workload.sends() {
         outcome.warnings.push(Warning::PeerCannotTell {

@@ -102,7 +102,7 @@ mod tests {
             ),
         ] {
             let settings = super_netperf("super_netperf", words(line)).unwrap();
-            assert_eq!(settings.plan.flows, flows, "{line}");
+            assert_eq!(settings.flows, flows, "{line}");
             assert_eq!(settings.test, test, "{line}");
             assert_eq!(settings.print.form, form, "{line}");
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use getopt::{Stop, refuse};
-use model::{Limit, Phases, Plan, Timing, Transport, Workload};
+use model::{FlowPlan, Limit, Timing, Transport, Workload};
 
 use super::global::{Global, Length};
 use super::test::{DataEnd, Socket, TestOptions};
@@ -61,7 +61,10 @@ pub(super) fn settings(
         },
         control,
         no_control: global.no_control,
-        plan,
+        name: test.name().to_owned(),
+        flow: plan,
+        flows: global.parallel,
+        wait: Duration::from_secs(global.wait.into()),
         reverse,
         special: options.of_family.special(test)?,
         ports: connection_ports(options.ports, options.retry_all),
@@ -192,7 +195,7 @@ fn plan(
     direction: Direction,
     global: &Global,
     options: &TestOptions,
-) -> Result<Plan, Stop> {
+) -> Result<FlowPlan, Stop> {
     let workload = workload(direction);
     let timed = print::wants_latency(global, options)
         || global.verbosity >= 2
@@ -203,14 +206,9 @@ fn plan(
     refusals::within_the_protocol(test, &there)?;
     refusals::within_reach(&here, direction.receive && !direction.transmit)?;
     refusals::within_reach(&there, direction.transmit && !direction.receive)?;
-    let plan = Plan {
-        name: test.name().to_owned(),
+    let plan = FlowPlan {
         transport,
         limit: limit(global.length, direction, options.of_family.messages),
-        phases: Phases {
-            wait: Duration::from_secs(global.wait.into()),
-            warm_up: Duration::ZERO,
-        },
         // Requests ahead of the answers: not on a stream, not where each has a connection.
         burst: if workload == Workload::ask() {
             options.burst
@@ -222,12 +220,10 @@ fn plan(
             calls: timed && !direction.is_transactional(),
         },
         workload,
-        flows: global.parallel,
-        bidirectional: global.bidirectional,
         here,
         there,
     };
-    refusals::of_io(&plan)?;
+    refusals::of_io(test, &plan)?;
     Ok(plan)
 }
 
@@ -264,8 +260,7 @@ fn reverse(
         direction: Some((direction.receive, direction.transmit)),
         ..options.clone()
     };
-    let mut reverse = settings(Test::Omni, global, options, command_line.to_owned())?;
-    reverse.plan.bidirectional = true;
+    let reverse = settings(Test::Omni, global, options, command_line.to_owned())?;
     Ok(Some(Box::new(reverse)))
 }
 
@@ -412,11 +407,11 @@ mod tests {
             ("-f m -t TCP_RR", Workload::ask(), Transport::Tcp, 'm', true),
         ] {
             let settings = run(line);
-            assert_eq!(settings.plan.workload, workload, "{line}");
-            assert_eq!(settings.plan.transport, transport, "{line}");
+            assert_eq!(settings.flow.workload, workload, "{line}");
+            assert_eq!(settings.flow.transport, transport, "{line}");
             assert_eq!(settings.print.unit, Unit(letter), "{line}");
-            assert_eq!(settings.plan.here.socket.dont_route, !routing, "{line}");
-            assert_eq!(settings.plan.there.socket.dont_route, !routing, "{line}");
+            assert_eq!(settings.flow.here.socket.dont_route, !routing, "{line}");
+            assert_eq!(settings.flow.there.socket.dont_route, !routing, "{line}");
         }
     }
 
@@ -441,10 +436,10 @@ mod tests {
             assert_eq!(settings.no_control, line.starts_with("-N"));
         }
         let settings = run("-N -C -T ,1 -t TCP_CRR -- -r 7,9 -S 64K");
-        assert_eq!(settings.plan.there, Half::default());
-        assert_eq!(settings.plan.here.receive.size, SizeRule::Bytes(7));
+        assert_eq!(settings.flow.there, Half::default());
+        assert_eq!(settings.flow.here.receive.size, SizeRule::Bytes(7));
         assert_eq!(
-            settings.plan.workload,
+            settings.flow.workload,
             Workload::connect_and_ask().closing_first()
         );
     }
@@ -514,7 +509,7 @@ mod tests {
                 ],
             ),
         ] {
-            let Plan { here, there, .. } = run(line).plan;
+            let FlowPlan { here, there, .. } = run(line).flow;
             let rings = [here.send, here.receive, there.send, there.receive];
             assert_eq!(
                 rings.map(|ring| (ring.size, ring.width)),
@@ -526,7 +521,7 @@ mod tests {
 
     #[test]
     fn alignments_and_offsets_by_end_and_direction() {
-        let Plan { here, there, .. } = run("-a 16,32 -A 64 -o 1,2 -O ,3").plan;
+        let FlowPlan { here, there, .. } = run("-a 16,32 -A 64 -o 1,2 -O ,3").flow;
         let rings = [here.send, here.receive, there.send, there.receive];
         assert_eq!(
             rings.map(|ring| (ring.alignment, ring.offset)),
@@ -554,7 +549,7 @@ mod tests {
             ("-l -9 -t TCP_SENDFILE -- -b 5", Limit::Bytes(9), 0),
             ("-l -9 -t OMNI -- -c", Limit::Transactions(9), 0),
         ] {
-            let plan = run(line).plan;
+            let plan = run(line).flow;
             assert_eq!((plan.limit, plan.burst), (limit, burst), "{line}");
         }
     }
@@ -575,13 +570,13 @@ mod tests {
         ] {
             let settings = run(line);
             assert_eq!(settings.print.latency, latency, "{line}");
-            assert_eq!(settings.plan.timing, Timing { passes, calls }, "{line}");
+            assert_eq!(settings.flow.timing, Timing { passes, calls }, "{line}");
         }
     }
 
     #[test]
     fn asking_for_the_peers_congestion_control_allows_it_to_route() {
-        let plan = run("-t UDP_STREAM -- -k REMOTE_CONG_CONTROL").plan;
+        let plan = run("-t UDP_STREAM -- -k REMOTE_CONG_CONTROL").flow;
         assert!(plan.here.socket.dont_route);
         assert!(!plan.there.socket.dont_route);
     }
@@ -619,11 +614,11 @@ mod tests {
 
     #[test]
     fn every_socket_option_reaches_its_end() {
-        let plan = run(
+        let settings = run(
             "-S -y 5,6 -Y cs1,0x20 -T 0,1 -c -C -F /a,/b -s 3 -- -a -B -C -D -e 2 -F -g -G 500 -I \
              -K cubic,reno -l 4 -n -s 1K,2K -S 3K,-1 -V",
-        )
-        .plan;
+        );
+        let plan = &settings.flow;
         assert_eq!(
             plan.here.socket,
             SocketOptions {
@@ -665,7 +660,7 @@ mod tests {
         assert!(plan.here.write_instead_of_send && !plan.there.write_instead_of_send);
         assert_eq!(plan.here.fill, Some(PathBuf::from("/a")));
         assert_eq!(plan.there.fill, Some(PathBuf::from("/b")));
-        assert_eq!(plan.phases.wait, Duration::from_secs(3));
+        assert_eq!(settings.wait, Duration::from_secs(3));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! no room for. Each is one line without the program's name.
 
 use getopt::{Stop, refuse};
-use model::{Half, Plan, SizeRule, Transport, WidthRule};
+use model::{FlowPlan, Half, SizeRule, Transport, WidthRule};
 
 use super::global::Global;
 use super::test::TestOptions;
@@ -124,7 +124,7 @@ pub(super) fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop>
 }
 
 /// Refuses batches of anything but one-way datagrams, and of calls that something else chooses or times.
-pub(super) fn of_io(plan: &Plan) -> Result<(), Stop> {
+pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Stop> {
     let half = &plan.here;
     if half.io.is_plain() {
         return Ok(());
@@ -132,7 +132,7 @@ pub(super) fn of_io(plan: &Plan) -> Result<(), Stop> {
     if !plan.has_one_way_datagrams() {
         return refuse(format!(
             "--io mmsg contradicts {}: it is for one-way datagrams over UDP or UDP-Lite",
-            plan.name
+            test.name()
         ));
     }
     if plan.timing.calls {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::Plan;
+use model::{FlowPlan, Group, Phases, Plan};
 use stats::confidence::Goal;
 use sys::Address;
 
@@ -18,8 +18,14 @@ pub struct Settings {
     pub test: Test,
     /// Which way the data goes.
     pub direction: Direction,
-    /// What to run, at both ends.
-    pub plan: Plan,
+    /// What people call the test.
+    pub name: String,
+    /// What each flow does, at both ends.
+    pub flow: FlowPlan,
+    /// How many flows of one direction.
+    pub flows: u32,
+    /// Pause between the agreement with the peer and the first operation.
+    pub wait: Duration,
     /// The same the other way round, which runs at the same time: `--bidirectional`.
     pub reverse: Option<Box<Self>>,
     /// The control connection.
@@ -57,6 +63,26 @@ pub struct Settings {
     /// Lines for stderr before anything else happens, as the stock tool prints them for an option
     /// that it has given up.
     pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// What is run, in both directions.
+    pub fn plan(&self) -> Plan {
+        let back = self.reverse.iter();
+        let ways = std::iter::once(self).chain(back.map(|reverse| &**reverse));
+        Plan {
+            name: self.name.clone(),
+            source: None,
+            groups: ways
+                .map(|way| Group::of_flows(way.flows, way.flow.clone()))
+                .collect(),
+            phases: Phases {
+                wait: self.wait,
+                ..Phases::default()
+            },
+            sampling: None,
+        }
+    }
 }
 
 /// What is done about a data connection that gets no answer while the control connection is up.

@@ -1,7 +1,7 @@
 //! `-N`: what stands for what a server would be asked for.
 
 use getopt::{Exit, Stop, refuse};
-use model::{Half, Plan, Workload};
+use model::{FlowPlan, Half, Workload};
 
 use super::{Direction, Test};
 
@@ -30,7 +30,7 @@ pub(super) fn service(test: Test, direction: Direction) -> Result<String, Stop> 
 }
 
 /// The plan with nobody to ask for anything: the other end is what it is.
-pub(super) fn plan(test: Test, mut plan: Plan) -> Result<Plan, Stop> {
+pub(super) fn plan(test: Test, mut plan: FlowPlan) -> Result<FlowPlan, Stop> {
     if test == Test::RemCpu {
         return refuse("-N contradicts REM_CPU: without a control connection nobody can be asked");
     }

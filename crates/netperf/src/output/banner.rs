@@ -83,7 +83,7 @@ fn end(name: &str, address: &Address) -> String {
 }
 
 fn extras(settings: &Settings, title: &str) -> String {
-    let plan = &settings.plan;
+    let plan = &settings.flow;
     let mut extras = String::new();
     if let Some(Repeat {
         goal,

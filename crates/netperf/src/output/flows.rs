@@ -101,7 +101,7 @@ impl Display for Block<'_> {
                 "               {unit:<10}  {unit:<10}  {unit:<10}          ms\n"
             )?;
         }
-        let ways: &[(Way, &str)] = if figures.plan().bidirectional {
+        let ways: &[(Way, &str)] = if figures.settings.reverse.is_some() {
             &[
                 (Way::Outbound, "out"),
                 (Way::Inbound, "in"),

@@ -172,7 +172,7 @@ fn by_default(settings: &Settings) -> Vec<Selector> {
         direction if direction.transmit => &TRANSMIT,
         _ => &RECEIVE,
     };
-    let measures_cpu = settings.plan.here.measure_cpu || settings.plan.there.measure_cpu;
+    let measures_cpu = settings.flow.here.measure_cpu || settings.flow.there.measure_cpu;
     let cpu: &[Stock] = if measures_cpu { &CPU } else { &[] };
     let columns = [sizes, &RESULT, cpu].concat();
     columns.into_iter().map(Selector::Stock).collect()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Confidence, CpuMethod, CpuUse, Half, Limit, Outcome, Phases, Plan, Side, SizeRule, Timing,
+    Confidence, CpuMethod, CpuUse, FlowPlan, Half, Limit, Outcome, Plan, Side, SizeRule, Timing,
     Transport, Workload,
 };
 use netperf::client::{Endpoints, Repeated, TestRun, Told};
@@ -27,7 +27,7 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
         .expect("each case names its test");
     let (mut settings, mut run) = base(test_named(test.1));
     for &(name, value) in figures {
-        let plan = &mut settings.plan;
+        let plan = &mut settings.flow;
         let here = &mut run.outcome.here;
         let told = &mut run.told;
         match name {
@@ -102,7 +102,7 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
             _ => panic!("no figure is named {name}"),
         }
     }
-    run.outcome.plan = settings.plan.clone();
+    run.outcome.plan = settings.plan();
     (settings, run)
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn histogram(text: &str) -> Histogram {
 
 pub(crate) fn base(test: Test) -> (Settings, TestRun) {
     let settings = settings_of(test);
-    let run = run_of(settings.plan.clone());
+    let run = run_of(settings.plan());
     (settings, run)
 }
 
@@ -243,8 +243,7 @@ fn settings_of(test: Test) -> Settings {
         Test::TcpCc => "cc",
         _ => "send",
     });
-    let plan = Plan {
-        name: test.name().to_owned(),
+    let flow = FlowPlan {
         transport: match test {
             Test::UdpStream | Test::UdpRr => Transport::Udp,
             Test::DgStream | Test::DgRr => Transport::UnixDatagram,
@@ -252,17 +251,17 @@ fn settings_of(test: Test) -> Settings {
         },
         workload: Workload::send(),
         limit: Limit::Time(Duration::from_secs(1)),
-        phases: Phases::default(),
         burst: 0,
         timing: Timing::default(),
-        flows: 1,
-        bidirectional: false,
         here: Half::default(),
         there: Half::default(),
     };
     Settings {
         test,
-        plan,
+        name: test.name().to_owned(),
+        flow,
+        flows: 1,
+        wait: Duration::ZERO,
         reverse: None,
         no_control: false,
         control: Control {

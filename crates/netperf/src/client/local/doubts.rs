@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use engine::{Counters, PortRange};
-use model::{Ended, Plan, Warning};
+use model::{Ended, FlowPlan, Warning};
 use sys::{Socket, call};
 
 use super::Moved;
@@ -20,7 +20,7 @@ pub(super) fn is_its_own_peer(socket: &Socket) -> bool {
 /// several times as long as an answer took, so that one that was merely on its way is seen to come.
 pub(super) fn stalled(
     socket: &Socket,
-    plan: &Plan,
+    plan: &FlowPlan,
     moved: &Moved,
     counters: &Counters,
 ) -> Option<Warning> {

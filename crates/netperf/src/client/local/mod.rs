@@ -16,7 +16,9 @@ use engine::{
     Buffers, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job,
     Passed, Ran, Reason, Stop, connect, connect_without_data, deadline_thread, facts_at_end, run,
 };
-use model::{End, Ended, Limit, Operation, Plan, Side, SocketFacts, Transport, Warning, Workload};
+use model::{
+    End, Ended, FlowPlan, Limit, Operation, Side, SocketFacts, Transport, Warning, Workload,
+};
 use server::Nonce;
 use sys::Address;
 use sys::call::{self, Peer};
@@ -41,7 +43,7 @@ const LAST_DATA: Duration = Duration::from_secs(2);
 
 /// Socket and buffers, settled before the peer is asked.
 pub(super) struct LocalEnd<'a> {
-    plan: &'a Plan,
+    plan: &'a FlowPlan,
     source: Address,
     /// Where a Unix domain socket has its name, as long as it has one.
     _place: Option<Place>,
@@ -75,7 +77,7 @@ struct Moved {
 
 /// Binds this thread to the CPU that was asked for; a doubt when that fails. The stock tool goes on
 /// without a word.
-pub(super) fn bind_thread(plan: &Plan) -> Option<Warning> {
+pub(super) fn bind_thread(plan: &FlowPlan) -> Option<Warning> {
     let cpu = plan.here.cpu?;
     let error = sys::cpu::bind_thread(cpu).err()?;
     Some(Warning::NotInForce {
@@ -112,7 +114,7 @@ impl LocalEnd<'_> {
     ) -> Result<Measured, ClientError> {
         let missing = self.missing(settings, dest, control);
         let control = control.map(|control| control.connection.as_fd());
-        wait(self.plan.phases.wait, control, cancel);
+        wait(settings.wait, control, cancel);
         if let Some(nonce) = self.nonce
             && Way::of(self.plan) == Some(Way::Apart)
         {
@@ -402,7 +404,7 @@ fn fell_silent(ran: &Ran) -> bool {
 }
 
 /// What of a run's end is no end of a test, but a failure of it.
-fn failure(ran: &Ran, plan: &Plan, dest: &Address) -> Option<ClientError> {
+fn failure(ran: &Ran, plan: &FlowPlan, dest: &Address) -> Option<ClientError> {
     let (call, errno) = ran.failure?;
     let gone = ran.ended == Ended::PeerClosed;
     // A peer that counts closes when it has what it counted, whatever is still on its way.

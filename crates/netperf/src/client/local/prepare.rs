@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use engine::{Buffers, DataSocket, Memory, RingError, Role, SocketError};
-use model::{Plan, SizeRule, SocketOptions, Transport, Warning};
+use model::{FlowPlan, SizeRule, SocketOptions, Transport, Warning};
 use sys::{Address, Llc};
 
 use super::super::{ClientError, Endpoints};
@@ -25,7 +25,7 @@ impl<'a> LocalEnd<'a> {
         endpoints: &Endpoints,
         doubts: &mut Vec<Warning>,
     ) -> Result<Self, ClientError> {
-        let plan = &settings.plan;
+        let plan = &settings.flow;
         reaches_itself(&endpoints.dest)?;
         let place = place(settings)?;
         let asked = match (&settings.special, &place) {
@@ -159,7 +159,7 @@ fn is_the_peers(source: &Address, dest: &Address) -> bool {
 
 /// The address of the interface of a DLPI test's socket; messages must fit into its frames, as nothing
 /// splits them.
-fn attached(local: &Attachment, sap: u8, plan: &Plan) -> Result<Address, ClientError> {
+fn attached(local: &Attachment, sap: u8, plan: &FlowPlan) -> Result<Address, ClientError> {
     let unusable = |why| ClientError::Interface {
         name: local.shown(),
         why,

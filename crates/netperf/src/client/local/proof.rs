@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use engine::{Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket, deadline_thread};
-use model::{Plan, SocketOptions, Transport};
+use model::{FlowPlan, SocketOptions, Transport};
 use server::Nonce;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
@@ -33,7 +33,7 @@ impl Way {
     ///
     /// At the beginning of the data the nonce must not change the measurement: no request may wait for its
     /// acknowledgement, and Fast Open must carry the first request.
-    pub(in super::super) fn of(plan: &Plan) -> Option<Self> {
+    pub(in super::super) fn of(plan: &FlowPlan) -> Option<Self> {
         let socket = &plan.here.socket;
         match plan.transport {
             // A lost nonce would not be sent again.

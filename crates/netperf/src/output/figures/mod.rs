@@ -4,7 +4,7 @@ mod processor;
 mod sizes;
 mod socket;
 
-use model::{ClockFacts, Confidence, Counts, Half, HostFacts, Plan, SocketFacts};
+use model::{ClockFacts, Confidence, Counts, FlowPlan, Half, HostFacts, SocketFacts};
 use stats::{Histogram, Summary};
 
 use super::Headline;
@@ -121,16 +121,16 @@ impl<'a> Figures<'a> {
         self.remote.demand = means.remote_demand.unwrap_or(NONE);
     }
 
-    pub(super) fn plan(&self) -> &Plan {
-        &self.settings.plan
+    pub(super) fn flow(&self) -> &FlowPlan {
+        &self.settings.flow
     }
 
     pub(super) fn here(&self) -> &Half {
-        &self.plan().here
+        &self.flow().here
     }
 
     pub(super) fn there(&self) -> &Half {
-        &self.plan().there
+        &self.flow().there
     }
 
     pub(super) fn told(&self) -> &Told {
@@ -205,7 +205,7 @@ impl<'a> Figures<'a> {
     /// What counts is what arrived: here when this end only receives, else at the peer, which in
     /// request/response tests in units of bytes means both directions.
     fn bytes_that_arrived(&self) -> f64 {
-        if self.plan().bidirectional {
+        if self.settings.reverse.is_some() {
             return self.told().bytes_received as f64 + self.counts().received.0 as f64;
         }
         match self.settings.direction {
@@ -226,7 +226,7 @@ impl<'a> Figures<'a> {
         let waited = match &self.run.outcome.here.paced {
             None => 0.0,
             // How many were in flight is then the pace's business: only the times themselves tell.
-            Some(_) if self.plan().burst > 0 => {
+            Some(_) if self.flow().burst > 0 => {
                 return self.summary.map_or(NONE, |times| times.mean_ns / 1000.0);
             }
             Some(paced) => paced.waited.as_secs_f64(),
@@ -234,10 +234,10 @@ impl<'a> Figures<'a> {
         let in_flight = if self.settings.direction.connection {
             1.0
         } else {
-            1.0 + f64::from(self.plan().burst)
+            1.0 + f64::from(self.flow().burst)
         };
-        let in_flight = in_flight * f64::from(self.plan().flows);
-        let waited = waited / f64::from(self.plan().flows);
+        let in_flight = in_flight * f64::from(self.settings.flows);
+        let waited = waited / f64::from(self.settings.flows);
         ratio(
             1e6 * (self.elapsed - waited) * in_flight,
             self.transactions(),
@@ -293,7 +293,7 @@ impl<'a> Figures<'a> {
 
     /// The one figure of a test: of a stream of datagrams what was sent, else the throughput.
     pub(super) fn one_way_rate(&self) -> f64 {
-        if self.plan().transport.has_datagrams() && !self.is_transactional() {
+        if self.flow().transport.has_datagrams() && !self.is_transactional() {
             self.rate_of(self.counts().sent.0)
         } else {
             self.throughput
@@ -348,7 +348,7 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn direction(&self) -> &'static str {
-        if self.plan().bidirectional {
+        if self.settings.reverse.is_some() {
             return BOTH_WAYS.name();
         }
         self.settings.direction.name()

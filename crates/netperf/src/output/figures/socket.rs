@@ -16,7 +16,7 @@ impl Figures<'_> {
     /// −1 where there is no TCP or no single connection, −2 where nobody asked.
     pub(in crate::output) fn retransmits(&self) -> i64 {
         let is_countable =
-            self.plan().transport.has_tcp_options() && !self.settings.direction.connection;
+            self.flow().transport.has_tcp_options() && !self.settings.direction.connection;
         let unknown = if is_countable { -2 } else { -1 };
         self.socket().retransmits.map_or(unknown, i64::from)
     }
@@ -72,7 +72,7 @@ impl Figures<'_> {
     }
 
     pub(in crate::output) fn congestion_control(&self) -> &str {
-        match (&self.socket().congestion_control, self.plan().transport) {
+        match (&self.socket().congestion_control, self.flow().transport) {
             (Some(name), _) => name,
             (None, other) if !other.has_tcp_options() && self.is_connected() => "TCP Only",
             (None, _) => "",
@@ -81,12 +81,12 @@ impl Figures<'_> {
 
     /// Whether the data socket has one peer.
     fn is_connected(&self) -> bool {
-        self.plan().transport.has_connections() || self.here().socket.connect_datagrams
+        self.flow().transport.has_connections() || self.here().socket.connect_datagrams
     }
 
     /// Of TCP and UDP by the test's name: an OMNI test over UDP is a "Stream" to the stock tool.
     pub(in crate::output) fn socket_type(&self) -> &'static str {
-        match (self.plan().transport, self.settings.test) {
+        match (self.flow().transport, self.settings.test) {
             (Transport::Dccp, _) => "DCCP",
             (Transport::UdpLite, _) | (_, Test::UdpStream | Test::UdpRr) => "Datagram",
             _ => "Stream",
@@ -94,7 +94,7 @@ impl Figures<'_> {
     }
 
     pub(in crate::output) fn protocol(&self) -> &'static str {
-        self.plan().transport.name()
+        self.flow().transport.name()
     }
 
     /// AF_UNSPEC, AF_INET or AF_INET6 as this system numbers them: the one that was asked for.

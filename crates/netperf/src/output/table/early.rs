@@ -121,7 +121,7 @@ impl Shape {
 }
 
 fn measures_cpu(settings: &Settings) -> bool {
-    settings.plan.here.measure_cpu || settings.plan.there.measure_cpu
+    settings.flow.here.measure_cpu || settings.flow.there.measure_cpu
 }
 
 fn stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {

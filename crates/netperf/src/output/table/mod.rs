@@ -61,7 +61,7 @@ enum Part {
 
 impl Part {
     fn of(settings: &Settings) -> Self {
-        let cpu = settings.plan.here.measure_cpu || settings.plan.there.measure_cpu;
+        let cpu = settings.flow.here.measure_cpu || settings.flow.there.measure_cpu;
         match (settings.print.verbosity, cpu) {
             (..=0, false) => Self::Throughput,
             (..=0, true) => Self::Demand,
@@ -86,7 +86,7 @@ fn brand(settings: &Settings) -> &str {
 
 /// The end whose service demand is the one figure of verbosity 0.
 fn charged<'a>(figures: &'a Figures<'_>) -> &'a Processor {
-    if figures.settings.plan.here.measure_cpu {
+    if figures.settings.flow.here.measure_cpu {
         &figures.local
     } else {
         &figures.remote

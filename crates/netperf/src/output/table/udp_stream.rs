@@ -93,7 +93,7 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
 }
 
 fn sent_rate(figures: &Figures<'_>) -> f64 {
-    let back = if figures.plan().bidirectional {
+    let back = if figures.settings.reverse.is_some() {
         figures.told().bytes_sent
     } else {
         0
@@ -102,7 +102,7 @@ fn sent_rate(figures: &Figures<'_>) -> f64 {
 }
 
 fn received_rate(figures: &Figures<'_>) -> f64 {
-    let back = if figures.plan().bidirectional {
+    let back = if figures.settings.reverse.is_some() {
         figures.counts().received.0
     } else {
         0
@@ -111,7 +111,7 @@ fn received_rate(figures: &Figures<'_>) -> f64 {
 }
 
 fn sent_calls(figures: &Figures<'_>) -> u64 {
-    let back = if figures.plan().bidirectional {
+    let back = if figures.settings.reverse.is_some() {
         figures.told().send_calls
     } else {
         0
@@ -120,7 +120,7 @@ fn sent_calls(figures: &Figures<'_>) -> u64 {
 }
 
 fn received_calls(figures: &Figures<'_>) -> u64 {
-    let back = if figures.plan().bidirectional {
+    let back = if figures.settings.reverse.is_some() {
         figures.counts().receive_calls
     } else {
         0

@@ -12,7 +12,7 @@ pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
     let (here, there) = (Some(&f.run.outcome.here), f.run.outcome.there.as_ref());
     let spread = |way| Spread::of(f, way);
     let one_way = |way| {
-        let both = f.plan().bidirectional;
+        let both = f.settings.reverse.is_some();
         fixed(2, if both { spread(way).throughput } else { NONE })
     };
     match selector {
@@ -73,7 +73,7 @@ fn paced(side: Option<&Side>) -> Option<&Paced> {
 
 /// Passes a second that were asked for, of all flows.
 fn pacing_target(f: &Figures<'_>, half: &Half) -> Option<String> {
-    let flows = f64::from(f.plan().flows);
+    let flows = f64::from(f.settings.flows);
     fixed(3, half.pacing.map_or(NONE, |pacing| flows * pacing.rate()))
 }
 
@@ -131,5 +131,5 @@ fn datagrams_a_call(side: Option<&Side>) -> Option<String> {
 }
 
 fn is_sent_one_way(f: &Figures<'_>) -> bool {
-    f.plan().transport.has_datagrams() && f.plan().workload == Workload::send()
+    f.flow().transport.has_datagrams() && f.flow().workload == Workload::send()
 }

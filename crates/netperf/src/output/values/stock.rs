@@ -70,7 +70,7 @@ pub(super) fn value(selector: Stock, f: &Figures<'_>) -> Option<String> {
         RemoteCpuConfid => width(f, |c| c.remote_cpu_width_percent),
         TransactionRate => fixed(3, f.transaction_rate),
         RtLatency => fixed(3, f.round_trip_us),
-        BurstSize => int(f.plan().burst),
+        BurstSize => int(f.flow().burst),
         LocalTransportRetrans => int(f.retransmits()),
         RemoteTransportRetrans => int(f.told().retransmits),
         TransportMss => int(f.max_segment()),
