@@ -40,8 +40,8 @@ impl Counting {
         self.before = now;
     }
 
-    pub(super) fn counts(&self) -> Option<&[EventCounts]> {
-        self.is_whole.then_some(&self.steps)
+    pub(super) fn finish(self) -> Option<Vec<EventCounts>> {
+        self.is_whole.then_some(self.steps)
     }
 
     fn read(&mut self) -> EventCounts {

@@ -16,7 +16,7 @@ mod watch;
 
 pub use connection::{Connection, Early, Layer};
 pub use counting::EventCounts;
-pub use watch::{Journal, Pass, StepTimes, Watch};
+pub use watch::{Journal, Pass, StepReport, StepTimes, Watch};
 
 use std::rc::Rc;
 

@@ -337,14 +337,15 @@ fn times_of_steps_and_rounds() {
     let mut times = StepTimes::new(2, true, true).with_histogram();
     let end = script.run(&mut host, &orders, &mut [0; 10], &mut times);
     assert_eq!(end, ScriptEnd::Done);
-    let (thinks, sends) = (times.steps()[0], times.steps()[1]);
+    let times = times.finish();
+    let (thinks, sends) = (times.steps[0], times.steps[1]);
     assert_eq!((thinks.executions, sends.executions), (12, 4));
     assert!(thinks.shortest_ns >= 6_000_000 && thinks.cpu_ns > 0);
     assert!(thinks.longest_ns >= thinks.shortest_ns);
-    let rounds = times.rounds();
+    let rounds = times.rounds;
     assert_eq!(rounds.executions, 4);
     assert_eq!(rounds.total_ns, thinks.total_ns + sends.total_ns);
-    assert_eq!(times.histogram().unwrap().len(), 4);
+    assert_eq!(times.histogram.unwrap().len(), 4);
 }
 
 #[test]
@@ -371,10 +372,11 @@ fn counters_are_read_from_step_to_step() {
     };
     let end = script.run(&mut Host::default(), &orders, &mut [], &mut times);
     assert_eq!(end, ScriptEnd::Done);
-    let counts = times.counts().unwrap();
+    let times = times.finish();
+    let counts = times.events.unwrap();
     // One keeps the CPU, the other leaves it; on a busy machine it does not have all of it.
     assert!(counts[0][0] > 5 * counts[1][0], "{counts:?}");
-    assert!(counts[0][0] <= times.steps()[0].total_ns, "{counts:?}");
+    assert!(counts[0][0] <= times.steps[0].total_ns, "{counts:?}");
 }
 
 /// What is sent and received as bytes each, and how often a pass; whether it is sent.
@@ -449,8 +451,9 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
             ..Counts::default()
         };
         assert_eq!(counters.counts(), expected, "{shape:?}");
-        assert_eq!(times.rounds().executions, ROUNDS, "{shape:?}");
-        for (step, (.., count)) in times.steps().iter().zip(shape) {
+        let times = times.finish();
+        assert_eq!(times.rounds.executions, ROUNDS, "{shape:?}");
+        for (step, (.., count)) in times.steps.iter().zip(shape) {
             assert_eq!(step.executions, count * ROUNDS, "{shape:?}");
         }
     }

@@ -42,13 +42,23 @@ pub struct Pass {
     pub shortest_ns: u64,
 }
 
-/// Times of passes: one clock read a step, as a step begins where the one before it ended.
+/// The times of a script's steps and rounds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StepReport {
+    /// The rounds.
+    pub rounds: Pass,
+    /// Each step; without executions if only rounds were timed.
+    pub steps: Vec<Pass>,
+    /// The time of each round, if requested.
+    pub histogram: Option<Histogram>,
+    /// The events of each step; `None` if none were counted, or a reading missed some.
+    pub events: Option<Vec<EventCounts>>,
+}
+
+/// Times passes: one clock read per step, as a step begins where the one before it ended.
 #[derive(Debug)]
 pub struct StepTimes {
-    steps: Vec<Pass>,
-    rounds: Pass,
-    /// Each round's time.
-    histogram: Option<Histogram>,
+    report: StepReport,
     /// Each step's end and length.
     journal: Option<Box<dyn Journal>>,
     counting: Option<Box<Counting>>,
@@ -74,9 +84,10 @@ impl StepTimes {
     /// For so many steps. `with_steps` keeps times of each step and not of rounds alone.
     pub fn new(steps: usize, with_steps: bool, with_cpu: bool) -> Self {
         Self {
-            steps: vec![Pass::default(); steps],
-            rounds: Pass::default(),
-            histogram: None,
+            report: StepReport {
+                steps: vec![Pass::default(); steps],
+                ..StepReport::default()
+            },
             journal: None,
             counting: None,
             with_cpu,
@@ -89,7 +100,7 @@ impl StepTimes {
     /// Keeps each round's time as well.
     #[must_use]
     pub fn with_histogram(mut self) -> Self {
-        self.histogram = Some(Histogram::default());
+        self.report.histogram = Some(Histogram::default());
         self
     }
 
@@ -104,29 +115,17 @@ impl StepTimes {
     /// no step's time.
     #[must_use]
     pub fn with_counters(mut self, counters: Rc<EventCounters>) -> Self {
-        self.counting = Some(Box::new(Counting::new(counters, self.steps.len())));
+        self.counting = Some(Box::new(Counting::new(counters, self.report.steps.len())));
         self
     }
 
-    /// What was counted in each step, a figure a counter; `None` where it was not asked for, or something
-    /// was missed.
-    pub fn counts(&self) -> Option<&[EventCounts]> {
-        self.counting.as_deref()?.counts()
-    }
-
-    /// What each step took.
-    pub fn steps(&self) -> &[Pass] {
-        &self.steps
-    }
-
-    /// What the rounds took.
-    pub fn rounds(&self) -> &Pass {
-        &self.rounds
-    }
-
-    /// The rounds' times, if they were kept.
-    pub fn histogram(&self) -> Option<&Histogram> {
-        self.histogram.as_ref()
+    /// Returns the times.
+    pub fn finish(self) -> StepReport {
+        let events = self.counting.and_then(|counting| counting.finish());
+        StepReport {
+            events,
+            ..self.report
+        }
     }
 
     fn now(&self) -> Moment {
@@ -154,7 +153,7 @@ impl Watch for StepTimes {
         let now = self.now();
         let taken_ns = now.ns - self.step_begun.ns;
         if executions > 0 {
-            self.steps[step].add(executions, taken_ns, now.cpu_ns - self.step_begun.cpu_ns);
+            self.report.steps[step].add(executions, taken_ns, now.cpu_ns - self.step_begun.cpu_ns);
             if let Some(journal) = &mut self.journal {
                 journal.pass(now.ns, taken_ns);
             }
@@ -174,9 +173,9 @@ impl Watch for StepTimes {
             self.now()
         };
         let taken_ns = now.ns - self.round_begun.ns;
-        self.rounds
-            .add(1, taken_ns, now.cpu_ns - self.round_begun.cpu_ns);
-        if let Some(histogram) = &mut self.histogram {
+        let rounds = &mut self.report.rounds;
+        rounds.add(1, taken_ns, now.cpu_ns - self.round_begun.cpu_ns);
+        if let Some(histogram) = &mut self.report.histogram {
             histogram.record(taken_ns);
         }
         self.round_begun = now;

@@ -24,7 +24,7 @@ use crate::options::{self, Counter, Master, Settings};
 use crate::output::html::Measured;
 use crate::output::{self, Message, Step, Width};
 use crate::strand::{
-    Crew, Listeners, Log, Peers, Post, ResponseFile, StrandOutcome, Watching, refusal,
+    GroupSetup, Listeners, Log, Peers, ResponseFile, StrandOutcome, Watching, Workers, refusal,
 };
 use crate::tls::{self, Contexts, Security};
 use crate::wire::{Command, Goodbye};
@@ -178,29 +178,29 @@ impl Session<'_> {
         narrator.step(&Step::Phase1Done);
         probe_all(&mut slaves);
         narrator.step(&Step::Phase2);
-        let posts = self.posts(&mut slaves, contexts, narrator)?;
+        let setups = self.setups(&mut slaves, contexts, narrator)?;
         narrator.step(&Step::Phase2Done);
         narrator.print(&output::starting(self.workorder));
         let begun = Instant::now();
-        let mut crew = Crew::start(posts, &watching, self.stop).map_err(|error| {
+        let mut workers = Workers::start(setups, &watching, self.stop).map_err(|error| {
             Trouble::Here(format!("Error creating threads: {}", sys::describe(&error)))
         })?;
         narrator.print(&output::started(begun.elapsed()));
         for slave in &slaves {
             if let Err(trouble) = slave.agree() {
-                crew.abort();
-                crew.finish();
+                workers.abort();
+                workers.finish();
                 return Err(trouble);
             }
         }
         let counters = InterfaceCounters::now();
         let (agreed, wall) = (Instant::now(), SystemTime::now());
         let mut log = Log::default();
-        let mut failed = run::stages(&mut crew, &mut slaves, narrator, self.stop, &mut log);
+        let mut failed = run::stages(&mut workers, &mut slaves, narrator, self.stop, &mut log);
         let place = narrator.place();
         let traffic = counters.since();
         let was_told = self.master.print.statistics || failed.is_some();
-        let (strands, ended) = self.end(crew, &mut slaves, failed.is_some(), narrator);
+        let (strands, ended) = self.end(workers, &mut slaves, failed.is_some(), narrator);
         let elapsed = ended - agreed;
         let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
         for strand in &strands {
@@ -350,13 +350,13 @@ impl Session<'_> {
     }
 
     /// Gives each slave its work, and settles each group with what they answer.
-    fn posts(
+    fn setups(
         &self,
         slaves: &mut [Slave],
         contexts: Vec<Contexts>,
         narrator: &mut Narrator<'_>,
-    ) -> Result<Vec<Post>, Trouble> {
-        let mut posts = Vec::new();
+    ) -> Result<Vec<GroupSetup>, Trouble> {
+        let mut setups = Vec::new();
         for ((number, group), tls) in self.workorder.groups.iter().enumerate().zip(contexts) {
             let mut group = group.clone();
             let files = files::files(&group).map_err(Trouble::Here)?;
@@ -383,7 +383,7 @@ impl Session<'_> {
                 peers.add(slave.assign(&group, &listeners)?);
                 narrator.assigned(&slave.host, &group);
             }
-            posts.push(Post {
+            setups.push(GroupSetup {
                 group,
                 follows: false,
                 has_stock_slave,
@@ -395,13 +395,13 @@ impl Session<'_> {
                 account: None,
             });
         }
-        Ok(posts)
+        Ok(setups)
     }
 
     /// Ends the strands of both ends; what each of this one did, and when the run ended.
     fn end(
         &self,
-        crew: Crew,
+        workers: Workers,
         slaves: &mut [Slave],
         has_failed: bool,
         narrator: &mut Narrator<'_>,
@@ -410,7 +410,7 @@ impl Session<'_> {
         let mut aborted = Vec::new();
         if has_failed {
             aborted = abort_all(slaves);
-            crew.abort();
+            workers.abort();
         } else {
             narrator.close();
             if self.master.print.statistics {
@@ -421,7 +421,7 @@ impl Session<'_> {
                 ended = Instant::now();
             }
         }
-        let strands = crew.finish();
+        let strands = workers.finish();
         let failures = strands.iter().filter(|strand| strand.failed);
         for (number, _) in (1..).zip(failures) {
             narrator.say(&Message::Strand(number));

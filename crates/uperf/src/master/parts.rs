@@ -41,7 +41,10 @@ fn part(transaction: &Transaction, parts: &[&TransactionOutcome]) -> Part {
     let began = || parts.iter().map(|part| part.began);
     let spread = |(first, last): (Instant, Instant)| last - first;
     let mut times = stats::Histogram::default();
-    for histogram in parts.iter().filter_map(|part| part.histogram.as_ref()) {
+    for histogram in parts
+        .iter()
+        .filter_map(|part| part.times.histogram.as_ref())
+    {
         times.merge(histogram);
     }
     Part {

@@ -85,7 +85,7 @@ impl Figures<'_> {
             for number in 0..group.transactions.len() {
                 let mut pass = Pass::default();
                 for part in parts(&strands, number) {
-                    pass.merge(&part.rounds);
+                    pass.merge(&part.times.rounds);
                 }
                 all.push(self.executions(transaction_name(number), (at, number), &pass));
             }
@@ -100,7 +100,7 @@ impl Figures<'_> {
                 for (at, flowop) in transaction.flowops.iter().enumerate() {
                     let mut pass = Pass::default();
                     for part in parts(&strands, number) {
-                        if let Some(other) = part.flowops.get(at) {
+                        if let Some(other) = part.times.steps.get(at) {
                             pass.merge(other);
                         }
                     }
@@ -138,7 +138,7 @@ impl Figures<'_> {
         parts: impl Iterator<Item = &'p TransactionOutcome>,
         at: usize,
     ) -> Vec<(Counter, Option<u64>)> {
-        let counts = parts.map(|part| part.events.as_ref()?.get(at));
+        let counts = parts.map(|part| part.times.events.as_ref()?.get(at));
         // A sum without one of its parts is none.
         let counts: Option<Vec<_>> = counts.collect();
         let sum = |counter: &Counter| {
@@ -220,7 +220,7 @@ impl Figures<'_> {
             for number in 0..group.transactions.len() {
                 let mut times = Histogram::default();
                 let kept = parts(&strands, number);
-                for histogram in kept.filter_map(|part| part.histogram.as_ref()) {
+                for histogram in kept.filter_map(|part| part.times.histogram.as_ref()) {
                     times.merge(histogram);
                 }
                 if !times.is_empty() {

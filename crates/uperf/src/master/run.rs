@@ -15,7 +15,7 @@ use super::voice::Voice;
 use crate::options::Master;
 use crate::output::html::Course;
 use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
-use crate::strand::{Crew, Log};
+use crate::strand::{Log, Workers};
 use crate::wire::{Command, Goodbye};
 use crate::{Group, Kind};
 use control::why;
@@ -36,7 +36,7 @@ const CUT_APPROACH: Duration = Duration::from_millis(100);
 
 /// Runs all transactions; the exit code of a run that did not come to its end.
 pub(super) fn stages(
-    crew: &mut Crew,
+    workers: &mut Workers,
     slaves: &mut [Slave],
     narrator: &mut Narrator<'_>,
     stop: &Stop,
@@ -45,29 +45,29 @@ pub(super) fn stages(
     let has_stock_slave = slaves.iter().any(|slave| !slave.is_ours);
     let least = narrator.interval.min(LONGEST_STAGE);
     let mut begun = Instant::now();
-    for stage in 0..crew.stages() {
-        if let Some(code) = until(crew, Some(stage), slaves, narrator, stop, log) {
+    for stage in 0..workers.stages() {
+        if let Some(code) = until(workers, Some(stage), slaves, narrator, stop, log) {
             return Some(code);
         }
         if has_stock_slave {
-            await_stock_slaves(crew, stage, begun + least);
+            await_stock_slaves(workers, stage, begun + least);
         }
-        narrator.ended(crew);
+        narrator.ended(workers);
         for slave in slaves.iter() {
             if let Some(command) = slave.next(stage as u32) {
                 narrator.command(slave, command);
             }
         }
         // What is done before anybody looks is of the transaction as well.
-        let before = crew.counts();
-        begun = crew.release(stage);
+        let before = workers.counts();
+        begun = workers.release(stage);
         narrator.begun(stage, begun, before);
     }
-    let code = until(crew, None, slaves, narrator, stop, log);
+    let code = until(workers, None, slaves, narrator, stop, log);
     if code.is_none() {
-        narrator.ended(crew);
+        narrator.ended(workers);
         if slaves.iter().any(|slave| slave.parks_at.is_some()) {
-            await_stock_slaves(crew, crew.stages(), Instant::now());
+            await_stock_slaves(workers, workers.stages(), Instant::now());
         }
     }
     code
@@ -75,8 +75,8 @@ pub(super) fn stages(
 
 /// Gives stock slaves' strands time to come to this barrier, at least until then. After a transaction's
 /// duration the strands here have waited for them already.
-fn await_stock_slaves(crew: &Crew, stage: usize, not_before: Instant) {
-    let is_settled = stage == 0 || crew.is_timed(stage - 1);
+fn await_stock_slaves(workers: &Workers, stage: usize, not_before: Instant) {
+    let is_settled = stage == 0 || workers.is_timed(stage - 1);
     let for_data = if is_settled {
         Duration::ZERO
     } else {
@@ -88,7 +88,7 @@ fn await_stock_slaves(crew: &Crew, stage: usize, not_before: Instant) {
 
 /// Waits for a barrier, or the end of all strands.
 fn until(
-    crew: &mut Crew,
+    workers: &mut Workers,
     stage: Option<usize>,
     slaves: &mut [Slave],
     narrator: &mut Narrator<'_>,
@@ -97,7 +97,7 @@ fn until(
 ) -> Option<u8> {
     let mut prompt = None;
     loop {
-        let status = look(crew, stage, narrator.due(), &mut prompt);
+        let status = look(workers, stage, narrator.due(), &mut prompt);
         if status.peer_closed && (status.complete || status.running == 0) {
             await_word(slaves);
         }
@@ -121,31 +121,31 @@ fn until(
         if status.complete || status.running == 0 {
             return None;
         }
-        narrator.tick(crew);
+        narrator.tick(workers);
     }
 }
 
 /// Waits until there is something to see, or to print. Shortly before a transaction's time is up for that
 /// alone: strands that leave have what is waited with.
 fn look(
-    crew: &mut Crew,
+    workers: &mut Workers,
     stage: Option<usize>,
     next_line: Instant,
     prompt: &mut Option<Prompt>,
 ) -> BarrierStatus {
     let now = Instant::now();
-    let Some(due) = crew.due() else {
+    let Some(due) = workers.due() else {
         *prompt = None;
-        return crew.wait(stage, next_line.min(now + TICK));
+        return workers.wait(stage, next_line.min(now + TICK));
     };
     if due > now + CUT_APPROACH {
         let approach = due.checked_sub(CUT_APPROACH).unwrap_or(due);
-        return crew.wait(stage, next_line.min(now + TICK).min(approach));
+        return workers.wait(stage, next_line.min(now + TICK).min(approach));
     }
     prompt.get_or_insert_with(Prompt::begin);
     std::thread::sleep(due.min(next_line).saturating_duration_since(now));
-    crew.cut();
-    crew.wait(stage, now)
+    workers.read_due();
+    workers.wait(stage, now)
 }
 
 /// A slave that dies ends its connections in any order, and to a strand an end is the end of its work: who has
@@ -291,9 +291,9 @@ impl<'a> Narrator<'a> {
         self.line(counts, now);
     }
 
-    fn tick(&mut self, crew: &Crew) {
+    fn tick(&mut self, workers: &Workers) {
         let now = Instant::now();
-        self.report_unanswered(crew, now);
+        self.report_unanswered(workers, now);
         if now < self.next {
             return;
         }
@@ -305,19 +305,19 @@ impl<'a> Narrator<'a> {
             self.next += self.interval.max(Duration::from_millis(1));
         }
         // What comes after the time has no line: the last one is of the time.
-        if !crew.is_cut(stage) {
-            self.line(crew.counts_by(stage).0, now);
+        if !workers.is_over(stage) {
+            self.line(workers.counts_by(stage).0, now);
         }
     }
 
     /// Reports once that no data connection has come about, as behind a firewall that lets the control
     /// connection through.
-    fn report_unanswered(&mut self, crew: &Crew, now: Instant) {
+    fn report_unanswered(&mut self, workers: &Workers, now: Instant) {
         let Some((0, begun, _)) = self.running else {
             return;
         };
         let is_due = now >= begun + REPORT_UNANSWERED_AFTER;
-        if !is_due || self.opened_to.is_empty() || crew.counts().operations > 0 {
+        if !is_due || self.opened_to.is_empty() || workers.counts().operations > 0 {
             return;
         }
         let mut hosts = std::mem::take(&mut self.opened_to);
@@ -329,9 +329,9 @@ impl<'a> Narrator<'a> {
         );
     }
 
-    fn ended(&mut self, crew: &Crew) {
+    fn ended(&mut self, workers: &Workers) {
         if let Some((stage, ..)) = self.running {
-            let (counts, at) = crew.counts_by(stage);
+            let (counts, at) = workers.counts_by(stage);
             self.line(counts, at);
             if !self.is_silent {
                 self.print(PROGRESS_END);

@@ -79,8 +79,8 @@ impl Room {
         let processes = self.processes.take(holder, processes);
         let processes = processes.map_err(|exceeded| refused("processes", exceeded))?;
         account.take_memory(count.saturating_mul(strand_bytes))?;
-        // Each has a pair of sockets, of which this end has two copies.
-        account.take_descriptors(2 * processes.amount())?;
+        // This end of its socket pair.
+        account.take_descriptors(processes.amount())?;
         Ok(Strands([strands, processes]))
     }
 }

@@ -19,8 +19,8 @@ use crate::mirror;
 use crate::options::Limits;
 use crate::output::{self, Step};
 use crate::strand::{
-    Crew, Listeners, Log, PeerHost, Peers, Ports, Post, StrandOutcome, Watching, has, machine_text,
-    obstacle, refusal, strand_bytes,
+    GroupSetup, Listeners, Log, PeerHost, Peers, Ports, StrandOutcome, Watching, Workers, has,
+    machine_text, obstacle, refusal, strand_bytes,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{
@@ -124,7 +124,7 @@ impl From<io::Error> for End {
 }
 
 /// What is ready for a master, what it has taken, and where it listens.
-type Mustered = (Crew, Strands, Vec<SlaveInfo>);
+type Mustered = (Workers, Strands, Vec<SlaveInfo>);
 
 /// What phase 2 begins with.
 struct Hello {
@@ -137,26 +137,26 @@ impl Session<'_> {
     fn run(&self, account: Account) -> Result<(), End> {
         let hello = self.hello()?;
         let order = hello.order;
-        let (mut crew, share) = self.muster(&hello, &account)?;
+        let (mut workers, share) = self.muster(&hello, &account)?;
         let _running = self.server.running.enter(self.control.peer());
         let agreed = self
             .control
             .read::<{ END.len() }>(self.soon())
             .and_then(|end| self.control.write(&end, PATIENCE));
         if let Err(error) = agreed {
-            crew.abort();
-            crew.finish();
+            workers.abort();
+            workers.finish();
             let place = "at the end of the handshake".to_owned();
             return Err(End::Left(place, error));
         }
         let begun = Instant::now();
-        let outcome = self.obey(&mut crew, order);
+        let outcome = self.obey(&mut workers, order);
         if let Obeyed::Interrupted(place) = &outcome {
             // Before the connections close: their end would look like the end of the work.
-            let goodbye = interruption(place, &crew.counts(), begun.elapsed());
+            let goodbye = interruption(place, &workers.counts(), begun.elapsed());
             let said = self.control.write(&goodbye.encode(order), PATIENCE);
-            crew.abort();
-            crew.finish();
+            workers.abort();
+            workers.finish();
             return said.map_err(|error| End::Left(place.clone(), error));
         }
         let ended = match &outcome {
@@ -164,10 +164,10 @@ impl Session<'_> {
             _ => Instant::now(),
         };
         // Whatever still runs has nobody to run for.
-        crew.abort();
-        let counts = crew.counts();
-        let stages = crew.stages();
-        let strands = crew.finish();
+        workers.abort();
+        let counts = workers.counts();
+        let stages = workers.stages();
+        let strands = workers.finish();
         let mut log = Log::default();
         for strand in &strands {
             log.merge(&strand.log);
@@ -254,9 +254,9 @@ impl Session<'_> {
     }
 
     /// Reads the workorder, and gets ready for it.
-    fn muster(&self, hello: &Hello, account: &Account) -> Result<(Crew, Strands), End> {
+    fn muster(&self, hello: &Hello, account: &Account) -> Result<(Workers, Strands), End> {
         let order = hello.order;
-        let (crew, strands, infos) = self.try_muster(hello, account).or_else(|end| {
+        let (workers, strands, infos) = self.try_muster(hello, account).or_else(|end| {
             if let End::Refused(refusal) = &end {
                 let refused = Ack2::Refused(refusal.reason());
                 self.control.write(&refused.encode(order), PATIENCE)?;
@@ -269,11 +269,11 @@ impl Session<'_> {
         let mut answer = ack.encode(order).to_vec();
         answer.extend(infos.iter().flat_map(|info| info.encode(order)));
         if let Err(error) = self.control.write(&answer, PATIENCE) {
-            crew.abort();
-            crew.finish();
+            workers.abort();
+            workers.finish();
             return Err(End::Left("in phase 2".to_owned(), error));
         }
-        Ok((crew, strands))
+        Ok((workers, strands))
     }
 
     fn try_muster(&self, hello: &Hello, account: &Account) -> Result<Mustered, End> {
@@ -342,7 +342,7 @@ impl Session<'_> {
         let listeners = Listeners::open(&group, |_| here.clone())
             .map_err(|error| Refusal::Ports(sys::describe(&error.error)))?;
         let infos = slave_infos(&listeners, here.as_ref());
-        let post = Post {
+        let setup = GroupSetup {
             peers: self.peers(&group, masters),
             group,
             follows: true,
@@ -354,9 +354,9 @@ impl Session<'_> {
             account: Some(account.clone()),
         };
         // A stop here ends the strands when the master knows of it.
-        let crew = Crew::start(vec![post], &Watching::default(), &Stop::new())
+        let workers = Workers::start(vec![setup], &Watching::default(), &Stop::new())
             .map_err(|error| Refusal::Threads(sys::describe(&error)))?;
-        Ok((crew, strands, infos))
+        Ok((workers, strands, infos))
     }
 
     /// The master, under every name that its flowops have for it.
@@ -369,11 +369,11 @@ impl Session<'_> {
     }
 
     /// Does what the master says until it wants the figures, is gone, or a strand fails.
-    fn obey(&self, crew: &mut Crew, order: Order) -> Obeyed {
+    fn obey(&self, workers: &mut Workers, order: Order) -> Obeyed {
         let mut opened = None;
         let longest = Instant::now() + self.limits.work.duration + self.idle();
         for _ in 0..MOST_COMMANDS {
-            let command = match self.next_command(crew, opened, order, longest) {
+            let command = match self.next_command(workers, opened, order, longest) {
                 Ok(command) => command,
                 Err(outcome) => return outcome,
             };
@@ -381,10 +381,10 @@ impl Session<'_> {
             match command {
                 Command::NextTransaction(number) => {
                     let stage = number as usize;
-                    if stage >= crew.stages() || opened.is_some_and(|opened| stage <= opened) {
+                    if stage >= workers.stages() || opened.is_some_and(|opened| stage <= opened) {
                         continue;
                     }
-                    let status = self.await_barrier(crew, opened, stage);
+                    let status = self.await_barrier(workers, opened, stage);
                     if self.server.cut.is_set() {
                         return Obeyed::Interrupted(place(opened));
                     }
@@ -394,11 +394,11 @@ impl Session<'_> {
                     if !status.complete && status.running > 0 {
                         return Obeyed::Late(stage);
                     }
-                    crew.release(stage);
+                    workers.release(stage);
                     self.step(&Step::Unlocked(number));
                     opened = Some(stage);
                 }
-                Command::SendStatistics => return self.await_last_strands(crew, opened),
+                Command::SendStatistics => return self.await_last_strands(workers, opened),
                 Command::Abort | Command::Error | Command::Other(..) => {
                     return Obeyed::Done(Instant::now());
                 }
@@ -410,19 +410,19 @@ impl Session<'_> {
     }
 
     /// The master has all that it wanted but the figures.
-    fn await_last_strands(&self, crew: &Crew, opened: Option<usize>) -> Obeyed {
+    fn await_last_strands(&self, workers: &Workers, opened: Option<usize>) -> Obeyed {
         let place = || "at the statistics".to_owned();
         let until = Instant::now() + LAST_STRANDS;
-        if let Some(last) = opened.filter(|last| crew.awaits_end(*last)) {
-            let (status, last_news) = self.await_quiet(crew, None, until, QUIET_LOOKS);
+        if let Some(last) = opened.filter(|last| workers.awaits_end(*last)) {
+            let (status, last_news) = self.await_quiet(workers, None, until, QUIET_LOOKS);
             if status.running > 0 {
-                crew.interrupt(last);
+                workers.interrupt(last);
                 return Obeyed::Done(last_news);
             }
         }
         loop {
             let now = Instant::now();
-            let status = crew.wait(None, until.min(now + LOOK));
+            let status = workers.wait(None, until.min(now + LOOK));
             if status.running == 0 {
                 return Obeyed::Done(Instant::now());
             }
@@ -449,7 +449,7 @@ impl Session<'_> {
     /// Waits for the master's next word, as long as no strand fails.
     fn next_command(
         &self,
-        crew: &Crew,
+        workers: &Workers,
         opened: Option<usize>,
         order: Order,
         longest: Instant,
@@ -463,14 +463,16 @@ impl Session<'_> {
         loop {
             match self.control.is_readable(Instant::now() + LOOK) {
                 Ok(true) => break,
-                Ok(false) if crew.wait(None, Instant::now()).failed => return Err(Obeyed::Failed),
+                Ok(false) if workers.wait(None, Instant::now()).failed => {
+                    return Err(Obeyed::Failed);
+                }
                 Ok(false) if Instant::now() >= longest => return Err(Obeyed::Long),
                 Ok(false) if Instant::now() >= until => {
                     return Err(lost(io::ErrorKind::TimedOut.into()));
                 }
                 Ok(false) => {}
                 Err(_) if self.server.cut.is_set() => {
-                    return self.last_command(crew, opened, order);
+                    return self.last_command(workers, opened, order);
                 }
                 Err(error) => return Err(lost(error)),
             }
@@ -491,13 +493,13 @@ impl Session<'_> {
     /// The word of a master whose run has just come to its end when this slave is stopped.
     fn last_command(
         &self,
-        crew: &Crew,
+        workers: &Workers,
         opened: Option<usize>,
         order: Order,
     ) -> Result<Command, Obeyed> {
         let interrupted = || Obeyed::Interrupted(place(opened));
-        let is_last = opened.is_some_and(|opened| opened + 1 == crew.stages());
-        if !is_last || crew.wait(None, Instant::now()).running > 0 {
+        let is_last = opened.is_some_and(|opened| opened + 1 == workers.stages());
+        if !is_last || workers.wait(None, Instant::now()).running > 0 {
             return Err(interrupted());
         }
         let mut bytes = [0; Command::LEN];
@@ -510,40 +512,45 @@ impl Session<'_> {
     }
 
     /// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
-    fn await_barrier(&self, crew: &Crew, opened: Option<usize>, stage: usize) -> BarrierStatus {
+    fn await_barrier(
+        &self,
+        workers: &Workers,
+        opened: Option<usize>,
+        stage: usize,
+    ) -> BarrierStatus {
         let until = Instant::now() + BARRIER;
         let Some(opened) = opened else {
-            return self.await_quiet(crew, Some(stage), until, u32::MAX).0;
+            return self.await_quiet(workers, Some(stage), until, u32::MAX).0;
         };
-        let looks = if crew.awaits_end(opened) {
+        let looks = if workers.awaits_end(opened) {
             QUIET_LOOKS
         } else {
             GRACE_LOOKS
         };
-        let (status, _) = self.await_quiet(crew, Some(stage), until, looks);
+        let (status, _) = self.await_quiet(workers, Some(stage), until, looks);
         if status.complete {
             return status;
         }
-        crew.interrupt(opened);
+        workers.interrupt(opened);
         let until = Instant::now() + BARRIER;
-        self.await_quiet(crew, Some(stage), until, u32::MAX).0
+        self.await_quiet(workers, Some(stage), until, u32::MAX).0
     }
 
     /// Waits as long as something is done, or until the stop; and when the last was.
     fn await_quiet(
         &self,
-        crew: &Crew,
+        workers: &Workers,
         stage: Option<usize>,
         until: Instant,
         looks: u32,
     ) -> (BarrierStatus, Instant) {
         let done = || {
-            let counts = crew.counts();
+            let counts = workers.counts();
             (counts.bytes(), counts.operations)
         };
         let (mut before, mut last_news, mut quiet_looks) = (done(), Instant::now(), 0);
         loop {
-            let status = crew.wait(stage, until.min(Instant::now() + QUIET_LOOK));
+            let status = workers.wait(stage, until.min(Instant::now() + QUIET_LOOK));
             let (now, after) = (Instant::now(), done());
             if after == before && status.selecting == 0 {
                 quiet_looks += 1;

@@ -33,18 +33,17 @@ pub(super) enum Allowance {
 }
 
 impl Allowance {
-    /// That of a thread.
-    pub(super) fn of_thread(account: Option<&Account>, group: &Group) -> Self {
-        account.map_or(Self::Unlimited, |account| Self::Growing {
-            account: account.clone(),
-            taken: 0,
-            bytes_each: bytes_each(group),
-        })
-    }
-
-    /// That of a process, whose memory is taken before it is forked: [`process_bytes`].
-    pub(super) fn of_process(account: Option<&Account>, group: &Group) -> Self {
-        account.map_or(Self::Unlimited, |_| Self::Fixed(of_process(group)))
+    /// That of a strand of this group. The memory of a process is taken before it is forked: [`process_bytes`].
+    pub(super) fn new(account: Option<&Account>, group: &Group) -> Self {
+        match account {
+            None => Self::Unlimited,
+            Some(_) if group.strands.processes => Self::Fixed(of_process(group)),
+            Some(account) => Self::Growing {
+                account: account.clone(),
+                taken: 0,
+                bytes_each: bytes_each(group),
+            },
+        }
     }
 
     /// Makes room for one connection more than there are.
@@ -117,7 +116,7 @@ mod tests {
     fn connections_are_taken_as_they_are_needed() {
         let (memory, descriptors) = (Budget::new(1 << 20), Budget::new(1000));
         let account = Account::open(&memory, &descriptors, Holder::Local, 10).unwrap();
-        let mut allowance = Allowance::of_thread(Some(&account), &Group::default());
+        let mut allowance = Allowance::new(Some(&account), &Group::default());
         for there_are in 0..10 {
             allowance.make_room(there_are).unwrap();
         }
@@ -127,7 +126,9 @@ mod tests {
         let refused = allowance.make_room(10).unwrap_err();
         assert!(refused.what.contains("--max-connections"), "{refused:?}");
         assert_eq!(descriptors.used(), 10);
-        let mut forked = Allowance::of_process(Some(&account), &Group::default());
+        let mut group = Group::default();
+        group.strands.processes = true;
+        let mut forked = Allowance::new(Some(&account), &group);
         forked.make_room(255).unwrap();
         assert!(forked.make_room(256).is_err());
     }

@@ -1,76 +1,61 @@
-//! What a strand does for the engine's script: finding, opening and closing connections, sending files.
+//! The flowops that are not plain transfers: a strand opens, finds and closes connections, and sends files.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use engine::script::{Connection, ConnectionManager, Failure, Performed};
 use engine::{StartBarrier, Stop};
-use server::Policy;
 use sys::call::{self, Error};
 
-use super::Files;
+use super::GroupSetup;
 use super::allowance::Allowance;
-use super::connections::{Connections, Found};
-use super::ends::{self, Acceptance, Listeners, Peers};
+use super::connections::{ConnectionPool, Found};
+use super::ends::{self, Acceptance, Listeners};
 use super::log::Log;
-use crate::account::Account;
-use crate::tls::Contexts;
-use crate::workorder::{Flowop, Kind, Size, Transaction};
+use crate::workorder::{Flowop, Kind, Size};
 
 /// As much of a file as one call sends.
 const FILE_CHUNK: u64 = 1 << 30;
 
-/// A strand between its transactions.
+/// The connections of one strand, which its flowops open, find, use and close.
 #[derive(Debug)]
-pub(super) struct Desk<'a> {
+pub(super) struct StrandConnections<'a> {
+    pub(super) setup: &'a GroupSetup,
     pub(super) barrier: &'a StartBarrier,
-    /// Which of its group.
+    /// Number of the strand in its group.
     pub(super) index: usize,
-    pub(super) connections: Connections<Connection>,
-    pub(super) peers: &'a Peers,
-    pub(super) tls: &'a Contexts,
-    pub(super) policy: Policy,
-    pub(super) follows: bool,
+    /// The flowops of the transaction that runs.
+    pub(super) flowops: &'a [Flowop],
+    pub(super) open: ConnectionPool<Connection>,
     pub(super) listeners: Listeners,
-    /// Whose memory is taken for what comes early.
-    pub(super) account: Option<&'a Account>,
     pub(super) allowance: Allowance,
-    /// Those of sendfile, by directory.
-    pub(super) files: Arc<Files>,
     pub(super) next_file: usize,
     pub(super) log: Log,
 }
 
-/// A strand within a transaction.
-pub(super) struct Worker<'a, 'b> {
-    pub(super) desk: &'b mut Desk<'a>,
-    pub(super) transaction: &'b Transaction,
-}
-
-impl ConnectionManager for Worker<'_, '_> {
+impl ConnectionManager for StrandConnections<'_> {
     fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure> {
-        self.desk.find(self.transaction.flowops[step].connection)
+        self.find(self.flowops[step].connection)
     }
 
     fn perform(&mut self, at: usize, stop: &Stop) -> Result<Performed, Failure> {
-        let flowop = &self.transaction.flowops[at];
+        let flowop = &self.flowops[at];
         match flowop.kind {
-            Kind::Connect => self.desk.connect(flowop, stop),
-            Kind::Accept => self.desk.accept(flowop, stop),
-            Kind::Disconnect => Ok(self.desk.disconnect(flowop)),
-            Kind::Sendfile | Kind::Sendfilev => self.desk.send_files(flowop, stop),
+            Kind::Connect => self.connect(flowop, stop),
+            Kind::Accept => self.accept(flowop, stop),
+            Kind::Disconnect => Ok(self.disconnect(flowop)),
+            Kind::Sendfile | Kind::Sendfilev => self.send_files(flowop, stop),
             _ => Ok(Performed::default()),
         }
     }
 }
 
-impl Desk<'_> {
+impl StrandConnections<'_> {
     fn find(&mut self, connection: u32) -> Result<Rc<Connection>, Failure> {
-        match self.connections.find(connection) {
+        match self.open.find(connection) {
             Found::Open(connection) => Ok(connection),
             Found::Closed => Err(Failure::of_call("close", Error::BADF)),
             Found::Nothing => {
@@ -81,13 +66,14 @@ impl Desk<'_> {
     }
 
     fn connect(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
-        self.allowance.make_room(self.connections.len())?;
+        self.allowance.make_room(self.open.len())?;
         let endpoint = &flowop.endpoint;
         let host = &endpoint.remote_host;
         let protocol = endpoint
             .protocol
             .ok_or_else(|| Failure::of_sense("a connect without a protocol"))?;
         let target = self
+            .setup
             .peers
             .target(host, self.index, protocol)
             .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {host}")))?;
@@ -100,19 +86,17 @@ impl Desk<'_> {
     }
 
     fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
-        self.allowance.make_room(self.connections.len())?;
+        self.allowance.make_room(self.open.len())?;
         let name = &flowop.endpoint.remote_host;
         let host = self
+            .setup
             .peers
             .host(name)
             .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {name}")))?;
         let call = Acceptance {
             flowop,
             host,
-            peers: self.peers,
-            policy: self.policy,
-            account: self.account,
-            follows: self.follows,
+            setup: self.setup,
             barrier: self.barrier,
             stop,
         };
@@ -129,12 +113,12 @@ impl Desk<'_> {
         connection: Connection,
         stop: &Stop,
     ) -> Result<Performed, Failure> {
-        let connection = self.tls.over(connection, flowop, stop)?;
+        let connection = self.setup.tls.over(connection, flowop, stop)?;
         if flowop.endpoint.window > 0 {
             self.log
                 .compare_buffers(&connection.socket(), flowop.endpoint.window);
         }
-        self.connections.add(flowop.connection, Rc::new(connection));
+        self.open.add(flowop.connection, Rc::new(connection));
         Ok(Performed {
             later_forget: true,
             ..Performed::default()
@@ -142,7 +126,7 @@ impl Desk<'_> {
     }
 
     fn disconnect(&mut self, flowop: &Flowop) -> Performed {
-        let Some(closed) = self.connections.close(flowop.connection) else {
+        let Some(closed) = self.open.close(flowop.connection) else {
             self.log.say("Connection already closed", 0);
             return Performed {
                 ends: true,
@@ -150,7 +134,8 @@ impl Desk<'_> {
             };
         };
         for connection in closed.iter().flatten() {
-            self.listeners.take_back(connection, self.account);
+            self.listeners
+                .take_back(connection, self.setup.account.as_ref());
         }
         Performed {
             later_forget: true,
@@ -188,6 +173,7 @@ impl Desk<'_> {
     ) -> Result<u64, Failure> {
         let directory = &flowop.directory;
         let files = self
+            .setup
             .files
             .iter()
             .find(|(name, _)| name == Path::new(directory));

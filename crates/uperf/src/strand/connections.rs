@@ -10,7 +10,7 @@ const CACHED: usize = 8;
 
 /// The connections of one strand; 0 is the number of those without one.
 #[derive(Debug)]
-pub(super) struct Connections<T> {
+pub(super) struct ConnectionPool<T> {
     /// The newest last. A connection that was closed beside its turn stays, without what it was.
     pool: Vec<Named<T>>,
     /// Those that were looked up, in the order of their first use.
@@ -34,7 +34,7 @@ pub(super) enum Found<T> {
     Nothing,
 }
 
-impl<T> Connections<T> {
+impl<T> ConnectionPool<T> {
     pub(super) fn new() -> Self {
         Self {
             pool: Vec::new(),
@@ -116,7 +116,7 @@ impl<T> Named<T> {
 mod tests {
     use super::*;
 
-    fn found(connections: &mut Connections<char>, number: u32) -> char {
+    fn found(connections: &mut ConnectionPool<char>, number: u32) -> char {
         match connections.find(number) {
             Found::Open(connection) => *connection,
             Found::Closed => '-',
@@ -124,19 +124,19 @@ mod tests {
         }
     }
 
-    fn closed(connections: &mut Connections<char>, number: u32) -> String {
+    fn closed(connections: &mut ConnectionPool<char>, number: u32) -> String {
         let closed = connections.close(number).into_iter().flatten().flatten();
         closed.map(|connection| *connection).collect()
     }
 
     #[test]
     fn the_newest_is_meant_until_one_was_used() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionPool::new();
         connections.add(0, Rc::new('a'));
         connections.add(0, Rc::new('b'));
         assert_eq!(found(&mut connections, 0), 'b');
 
-        let mut connections = Connections::new();
+        let mut connections = ConnectionPool::new();
         connections.add(0, Rc::new('a'));
         assert_eq!(found(&mut connections, 0), 'a');
         connections.add(0, Rc::new('b'));
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn numbers_tell_them_apart() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionPool::new();
         connections.add(1, Rc::new('a'));
         connections.add(2, Rc::new('b'));
         assert_eq!(found(&mut connections, 1), 'a');
@@ -161,7 +161,7 @@ mod tests {
     /// stays.
     #[test]
     fn a_close_may_be_of_two() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionPool::new();
         connections.add(0, Rc::new('a'));
         assert_eq!(found(&mut connections, 0), 'a');
         connections.add(0, Rc::new('b'));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn opened_and_closed_again_and_again() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionPool::new();
         for _ in 0..100 {
             connections.add(0, Rc::new('a'));
             assert_eq!(found(&mut connections, 0), 'a');

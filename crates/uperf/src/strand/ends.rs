@@ -12,13 +12,13 @@ use engine::{BarrierEvent, Role, SocketError, StartBarrier, Stop, data_socket, d
 use model::SocketOptions;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use server::{DataPeer, Door, Policy};
+use server::{DataPeer, Door};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
 use super::compile::transport;
 use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
-use super::{Log, buffer_bytes, reach, sctp};
+use super::{GroupSetup, Log, buffer_bytes, reach, sctp};
 use crate::account::Account;
 use crate::wire::SlaveInfo;
 use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
@@ -317,7 +317,7 @@ impl Listeners {
         let peer = DataPeer {
             control: &host.address,
             named: None,
-            policy: call.policy,
+            policy: call.setup.policy,
         };
         match &mut listener.ok_or(Error::NOTCONN)?.ear {
             Ear::Streams(socket, door) => call.stream(socket, door, &peer, log),
@@ -331,12 +331,7 @@ pub(super) struct Acceptance<'a> {
     pub(super) flowop: &'a Flowop,
     /// Whose connection it is to be.
     pub(super) host: &'a PeerHost,
-    pub(super) peers: &'a Peers,
-    pub(super) policy: Policy,
-    pub(super) account: Option<&'a Account>,
-    /// The other end leads: it may be anybody, who must not have datagrams sent to others. Of the slaves that this end
-    /// leads, stock's send from whichever of their addresses the route says.
-    pub(super) follows: bool,
+    pub(super) setup: &'a GroupSetup,
     pub(super) barrier: &'a StartBarrier,
     pub(super) stop: &'a Stop,
 }
@@ -381,12 +376,13 @@ impl Acceptance<'_> {
         peer: &DataPeer<'_>,
         log: &mut Log,
     ) -> Result<Connection, Error> {
+        let setup = self.setup;
         let handshake = listener.accept(&Call {
             options: &options(self.flowop),
             peer,
             others: &|from| self.is_of_another(from),
-            takes_strangers: !self.follows && !self.policy.strict,
-            account: self.account,
+            takes_strangers: !setup.follows && !setup.policy.strict,
+            account: setup.account.as_ref(),
             patience: self.flowop.timeout,
             stop: self.stop,
         })?;
@@ -407,7 +403,7 @@ impl Acceptance<'_> {
 
     /// Whether this is where another host of the group comes from.
     fn is_of_another(&self, from: &Address) -> bool {
-        let hosts = self.peers.0.iter();
+        let hosts = self.setup.peers.0.iter();
         let mut others = hosts.filter(|other| !other.is(&self.host.name));
         others.any(|other| other.address.shares_host_with(from))
     }

@@ -1,33 +1,33 @@
-//! Strands: the threads that run a group's transactions, at either end.
+//! Strands: the threads and processes that run a group's transactions, at either end.
 //!
-//! A [`Crew`] is all strands of one end's run. Whoever leads it (a master by its own loop, a slave by its
-//! master's commands) opens one barrier after the other; in between nothing is asked of it.
+//! [`Workers`] are all strands of one end's run. Their leader (a master's own loop, or a slave's session by its
+//! master's commands) opens one barrier after the other, and only looks on in between.
 
 mod allowance;
 mod compile;
 mod connection_manager;
 mod connections;
-mod crew;
 mod datagrams;
 mod ends;
 mod journal;
 mod log;
-mod member;
 mod process;
 mod reach;
 mod sctp;
 mod settle;
 mod trial;
+mod worker;
+mod workers;
 
 pub(crate) use compile::transport;
-pub(crate) use crew::Crew;
 pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;
-pub(crate) use member::strand_bytes;
 pub(crate) use reach::{machine_text, obstacle};
 pub(crate) use settle::whole_ticks;
 pub(crate) use trial::{has, refusal};
+pub(crate) use worker::strand_bytes;
+pub(crate) use workers::Workers;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,15 +36,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
-use engine::script::{EventCounts, Failure, Pass};
+use engine::script::{Failure, StepReport};
 use model::{Counts, Step};
 use serde::{Deserialize, Serialize};
 use server::Policy;
-use stats::Histogram;
 use sys::counter::Event;
 
-use crew::LATE;
-use member::buffer_bytes;
+use worker::buffer_bytes;
+use workers::LATE;
 
 use crate::account::Account;
 use crate::tls::Contexts;
@@ -53,25 +52,25 @@ use crate::workorder::{Group, Transaction};
 /// How much earlier a transaction's time may be up at the end that leads.
 const LEEWAY: Duration = Duration::from_secs(1);
 
-/// One group at this end, settled.
+/// One group at this end, with everything that its strands need.
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct GroupSetup {
     pub(crate) group: Group,
-    /// The other end leads: its word ends what is only received here, when it has all come.
+    /// The other end leads: its commands end transactions that only receive, when all data has come.
     pub(crate) follows: bool,
     /// A slave of the group is a stock uperf, which ends a transaction's time at its next look at the clock.
     pub(crate) has_stock_slave: bool,
     /// Where its connects go.
     pub(crate) peers: Peers,
-    /// What its accepts listen with, a strand each.
+    /// The listeners of its accepts, one set per strand.
     pub(crate) listeners: Vec<Listeners>,
-    /// What its sendfiles send, by directory.
+    /// The files that its flowops send.
     pub(crate) files: Arc<Files>,
-    /// What its TLS connections are made with.
+    /// The TLS settings of its connections.
     pub(crate) tls: Contexts,
-    /// Whose data it takes.
+    /// Which peers it accepts data from.
     pub(crate) policy: Policy,
-    /// What its strands may take; `None` is all that the system gives.
+    /// The budget of its strands; `None` for no limit of ours.
     pub(crate) account: Option<Account>,
 }
 
@@ -99,21 +98,13 @@ pub(crate) struct Watching {
     pub(crate) counters: Vec<Event>,
 }
 
-/// What the strands of a group share.
+/// What the workers of a group share.
 #[derive(Debug)]
-struct Shared {
-    group: Group,
-    /// The other end leads.
-    follows: bool,
-    has_stock_slave: bool,
-    peers: Peers,
-    files: Arc<Files>,
-    tls: Contexts,
-    policy: Policy,
-    account: Option<Account>,
-    /// What each transaction is, compiled.
-    lists: Vec<Vec<Step>>,
-    /// What ends each transaction.
+struct WorkerGroup {
+    setup: GroupSetup,
+    /// The compiled steps of each transaction.
+    scripts: Vec<Vec<Step>>,
+    /// Ends each transaction.
     stops: Vec<Stop>,
     watching: Watching,
 }
@@ -131,9 +122,9 @@ pub(crate) struct StrandOutcome {
 
 impl StrandOutcome {
     /// The result of a strand that was lost.
-    fn of_failure(group: usize, why: &str) -> Self {
+    fn of_failure(group: usize, why: &str, errno: i32) -> Self {
         let mut log = Log::default();
-        log.say(why, 0);
+        log.say(why, errno);
         Self {
             group,
             transactions: Vec::new(),
@@ -154,13 +145,8 @@ pub(crate) struct TransactionOutcome {
     pub(crate) counts: Counts,
     /// The same up to the end of the transaction's time, if the strand left late.
     cut: Option<(Duration, Counts)>,
-    /// Times of executions, if they were kept.
-    pub(crate) rounds: Pass,
-    /// Times of each flowop, if they were kept.
-    pub(crate) flowops: Vec<Pass>,
-    /// What was counted in each flowop, in the order of [`Watching::counters`], if it was.
-    pub(crate) events: Option<Vec<EventCounts>>,
-    pub(crate) histogram: Option<Histogram>,
+    /// The times that were kept; the events are in the order of [`Watching::counters`].
+    pub(crate) times: StepReport,
 }
 
 impl TransactionOutcome {
@@ -178,10 +164,24 @@ impl TransactionOutcome {
     }
 }
 
-impl Shared {
-    /// Those that its strands use, beside their own.
+impl WorkerGroup {
+    fn new(setup: GroupSetup, watching: Watching, cancel: &Stop) -> Self {
+        let transactions = setup.group.transactions.iter();
+        Self {
+            stops: transactions.map(|_| cancel.follower()).collect(),
+            scripts: compile::lists(&setup.group),
+            setup,
+            watching,
+        }
+    }
+
+    fn transaction(&self, stage: usize) -> Option<&Transaction> {
+        self.setup.group.transactions.get(stage)
+    }
+
+    /// The descriptors that all its workers use.
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let files = self.files.iter().flat_map(|(_, files)| files);
+        let files = self.setup.files.iter().flat_map(|(_, files)| files);
         let responses = self.watching.responses.iter();
         let responses = responses.map(|responses| responses.descriptor());
         files.map(AsFd::as_fd).chain(responses)
@@ -189,7 +189,8 @@ impl Shared {
 
     fn awaits_end_of(&self, transaction: &Transaction) -> bool {
         // Datagrams that come after the time are late.
-        self.follows && transaction.only_receives() && !compile::has_datagrams(&self.group)
+        let GroupSetup { follows, group, .. } = &self.setup;
+        *follows && transaction.only_receives() && !compile::has_datagrams(group)
     }
 
     /// Whether a failed flowop only shows that the other end has closed its connection: by a reset, if its time was
@@ -205,7 +206,7 @@ impl Shared {
         let is_nearly_over = |duration| elapsed + LEEWAY >= duration;
         let is_reset = failure.is_reset() && transaction.duration.is_some_and(is_nearly_over);
         let is_refused = failure.is_refused() && transaction.flowops[at].kind.transfers();
-        let may_close_first = self.follows || self.has_stock_slave;
-        may_close_first && is_reset || self.follows && is_refused
+        let (follows, has_stock_slave) = (self.setup.follows, self.setup.has_stock_slave);
+        (follows || has_stock_slave) && is_reset || follows && is_refused
     }
 }

@@ -1,24 +1,25 @@
 //! A strand that is a process of its own (`nprocs=`).
 //!
-//! All processes are forked before the first strand that is a thread. Each has a crew of its one strand, which
-//! receives its parent's orders over a socket pair. In the parent a thread takes the strand's place at the barriers.
-//! The strand's counters are in memory that both processes share.
+//! All processes are forked before the first strand that is a thread. Each receives its parent's orders over
+//! a socket pair, and in the parent a thread takes the strand's place at the barriers. The strand's counters are in
+//! memory that both processes share.
 
 use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Instant;
 
-use engine::{BarrierEvent, BarrierObserver, Counters, StartBarrier};
+use engine::{BarrierEvent, BarrierObserver, StartBarrier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sys::process::{Forked, fork, leave, settle_as_child, wait_for};
 
-use super::crew::{Crew, Strand};
-use super::member::{Member, seed};
-use super::{Listeners, Shared, StrandOutcome};
+use super::StrandOutcome;
+use super::worker::Worker;
+use super::workers::Workers;
 
 /// A message from a strand's process to its parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -90,13 +91,13 @@ pub(super) struct Process {
     number: u32,
     link: UnixStream,
     /// It has been waited for: the number may be another's.
-    is_over: bool,
+    is_over: AtomicBool,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // One that nobody leads any more ends.
-        if !self.is_over {
+        if !self.is_over.load(SeqCst) {
             let _ = self.link.shutdown(Shutdown::Both);
             let _ = wait_for(self.number);
         }
@@ -104,55 +105,47 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Forks one for this strand.
-    pub(super) fn fork(
-        shared: &Arc<Shared>,
-        counters: &Arc<Counters>,
-        listeners: Listeners,
-        (group, index): (usize, usize),
-    ) -> io::Result<Self> {
+    /// Forks a process for this worker.
+    pub(super) fn fork(worker: Worker) -> io::Result<Self> {
         let (here, there) = UnixStream::pair()?;
         let parent = std::process::id();
         match fork()? {
             Forked::Parent(number) => Ok(Self {
                 number,
                 link: here,
-                is_over: false,
+                is_over: AtomicBool::new(false),
             }),
-            Forked::Child => {
-                let lives = Life {
-                    shared,
-                    counters,
-                    listeners,
-                    group,
-                    index,
-                };
-                // Whatever was inherited is not to be dropped: its descriptors are closed.
-                leave(i32::from(lives.live(parent, &there).is_err()))
-            }
+            // Whatever was inherited is not to be dropped: its descriptors are closed.
+            Forked::Child => leave(i32::from(live(worker, parent, &there).is_err())),
         }
     }
 
-    /// A second handle, for words that come at any time.
-    pub(super) fn remote(&self) -> io::Result<Remote> {
-        Ok(Remote {
-            number: self.number,
-            link: self.link.try_clone()?,
-        })
+    /// Interrupts a transaction. A process that is gone needs no order.
+    pub(super) fn interrupt(&self, stage: usize) {
+        let _ = send(&self.link, &Order::Interrupt(stage));
+    }
+
+    pub(super) fn abort(&self) {
+        let _ = send(&self.link, &Order::Abort);
+    }
+
+    /// Kills a process that does not answer. Only as long as it is waited for: the number may be another's then.
+    pub(super) fn kill(&self) {
+        let _ = sys::process::kill(self.number);
     }
 
     /// Takes the strand's place at the barriers until the process has ended.
-    pub(super) fn accompany(mut self, group: usize, barrier: &StartBarrier) -> StrandOutcome {
+    pub(super) fn accompany(&self, group: usize, barrier: &StartBarrier) -> StrandOutcome {
         let outcome = self.follow(barrier);
         let _ = self.link.shutdown(Shutdown::Both);
         let ended = wait_for(self.number);
-        self.is_over = true;
+        self.is_over.store(true, SeqCst);
         if let Ok(outcome) = outcome {
             return StrandOutcome { group, ..outcome };
         }
         let how = ended.map_or_else(|error| sys::describe(&error), |ended| ended.to_string());
         let why = format!("process {} of a strand is gone: {how}", self.number);
-        StrandOutcome::of_failure(group, &why)
+        StrandOutcome::of_failure(group, &why, 0)
     }
 
     fn follow(&self, barrier: &StartBarrier) -> io::Result<StrandOutcome> {
@@ -185,80 +178,36 @@ impl Process {
     }
 }
 
-/// Sends a strand's process orders at any time.
-#[derive(Debug)]
-pub(super) struct Remote {
-    number: u32,
-    link: UnixStream,
-}
-
-impl Remote {
-    pub(super) fn interrupt(&self, stage: usize) {
-        // One that is gone needs none.
-        let _ = send(&self.link, &Order::Interrupt(stage));
-    }
-
-    pub(super) fn abort(&self) {
-        let _ = send(&self.link, &Order::Abort);
-    }
-
-    /// Ends a process that does not listen. Only as long as it is waited for: the number may be another's then.
-    pub(super) fn kill(&self) {
-        let _ = sys::process::kill(self.number);
-    }
-}
-
-/// A strand in its process.
-struct Life<'a> {
-    shared: &'a Arc<Shared>,
-    counters: &'a Arc<Counters>,
-    listeners: Listeners,
-    group: usize,
-    index: usize,
-}
-
-impl Life<'_> {
-    fn live(self, parent: u32, mut link: &UnixStream) -> io::Result<()> {
-        let mut keep = vec![link.as_fd()];
-        keep.extend(self.listeners.descriptors());
-        keep.extend(self.shared.descriptors());
-        settle_as_child(parent, &keep)?;
-        engine::forked();
-        let transactions = self.shared.group.transactions.len();
-        let barrier =
-            StartBarrier::new(&[(1, transactions)]).observed_by(Parent(link.try_clone()?));
-        let mut crew = Crew::of_one(barrier, Arc::clone(self.shared));
-        let member = Member {
-            barrier: Arc::clone(&crew.barrier),
-            shared: Arc::clone(self.shared),
-            counters: Arc::clone(self.counters),
-            index: self.index,
-            group: 0,
-            seed: seed(self.group, self.index),
-            listeners: self.listeners,
-            is_process: true,
-        };
-        crew.strands.push(Strand::thread(member)?);
-        for order in messages(link) {
-            match order? {
-                Order::Open(stage, at) => crew.release_at(stage, at),
-                Order::Interrupt(stage) => crew.interrupt(stage),
-                Order::Abort => crew.abort(),
-                Order::Finish => break,
-            }
+/// Runs a worker in its process, as its parent orders.
+fn live(worker: Worker, parent: u32, mut link: &UnixStream) -> io::Result<()> {
+    let group = Arc::clone(&worker.group);
+    let mut keep = vec![link.as_fd()];
+    keep.extend(worker.listeners.descriptors());
+    keep.extend(group.descriptors());
+    settle_as_child(parent, &keep)?;
+    engine::forked();
+    let barrier = StartBarrier::new(&[(1, group.setup.group.transactions.len())]);
+    let barrier = barrier.observed_by(Parent(link.try_clone()?));
+    let mut workers = Workers::of_process(barrier, worker)?;
+    for order in messages(link) {
+        match order? {
+            Order::Open(stage, at) => workers.release_at(stage, at),
+            Order::Interrupt(stage) => workers.interrupt(stage),
+            Order::Abort => workers.abort(),
+            Order::Finish => break,
         }
-        let responses = self.shared.watching.responses.as_ref();
-        let Some(mut outcome) = crew.finish().pop() else {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        };
-        if let Some(Err(error)) = responses.map(|file| file.finish()) {
-            outcome.log.say(format!("-X: {}", sys::describe(&error)), 0);
-        }
-        send(link, &Report::Outcome(outcome))?;
-        link.shutdown(Shutdown::Write)?;
-        // Orders that are unread when it ends would reset the connection, and the outcome with it.
-        io::copy(&mut link, &mut io::sink()).map(drop)
     }
+    let responses = group.watching.responses.as_ref();
+    let Some(mut outcome) = workers.finish().pop() else {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    };
+    if let Some(Err(error)) = responses.map(|file| file.finish()) {
+        outcome.log.say(format!("-X: {}", sys::describe(&error)), 0);
+    }
+    send(link, &Report::Outcome(outcome))?;
+    link.shutdown(Shutdown::Write)?;
+    // Orders that are unread when it ends would reset the connection, and the outcome with it.
+    io::copy(&mut link, &mut io::sink()).map(drop)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use engine::script::Connection;
 use socket2::{SockRef, Type};
 use sys::call;
 
-use super::connections::Connections;
+use super::connections::ConnectionPool;
 
 /// Time between two ticks of a stock slave.
 const TICK: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const LONGEST_DRAIN: Duration = Duration::from_millis(200);
 /// Waits until a stock slave has ended a transaction of this duration, and discards what it sent until then.
 pub(super) fn settle(
     barrier: &StartBarrier,
-    connections: &Connections<Connection>,
+    connections: &ConnectionPool<Connection>,
     began: Instant,
     duration: Duration,
     buffer: &mut [u8],
@@ -63,7 +63,7 @@ fn slave_duration(duration: Duration) -> Duration {
 }
 
 /// Discards what the connections have that would be reset if they were closed with it; whether there may be more.
-fn drain(connections: &Connections<Connection>, until: Instant, buffer: &mut [u8]) -> bool {
+fn drain(connections: &ConnectionPool<Connection>, until: Instant, buffer: &mut [u8]) -> bool {
     let streams = connections
         .open()
         .filter_map(|connection| match connection {

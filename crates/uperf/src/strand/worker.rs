@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::script::{Failure, Orders, Pass, STEP_BYTES, Script, ScriptEnd, StepTimes};
-use engine::{BarrierEvent, Counters, Reason, StartBarrier, Stop};
+use engine::script::{Failure, Orders, STEP_BYTES, Script, ScriptEnd, StepTimes};
+use engine::{BarrierEvent, Counters, Reason, StartBarrier};
 use sys::buffer::BufferRing;
 use sys::call::Error;
 use sys::counter::EventCounters;
@@ -13,11 +13,11 @@ use sys::message::{HEADER_BYTES, MOST};
 use sys::process::thread_id;
 
 use super::allowance::{Allowance, has_encryption, process_bytes};
-use super::connection_manager::{Desk, Worker};
-use super::connections::Connections;
+use super::connection_manager::StrandConnections;
+use super::connections::ConnectionPool;
 use super::journal::Journal;
 use super::settle::settle;
-use super::{Listeners, Log, Shared, StrandOutcome, TransactionOutcome, Watching, compile};
+use super::{Listeners, Log, StrandOutcome, TransactionOutcome, Watching, WorkerGroup, compile};
 use crate::profile::memory::{PROCESS, TLS};
 use crate::workorder::{Group, Transaction};
 
@@ -32,185 +32,136 @@ pub(super) fn seed(group: usize, index: usize) -> u64 {
     (group as u64) << 32 | index as u64
 }
 
-/// What one strand's thread begins with.
-pub(super) struct Member {
+/// One strand at its start.
+pub(super) struct Worker {
     pub(super) barrier: Arc<StartBarrier>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) group: Arc<WorkerGroup>,
     pub(super) counters: Arc<Counters>,
+    /// Number of the strand in its group.
     pub(super) index: usize,
-    pub(super) group: usize,
+    /// Number of the group among those of this process.
+    pub(super) group_number: usize,
     pub(super) seed: u64,
     pub(super) listeners: Listeners,
-    /// It is the only strand of a process.
-    pub(super) is_process: bool,
 }
 
-impl Member {
+impl Worker {
+    /// Runs all transactions, on the thread of the worker.
     pub(super) fn run(self) -> StrandOutcome {
-        let shared = &*self.shared;
-        let mut outcome = StrandOutcome {
-            group: self.group,
-            transactions: Vec::with_capacity(shared.group.transactions.len()),
-            log: Log::default(),
-            failed: false,
+        let participant = self.barrier.participant();
+        let (group, setup) = (&*self.group, &self.group.setup);
+        // On pages of its own, like netperf's buffers: the kernel copies whole cache lines then.
+        let Some(mut ring) = BufferRing::new(1, buffer_bytes(&setup.group), PAGE, 0) else {
+            participant.leave(true);
+            let what = "no memory for a strand's buffer";
+            let errno = Error::NOMEM.raw_os_error();
+            return StrandOutcome::of_failure(self.group_number, what, errno);
         };
-        let allowance = self.allowance();
-        let mut desk = Desk {
+        let buffer = ring.advance();
+        let transactions = &setup.group.transactions;
+        let mut outcomes = Vec::with_capacity(transactions.len());
+        let mut failed = false;
+        let mut connections = StrandConnections {
+            setup,
             barrier: &self.barrier,
             index: self.index,
-            connections: Connections::new(),
-            peers: &shared.peers,
-            tls: &shared.tls,
-            policy: shared.policy,
-            follows: shared.follows,
+            flowops: &[],
+            open: ConnectionPool::new(),
             listeners: self.listeners,
-            account: shared.account.as_ref(),
-            allowance,
-            files: Arc::clone(&shared.files),
+            allowance: Allowance::new(setup.account.as_ref(), &setup.group),
             next_file: self.index,
             log: Log::default(),
         };
-        let participant = self.barrier.participant();
-        // On pages of its own, as netperf's buffers are: the kernel copies whole lines of cache then.
-        let Some(mut ring) = BufferRing::new(1, buffer_bytes(&shared.group), PAGE, 0) else {
-            desk.log.say(
-                "no memory for a strand's buffer",
-                Error::NOMEM.raw_os_error(),
-            );
-            participant.leave(true);
-            outcome.log = desk.log;
-            outcome.failed = true;
-            return outcome;
-        };
-        let buffer = ring.advance();
-        let events = shared.watching.counters(&mut desk.log);
-        for (stage, transaction) in shared.group.transactions.iter().enumerate() {
+        let events = group.watching.event_counters(&mut connections.log);
+        for (stage, transaction) in transactions.iter().enumerate() {
             // Before the barrier: it is no part of the transaction's time.
-            let mut script = Script::new(shared.lists[stage].clone(), self.seed);
+            let mut script = Script::new(group.scripts[stage].clone(), self.seed);
+            connections.flowops = &transaction.flowops;
             if self.barrier.arrive(stage).is_none() {
                 break;
             }
             let began = Instant::now();
             let before = self.counters.counts();
-            let part = Part {
-                transaction,
-                stop: &shared.stops[stage],
+            let orders = Orders {
+                rounds: compile::rounds(transaction),
+                pacing: compile::pacing(transaction),
+                stop: &group.stops[stage],
                 counters: &self.counters,
-                watching: &shared.watching,
-                events: events.as_ref(),
             };
-            let (end, times) = part.run(&mut script, &mut desk, buffer);
-            outcome.transactions.push(TransactionOutcome {
+            let mut times = group.watching.step_times(transaction, events.as_ref());
+            let end = match &mut times {
+                Some(times) => script.run(&mut connections, &orders, buffer, times),
+                None => script.run(&mut connections, &orders, buffer, &mut ()),
+            };
+            let elapsed = began.elapsed();
+            outcomes.push(TransactionOutcome {
                 began,
-                elapsed: began.elapsed(),
+                elapsed,
                 before,
                 counts: self.counters.counts().since(&before),
                 cut: None,
-                rounds: times
-                    .as_ref()
-                    .map_or(Pass::default(), |times| *times.rounds()),
-                flowops: times
-                    .as_ref()
-                    .map_or_else(Vec::new, |times| times.steps().to_vec()),
-                events: times
-                    .as_ref()
-                    .and_then(|times| times.counts().map(<[_]>::to_vec)),
-                histogram: times.and_then(|times| times.histogram().cloned()),
+                times: times.map(StepTimes::finish).unwrap_or_default(),
             });
             match end {
                 ScriptEnd::Failed(at, failure)
-                    if shared.is_end(transaction, at, began.elapsed(), &failure) =>
+                    if group.is_end(transaction, at, began.elapsed(), &failure) =>
                 {
                     self.barrier.report(BarrierEvent::PeerClosed);
                 }
                 ScriptEnd::Failed(at, failure) => {
-                    say(&mut desk.log, transaction, at, &failure);
-                    outcome.failed = true;
+                    say(&mut connections.log, transaction, at, &failure);
+                    failed = true;
                     break;
                 }
                 ScriptEnd::Stopped(Reason::Cancelled) => break,
                 ScriptEnd::EndOfStream(_) => self.barrier.report(BarrierEvent::PeerClosed),
                 ScriptEnd::Done | ScriptEnd::Stopped(_) => {}
             }
-            if let (Some(duration), true) = (transaction.duration, shared.has_stock_slave) {
-                settle(&self.barrier, &desk.connections, began, duration, buffer);
+            if let (Some(duration), true) = (transaction.duration, setup.has_stock_slave) {
+                settle(&self.barrier, &connections.open, began, duration, buffer);
             }
         }
-        participant.leave(outcome.failed);
-        if !outcome.failed {
+        participant.leave(failed);
+        if !failed {
             self.barrier.await_dismissal();
         }
-        outcome.log = desk.log;
-        outcome
-    }
-}
-
-impl Member {
-    fn allowance(&self) -> Allowance {
-        let (account, group) = (self.shared.account.as_ref(), &self.shared.group);
-        if self.is_process {
-            Allowance::of_process(account, group)
-        } else {
-            Allowance::of_thread(account, group)
+        StrandOutcome {
+            group: self.group_number,
+            transactions: outcomes,
+            log: connections.log,
+            failed,
         }
-    }
-}
-
-/// One strand's run of one transaction.
-struct Part<'a> {
-    transaction: &'a Transaction,
-    stop: &'a Stop,
-    counters: &'a Counters,
-    watching: &'a Watching,
-    events: Option<&'a Rc<EventCounters>>,
-}
-
-impl Part<'_> {
-    fn run(
-        &self,
-        script: &mut Script,
-        desk: &mut Desk<'_>,
-        buffer: &mut [u8],
-    ) -> (ScriptEnd, Option<StepTimes>) {
-        let transaction = self.transaction;
-        let mut worker = Worker { desk, transaction };
-        let orders = Orders {
-            rounds: compile::rounds(transaction),
-            pacing: compile::pacing(transaction),
-            stop: self.stop,
-            counters: self.counters,
-        };
-        let watching = self.watching;
-        if watching.is_nothing() {
-            let end = script.run(&mut worker, &orders, buffer, &mut ());
-            return (end, None);
-        }
-        let steps = transaction.flowops.len();
-        let with_steps = watching.flowops || watching.responses.is_some();
-        let mut times = StepTimes::new(steps, with_steps, watching.cpu);
-        if let Some(file) = &watching.responses {
-            times = times.with_journal(Box::new(Journal::new(file, thread_id())));
-        }
-        if let Some(events) = self.events {
-            times = times.with_counters(Rc::clone(events));
-        }
-        // What is executed once has no distribution.
-        let is_repeated = transaction.duration.is_some() || transaction.iterations > 1;
-        if watching.histogram && is_repeated {
-            times = times.with_histogram();
-        }
-        let end = script.run(&mut worker, &orders, buffer, &mut times);
-        (end, Some(times))
     }
 }
 
 impl Watching {
-    fn is_nothing(&self) -> bool {
-        !self.transactions && !self.flowops && !self.histogram && self.responses.is_none()
+    /// The meter of a transaction's times; `None` if no times are kept.
+    fn step_times(
+        &self,
+        transaction: &Transaction,
+        events: Option<&Rc<EventCounters>>,
+    ) -> Option<StepTimes> {
+        let with_steps = self.flowops || self.responses.is_some();
+        if !self.transactions && !self.histogram && !with_steps {
+            return None;
+        }
+        let mut times = StepTimes::new(transaction.flowops.len(), with_steps, self.cpu);
+        if let Some(file) = &self.responses {
+            times = times.with_journal(Box::new(Journal::new(file, thread_id())));
+        }
+        if let Some(events) = events {
+            times = times.with_counters(Rc::clone(events));
+        }
+        // What is executed once has no distribution.
+        let is_repeated = transaction.duration.is_some() || transaction.iterations > 1;
+        if self.histogram && is_repeated {
+            times = times.with_histogram();
+        }
+        Some(times)
     }
 
-    /// The calling thread's counters, if there is something to be counted.
-    fn counters(&self, log: &mut Log) -> Option<Rc<EventCounters>> {
+    /// The calling thread's event counters, if there is something to be counted.
+    fn event_counters(&self, log: &mut Log) -> Option<Rc<EventCounters>> {
         if self.counters.is_empty() {
             return None;
         }
