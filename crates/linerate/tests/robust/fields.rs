@@ -5,11 +5,17 @@ use std::io::Write;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 
+use netperf::wire::Classic::{
+    self, DgRr, DgStream, DlclRr, DlclStream, DlcoRr, DlcoStream, SctpRr, SctpRrMany, SctpStream,
+    SctpStreamMany, StreamRr, StreamStream, TcpCc, TcpCrr, TcpMaerts, TcpRr, TcpStream, UdpRr,
+    UdpStream,
+};
 use netperf::wire::{
-    Classic, ClassicRequest, Frame, OmniRequest, OmniResponse, Request, SwappedText, Text, check,
+    ClassicRequest, ClassicResponse, Frame, OmniRequest, OmniResponse, Request, SwappedText, Text,
+    check,
 };
 use testkit::Need::Namespaces;
-use testkit::{Namespace, Server, Trial, link, trial};
+use testkit::{Namespace, Server, Trial, link, within};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
@@ -25,190 +31,66 @@ const EDQUOT: i32 = 122;
 const MIB: i32 = 1 << 20;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("fields::lengths_that_are_refused", &[], refused_lengths),
-        trial("fields::lengths_that_are_cut", &[], cut_lengths).waiting(),
-        trial("fields::intervals", &[], intervals).waiting(),
-        trial("fields::sizes_of_omni_tests", &[], sizes_of_omni_tests),
-        trial(
-            "fields::sizes_of_classic_tests",
-            &[],
-            sizes_of_classic_tests,
-        ),
-        trial("fields::sizes_of_unix_tests", &[], sizes_of_unix_tests),
-        trial(
-            "fields::sizes_of_llc_tests",
-            &[Namespaces],
-            sizes_of_llc_tests,
-        ),
-        trial("fields::socket_buffers", &[], socket_buffers),
-        trial("fields::ports", &[Namespaces], ports),
-        trial("fields::protocols_of_classic_tests", &[], protocols),
-        trial("fields::processors", &[], processors),
-        trial("fields::interfaces", &[Namespaces], interfaces),
-        trial("fields::paths_of_unix_tests", &[], paths_of_unix_tests),
-    ]
+    let mut trials = testkit::trials![
+        lengths_that_are_refused,
+        sizes_of_omni_tests,
+        sizes_of_classic_tests,
+        sizes_of_unix_tests,
+        socket_buffers,
+        protocols_of_classic_tests,
+        processors,
+        paths_of_unix_tests,
+    ];
+    trials.extend(testkit::trials![needing &[Namespaces]; sizes_of_llc_tests, ports, interfaces]);
+    let waiting = testkit::trials![lengths_that_are_cut, intervals];
+    trials.extend(waiting.into_iter().map(Trial::waiting));
+    within("fields", trials).collect()
 }
 
-fn stream(change: impl FnOnce(&mut ClassicRequest)) -> ClassicRequest {
-    changed(
-        ClassicRequest {
+/// Tests, what is changed in a good request for each, and the error number of the answer.
+type Row<T, R> = (&'static [T], fn(&mut R), i32);
+
+/// A good request for each of these tests, changed.
+fn classic(tests: &[Classic], change: impl Fn(&mut ClassicRequest)) -> Vec<Request> {
+    let request = |test: &Classic| {
+        let sends_messages = matches!(test, UdpStream | DgStream | DlclStream);
+        // A test has no other fields of these than its own.
+        let mut asked = ClassicRequest {
+            receive_size: if sends_messages { 100 } else { 0 },
             test_length: 1,
+            sap: 84,
+            ppa: -1,
+            device: Text::new(DEVICE),
             ..ClassicRequest::default()
-        },
-        change,
-    )
+        };
+        change(&mut asked);
+        Request::Classic(*test, asked)
+    };
+    tests.iter().map(request).collect()
 }
 
-fn transaction(change: impl FnOnce(&mut ClassicRequest)) -> ClassicRequest {
-    changed(
-        ClassicRequest {
-            test_length: 1,
-            ..ClassicRequest::default()
-        },
-        change,
-    )
-}
-
-fn datagrams(change: impl FnOnce(&mut ClassicRequest)) -> ClassicRequest {
-    changed(
-        ClassicRequest {
-            receive_size: 100,
-            test_length: 1,
-            ..ClassicRequest::default()
-        },
-        change,
-    )
-}
-
-fn stream_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::StreamStream,
-        changed(
-            ClassicRequest {
-                test_length: 1,
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
-}
-
-fn stream_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::StreamRr,
-        changed(
-            ClassicRequest {
-                test_length: 1,
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
-}
-
-fn dg_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::DgStream,
-        changed(
-            ClassicRequest {
-                receive_size: 100,
-                test_length: 1,
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
-}
-
-fn dg_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::DgRr,
-        changed(
-            ClassicRequest {
-                test_length: 1,
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
+/// The same of omni tests.
+fn omni(kinds: &[Kind], change: impl Fn(&mut OmniRequest)) -> Vec<Request> {
+    let request = |kind: &Kind| {
+        let mut asked = kind.request(1);
+        change(&mut asked);
+        Request::Omni(asked)
+    };
+    kinds.iter().map(request).collect()
 }
 
 /// The interface that the LLC tests name.
 const DEVICE: &str = "llc0";
 
-fn dlco_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::DlcoStream,
-        changed(
-            ClassicRequest {
-                test_length: 1,
-                sap: 84,
-                ppa: -1,
-                device: Text::new(DEVICE),
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
-}
+const LLC: [Classic; 4] = [DlcoStream, DlcoRr, DlclStream, DlclRr];
 
-fn dlco_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::DlcoRr,
-        changed(
-            ClassicRequest {
-                test_length: 1,
-                sap: 84,
-                ppa: -1,
-                device: Text::new(DEVICE),
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
-}
+const UNIX: [Classic; 4] = [StreamStream, StreamRr, DgStream, DgRr];
 
-fn dlcl_stream(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::DlclStream,
-        changed(
-            ClassicRequest {
-                receive_size: 100,
-                test_length: 1,
-                sap: 84,
-                ppa: -1,
-                device: Text::new(DEVICE),
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
-}
-
-fn dlcl_rr(change: impl FnOnce(&mut ClassicRequest)) -> Request {
-    Request::Classic(
-        Classic::DlclRr,
-        changed(
-            ClassicRequest {
-                test_length: 1,
-                sap: 84,
-                ppa: -1,
-                device: Text::new(DEVICE),
-                ..ClassicRequest::default()
-            },
-            change,
-        ),
-    )
-}
-
-fn omni(kind: Kind, change: impl FnOnce(&mut OmniRequest)) -> Request {
-    Request::Omni(changed(kind.request(1), change))
-}
-
-fn changed<T>(mut record: T, change: impl FnOnce(&mut T)) -> T {
-    change(&mut record);
-    record
+#[track_caller]
+fn rows_are_refused(server: &Server, rows: &[Row<Classic, ClassicRequest>]) {
+    for (tests, change, errno) in rows {
+        are_refused(server, *errno, classic(tests, change));
+    }
 }
 
 #[track_caller]
@@ -231,27 +113,16 @@ fn is_accepted(server: &Server, request: &Request) -> (Raw, Frame) {
 }
 
 /// `--max-length`, where the request says whether its length is a time.
-fn refused_lengths() {
+fn lengths_that_are_refused() {
     let server = Server::start("--max-length 10");
+    let timed = [TcpRr, TcpCrr, TcpCc, UdpRr, UdpStream, StreamRr, DgRr];
     let at = |length: i32| {
-        let rr = transaction(|asked| asked.test_length = length);
-        let mut requests: Vec<_> = Kind::ALL
-            .into_iter()
-            .map(|kind| omni(kind, |asked| asked.test_length = length))
-            .collect();
-        requests.extend([
-            Request::Classic(Classic::TcpRr, rr.clone()),
-            Request::Classic(Classic::TcpCrr, rr.clone()),
-            Request::Classic(Classic::TcpCc, rr.clone()),
-            Request::Classic(Classic::UdpRr, rr),
-            Request::Classic(
-                Classic::UdpStream,
-                datagrams(|asked| asked.test_length = length),
-            ),
-            stream_rr(|asked| asked.test_length = length),
-            dg_rr(|asked| asked.test_length = length),
-        ]);
-        requests
+        let classic = classic(&timed, |asked| asked.test_length = length);
+        [
+            omni(&Kind::ALL, |asked| asked.test_length = length),
+            classic,
+        ]
+        .concat()
     };
     are_refused(&server, EDQUOT, [11, i32::MAX].into_iter().flat_map(at));
     for request in at(10) {
@@ -280,9 +151,9 @@ fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any>
         Request::Classic(test, _) => {
             let told = test.response(response).expect("it is one");
             match test {
-                Classic::StreamStream | Classic::StreamRr => unix_stream(path(told.path)),
-                Classic::DgStream | Classic::DgRr => unix_datagram(path(told.path)),
-                Classic::UdpRr | Classic::UdpStream => datagram(to(told.data_port)),
+                StreamStream | StreamRr => unix_stream(path(told.path)),
+                DgStream | DgRr => unix_datagram(path(told.path)),
+                UdpRr | UdpStream => datagram(to(told.data_port)),
                 _ => Box::new(data_connection(to(told.data_port))),
             }
         }
@@ -299,42 +170,22 @@ fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any>
 }
 
 /// `--max-length` ends a test that nothing else ends: lengths that may be bytes, counts, and none at all.
-fn cut_lengths() {
+fn lengths_that_are_cut() {
     let server = Server::start("--max-length 1 --drain 1");
     let place = tempfile::tempdir().expect("a directory");
-    let bytes = [i32::MAX, 0, i32::MIN];
-    let counts = [0, i32::MIN];
     let mut requests = Vec::new();
-    for length in bytes {
-        let asked = stream(|asked| asked.test_length = length);
-        requests.extend([
-            Request::Classic(Classic::TcpStream, asked.clone()),
-            Request::Classic(Classic::TcpMaerts, asked),
-            stream_stream(|asked| asked.test_length = length),
-            dg_stream(|asked| asked.test_length = length),
-        ]);
+    for length in [i32::MAX, 0, i32::MIN] {
+        let streams = [TcpStream, TcpMaerts, StreamStream, DgStream];
+        requests.extend(classic(&streams, |asked| asked.test_length = length));
     }
-    for length in counts {
-        let rr = transaction(|asked| {
+    for length in [0, i32::MIN] {
+        requests.extend(classic(&[TcpRr, TcpCrr, TcpCc, UdpRr, DgRr], |asked| {
             (asked.test_length, asked.request_size) = (length, 100);
-        });
-        requests.extend([
-            Request::Classic(Classic::TcpRr, rr.clone()),
-            Request::Classic(Classic::TcpCrr, rr.clone()),
-            Request::Classic(Classic::TcpCc, rr.clone()),
-            Request::Classic(Classic::UdpRr, rr),
-            Request::Classic(
-                Classic::UdpStream,
-                datagrams(|asked| asked.test_length = length),
-            ),
-            stream_rr(|asked| asked.test_length = length),
-            dg_rr(|asked| (asked.test_length, asked.request_size) = (length, 100)),
-        ]);
-        requests.extend(
-            Kind::ALL
-                .into_iter()
-                .map(|kind| omni(kind, |asked| asked.test_length = length)),
-        );
+        }));
+        requests.extend(classic(&[UdpStream, StreamRr], |asked| {
+            asked.test_length = length;
+        }));
+        requests.extend(omni(&Kind::ALL, |asked| asked.test_length = length));
     }
     let tests: Vec<_> = requests
         .into_iter()
@@ -357,13 +208,12 @@ fn intervals() {
     let server = Server::start("--drain 1");
     let mut tests = Vec::new();
     for (burst, interval) in [(1, u32::MAX), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
-        for kind in [Kind::TcpMaerts, Kind::TcpStream] {
-            let request = omni(kind, |asked| {
-                (asked.interval_burst, asked.interval_us) = (burst, interval);
-                asked.send_dirty = i32::MAX;
-                asked.receive_dirty = i32::MAX;
-                asked.receive_clean = i32::MAX;
-            });
+        for request in omni(&[Kind::TcpMaerts, Kind::TcpStream], |asked| {
+            (asked.interval_burst, asked.interval_us) = (burst, interval);
+            asked.send_dirty = i32::MAX;
+            asked.receive_dirty = i32::MAX;
+            asked.receive_clean = i32::MAX;
+        }) {
             let (raw, response) = is_accepted(&server, &request);
             let told = OmniResponse::decode(&response).expect("it is one");
             let mut data = data_connection(u16::try_from(told.data_port).expect("a port"));
@@ -379,148 +229,82 @@ fn intervals() {
 
 /// `--max-buffer` bounds whatever takes memory.
 fn sizes_of_omni_tests() {
+    const STREAMS: &[Kind] = &[Kind::TcpStream, Kind::TcpMaerts, Kind::UdpStream];
+    const EXCHANGES: &[Kind] = &[Kind::TcpRr, Kind::TcpCrr, Kind::UdpRr];
     let server = Server::start("--max-buffer 1M");
-    let large: [fn(&mut OmniRequest); 5] = [
-        |asked| (asked.send_size, asked.receive_size) = (2 * MIB, 2 * MIB),
-        |asked| {
+    #[rustfmt::skip]
+    let rows: [Row<Kind, OmniRequest>; 13] = [
+        (STREAMS, |asked| (asked.send_size, asked.receive_size) = (2 * MIB, 2 * MIB), ENOMEM),
+        (STREAMS, |asked| {
             (asked.send_size, asked.receive_size) = (1000, 1000);
             (asked.send_width, asked.receive_width) = (2000, 2000);
-        },
-        |asked| (asked.send_width, asked.receive_width) = (u32::MAX, u32::MAX),
-        |asked| (asked.send_alignment, asked.receive_alignment) = (1 << 31, 1 << 31),
-        |asked| (asked.send_offset, asked.receive_offset) = (u32::MAX, u32::MAX),
+        }, ENOMEM),
+        (STREAMS, |asked| (asked.send_width, asked.receive_width) = (u32::MAX, u32::MAX), ENOMEM),
+        (STREAMS, |asked| (asked.send_alignment, asked.receive_alignment) = (1 << 31, 1 << 31), ENOMEM),
+        (STREAMS, |asked| (asked.send_offset, asked.receive_offset) = (u32::MAX, u32::MAX), ENOMEM),
+        (EXCHANGES, |asked| asked.request_size = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.response_size = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.send_alignment = 1 << 31, ENOMEM),
+        (EXCHANGES, |asked| asked.receive_offset = u32::MAX, ENOMEM),
+        (EXCHANGES, |asked| asked.request_size = 0, EINVAL),
+        (EXCHANGES, |asked| asked.response_size = -1, EINVAL),
+        (EXCHANGES, |asked| asked.send_alignment = 0, EINVAL),
+        (EXCHANGES, |asked| asked.receive_alignment = 3, EINVAL),
     ];
-    for kind in [Kind::TcpStream, Kind::TcpMaerts, Kind::UdpStream] {
-        are_refused(&server, ENOMEM, large.map(|change| omni(kind, change)));
-    }
-    for kind in [Kind::TcpRr, Kind::TcpCrr, Kind::UdpRr] {
-        let large: [fn(&mut OmniRequest); 4] = [
-            |asked| asked.request_size = 2 * MIB,
-            |asked| asked.response_size = 2 * MIB,
-            |asked| asked.send_alignment = 1 << 31,
-            |asked| asked.receive_offset = u32::MAX,
-        ];
-        are_refused(&server, ENOMEM, large.map(|change| omni(kind, change)));
-        let senseless: [fn(&mut OmniRequest); 4] = [
-            |asked| asked.request_size = 0,
-            |asked| asked.response_size = -1,
-            |asked| asked.send_alignment = 0,
-            |asked| asked.receive_alignment = 3,
-        ];
-        are_refused(&server, EINVAL, senseless.map(|change| omni(kind, change)));
+    for (kinds, change, errno) in rows {
+        are_refused(&server, errno, omni(kinds, change));
     }
 }
 
+#[rustfmt::skip]
 fn sizes_of_classic_tests() {
-    let server = Server::start("--max-buffer 1M");
-    let large: [fn(&mut ClassicRequest); 4] = [
-        |asked| asked.receive_size = 2 * MIB,
-        |asked| asked.receive_alignment = 1 << 30,
-        |asked| asked.receive_offset = 2 * MIB,
-        |asked| asked.receive_offset = -1,
-    ];
-    for test in [Classic::TcpStream, Classic::TcpMaerts] {
-        are_refused(
-            &server,
-            ENOMEM,
-            large.map(|change| Request::Classic(test, stream(change))),
-        );
-        let senseless: [fn(&mut ClassicRequest); 2] = [
-            |asked| asked.receive_size = -2,
-            |asked| asked.receive_alignment = 3,
-        ];
-        are_refused(
-            &server,
-            EINVAL,
-            senseless.map(|change| Request::Classic(test, stream(change))),
-        );
-    }
-    let large: [fn(&mut ClassicRequest); 6] = [
-        |asked| asked.request_size = 2 * MIB,
-        |asked| asked.response_size = 2 * MIB,
-        |asked| asked.receive_alignment = 1 << 30,
-        |asked| asked.send_alignment = 1 << 30,
-        |asked| asked.receive_offset = 2 * MIB,
-        |asked| asked.send_offset = -1,
-    ];
-    for test in [Classic::TcpRr, Classic::TcpCrr, Classic::UdpRr] {
-        are_refused(
-            &server,
-            ENOMEM,
-            large.map(|change| Request::Classic(test, transaction(change))),
-        );
-        let senseless: [fn(&mut ClassicRequest); 4] = [
-            |asked| asked.request_size = 0,
-            |asked| asked.response_size = -1,
-            |asked| asked.receive_alignment = 3,
-            |asked| asked.send_alignment = 0,
-        ];
-        are_refused(
-            &server,
-            EINVAL,
-            senseless.map(|change| Request::Classic(test, transaction(change))),
-        );
-    }
-    let large: [fn(&mut ClassicRequest); 2] = [
-        |asked| asked.receive_alignment = 1 << 30,
-        |asked| asked.receive_offset = 2 * MIB,
-    ];
-    are_refused(
-        &server,
-        ENOMEM,
-        large.map(|change| Request::Classic(Classic::UdpStream, datagrams(change))),
-    );
-    let senseless: [fn(&mut ClassicRequest); 3] = [
-        |asked| asked.receive_size = 65_536,
-        |asked| asked.receive_size = 0,
-        |asked| asked.receive_alignment = 3,
-    ];
-    are_refused(
-        &server,
-        EINVAL,
-        senseless.map(|change| Request::Classic(Classic::UdpStream, datagrams(change))),
-    );
+    const STREAMS: &[Classic] = &[TcpStream, TcpMaerts];
+    const EXCHANGES: &[Classic] = &[TcpRr, TcpCrr, UdpRr];
+    rows_are_refused(&Server::start("--max-buffer 1M"), &[
+        (STREAMS, |asked| asked.receive_size = 2 * MIB, ENOMEM),
+        (STREAMS, |asked| asked.receive_alignment = 1 << 30, ENOMEM),
+        (STREAMS, |asked| asked.receive_offset = 2 * MIB, ENOMEM),
+        (STREAMS, |asked| asked.receive_offset = -1, ENOMEM),
+        (STREAMS, |asked| asked.receive_size = -2, EINVAL),
+        (STREAMS, |asked| asked.receive_alignment = 3, EINVAL),
+        (EXCHANGES, |asked| asked.request_size = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.response_size = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.receive_alignment = 1 << 30, ENOMEM),
+        (EXCHANGES, |asked| asked.send_alignment = 1 << 30, ENOMEM),
+        (EXCHANGES, |asked| asked.receive_offset = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.send_offset = -1, ENOMEM),
+        (EXCHANGES, |asked| asked.request_size = 0, EINVAL),
+        (EXCHANGES, |asked| asked.response_size = -1, EINVAL),
+        (EXCHANGES, |asked| asked.receive_alignment = 3, EINVAL),
+        (EXCHANGES, |asked| asked.send_alignment = 0, EINVAL),
+        (&[UdpStream], |asked| asked.receive_alignment = 1 << 30, ENOMEM),
+        (&[UdpStream], |asked| asked.receive_offset = 2 * MIB, ENOMEM),
+        (&[UdpStream], |asked| asked.receive_size = 65_536, EINVAL),
+        (&[UdpStream], |asked| asked.receive_size = 0, EINVAL),
+        (&[UdpStream], |asked| asked.receive_alignment = 3, EINVAL),
+    ]);
 }
 
+#[rustfmt::skip]
 fn sizes_of_unix_tests() {
-    let server = Server::start("--max-buffer 1M");
-    are_refused(
-        &server,
-        ENOMEM,
-        [
-            stream_stream(|asked| asked.receive_size = 2 * MIB),
-            stream_stream(|asked| asked.receive_alignment = 1 << 30),
-            stream_stream(|asked| asked.receive_offset = 2 * MIB),
-            stream_rr(|asked| asked.request_size = 2 * MIB),
-            stream_rr(|asked| asked.response_size = 2 * MIB),
-            stream_rr(|asked| asked.receive_alignment = 1 << 30),
-            stream_rr(|asked| asked.send_alignment = 1 << 30),
-            stream_rr(|asked| asked.receive_offset = 2 * MIB),
-            stream_rr(|asked| asked.send_offset = 2 * MIB),
-            dg_stream(|asked| asked.receive_size = MIB),
-            dg_stream(|asked| asked.receive_alignment = 1 << 30),
-            dg_stream(|asked| asked.receive_offset = 2 * MIB),
-            dg_rr(|asked| asked.request_size = 2 * MIB),
-            dg_rr(|asked| asked.response_size = 2 * MIB),
-            dg_rr(|asked| asked.receive_alignment = 1 << 30),
-            dg_rr(|asked| asked.send_alignment = 1 << 30),
-            dg_rr(|asked| asked.receive_offset = 2 * MIB),
-            dg_rr(|asked| asked.send_offset = 2 * MIB),
-        ],
-    );
-    are_refused(
-        &server,
-        EINVAL,
-        [
-            dg_stream(|asked| asked.receive_size = MIB + 1),
-            dg_stream(|asked| asked.receive_size = 0),
-            dg_stream(|asked| asked.receive_offset = -1),
-            dg_rr(|asked| asked.request_size = 0),
-            dg_rr(|asked| asked.send_alignment = 3),
-            stream_rr(|asked| asked.response_size = -1),
-            stream_rr(|asked| asked.receive_offset = -1),
-        ],
-    );
+    const EXCHANGES: &[Classic] = &[StreamRr, DgRr];
+    rows_are_refused(&Server::start("--max-buffer 1M"), &[
+        (&[StreamStream], |asked| asked.receive_size = 2 * MIB, ENOMEM),
+        (&[DgStream], |asked| asked.receive_size = MIB, ENOMEM),
+        (&UNIX, |asked| asked.receive_alignment = 1 << 30, ENOMEM),
+        (&UNIX, |asked| asked.receive_offset = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.request_size = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.response_size = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.send_alignment = 1 << 30, ENOMEM),
+        (EXCHANGES, |asked| asked.send_offset = 2 * MIB, ENOMEM),
+        (&[DgStream], |asked| asked.receive_size = MIB + 1, EINVAL),
+        (&[DgStream], |asked| asked.receive_size = 0, EINVAL),
+        (&[DgStream], |asked| asked.receive_offset = -1, EINVAL),
+        (&[DgRr], |asked| asked.request_size = 0, EINVAL),
+        (&[DgRr], |asked| asked.send_alignment = 3, EINVAL),
+        (&[StreamRr], |asked| asked.response_size = -1, EINVAL),
+        (&[StreamRr], |asked| asked.receive_offset = -1, EINVAL),
+    ]);
 }
 
 /// A host with an Ethernet, and a server there.
@@ -540,43 +324,27 @@ fn sizes_of_llc_tests() {
     } else {
         EPROTONOSUPPORT
     };
-    with_an_ethernet(|| {
-        let server = Server::start("--max-buffer 1M");
-        are_refused(
-            &server,
-            too_large,
-            [
-                dlco_stream(|asked| asked.receive_size = 2 * MIB),
-                dlco_stream(|asked| asked.receive_offset = 2 * MIB),
-                dlco_rr(|asked| asked.request_size = 2 * MIB),
-                dlco_rr(|asked| asked.response_size = 2 * MIB),
-                dlco_rr(|asked| asked.send_offset = 2 * MIB),
-                dlcl_stream(|asked| asked.receive_size = MIB),
-                dlcl_stream(|asked| asked.receive_alignment = 1 << 30),
-                dlcl_rr(|asked| asked.request_size = 2 * MIB),
-                dlcl_rr(|asked| asked.send_alignment = 1 << 30),
-            ],
-        );
-        are_refused(
-            &server,
-            EINVAL,
-            [
-                dlco_stream(|asked| asked.receive_size = -2),
-                dlco_stream(|asked| asked.receive_alignment = 3),
-                dlco_rr(|asked| asked.request_size = 0),
-                dlco_rr(|asked| asked.send_offset = -1),
-                dlcl_stream(|asked| asked.receive_size = MIB + 1),
-                dlcl_stream(|asked| asked.receive_offset = -1),
-                dlcl_rr(|asked| asked.response_size = 0),
-                dlcl_rr(|asked| asked.receive_alignment = 0),
-            ],
-        );
-        let long = [
-            dlco_rr(|asked| asked.test_length = i32::MAX),
-            dlcl_rr(|asked| asked.test_length = i32::MAX),
-        ];
-        are_refused(&server, EDQUOT, long);
-    });
+    #[rustfmt::skip]
+    with_an_ethernet(|| rows_are_refused(&Server::start("--max-buffer 1M"), &[
+        (&[DlcoStream], |asked| asked.receive_size = 2 * MIB, too_large),
+        (&[DlcoStream], |asked| asked.receive_offset = 2 * MIB, too_large),
+        (&[DlcoRr], |asked| asked.request_size = 2 * MIB, too_large),
+        (&[DlcoRr], |asked| asked.response_size = 2 * MIB, too_large),
+        (&[DlcoRr], |asked| asked.send_offset = 2 * MIB, too_large),
+        (&[DlclStream], |asked| asked.receive_size = MIB, too_large),
+        (&[DlclStream], |asked| asked.receive_alignment = 1 << 30, too_large),
+        (&[DlclRr], |asked| asked.request_size = 2 * MIB, too_large),
+        (&[DlclRr], |asked| asked.send_alignment = 1 << 30, too_large),
+        (&[DlcoStream], |asked| asked.receive_size = -2, EINVAL),
+        (&[DlcoStream], |asked| asked.receive_alignment = 3, EINVAL),
+        (&[DlcoRr], |asked| asked.request_size = 0, EINVAL),
+        (&[DlcoRr], |asked| asked.send_offset = -1, EINVAL),
+        (&[DlclStream], |asked| asked.receive_size = MIB + 1, EINVAL),
+        (&[DlclStream], |asked| asked.receive_offset = -1, EINVAL),
+        (&[DlclRr], |asked| asked.response_size = 0, EINVAL),
+        (&[DlclRr], |asked| asked.receive_alignment = 0, EINVAL),
+        (&[DlcoRr, DlclRr], |asked| asked.test_length = i32::MAX, EDQUOT),
+    ]));
 }
 
 /// The kernel's limits hold: no request goes beyond them, also if root serves it.
@@ -593,61 +361,46 @@ fn socket_buffers() {
     // Rings that cover such a buffer are larger than a server allows.
     let server = Server::start("--max-buffer 4G --max-memory 16G");
     let within = |told: (i32, i32)| assert!(told.0 <= receive && told.1 <= send, "{told:?}");
-    for kind in Kind::ALL {
-        let request = omni(kind, |asked| {
-            (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX);
-            (asked.receive_size, asked.send_size) = (1000, 1000);
-            (asked.receive_width, asked.send_width) = (1, 1);
-        });
+    for request in omni(&Kind::ALL, |asked| {
+        (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX);
+        (asked.receive_size, asked.send_size) = (1000, 1000);
+        (asked.receive_width, asked.send_width) = (1, 1);
+    }) {
         let (_, response) = is_accepted(&server, &request);
         let told = OmniResponse::decode(&response).expect("it is one");
         within((told.receive_buffer, told.send_buffer));
     }
-    let asked = stream(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX));
-    let (_, response) = is_accepted(&server, &Request::Classic(Classic::TcpStream, asked));
-    let told = Classic::TcpStream.response(&response).expect("it is one");
-    within((told.receive_buffer, told.send_buffer));
-    let asked =
-        transaction(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX));
-    let (_, response) = is_accepted(&server, &Request::Classic(Classic::UdpRr, asked));
-    let told = Classic::TcpRr.response(&response).expect("it is one");
-    within((told.receive_buffer, told.send_buffer));
-    let asked = datagrams(|asked| asked.receive_buffer = i32::MAX);
-    let (_, response) = is_accepted(&server, &Request::Classic(Classic::UdpStream, asked));
-    let told = Classic::UdpStream.response(&response).expect("it is one");
-    within((told.receive_buffer, 0));
-    for request in [
-        stream_stream(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX)),
-        stream_rr(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX)),
-        dg_stream(|asked| asked.receive_buffer = i32::MAX),
-        dg_rr(|asked| (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX)),
-    ] {
-        // Both sizes are the first words of each of these responses.
+    let classic = classic(
+        &[[TcpStream, UdpRr, UdpStream].as_slice(), &UNIX].concat(),
+        |asked| {
+            (asked.receive_buffer, asked.send_buffer) = (i32::MAX, i32::MAX);
+        },
+    );
+    for request in classic {
         let (_, response) = is_accepted(&server, &request);
-        let told = Classic::StreamRr.response(&response).expect("it is one");
+        let told = response_to(&request, &response);
         within((told.receive_buffer, told.send_buffer));
     }
+}
+
+fn response_to(request: &Request, response: &Frame) -> ClassicResponse {
+    let Request::Classic(test, _) = request else {
+        panic!("{request:?}");
+    };
+    test.response(response).expect("it is one")
 }
 
 /// `--allow-privileged-ports`, and what no port is.
 fn ports() {
     Namespace::new().enter(|| {
         let server = Server::start("");
+        let tests = [TcpStream, TcpMaerts, TcpRr, UdpRr, TcpCrr, TcpCc, UdpStream];
         let on = |port: i32| {
-            [
-                Request::Classic(Classic::TcpStream, stream(|asked| asked.data_port = port)),
-                Request::Classic(Classic::TcpMaerts, stream(|asked| asked.data_port = port)),
-                Request::Classic(Classic::TcpRr, transaction(|asked| asked.data_port = port)),
-                Request::Classic(Classic::UdpRr, transaction(|asked| asked.data_port = port)),
-                Request::Classic(Classic::TcpCrr, transaction(|asked| asked.data_port = port)),
-                Request::Classic(Classic::TcpCc, transaction(|asked| asked.data_port = port)),
-                Request::Classic(
-                    Classic::UdpStream,
-                    datagrams(|asked| asked.data_port = port),
-                ),
-                omni(Kind::TcpRr, |asked| asked.data_port = port as u32),
-                omni(Kind::UdpRr, |asked| asked.data_port = port as u32),
-            ]
+            let classic = classic(&tests, |asked| asked.data_port = port);
+            let omni = omni(&[Kind::TcpRr, Kind::UdpRr], |asked| {
+                asked.data_port = port as u32;
+            });
+            [classic, omni].concat()
         };
         are_refused(&server, EACCES, [1, 443, 1023].into_iter().flat_map(on));
         are_refused(&server, EINVAL, [65_536, -1].into_iter().flat_map(on));
@@ -658,25 +411,16 @@ fn ports() {
 }
 
 /// No family but those of IP, and SCTP only where this kernel has it.
-fn protocols() {
+fn protocols_of_classic_tests() {
     let server = Server::start("");
     for family in [0, 1, 9, 26, 40, u32::MAX] {
-        let requests = [
-            Request::Classic(Classic::TcpStream, stream(|asked| asked.family = family)),
-            Request::Classic(Classic::TcpRr, transaction(|asked| asked.family = family)),
-            Request::Classic(Classic::UdpRr, transaction(|asked| asked.family = family)),
-            Request::Classic(Classic::UdpStream, datagrams(|asked| asked.family = family)),
-        ];
+        let tests = [TcpStream, TcpRr, UdpRr, UdpStream];
+        let requests = classic(&tests, |asked| asked.family = family);
         are_refused(&server, EAFNOSUPPORT, requests);
     }
     if !has_protocol("SCTP") {
-        let requests = [
-            Request::Classic(Classic::SctpStream, stream(|_| ())),
-            Request::Classic(Classic::SctpStreamMany, stream(|_| ())),
-            Request::Classic(Classic::SctpRr, transaction(|_| ())),
-            Request::Classic(Classic::SctpRrMany, transaction(|_| ())),
-        ];
-        are_refused(&server, EPROTONOSUPPORT, requests);
+        let tests = [SctpStream, SctpStreamMany, SctpRr, SctpRrMany];
+        are_refused(&server, EPROTONOSUPPORT, classic(&tests, |_| ()));
         let log = server.log();
         assert!(log.contains("needs the module sctp"), "{log}");
     }
@@ -696,7 +440,7 @@ fn processors() {
     let server = Server::start("");
     for cpu in [1023, 1024, i32::MAX as u32] {
         let mut raw = Raw::connect(server.port);
-        let frame = omni(Kind::TcpStream, |_| ()).encode(Some(cpu));
+        let frame = omni(&[Kind::TcpStream], |_| ())[0].encode(Some(cpu));
         raw.control.write_all(&frame).expect("the server reads");
         let response = raw.receive().expect("a response");
         assert_eq!(check(&response), Ok(()), "{cpu}");
@@ -710,31 +454,14 @@ fn interfaces() {
     with_an_ethernet(|| {
         let server = Server::start("");
         for device in ["no-such-one", "lo", "../../etc", "*", "%s"] {
-            let requests = [
-                dlco_stream(|asked| asked.device = Text::new(device)),
-                dlco_rr(|asked| asked.device = Text::new(device)),
-                dlcl_stream(|asked| asked.device = Text::new(device)),
-                dlcl_rr(|asked| asked.device = Text::new(device)),
-            ];
+            let requests = classic(&LLC, |asked| asked.device = Text::new(device));
             are_refused(&server, ENODEV, requests);
         }
         for ppa in [0, i32::MAX] {
-            let requests = [
-                dlco_stream(|asked| asked.ppa = ppa),
-                dlco_rr(|asked| asked.ppa = ppa),
-                dlcl_stream(|asked| asked.ppa = ppa),
-                dlcl_rr(|asked| asked.ppa = ppa),
-            ];
-            are_refused(&server, ENODEV, requests);
+            are_refused(&server, ENODEV, classic(&LLC, |asked| asked.ppa = ppa));
         }
         for sap in [-1, 3, 256, i32::MAX] {
-            let requests = [
-                dlco_stream(|asked| asked.sap = sap),
-                dlco_rr(|asked| asked.sap = sap),
-                dlcl_stream(|asked| asked.sap = sap),
-                dlcl_rr(|asked| asked.sap = sap),
-            ];
-            are_refused(&server, EINVAL, requests);
+            are_refused(&server, EINVAL, classic(&LLC, |asked| asked.sap = sap));
         }
     });
 }
@@ -745,18 +472,9 @@ fn paths_of_unix_tests() {
     let named = place.path().join("s");
     let server = Server::start("");
     let path = SwappedText(Text::new(named.as_os_str().as_encoded_bytes()));
-    for request in [
-        stream_stream(|asked| asked.path = path),
-        stream_rr(|asked| asked.path = path),
-        dg_stream(|asked| asked.path = path),
-        dg_rr(|asked| asked.path = path),
-    ] {
+    for request in classic(&UNIX, |asked| asked.path = path) {
         let (_raw, response) = is_accepted(&server, &request);
-        let Request::Classic(test, _) = &request else {
-            panic!("{request:?}");
-        };
-        let told = test.response(&response).map(|told| told.path);
-        let told = told.expect("it is one").0.to_string();
+        let told = response_to(&request, &response).path.0.to_string();
         assert!(told.starts_with("/tmp/") && !told.starts_with(&*named.to_string_lossy()));
         assert!(!named.exists(), "{request:?}");
     }
