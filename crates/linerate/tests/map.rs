@@ -1,5 +1,6 @@
-//! ARCHITECTURE.md's list of files has each of them, and the document names none that is gone. No test
-//! of the program's is left out of the list of its suite.
+//! ARCHITECTURE.md's list of files has each of them; no document and no comment names a file that does not
+//! exist; rooms of a dialect that must not depend on each other do not. No test of the program's is left out
+//! of the list of its suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,6 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
         every_file_has_its_place_in_the_list,
         what_is_named_is_there,
+        rooms_are_apart,
         no_test_is_for_another_runner,
     ]
 }
@@ -30,17 +32,137 @@ fn every_file_has_its_place_in_the_list() {
     assert_eq!(listed.len(), there.len(), "directories listed, and there");
 }
 
+/// Directories of the checkout whose files have paths in comments and documents.
+const NAMED: [&str; 8] = [
+    "crates",
+    "docs",
+    "bench",
+    "scripts",
+    "lab",
+    "packaging",
+    "workloads",
+    "examples",
+];
+
 fn what_is_named_is_there() {
-    let all: Vec<PathBuf> = sources().iter().map(|path| without_src(path)).collect();
-    let text = architecture();
-    let named = in_code_type(&text).filter(|word| is_rust(Path::new(word)));
-    let gone: Vec<&str> = named
-        .filter(|word| {
-            let path = without_src(Path::new(word.trim_start_matches("crates/")));
-            !all.iter().any(|known| known.ends_with(&path))
-        })
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let below = NAMED.map(|directory| files_below(&root.join(directory)));
+    let in_root = fs::read_dir(&root).expect("a checkout").flatten();
+    let all = below
+        .into_iter()
+        .flatten()
+        .chain(in_root.map(|entry| entry.path()));
+    let all: Vec<PathBuf> = all.collect();
+    let known: BTreeSet<PathBuf> = all
+        .iter()
+        .filter_map(|path| path.strip_prefix(&root).ok())
+        .flat_map(|path| path.ancestors().map(without_src))
         .collect();
+    let mut gone = Vec::new();
+    for path in &all {
+        let text = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("rs") => comments(&read(path)),
+            Some("md") if !path.ends_with("CHANGELOG.md") => prose(&read(path)),
+            _ => continue,
+        };
+        let names = files_named(&text).filter(|name| {
+            let name = without_src(Path::new(name));
+            let from_root = NAMED.iter().any(|directory| name.starts_with(directory));
+            !(known.contains(&name)
+                || !from_root && known.iter().any(|known| known.ends_with(&name)))
+        });
+        gone.extend(names.map(|name| format!("{}: {name}", path.display())));
+    }
     assert_eq!(gone, [""; 0]);
+}
+
+/// The words of a text that are a path: below a directory of the checkout, or of a source or a document.
+fn files_named(text: &str) -> impl Iterator<Item = &str> {
+    let is_of_path = |char: char| char.is_ascii_alphanumeric() || "_./-$".contains(char);
+    let words = text.split(move |char| !is_of_path(char));
+    let words = words.map(|word| word.trim_start_matches("../").trim_end_matches(['.', '/']));
+    words.filter(|word| {
+        let path = Path::new(word);
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let is_file = matches!(extension, Some("rs" | "md" | "sh")) && !word.starts_with('/');
+        is_file
+            || path.parent() != Some(Path::new(""))
+                && NAMED.iter().any(|directory| path.starts_with(directory))
+    })
+}
+
+/// The lines of a source that are comments.
+fn comments(text: &str) -> String {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A document without its examples: what a shell is told names files of the reader's.
+fn prose(text: &str) -> String {
+    let outside = text.split("```").step_by(2).flat_map(str::lines);
+    let lines = outside.filter(|line| !line.trim_start().starts_with("$ "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A dialect's crate, a room of it, and one that it must not import. netperf's `client` and `output` still
+/// import each other.
+const APART: [(&str, &str, &str); 1] = [("uperf", "output", "master")];
+
+fn rooms_are_apart() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut imports = Vec::new();
+    for (dialect, room, other) in APART {
+        let room = crates.join(dialect).join("src").join(room);
+        let files = files_below(&room);
+        assert!(!files.is_empty(), "{} has no file", room.display());
+        imports.extend(
+            files
+                .into_iter()
+                .filter(|file| imports_room(&read(file), other)),
+        );
+    }
+    assert_eq!(imports, [""; 0].map(PathBuf::from));
+    for text in [
+        "use crate::output::Part;",
+        "use crate::{client, output};",
+        "let text = super::output::text();",
+    ] {
+        assert!(imports_room(text, "output"), "{text}");
+    }
+    assert!(!imports_room(
+        "// crate::output\nuse crate::outputs;",
+        "output"
+    ));
+}
+
+/// Whether a source has a path into this room of its crate, outside its comments and its unit tests.
+fn imports_room(source: &str, room: &str) -> bool {
+    let code = source
+        .split("#[cfg(test)]\nmod ")
+        .next()
+        .unwrap_or_default();
+    let lines = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code: String = lines.flat_map(str::split_whitespace).collect();
+    ["crate::", "super::"].into_iter().any(|root| {
+        code.split(root).skip(1).any(|path| {
+            let list = path
+                .strip_prefix('{')
+                .and_then(|list| list.split(';').next());
+            let mut names = list.unwrap_or(path).split(['{', '}', ',']);
+            let is_room = |name: &str| {
+                let mut words = name.split(|c: char| !c.is_alphanumeric() && c != '_');
+                words.next() == Some(room)
+            };
+            match list {
+                Some(_) => names.any(is_room),
+                None => is_room(path),
+            }
+        })
+    })
 }
 
 /// The compiler drops functions with this attribute from a test program that has its own `main`.
@@ -49,7 +171,7 @@ fn no_test_is_for_another_runner() {
     let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let lost: Vec<PathBuf> = files_below(&suites)
         .into_iter()
-        .filter(|path| fs::read_to_string(path).is_ok_and(|text| text.contains(attribute)))
+        .filter(|path| is_rust(path) && read(path).contains(attribute))
         .collect();
     assert_eq!(lost, [""; 0].map(PathBuf::from));
 }
@@ -96,10 +218,17 @@ fn listed() -> Map {
 fn sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let from_crates = |path: PathBuf| path.strip_prefix(&crates).expect("it is below").to_owned();
-    files_below(&crates).into_iter().map(from_crates).collect()
+    let files = files_below(&crates)
+        .into_iter()
+        .filter(|path| is_rust(path));
+    files.map(from_crates).collect()
 }
 
-/// Every file of Rust below a directory.
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Every file below a directory.
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let (mut directories, mut files) = (vec![directory.to_owned()], Vec::new());
     while let Some(directory) = directories.pop() {
@@ -107,7 +236,7 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
             let path = entry.expect("readable").path();
             if path.is_dir() {
                 directories.push(path);
-            } else if is_rust(&path) {
+            } else {
                 files.push(path);
             }
         }
