@@ -1,8 +1,11 @@
 //! The slave: does the other half of what its masters' profiles say.
 
+mod budget;
+mod commands;
 mod files;
+mod goodbye;
 mod permit;
-mod room;
+mod prepare;
 mod session;
 
 pub use files::Shelf;
@@ -23,7 +26,7 @@ use crate::Protocol;
 use crate::options::Limits;
 use crate::tls::Security;
 
-use room::Room;
+use budget::ResourceBudget;
 
 /// What a slave lets be done.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +54,7 @@ pub struct Slave {
 #[derive(Debug)]
 struct Masters {
     terms: Terms,
-    room: Room,
+    budget: ResourceBudget,
 }
 
 impl Slave {
@@ -68,10 +71,10 @@ impl Slave {
             _ => return Err(Error::PROTONOSUPPORT.into()),
         };
         let config = terms.limits.server.clone();
-        let room = Room::new(&terms.limits);
+        let budget = ResourceBudget::new(&terms.limits);
         Ok(Self {
             listeners,
-            server: Server::new(Masters { terms, room }, config, stop),
+            server: Server::new(Masters { terms, budget }, config, stop),
         })
     }
 

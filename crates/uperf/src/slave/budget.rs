@@ -16,7 +16,7 @@ const SESSION: u64 = 32 << 10;
 
 /// What there is, and what is in use.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ResourceBudget {
     strands: Budget,
     processes: Budget,
     memory: Budget,
@@ -28,7 +28,7 @@ pub(super) struct Room {
 #[derive(Debug)]
 pub(super) struct Strands(#[expect(dead_code, reason = "they are what is held")] [Share; 2]);
 
-impl Room {
+impl ResourceBudget {
     /// As much as these limits say, and as many descriptors as the system gives.
     pub(super) fn new(limits: &Limits) -> Self {
         let descriptors = sys::process::descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
@@ -93,8 +93,8 @@ mod tests {
     const HERE: Holder = Holder::Machine(1);
     const THERE: Holder = Holder::Machine(2);
 
-    fn room(strands: u32) -> Room {
-        Room::new(&Limits {
+    fn budget(strands: u32) -> ResourceBudget {
+        ResourceBudget::new(&Limits {
             work: WorkLimits {
                 strands,
                 memory: 1 << 20,
@@ -117,33 +117,33 @@ mod tests {
 
     #[test]
     fn what_one_has_another_has_not() {
-        let room = room(10);
-        let one = room.admit(HERE).expect("there is room");
-        let other = room.admit(THERE).expect("there is room");
-        let first = room.take(&group(6), 10, HERE, &one).unwrap();
-        let refused = room.take(&group(5), 1, THERE, &other).unwrap_err();
+        let budget = budget(10);
+        let one = budget.admit(HERE).expect("there is room");
+        let other = budget.admit(THERE).expect("there is room");
+        let first = budget.take(&group(6), 10, HERE, &one).unwrap();
+        let refused = budget.take(&group(5), 1, THERE, &other).unwrap_err();
         assert_eq!(refused.to_string(), "5 strands: other masters leave 4");
-        let refused = room.take(&group(4), 1 << 19, THERE, &other).unwrap_err();
+        let refused = budget.take(&group(4), 1 << 19, THERE, &other).unwrap_err();
         assert!(
             refused.to_string().starts_with("Out of Memory: "),
             "{refused}"
         );
-        let second = room.take(&group(4), 10, THERE, &other).unwrap();
+        let second = budget.take(&group(4), 10, THERE, &other).unwrap();
         drop((first, second));
-        assert!(room.take(&group(10), 10, HERE, &one).is_ok());
+        assert!(budget.take(&group(10), 10, HERE, &one).is_ok());
     }
 
     #[test]
     fn one_address_leaves_something_to_others() {
-        let room = room(160);
-        let sessions: Vec<_> = std::iter::from_fn(|| room.admit(HERE).ok()).collect();
+        let budget = budget(160);
+        let sessions: Vec<_> = std::iter::from_fn(|| budget.admit(HERE).ok()).collect();
         assert!(
             !sessions.is_empty() && sessions.len() < 32,
             "{}",
             sessions.len()
         );
-        let account = room.admit(THERE).expect("there is room");
-        let refused = room.take(&group(151), 1, THERE, &account).unwrap_err();
+        let account = budget.admit(THERE).expect("there is room");
+        let refused = budget.take(&group(151), 1, THERE, &account).unwrap_err();
         let words = "151 strands: this slave leaves 150 to one address";
         assert_eq!(refused.to_string(), words);
     }
