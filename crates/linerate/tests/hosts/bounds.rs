@@ -21,7 +21,7 @@ use super::scripted::{Master, stream_from};
 const OTHER: &str = "198.18.0.9";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trials: [(&str, fn()); 11] = [
+    let trials: [(&str, fn()); 12] = [
         (
             "memory_of_unfinished_workorders",
             memory_of_unfinished_workorders,
@@ -34,6 +34,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("masters_of_one_address", masters_of_one_address),
         ("strands_of_one_address", strands_of_one_address),
         ("a_run_that_is_kept_alive", a_run_that_is_kept_alive),
+        (
+            "strands_of_a_master_that_has_left",
+            strands_of_a_master_that_has_left,
+        ),
         ("commands_without_end", commands_without_end),
         ("headers_without_end", headers_without_end),
     ];
@@ -329,6 +333,27 @@ fn a_run_that_is_kept_alive() {
         }
     });
     slave.is_itself_again(rest, SOON, "a run that is kept alive");
+}
+
+/// It leaves while the slave waits for its strands at the next barrier: they end there, and not when they have come to it.
+fn strands_of_a_master_that_has_left() {
+    let hosts = Hosts::new(1);
+    let slave = hosts.slave(0, "-v");
+    let rest = slave.at_rest();
+    let think = FlowopRecord {
+        duration_ns: 60_000_000_000,
+        ..FlowopRecord::new(Kind::Think)
+    };
+    let begun = || slave.stdout().matches("unlocking barrier 0").count();
+    let before = begun();
+    hosts.master.enter(|| {
+        let (mut master, _) = begin(&work(1, &[vec![think], nops(1)])).expect("it is taken");
+        assert!(eventually(SOON, || begun() > before), "{}", slave.stdout());
+        master.command(Command::NextTransaction(1));
+    });
+    slave.is_itself_again(rest, SOON, "a master that has left");
+    let said = slave.stderr();
+    assert!(said.contains("lost in Txn1: "), "{said}");
 }
 
 fn commands_without_end() {

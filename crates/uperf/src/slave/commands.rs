@@ -87,6 +87,9 @@ impl Session<'_> {
                     if self.server.cut.is_set() {
                         return Ending::Interrupted(place(opened));
                     }
+                    if self.gone.is_set() {
+                        return self.master_left(place(opened), order);
+                    }
                     if status.failed {
                         return Ending::Failed;
                     }
@@ -97,7 +100,7 @@ impl Session<'_> {
                     self.step(&Step::Unlocked(number));
                     opened = Some(stage);
                 }
-                Command::SendStatistics => return self.await_last_strands(workers, opened),
+                Command::SendStatistics => return self.await_last_strands(workers, opened, order),
                 Command::Abort | Command::Error | Command::Other(..) => {
                     return Ending::Done(Instant::now());
                 }
@@ -109,11 +112,14 @@ impl Session<'_> {
     }
 
     /// The master has all that it wanted but the figures.
-    fn await_last_strands(&self, workers: &Workers, opened: Option<usize>) -> Ending {
+    fn await_last_strands(&self, workers: &Workers, opened: Option<usize>, order: Order) -> Ending {
         let place = || "at the statistics".to_owned();
         let until = Instant::now() + LAST_STRANDS;
         if let Some(last) = opened.filter(|last| workers.awaits_end(*last)) {
             let (status, last_news) = self.await_quiet(workers, None, until, QUIET_LOOKS);
+            if self.gone.is_set() && !self.server.cut.is_set() {
+                return self.master_left(place(), order);
+            }
             if status.running > 0 {
                 workers.interrupt(last);
                 return Ending::Done(last_news);
@@ -210,6 +216,21 @@ impl Session<'_> {
         Command::decode(&bytes, order).map_err(|_| interrupted())
     }
 
+    /// The end for a master that has closed its connection, perhaps after it has said so.
+    fn master_left(&self, place: String, order: Order) -> Ending {
+        let mut bytes = [0; Command::LEN];
+        let received = self
+            .control
+            .receive(&mut bytes, self.soon(), self.server.cut);
+        match received {
+            Ok(_) if Command::decode(&bytes, order) == Ok(Command::Abort) => {
+                Ending::Done(Instant::now())
+            }
+            Ok(_) => Ending::Lost(place, io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Ending::Lost(place, error),
+        }
+    }
+
     /// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
     fn await_barrier(
         &self,
@@ -235,7 +256,7 @@ impl Session<'_> {
         self.await_quiet(workers, Some(stage), until, u32::MAX).0
     }
 
-    /// Waits as long as something is done, or until the stop; and when the last was.
+    /// Waits as long as something is done, and there is a master and no stop; and when the last was.
     fn await_quiet(
         &self,
         workers: &Workers,
@@ -256,7 +277,7 @@ impl Session<'_> {
             } else {
                 (before, last_news, quiet_looks) = (after, now, 0);
             }
-            let is_over = status.is_settled() || self.server.cut.is_set();
+            let is_over = status.is_settled() || self.gone.is_set();
             if is_over || quiet_looks >= looks || now >= until {
                 return (status, last_news);
             }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use control::{ControlConnection, why};
-use engine::Holder;
+use engine::{Holder, Stop, deadline_thread};
 use server::{Dialect, ServerContext};
 use sys::call::Error;
 
@@ -35,8 +36,10 @@ pub(super) fn serve(control: &ControlConnection, masters: &Masters, server: Serv
         control,
         masters,
         limits: &masters.terms.limits,
+        gone: server.cut.follower(),
         server,
     };
+    let _watch = deadline_thread().on_hang_up(control.as_fd(), &session.gone);
     let account = match masters.budget.admit(Holder::of(control.peer())) {
         Ok(account) => account,
         Err(scarce) => return session.note(format_args!("{}: {scarce}", control.peer())),
@@ -63,6 +66,8 @@ pub(super) struct Session<'a> {
     pub(super) masters: &'a Masters,
     pub(super) limits: &'a Limits,
     pub(super) server: ServerContext<'a>,
+    /// The master has left, or its run is to end for the server.
+    pub(super) gone: Stop,
 }
 
 /// Why a session ended before its time.
