@@ -53,5 +53,5 @@ pub(crate) fn many(program: &str, settings: Result<Settings, Exit>) -> ExitCode 
 fn run(settings: &Settings) -> Exit {
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals_and_alarm(&stop);
-    netperf::client::run(settings, &stop, &mut std::io::stdout())
+    netperf::run(settings, &stop, &mut std::io::stdout())
 }

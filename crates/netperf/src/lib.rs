@@ -1,7 +1,7 @@
 //! The netperf dialect: `netperf` and `netserver` of version 2.7.0 as Debian builds them.
 //!
 //! Five rooms: [`options`] (argv → Plan), [`wire`] (bytes ↔ messages), [`client`] and [`server`]
-//! (who says what when), [`output`] (Outcome → text). Beside them stand what two of them need:
+//! (who says what when), [`output`] (Outcome → text). [`run`](run()) stands above them. Beside them is what two of them need:
 //! [`selector`], the names that omni output knows.
 
 #![forbid(unsafe_code)]
@@ -23,9 +23,16 @@ mod details;
 mod fuzz;
 pub mod options;
 pub mod output;
+mod peer_report;
 mod place;
+mod result;
+mod run;
 pub mod selector;
 pub mod server;
 mod tcp_info;
 mod warnings;
 pub mod wire;
+
+pub use peer_report::PeerReport;
+pub use result::{Endpoints, Headline, Repeated, TestRun};
+pub use run::run;

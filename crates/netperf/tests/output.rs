@@ -15,7 +15,7 @@ use model::{
     ClockFacts, CpuMethod, CpuUse, HostFacts, Interface, PciIds, Security, SecurityModule, Side,
     SocketFacts, Traffic,
 };
-use netperf::client::TestRun;
+use netperf::TestRun;
 use netperf::options::{Form, Selection, Settings, Test, TestFamily, Unit};
 use netperf::output::{self};
 use netperf::selector::Selector;
@@ -153,8 +153,8 @@ fn facts() {
 
     // A stock peer.
     run.outcome.there = None;
-    run.told.priority = -1;
-    run.told.type_of_service = -1;
+    run.peer.priority = -1;
+    run.peer.type_of_service = -1;
     for line in output::result(&settings, &run).lines() {
         let Some((name, value)) = line.split_once('=') else {
             panic!("{line}");
@@ -307,11 +307,11 @@ fn odd_runs(
     here.cpu = Some(cpu.clone());
     here.latency = Some(Histogram::default());
     here.latency.as_mut().unwrap().record(count);
-    run.told.cpu = Some(cpu);
-    run.told.bytes_received = count;
-    run.told.bytes_sent = count;
-    run.told.receive_calls = count;
-    run.told.send_size = i32::MIN;
+    run.peer.cpu = Some(cpu);
+    run.peer.bytes_received = count;
+    run.peer.bytes_sent = count;
+    run.peer.receive_calls = count;
+    run.peer.send_size = i32::MIN;
     settings.flow.burst = count as u32;
     let mut runs = Vec::new();
     for (form, verbosity) in [

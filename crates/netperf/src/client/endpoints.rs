@@ -10,19 +10,7 @@ use sys::resolve::{Wanted, resolve};
 use super::control::Established;
 use super::error::ClientError;
 use crate::options::{Family, Settings};
-
-/// Names and addresses for the banner and the selectors SOURCE_* and DEST_*.
-#[derive(Clone, Debug)]
-pub struct Endpoints {
-    /// The resolver's canonical name of the local data address ("0.0.0.0" for the wildcard).
-    pub source_name: String,
-    /// The local data address and requested port (0 when none was).
-    pub source: Address,
-    /// The resolver's canonical name of the destination.
-    pub dest_name: String,
-    /// The destination's address and requested port (0 when none was).
-    pub dest: Address,
-}
+use crate::result::Endpoints;
 
 /// What a name stands for.
 pub(super) struct Found {

@@ -188,7 +188,7 @@ impl ClientError {
     }
 
     /// What the stock tool would print, and its exit code.
-    pub(super) fn exit(&self, settings: &Settings) -> Exit {
+    pub(crate) fn exit(&self, settings: &Settings) -> Exit {
         // The stock tool's omni tests leave with −1 where its classic ones leave with 1.
         let remote_code = if settings.test.is_classic() { 1 } else { 255 };
         match self {

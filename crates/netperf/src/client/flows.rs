@@ -14,8 +14,9 @@ use sys::neighbours::Neighbours;
 use super::answer::Watch;
 use super::control::Established;
 use super::interim::{Interim, Progress};
-use super::{ClientError, Endpoints, TestRun, measure, uncontrolled};
+use super::{ClientError, measure, uncontrolled};
 use crate::options::{Settings, Test};
+use crate::result::{Endpoints, TestRun};
 
 /// What running tests of this program are known by on their host.
 const TESTS: &str = "linerate-test";
@@ -79,7 +80,7 @@ impl Flows {
     }
 
     /// The first flow's data connection.
-    pub(super) fn endpoints(&self) -> &Endpoints {
+    pub(crate) fn endpoints(&self) -> &Endpoints {
         &self.flows[0].endpoints
     }
 
@@ -96,11 +97,11 @@ impl Flows {
     /// Runs the test once and adds up what the flows did. The counts can be read from the counters, one set per
     /// flow, meanwhile.
     pub fn measure(&mut self, counters: &[Arc<Counters>]) -> Result<TestRun, ClientError> {
-        self.measure_and_tell(counters, None)
+        self.measure_with(counters, None)
     }
 
     /// The same, with interim results.
-    pub(super) fn measure_and_tell(
+    pub(crate) fn measure_with(
         &mut self,
         counters: &[Arc<Counters>],
         interim: Option<&Interim>,
@@ -229,11 +230,11 @@ impl Flow {
         let Some(control) = &self.control else {
             return;
         };
-        if run.told.cpu_rate > 0.0 {
-            self.settings.cpu_rate.remote = run.told.cpu_rate;
+        if run.peer.cpu_rate > 0.0 {
+            self.settings.cpu_rate.remote = run.peer.cpu_rate;
         }
         // Without a control connection nothing was told.
-        let port = Some(run.told.data_port).filter(|port| *port != 0);
+        let port = Some(run.peer.data_port).filter(|port| *port != 0);
         if let Some(dest) = port.and_then(|port| self.endpoints.dest.with_port(port)) {
             self.endpoints.dest = dest;
         }
@@ -277,9 +278,9 @@ fn sum(runs: Vec<(TestRun, Instant)>) -> Result<TestRun, ClientError> {
     let Some((((run, _), others), first)) = runs.split_first().zip(first) else {
         return Err(ClientError::Ended("no flow was run".to_owned()));
     };
-    let (mut told, endpoints) = (run.told.clone(), run.endpoints.clone());
+    let (mut peer, endpoints) = (run.peer.clone(), run.endpoints.clone());
     for (run, _) in others {
-        told.add(&run.told);
+        peer.add(&run.peer);
     }
     let outcomes = runs
         .into_iter()
@@ -290,7 +291,7 @@ fn sum(runs: Vec<(TestRun, Instant)>) -> Result<TestRun, ClientError> {
     };
     Ok(TestRun {
         outcome,
-        told,
+        peer,
         endpoints,
         repeated: None,
     })

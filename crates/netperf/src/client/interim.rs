@@ -1,7 +1,7 @@
 //! Interim results (`-D`): a thread that looks at the counts on a grid of time, so that the loop that
 //! counts knows nothing of it.
 
-use std::io::Write;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
@@ -12,7 +12,7 @@ use model::{Counts, Limit};
 
 use super::answer::Answer;
 use crate::options::{Settings, Test};
-use crate::output;
+use crate::result::Interval;
 
 /// A flow's counts, and who is told when they begin and end to move.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +25,9 @@ pub(super) struct Progress<'a> {
     pub(super) answer: &'a Arc<Answer>,
 }
 
-/// The thread that prints interim results. It ends when this is dropped.
+/// The thread that reports interim results. It ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Interim(Sender<Phase>);
+pub(crate) struct Interim(Sender<Phase>);
 
 #[derive(Debug)]
 enum Phase {
@@ -74,28 +74,27 @@ impl Interim {
     /// Starts the thread; `None` when no interim results are wanted. It must be started before this
     /// thread is bound to a CPU, or it would share that.
     ///
-    /// When nobody reads the results any more, `cancel` is pulled.
-    pub(super) fn start<'scope, W: Write + Send>(
+    /// Each result goes to `report`. If that fails, `cancel` is pulled.
+    pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         settings: &Settings,
         cancel: &Stop,
-        out: &'scope mut W,
-    ) -> std::io::Result<Option<Self>> {
+        report: impl FnMut(Interval) -> io::Result<()> + Send + 'scope,
+    ) -> io::Result<Option<Self>> {
         let Some(interval) = settings.print.interim else {
             return Ok(None);
         };
         // The stock tool's classic tests have no line for the rest.
         let tells_rest = !matches!(settings.test, Test::TcpSendfile | Test::TcpCc);
-        let mut printer = Printer {
+        let mut reporter = Reporter {
             interval,
             expected_end: match settings.flow.limit {
                 Limit::Time(length) if tells_rest => Some(length),
                 _ => None,
             },
             tells_rest,
-            lines: output::Interim::new(settings),
             cancel: cancel.clone(),
-            out,
+            report,
         };
         let (sender, phases) = mpsc::channel();
         Builder::new()
@@ -103,31 +102,30 @@ impl Interim {
             .spawn_scoped(scope, move || {
                 // Standard output is all that it needs; the loop's descriptors stay the loop's alone.
                 sys::process::own_descriptors(&[]);
-                printer.follow(&phases);
+                reporter.follow(&phases);
             })?;
         Ok(Some(Self(sender)))
     }
 }
 
-struct Printer<'a, W> {
+struct Reporter<F> {
     interval: Duration,
     /// After how long the loop should end by itself.
     expected_end: Option<Duration>,
     /// Whether what is left when the loop ends has a line of its own.
     tells_rest: bool,
-    lines: output::Interim,
     cancel: Stop,
-    out: &'a mut W,
+    report: F,
 }
 
 /// What had been done when.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
-    work: u64,
+    counts: Counts,
 }
 
-impl<W: Write> Printer<'_, W> {
+impl<F: FnMut(Interval) -> io::Result<()>> Reporter<F> {
     fn follow(&mut self, phases: &Receiver<Phase>) {
         let mut phase = phases.recv().ok();
         while let Some(now) = phase {
@@ -137,11 +135,8 @@ impl<W: Write> Printer<'_, W> {
                     before,
                     counters,
                 } => {
-                    let begun = Sample {
-                        at,
-                        work: self.lines.work(&before),
-                    };
-                    self.print_until_next(phases, begun, &counters)
+                    let begun = Sample { at, counts: before };
+                    self.report_until_next(phases, begun, &counters)
                 }
                 Phase::Ended(_) => phases.recv().ok(),
             };
@@ -149,7 +144,7 @@ impl<W: Write> Printer<'_, W> {
     }
 
     /// The results of one measured phase; what follows it, until nobody is left to say so.
-    fn print_until_next(
+    fn report_until_next(
         &mut self,
         phases: &Receiver<Phase>,
         begun: Sample,
@@ -163,19 +158,18 @@ impl<W: Write> Printer<'_, W> {
             match phases.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    let sample = self.sample(counters);
-                    self.print(last, sample);
+                    let sample = sample(counters);
+                    self.report(last, sample, false);
                     grid.pass(sample.at - begun.at);
                     last = sample;
                 }
                 Ok(Phase::Ended(_)) if moving > 1 => moving -= 1,
                 Ok(phase) => {
-                    let work = self.lines.work(&counts(counters));
                     if let Phase::Ended(at) = phase
                         && self.tells_rest
-                        && work > last.work
                     {
-                        self.print(last, Sample { at, work });
+                        let counts = counts(counters);
+                        self.report(last, Sample { at, counts }, true);
                     }
                     return Some(phase);
                 }
@@ -183,36 +177,37 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// Looks at the clock and the counts at once: when it was kept off its CPU in between, again.
-    fn sample(&self, counters: &[Arc<Counters>]) -> Sample {
-        const AT_ONCE: Duration = Duration::from_micros(20);
-        const TRIES: u32 = 5;
-        let look = || {
-            let at = Instant::now();
-            let work = self.lines.work(&counts(counters));
-            (Sample { at, work }, at.elapsed())
-        };
-        let mut best = look();
-        for _ in 1..TRIES {
-            if best.1 < AT_ONCE {
-                break;
-            }
-            best = look();
-        }
-        best.0
-    }
-
-    fn print(&mut self, from: Sample, to: Sample) {
-        // Only the label comes from the wall clock, which may be set while a test runs.
-        let ended = SystemTime::now() - to.at.elapsed();
-        let text = self
-            .lines
-            .result(to.work - from.work, to.at - from.at, ended);
-        let written = self.out.write_all(text.as_bytes());
-        if written.and_then(|()| self.out.flush()).is_err() {
+    fn report(&mut self, from: Sample, to: Sample, is_rest: bool) {
+        let reported = (self.report)(Interval {
+            from: from.counts,
+            to: to.counts,
+            elapsed: to.at - from.at,
+            ended: SystemTime::now() - to.at.elapsed(),
+            is_rest,
+        });
+        if reported.is_err() {
             self.cancel.pull(Reason::Cancelled);
         }
     }
+}
+
+/// Looks at the clock and the counts at once: when it was kept off its CPU in between, again.
+fn sample(counters: &[Arc<Counters>]) -> Sample {
+    const AT_ONCE: Duration = Duration::from_micros(20);
+    const TRIES: u32 = 5;
+    let look = || {
+        let at = Instant::now();
+        let counts = counts(counters);
+        (Sample { at, counts }, at.elapsed())
+    };
+    let mut best = look();
+    for _ in 1..TRIES {
+        if best.1 < AT_ONCE {
+            break;
+        }
+        best = look();
+    }
+    best.0
 }
 
 /// The times at which results are due, from the beginning of the phase.
@@ -264,25 +259,19 @@ mod tests {
 
     #[test]
     fn the_results_are_all_of_the_work_and_the_time() {
-        let words = [
-            "-D",
-            "0.005",
-            "-l",
-            "0",
-            "-f",
-            "B",
-            "--",
-            "-o",
-            "THROUGHPUT",
-        ];
+        let words = ["-D", "0.005", "-l", "0"];
         let settings = crate::options::netperf("netperf", words.map(Into::into)).unwrap();
         let counters = Arc::new(Counters::default());
         // What an iteration before this one had done.
         counters.count_received(1_000_000, 1);
-        let mut out = Vec::new();
-        let (begun, total) = (Instant::now(), 10_000_000_u32);
+        let mut intervals = Vec::new();
+        let (begun, total) = (Instant::now(), 10_000_000);
         let ended = std::thread::scope(|scope| {
-            let interim = Interim::start(scope, &settings, &Stop::new(), &mut out).unwrap();
+            let report = |interval| {
+                intervals.push(interval);
+                Ok(())
+            };
+            let interim = Interim::start(scope, &settings, &Stop::new(), report).unwrap();
             let progress = Progress {
                 counters: &counters,
                 all: std::slice::from_ref(&counters),
@@ -293,47 +282,28 @@ mod tests {
             while begun.elapsed() < Duration::from_millis(50) {
                 std::thread::yield_now();
             }
-            counters.count_received(total as usize, 1);
+            counters.count_received(total, 1);
             progress.ended();
             begun.elapsed()
         });
-        let text = String::from_utf8(out).unwrap();
-        // Times are printed to a millisecond, and the last one may be shorter than that.
-        let half_a_digit = 0.000_51;
-        let (mut least, mut largest, mut time) = (0.0, 0.0, 0.0);
-        for line in text.lines() {
-            let fields: Vec<&str> = line.split(',').collect();
-            let [rate, "Bytes/s", seconds, _] = fields[..] else {
-                panic!("{text}");
-            };
-            let (rate, seconds): (f64, f64) =
-                (rate.trim().parse().unwrap(), seconds.parse().unwrap());
-            least += rate * (seconds - half_a_digit).max(0.0);
-            largest += rate * (seconds + half_a_digit);
-            time += seconds;
-        }
-        assert!(text.lines().count() > 1, "{text}");
-        assert!((time - ended.as_secs_f64()).abs() < 0.01, "{text}");
-        assert!((least..=largest).contains(&f64::from(total)), "{text}");
+        assert!(intervals.len() > 1, "{intervals:?}");
+        let time: Duration = intervals.iter().map(|interval| interval.elapsed).sum();
+        assert!(
+            ended.abs_diff(time) < Duration::from_millis(10),
+            "{intervals:?}"
+        );
+        let bytes = |interval: &Interval| interval.to.received.0 - interval.from.received.0;
+        assert_eq!(intervals.iter().map(bytes).sum::<u64>(), total as u64);
     }
 
     #[test]
     fn a_reader_that_has_had_enough_ends_it() {
-        struct Closed;
-        impl Write for Closed {
-            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-                Err(std::io::ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        let closed = |_| Err(io::ErrorKind::BrokenPipe.into());
         let words = ["-D", "0.001", "-l", "0"];
         let settings = crate::options::netperf("netperf", words.map(Into::into)).unwrap();
         let cancel = Stop::new();
-        let mut out = Closed;
         std::thread::scope(|scope| {
-            let interim = Interim::start(scope, &settings, &cancel, &mut out).unwrap();
+            let interim = Interim::start(scope, &settings, &cancel, closed).unwrap();
             let counters = Arc::default();
             Progress {
                 counters: &counters,

@@ -11,13 +11,15 @@ use model::{
 };
 use sys::{Address, Llc};
 
+use super::ClientError;
 use super::control::{Established, Introduction, SHORT_PATIENCE};
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured, Way, bind_thread};
 use super::request::request;
-use super::{ClientError, Endpoints, TestRun, Told};
 use crate::details::Details;
 use crate::options::{Settings, Test, TestFamily};
+use crate::peer_report::PeerReport;
+use crate::result::{Endpoints, TestRun};
 use crate::warnings;
 use crate::wire::{
     Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, OmniResponse, OmniResults,
@@ -50,16 +52,16 @@ pub(super) fn test(
     let in_answer = Capability::find(&answer);
     end.nonce = in_answer.and_then(|peer| peer.nonce);
     let peer = in_answer.or(introduced);
-    let (mut told, address) = response(&asked, &answer)?;
-    told.system = introduction.map(|introduction| introduction.system);
+    let (mut report, address) = response(&asked, &answer)?;
+    report.system = introduction.map(|introduction| introduction.system);
     let dest = match address {
         Some(address) => address,
         None => endpoints
             .dest
-            .with_port(told.data_port)
-            .ok_or_else(|| ClientError::BadPort(told.data_port.to_string()))?,
+            .with_port(report.data_port)
+            .ok_or_else(|| ClientError::BadPort(report.data_port.to_string()))?,
     };
-    doubts.extend(of_response(&plan.there, &told, peer));
+    doubts.extend(of_response(&plan.there, &report, peer));
 
     let started = SystemTime::now();
     let before = Instant::now();
@@ -92,7 +94,7 @@ pub(super) fn test(
         let reported = reports(
             settings,
             &asked,
-            &mut told,
+            &mut report,
             &here.counts,
             has_details,
             control,
@@ -114,7 +116,7 @@ pub(super) fn test(
     let there = Side {
         // With its version in the details.
         program: peer.map(|_| crate::NAME.to_owned()),
-        ..told.side()
+        ..report.side()
     };
     let mut outcome = Outcome {
         ended,
@@ -128,7 +130,7 @@ pub(super) fn test(
     );
     let run = TestRun {
         outcome,
-        told,
+        peer: report,
         endpoints,
         repeated: None,
     };
@@ -161,15 +163,15 @@ fn introduction(
 }
 
 /// What the server does not do of what it was asked for.
-fn of_response(asked: &Half, told: &Told, peer: Option<Capability>) -> Vec<Warning> {
+fn of_response(asked: &Half, report: &PeerReport, peer: Option<Capability>) -> Vec<Warning> {
     let mut doubts = Vec::new();
-    if asked.pacing.is_some() && told.interval_burst == 0 {
+    if asked.pacing.is_some() && report.interval_burst == 0 {
         // A stock server is seldom built for it, and says nothing.
         doubts.push(Warning::NotPaced);
     } else if spins(asked) && !peer.is_some_and(|peer| peer.has(Capability::SPINS)) {
         doubts.push(Warning::NotSpinning);
     }
-    if asked.measure_cpu && !told.measures_cpu {
+    if asked.measure_cpu && !report.measures_cpu {
         doubts.push(Warning::PeerCannotTell {
             figure: "its CPU time".to_owned(),
         });
@@ -217,9 +219,9 @@ fn spins(half: &Half) -> bool {
 }
 
 /// What the response says, and where the server's data socket is if that is no port of its host.
-fn response(asked: &Request, answer: &Frame) -> Result<(Told, Option<Address>), RemoteError> {
+fn response(asked: &Request, answer: &Frame) -> Result<(PeerReport, Option<Address>), RemoteError> {
     let Request::Classic(test, _) = asked else {
-        return Ok((Told::from(&OmniResponse::decode(answer)?), None));
+        return Ok((PeerReport::from(&OmniResponse::decode(answer)?), None));
     };
     let said = test.response(answer)?;
     let address = match test.transport() {
@@ -234,14 +236,14 @@ fn response(asked: &Request, answer: &Frame) -> Result<(Told, Option<Address>), 
         }
         _ => None,
     };
-    Ok((Told::classic(*test, &said), address))
+    Ok((PeerReport::classic(*test, &said), address))
 }
 
-/// Reads the peer's results into `told`, and asks a linerate for its details.
+/// Reads the peer's results into `report`, and asks a linerate for its details.
 fn reports(
     settings: &Settings,
     asked: &Request,
-    told: &mut Told,
+    report: &mut PeerReport,
     counts: &Counts,
     has_details: bool,
     control: &mut Established,
@@ -253,7 +255,7 @@ fn reports(
     // and the reset could overtake its answer.
     let ask_first = has_details && connects && !is_cancelled;
     let mut is_asked = ask_first && control.send(&Request::Details.encode(None)).is_ok();
-    add_results(asked, told, counts, &control.receive()?)?;
+    add_results(asked, report, counts, &control.receive()?)?;
     if has_details && !connects {
         // A result that is there is not lost for want of what would be added to it.
         is_asked = control.send(&Request::Details.encode(None)).is_ok();
@@ -281,15 +283,15 @@ fn cut_short(cause: ClientError, after: Option<Duration>, plan: &FlowPlan) -> Cl
 
 fn add_results(
     asked: &Request,
-    told: &mut Told,
+    report: &mut PeerReport,
     counts: &Counts,
     frame: &Frame,
 ) -> Result<(), RemoteError> {
     match asked {
         Request::Classic(test, asked) => {
-            told.add_classic(*test, asked, &test.results(frame)?, counts.sent.0);
+            report.add_classic(*test, asked, &test.results(frame)?, counts.sent.0);
         }
-        _ => told.add_omni(&OmniResults::decode(frame)?),
+        _ => report.add_omni(&OmniResults::decode(frame)?),
     }
     Ok(())
 }
@@ -391,20 +393,20 @@ mod tests {
         let document = Details::of(full_side(), 1, None).to_json();
         testkit::fuzz::each("a peer's words", 90..=97, |rng| {
             let (settings, asked) = tests.choose(rng).unwrap();
-            let Ok((mut told, _)) = response(asked, &fuzz::frame(rng, &[])) else {
+            let Ok((mut report, _)) = response(asked, &fuzz::frame(rng, &[])) else {
                 return false;
             };
             let here = full_side();
-            if add_results(asked, &mut told, &here.counts, &fuzz::frame(rng, &[])).is_err() {
+            if add_results(asked, &mut report, &here.counts, &fuzz::frame(rng, &[])).is_err() {
                 return false;
             }
             let (plan, started) = (settings.plan(), SystemTime::UNIX_EPOCH);
-            let mut outcome = Outcome::of_flow(plan, started, here, Some(told.side()));
+            let mut outcome = Outcome::of_flow(plan, started, here, Some(report.side()));
             let details = Details::from_json(&fuzz::damaged(rng, &document));
             warnings::of_peer(&mut outcome, Some(rng.random()), details);
             let run = TestRun {
                 outcome,
-                told,
+                peer: report,
                 endpoints: ends.clone(),
                 repeated: None,
             };

@@ -1,204 +1,20 @@
-//! The client: who says what when, and what became of it.
+//! The client: connections and messages. It returns what both ends measured; [`run`](crate::run()) prints it.
 
 mod answer;
+pub(crate) mod calibration;
 mod control;
 mod endpoints;
 mod error;
 mod flows;
 mod histogram;
 mod interim;
-mod iterations;
 mod local;
 mod measure;
 mod request;
-mod told;
 mod uncontrolled;
 
-use std::io::{IsTerminal, Write, stderr};
-
-use engine::{Looper, Stop};
-use model::{Outcome, Warning};
-
 pub use control::Established;
-pub use endpoints::Endpoints;
 pub use error::{ClientError, Scope};
 pub use flows::Flows;
 pub use histogram::HistogramFile;
-use interim::Interim;
-pub use iterations::Repeated;
-pub use told::Told;
-
-use crate::conventions::TICKS_A_SECOND;
-use crate::options::{Exit, Form, Selection, Settings, Test};
-use crate::output;
-use crate::wire::{CalibrateResponse, Capability, RemoteError, Request};
-
-/// One finished test, for the output room.
-#[derive(Clone, Debug)]
-pub struct TestRun {
-    /// What both ends measured, as far as it is known.
-    pub outcome: Outcome,
-    /// What the peer said, word by word.
-    pub told: Told,
-    /// The data connection.
-    pub endpoints: Endpoints,
-    /// The means, when the test was run several times.
-    pub repeated: Option<Repeated>,
-}
-
-/// Runs `netperf` to its end. What the stock tool prints before the test goes to `out` at its time;
-/// the rest is in the exit.
-pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> Exit {
-    for notice in &settings.notices {
-        // A reader that has gone away is no failure of the measurement.
-        let _ = writeln!(out, "{notice}");
-    }
-    for warning in &settings.warnings {
-        eprintln!("{warning}");
-    }
-    if settings.debug > 0 {
-        eprintln!("netperf: {:#?}", settings.plan());
-    }
-    if let Form::Human(Selection::List)
-    | Form::Csv(Selection::List)
-    | Form::KeyVal(Selection::List) = &settings.print.form
-    {
-        return Exit::stdout(output::selector_list(&settings.print.form), 1);
-    }
-    match print_test(settings, cancel, out) {
-        Ok(exit) => exit,
-        Err(error) => error.exit(settings),
-    }
-}
-
-fn print_test(
-    settings: &Settings,
-    cancel: &Stop,
-    out: &mut (impl Write + Send),
-) -> Result<Exit, ClientError> {
-    if settings.test.moves_data() {
-        return print_measured(settings, cancel, out);
-    }
-    let mut control = if settings.no_control {
-        None
-    } else {
-        Some(Established::connect(&settings.control, cancel)?)
-    };
-    let stdout = match (settings.test, &mut control) {
-        (Test::LocCpu, _) => {
-            output::local_cpu(settings, calibration(settings)?, sys::cpu::online())
-        }
-        (Test::RemCpu, Some(control)) => {
-            let mut question = Request::CpuCalibrate.encode(None);
-            if settings.flow.there.idle_loop.is_some() {
-                let mut own = Capability::own();
-                own.features |= Capability::ASKS_LOOPER;
-                own.put(&mut question);
-            }
-            control.send(&question)?;
-            let told = CalibrateResponse::decode(&control.receive()?)
-                .map_err(|error| calibration_refused(settings, error))?;
-            output::remote_cpu(settings, told.rate, told.cpus.max(0) as u32)
-        }
-        (_, _) => output::uuid(settings),
-    };
-    // Before the goodbye, which may take as long as the server likes.
-    let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
-    if let Some(control) = control {
-        control.close();
-    }
-    Ok(Exit::default())
-}
-
-/// What an idle CPU of this host counts in a second, or where ticks are counted how many there are.
-fn calibration(settings: &Settings) -> Result<f32, ClientError> {
-    if settings.flow.here.idle_loop.is_none() {
-        return Ok(TICKS_A_SECOND);
-    }
-    let rate = Looper::shared().and_then(|looper| looper.calibrate());
-    rate.map(|rate| rate as f32)
-        .map_err(|error| no_looper(&error))
-}
-
-fn calibration_refused(settings: &Settings, error: RemoteError) -> ClientError {
-    let by_looper = settings.flow.there.idle_loop.is_some();
-    if by_looper && error.0 == sys::call::Error::PERM.raw_os_error() {
-        let why = "--cpu-method looper: the server does not allow it (netserver --allow-looper)";
-        return ClientError::Ended(why.to_owned());
-    }
-    error.into()
-}
-
-fn no_looper(error: &std::io::Error) -> ClientError {
-    ClientError::Ended(format!("--cpu-method looper: {}", sys::describe(error)))
-}
-
-/// A test in which data moves, on one flow or several.
-fn print_measured(
-    settings: &Settings,
-    cancel: &Stop,
-    out: &mut (impl Write + Send),
-) -> Result<Exit, ClientError> {
-    let log = settings
-        .histogram
-        .as_deref()
-        .map(HistogramFile::create)
-        .transpose()?;
-    let mut settings = settings.clone();
-    // Its threads are started before this one is bound to a CPU.
-    let _looper = Looper::of(&mut settings.flow.here).map_err(|error| no_looper(&error))?;
-    let settings = &settings;
-    let mut flows = Flows::connect(settings, cancel)?;
-    if let Some(banner) = output::banner(settings, flows.endpoints()) {
-        let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
-    }
-    let run = std::thread::scope(|scope| {
-        let interim = Interim::start(scope, settings, cancel, out).map_err(|error| {
-            ClientError::Ended(format!("no thread for -D: {}", sys::describe(&error)))
-        })?;
-        iterations::run(settings, &mut flows, cancel, interim.as_ref())
-    })?;
-    let code = say_doubts(settings, &run.outcome.warnings);
-    let stdout = output::result(settings, &run);
-    // Before the goodbye, which may take as long as the server likes.
-    let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
-    if let Some(log) = log {
-        log.write(&[&run.outcome])?;
-    }
-    flows.close();
-    Ok(Exit {
-        code,
-        ..Exit::default()
-    })
-}
-
-/// Says what makes the result doubtful on stderr, and what the exit code is for it.
-///
-/// A script that the stock tool has satisfied may take any line there for a failure. So it gets none
-/// but of what was asked for and not done, unless it asks; somebody at a terminal gets all.
-fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
-    let wants_all = settings.strict || stderr().is_terminal();
-    for doubt in doubts {
-        let not_done = matches!(
-            doubt,
-            Warning::NotInForce { .. }
-                | Warning::PortReplaced { .. }
-                | Warning::PacingNotHeld { .. }
-                | Warning::NotPaced
-                | Warning::NotSpinning
-                | Warning::FellBack
-                | Warning::NoDataInSyn
-        );
-        if wants_all || not_done {
-            eprintln!("netperf: {doubt}");
-        }
-    }
-    if settings.strict && !doubts.is_empty() {
-        DOUBTFUL
-    } else {
-        0
-    }
-}
-
-/// The exit code of a result that `--strict` does not let pass.
-const DOUBTFUL: u8 = 3;
+pub(crate) use interim::Interim;

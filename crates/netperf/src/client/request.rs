@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use model::{BufferPlan, Limit, SizeRule, SocketOptions, WidthRule};
 use sys::Address;
 
-use super::Endpoints;
 use crate::options::{Settings, Special, Test};
+use crate::result::Endpoints;
 use crate::wire::{
     Classic, ClassicRequest, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, OmniRequest, Request,
     Task, Text, UNSET,

@@ -6,10 +6,12 @@ use std::time::{Instant, SystemTime};
 use engine::{GroupMember, Stop};
 use model::{Outcome, Warning};
 
+use super::ClientError;
 use super::interim::Progress;
 use super::local::{LocalEnd, Measured, bind_thread};
-use super::{ClientError, Endpoints, TestRun, Told};
 use crate::options::Settings;
+use crate::peer_report::PeerReport;
+use crate::result::{Endpoints, TestRun};
 
 /// Runs the test, together with the group of `member`. Returns also when the measured phase began. An
 /// error is a test without a result.
@@ -51,7 +53,7 @@ pub(super) fn test(
     outcome.warnings.extend(doubts);
     let run = TestRun {
         outcome,
-        told: Told::nothing(),
+        peer: PeerReport::nothing(),
         endpoints,
         repeated: None,
     };

@@ -9,8 +9,8 @@ use sys::Address;
 use model::Wait;
 
 use super::table::early::{self, has_early_headers};
-use crate::client::Endpoints;
 use crate::options::{Repeat, Settings, Test};
+use crate::result::Endpoints;
 
 /// The stock tool's room for the title of an OMNI test.
 const OMNI_TITLE_MAX: usize = 31;

@@ -1,24 +1,7 @@
-//! The figures that several iterations have means of, and the warning where those are not known well.
+//! The warning where the means of several iterations are not known well.
 
-use crate::client::TestRun;
 use crate::options::{Settings, Test};
-
-/// The figures of a test that several iterations have means of.
-#[derive(Clone, Copy, Debug)]
-pub struct Headline {
-    /// In the unit in force.
-    pub throughput: f64,
-    /// Seconds by this end's clock.
-    pub elapsed: f64,
-    /// CPU utilisation here, in percent of all CPUs' time; `None` when it was not measured.
-    pub local_cpu: Option<f64>,
-    /// The peer's.
-    pub remote_cpu: Option<f64>,
-    /// Service demand here: microseconds of CPU time a transaction or a KB.
-    pub local_demand: Option<f64>,
-    /// The peer's.
-    pub remote_demand: Option<f64>,
-}
+use crate::result::TestRun;
 
 /// The block before a table whose figures are not known as well as was asked for. Its figures are full
 /// widths where the banner's is half of one, and what was not measured has 0: so the stock tool.

@@ -3,8 +3,8 @@
 
 use stats::Histogram;
 
-use crate::client::TestRun;
 use crate::options::{Form, Settings, Test};
+use crate::result::TestRun;
 
 /// Eight decades from 1 µs on, the first column of each being less than one of its unit.
 const DECADES: [&str; 8] = [

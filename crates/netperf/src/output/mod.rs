@@ -12,12 +12,11 @@ mod unit;
 mod values;
 
 pub use banner::banner;
-pub use headline::Headline;
 pub(crate) use interim::Interim;
 pub use selection::selector_list;
 
-use crate::client::TestRun;
 use crate::options::{Form, Settings};
+use crate::result::{Headline, TestRun};
 use figures::Figures;
 use table::Table;
 

@@ -8,13 +8,12 @@ use model::{
     Confidence, CpuMethod, CpuUse, FlowPlan, Half, Limit, Outcome, Plan, Side, SizeRule, Timing,
     Transport, Workload,
 };
-use netperf::client::{Endpoints, Repeated, TestRun, Told};
 use netperf::options::{
     ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
     Settings, Special, Test, Unanswered, Unit,
 };
-use netperf::output::Headline;
 use netperf::selector::{Needs, Selector, Stock};
+use netperf::{Endpoints, Headline, PeerReport, Repeated, TestRun};
 use stats::Histogram;
 use stats::confidence::{Goal, Level};
 use units::Bytes;
@@ -29,7 +28,7 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
     for &(name, value) in figures {
         let plan = &mut settings.flow;
         let here = &mut run.outcome.here;
-        let told = &mut run.told;
+        let peer = &mut run.peer;
         match name {
             "test" => {}
             "direction" => settings.direction = direction_named(value),
@@ -82,23 +81,23 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
             "times" => here.latency = Some(histogram(value)),
             "send_times" => here.send_times = Some(histogram(value)),
             "recv_times" => here.receive_times = Some(histogram(value)),
-            "rss" => told.send_buffer = number(value),
-            "rss_end" => told.send_buffer_end = number(value),
-            "rsr" => told.receive_buffer = number(value),
-            "rsr_end" => told.receive_buffer_end = number(value),
-            "told.sent" => told.bytes_sent = number(value),
-            "told.received" => told.bytes_received = number(value),
-            "told.send_calls" => told.send_calls = number(value),
-            "told.recv_calls" => told.receive_calls = number(value),
-            "told.send_size" => told.send_size = number(value),
-            "told.send_width" => told.send_width = number(value),
-            "told.recv_size" => told.receive_size = number(value),
-            "told.recv_width" => told.receive_width = number(value),
-            "told.cpu" => told.cpu = Some(cpu(value)),
-            "told.retrans" => told.retransmits = number(value),
-            "told.cc" => value.clone_into(&mut told.congestion_control),
-            "told.prio" => told.priority = number(value),
-            "told.tos" => told.type_of_service = number(value),
+            "rss" => peer.send_buffer = number(value),
+            "rss_end" => peer.send_buffer_end = number(value),
+            "rsr" => peer.receive_buffer = number(value),
+            "rsr_end" => peer.receive_buffer_end = number(value),
+            "told.sent" => peer.bytes_sent = number(value),
+            "told.received" => peer.bytes_received = number(value),
+            "told.send_calls" => peer.send_calls = number(value),
+            "told.recv_calls" => peer.receive_calls = number(value),
+            "told.send_size" => peer.send_size = number(value),
+            "told.send_width" => peer.send_width = number(value),
+            "told.recv_size" => peer.receive_size = number(value),
+            "told.recv_width" => peer.receive_width = number(value),
+            "told.cpu" => peer.cpu = Some(cpu(value)),
+            "told.retrans" => peer.retransmits = number(value),
+            "told.cc" => value.clone_into(&mut peer.congestion_control),
+            "told.prio" => peer.priority = number(value),
+            "told.tos" => peer.type_of_service = number(value),
             _ => panic!("no figure is named {name}"),
         }
     }
@@ -327,13 +326,13 @@ fn run_of(plan: Plan) -> TestRun {
             },
             None,
         ),
-        told: Told {
+        peer: PeerReport {
             receive_size: -1,
             send_size: -1,
             priority: -1,
             type_of_service: -1,
             retransmits: -2,
-            ..Told::default()
+            ..PeerReport::default()
         },
         endpoints: Endpoints {
             source_name: "0.0.0.0".to_owned(),

@@ -8,12 +8,13 @@ use engine::{Buffers, DataSocket, Memory, RingError, Role, SocketError};
 use model::{FlowPlan, SizeRule, SocketOptions, Transport, Warning};
 use sys::{Address, Llc};
 
-use super::super::{ClientError, Endpoints};
+use super::super::ClientError;
 use super::LocalEnd;
 use crate::PATTERN;
 use crate::attachment::LLC_HEADER_BYTES;
 use crate::options::{Attachment, Settings, Special, Test};
 use crate::place::{self, Place};
+use crate::result::Endpoints;
 
 /// All memory that one test's buffers may have at this end, in bytes: a slip of the keyboard should
 /// not take the machine.

@@ -7,10 +7,10 @@ mod socket;
 use model::{ClockFacts, Confidence, Counts, FlowPlan, Half, HostFacts, SocketFacts};
 use stats::{Histogram, Summary};
 
-use super::Headline;
 use super::values::interface;
-use crate::client::{TestRun, Told};
 use crate::options::{Direction, Settings, Test, Unit};
+use crate::peer_report::PeerReport;
+use crate::result::{Headline, TestRun};
 use crate::wire::SysInfo;
 
 pub(super) use processor::Processor;
@@ -76,7 +76,7 @@ impl<'a> Figures<'a> {
                 .as_ref()
                 .map_or(Processor::unmeasured(0.0), Processor::new),
             remote: run
-                .told
+                .peer
                 .cpu
                 .as_ref()
                 .map_or(Processor::unmeasured(NONE), Processor::new),
@@ -133,8 +133,8 @@ impl<'a> Figures<'a> {
         &self.flow().there
     }
 
-    pub(super) fn told(&self) -> &Told {
-        &self.run.told
+    pub(super) fn peer(&self) -> &PeerReport {
+        &self.run.peer
     }
 
     pub(super) fn local_host(&self) -> Option<&HostFacts> {
@@ -175,7 +175,7 @@ impl<'a> Figures<'a> {
     pub(super) fn remote_system(&self) -> Option<SysInfo> {
         self.remote_host()
             .and_then(system)
-            .or_else(|| self.told().system.clone())
+            .or_else(|| self.peer().system.clone())
     }
 
     /// How well the means are known; `None` when one iteration was all.
@@ -206,7 +206,7 @@ impl<'a> Figures<'a> {
     /// request/response tests in units of bytes means both directions.
     fn bytes_that_arrived(&self) -> f64 {
         if self.settings.reverse.is_some() {
-            return self.told().bytes_received as f64 + self.counts().received.0 as f64;
+            return self.peer().bytes_received as f64 + self.counts().received.0 as f64;
         }
         match self.settings.direction {
             Direction {
@@ -305,7 +305,7 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn remote_bytes_moved(&self) -> f64 {
-        self.told().bytes_sent as f64 + self.told().bytes_received as f64
+        self.peer().bytes_sent as f64 + self.peer().bytes_received as f64
     }
 
     /// What was asked of the peer; −1 where nobody can be asked.
@@ -329,13 +329,13 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn bytes_a_remote_send(&self) -> f64 {
-        ratio(self.told().bytes_sent as f64, self.told().send_calls as f64)
+        ratio(self.peer().bytes_sent as f64, self.peer().send_calls as f64)
     }
 
     pub(super) fn bytes_a_remote_receive(&self) -> f64 {
         ratio(
-            self.told().bytes_received as f64,
-            self.told().receive_calls as f64,
+            self.peer().bytes_received as f64,
+            self.peer().receive_calls as f64,
         )
     }
 
@@ -343,7 +343,7 @@ impl<'a> Figures<'a> {
     pub(super) fn sent_a_remote_receive(&self) -> f64 {
         ratio(
             self.counts().sent.0 as f64,
-            self.told().receive_calls as f64,
+            self.peer().receive_calls as f64,
         )
     }
 

@@ -31,7 +31,7 @@ impl Figures<'_> {
         let there = self.remote_socket();
         there
             .and_then(|socket| socket.priority)
-            .unwrap_or(self.told().priority)
+            .unwrap_or(self.peer().priority)
     }
 
     /// As the kernel has it; −1 where there is no such option.
@@ -44,7 +44,7 @@ impl Figures<'_> {
         let there = self.remote_socket();
         there
             .and_then(|socket| socket.type_of_service)
-            .unwrap_or(self.told().type_of_service)
+            .unwrap_or(self.peer().type_of_service)
     }
 
     /// As the kernel has it; what was asked for where there is no such option.

@@ -128,7 +128,7 @@ fn stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Res
     write!(
         out,
         "{:>5}  {:>5}  {:>6}    {:<6.2}",
-        figures.told().receive_buffer,
+        figures.peer().receive_buffer,
         figures.send_room(),
         figures.send_size(),
         figures.elapsed,
@@ -172,7 +172,7 @@ fn stream_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.bytes_a_send(),
         figures.counts().send_calls,
         figures.bytes_a_remote_receive(),
-        figures.told().receive_calls,
+        figures.peer().receive_calls,
     )
 }
 
@@ -197,11 +197,11 @@ fn datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::
     write!(
         out,
         "\n{:>5}            {:<7.2}   {:>7}           ",
-        figures.told().receive_buffer,
+        figures.peer().receive_buffer,
         figures.elapsed,
-        figures.told().receive_calls,
+        figures.peer().receive_calls,
     )?;
-    rate(out, figures.told().bytes_received, figures, cpu)?;
+    rate(out, figures.peer().bytes_received, figures, cpu)?;
     if cpu {
         write!(
             out,

@@ -123,7 +123,7 @@ fn cpu_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
 }
 
 fn remote_buffers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    let told = figures.told();
+    let told = figures.peer();
     writeln!(out, "{:<6} {:<6}", told.send_buffer, told.receive_buffer)
 }
 

@@ -45,9 +45,9 @@ fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         )?;
     }
     let (receive_buffer, send_buffer) = if is_maerts(figures) {
-        (figures.receive_buffer(), figures.told().send_buffer.into())
+        (figures.receive_buffer(), figures.peer().send_buffer.into())
     } else {
-        (figures.told().receive_buffer.into(), figures.send_buffer())
+        (figures.peer().receive_buffer.into(), figures.send_buffer())
     };
     writeln!(
         out,
@@ -74,7 +74,7 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         out,
         "{:>6} {:>6} {:>6}    {:<6.2}     {:>7.2}   {:<6.2}   {:<6.2}   {:<6.3}  {:<6.3} {}",
         // In TCP_MAERTS, too, which the stock tool's plain table turns round.
-        figures.told().receive_buffer,
+        figures.peer().receive_buffer,
         figures.send_buffer(),
         send_size(figures),
         figures.elapsed,
@@ -116,7 +116,7 @@ fn extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.bytes_a_send(),
         figures.counts().send_calls,
         figures.sent_a_remote_receive(),
-        figures.told().receive_calls,
+        figures.peer().receive_calls,
     )
 }
 
@@ -146,7 +146,7 @@ fn maerts_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.bytes_a_receive(),
         figures.counts().receive_calls,
         figures.bytes_a_remote_send(),
-        figures.told().send_calls,
+        figures.peer().send_calls,
     )
 }
 
@@ -157,7 +157,7 @@ fn is_maerts(figures: &Figures<'_>) -> bool {
 /// The sender's.
 fn send_size(figures: &Figures<'_>) -> i64 {
     if is_maerts(figures) {
-        figures.told().send_size.into()
+        figures.peer().send_size.into()
     } else {
         figures.send_size()
     }

@@ -52,7 +52,7 @@ fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     writeln!(
         out,
         "{:>6}           {:<7.2}   {:>7}           {:>7.2}\n",
-        figures.told().receive_buffer,
+        figures.peer().receive_buffer,
         figures.elapsed,
         received_calls(figures),
         received_rate(figures),
@@ -83,7 +83,7 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     writeln!(
         out,
         "{:>6}           {:<7.2}   {:>7}           {:>7.1}     {:<6.2}   {:<6.3}\n",
-        figures.told().receive_buffer,
+        figures.peer().receive_buffer,
         figures.elapsed,
         received_calls(figures),
         received_rate(figures),
@@ -94,7 +94,7 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
 
 fn sent_rate(figures: &Figures<'_>) -> f64 {
     let back = if figures.settings.reverse.is_some() {
-        figures.told().bytes_sent
+        figures.peer().bytes_sent
     } else {
         0
     };
@@ -107,12 +107,12 @@ fn received_rate(figures: &Figures<'_>) -> f64 {
     } else {
         0
     };
-    figures.rate_of(figures.told().bytes_received + back)
+    figures.rate_of(figures.peer().bytes_received + back)
 }
 
 fn sent_calls(figures: &Figures<'_>) -> u64 {
     let back = if figures.settings.reverse.is_some() {
-        figures.told().send_calls
+        figures.peer().send_calls
     } else {
         0
     };
@@ -125,5 +125,5 @@ fn received_calls(figures: &Figures<'_>) -> u64 {
     } else {
         0
     };
-    figures.told().receive_calls + back
+    figures.peer().receive_calls + back
 }

@@ -6,20 +6,10 @@ use engine::Stop;
 use model::{Confidence, Ended, Warning};
 use stats::confidence::{Goal, Moments};
 
-use super::flows::Flows;
-use super::interim::Interim;
-use super::{ClientError, TestRun};
+use crate::client::{ClientError, Flows, Interim};
 use crate::options::{Repeat, Settings, Test};
-use crate::output::{self, Headline};
-
-/// What several iterations came to.
-#[derive(Clone, Copy, Debug)]
-pub struct Repeated {
-    /// The means, which are what is printed.
-    pub means: Headline,
-    /// How well they are known.
-    pub confidence: Confidence,
-}
+use crate::output;
+use crate::result::{Headline, Repeated, TestRun};
 
 /// Runs the test as often as the settings say. All but the means is of the last iteration.
 pub(super) fn run(
@@ -28,7 +18,7 @@ pub(super) fn run(
     cancel: &Stop,
     interim: Option<&Interim>,
 ) -> Result<TestRun, ClientError> {
-    let mut once = || flows.measure_and_tell(&flows.counters(), interim);
+    let mut once = || flows.measure_with(&flows.counters(), interim);
     let Some(repeat) = settings.repeat.filter(|_| may_repeat(settings.test)) else {
         return once();
     };

@@ -1,4 +1,4 @@
-//! What the peer said, brought from any family's messages into one form.
+//! What the peer reports of a test, brought from the messages of any test into one form.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::wire::{
     SysInfo, Task, finite,
 };
 
-/// What the peer said in its response and its results, word for word as in
+/// What the peer reports in its response and its results, word for word as in
 /// [`OmniResponse`] and [`OmniResults`] (classic messages are brought into the same form; what they
 /// lack has the value that the stock client prints for it). Sizes are bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct PeerReport {
     /// Initial SO_RCVBUF.
     pub receive_buffer: i32,
     /// Bytes a receive call, or the echo of what was asked (−1).
@@ -68,7 +68,7 @@ pub struct Told {
     pub system: Option<SysInfo>,
 }
 
-impl From<&OmniResponse> for Told {
+impl From<&OmniResponse> for PeerReport {
     fn from(response: &OmniResponse) -> Self {
         Self {
             receive_buffer: response.receive_buffer,
@@ -92,9 +92,9 @@ impl From<&OmniResponse> for Told {
     }
 }
 
-impl Told {
+impl PeerReport {
     /// What is known where nobody can be asked, in the stock client's words for it.
-    pub(super) fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self {
             receive_buffer_end: -1,
             send_buffer_end: -1,
@@ -103,7 +103,7 @@ impl Told {
     }
 
     /// What a classic response says.
-    pub(super) fn classic(test: Classic, said: &ClassicResponse) -> Self {
+    pub(crate) fn classic(test: Classic, said: &ClassicResponse) -> Self {
         let (receive_buffer, send_buffer) = (said.receive_buffer, said.send_buffer);
         Self {
             receive_buffer,
@@ -136,7 +136,7 @@ impl Told {
     }
 
     /// Adds classic results. This end's count of sent bytes widens a word that has lost what was above it.
-    pub(super) fn add_classic(
+    pub(crate) fn add_classic(
         &mut self,
         test: Classic,
         asked: &ClassicRequest,
@@ -194,7 +194,7 @@ impl Told {
     }
 
     /// Adds the results of an omni test.
-    pub(super) fn add_omni(&mut self, results: &OmniResults) {
+    pub(crate) fn add_omni(&mut self, results: &OmniResults) {
         self.bytes_received = results.bytes_received;
         self.receive_calls = results.receive_calls.into();
         self.bytes_sent = results.bytes_sent;
@@ -222,9 +222,9 @@ impl Told {
         });
     }
 
-    /// Adds what another flow of the same test was told. What belongs to the host or cannot be added
+    /// Adds the report of another flow of the same test. What belongs to the host or cannot be added
     /// stays the first flow's.
-    pub(super) fn add(&mut self, flow: &Self) {
+    pub(crate) fn add(&mut self, flow: &Self) {
         self.bytes_received = self.bytes_received.saturating_add(flow.bytes_received);
         self.receive_calls = self.receive_calls.saturating_add(flow.receive_calls);
         self.bytes_sent = self.bytes_sent.saturating_add(flow.bytes_sent);
@@ -239,7 +239,7 @@ impl Told {
     }
 
     /// The peer's side as far as netperf's words go.
-    pub(super) fn side(&self) -> Side {
+    pub(crate) fn side(&self) -> Side {
         let size = |word: i32| u32::try_from(word).ok().filter(|bytes| *bytes > 0);
         Side {
             counts: Counts {

@@ -1,0 +1,151 @@
+//! One invocation of `netperf`: the client measures, the output room prints.
+
+mod iterations;
+
+use std::io::{IsTerminal, Write, stderr};
+
+use engine::{Looper, Stop};
+use model::Warning;
+
+use crate::client::{ClientError, Established, Flows, HistogramFile, Interim, calibration};
+use crate::options::{Exit, Form, Selection, Settings, Test};
+use crate::output;
+use crate::result::Interval;
+
+/// Runs `netperf` to its end. What the stock tool prints before the test goes to `out` at its time;
+/// the rest is in the exit.
+pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> Exit {
+    for notice in &settings.notices {
+        // A reader that has gone away is no failure of the measurement.
+        let _ = writeln!(out, "{notice}");
+    }
+    for warning in &settings.warnings {
+        eprintln!("{warning}");
+    }
+    if settings.debug > 0 {
+        eprintln!("netperf: {:#?}", settings.plan());
+    }
+    if let Form::Human(Selection::List)
+    | Form::Csv(Selection::List)
+    | Form::KeyVal(Selection::List) = &settings.print.form
+    {
+        return Exit::stdout(output::selector_list(&settings.print.form), 1);
+    }
+    match print_test(settings, cancel, out) {
+        Ok(exit) => exit,
+        Err(error) => error.exit(settings),
+    }
+}
+
+fn print_test(
+    settings: &Settings,
+    cancel: &Stop,
+    out: &mut (impl Write + Send),
+) -> Result<Exit, ClientError> {
+    if settings.test.moves_data() {
+        return print_measured(settings, cancel, out);
+    }
+    let mut control = if settings.no_control {
+        None
+    } else {
+        Some(Established::connect(&settings.control, cancel)?)
+    };
+    let stdout = match (settings.test, &mut control) {
+        (Test::LocCpu, _) => {
+            let rate = calibration::of_this_host(settings)?;
+            output::local_cpu(settings, rate, sys::cpu::online())
+        }
+        (Test::RemCpu, Some(control)) => {
+            let answer = calibration::of_peer(settings, control)?;
+            output::remote_cpu(settings, answer.rate, answer.cpus.max(0) as u32)
+        }
+        (_, _) => output::uuid(settings),
+    };
+    // Before the goodbye, which may take as long as the server likes.
+    let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
+    if let Some(control) = control {
+        control.close();
+    }
+    Ok(Exit::default())
+}
+
+/// A test in which data moves, on one flow or several.
+fn print_measured(
+    settings: &Settings,
+    cancel: &Stop,
+    out: &mut (impl Write + Send),
+) -> Result<Exit, ClientError> {
+    let log = settings
+        .histogram
+        .as_deref()
+        .map(HistogramFile::create)
+        .transpose()?;
+    let mut settings = settings.clone();
+    // Its threads are started before this one is bound to a CPU.
+    let _looper =
+        Looper::of(&mut settings.flow.here).map_err(|error| calibration::no_looper(&error))?;
+    let settings = &settings;
+    let mut flows = Flows::connect(settings, cancel)?;
+    if let Some(banner) = output::banner(settings, flows.endpoints()) {
+        let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
+    }
+    let mut lines = output::Interim::new(settings);
+    let print = |interval: Interval| {
+        let work = lines.work(&interval.to) - lines.work(&interval.from);
+        if interval.is_rest && work == 0 {
+            return Ok(());
+        }
+        let text = lines.result(work, interval.elapsed, interval.ended);
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    };
+    let run = std::thread::scope(|scope| {
+        let interim = Interim::start(scope, settings, cancel, print).map_err(|error| {
+            ClientError::Ended(format!("no thread for -D: {}", sys::describe(&error)))
+        })?;
+        iterations::run(settings, &mut flows, cancel, interim.as_ref())
+    })?;
+    let code = say_doubts(settings, &run.outcome.warnings);
+    let stdout = output::result(settings, &run);
+    // Before the goodbye, which may take as long as the server likes.
+    let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
+    if let Some(log) = log {
+        log.write(&[&run.outcome])?;
+    }
+    flows.close();
+    Ok(Exit {
+        code,
+        ..Exit::default()
+    })
+}
+
+/// Says what makes the result doubtful on stderr, and what the exit code is for it.
+///
+/// A script that the stock tool has satisfied may take any line there for a failure. So it gets none
+/// but of what was asked for and not done, unless it asks; somebody at a terminal gets all.
+fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
+    let wants_all = settings.strict || stderr().is_terminal();
+    for doubt in doubts {
+        let not_done = matches!(
+            doubt,
+            Warning::NotInForce { .. }
+                | Warning::PortReplaced { .. }
+                | Warning::PacingNotHeld { .. }
+                | Warning::NotPaced
+                | Warning::NotSpinning
+                | Warning::FellBack
+                | Warning::NoDataInSyn
+        );
+        if wants_all || not_done {
+            eprintln!("netperf: {doubt}");
+        }
+    }
+    if settings.strict && !doubts.is_empty() {
+        DOUBTFUL
+    } else {
+        0
+    }
+}
+
+/// The exit code of a result that `--strict` does not let pass.
+const DOUBTFUL: u8 = 3;
