@@ -8,7 +8,8 @@ use units::Bytes;
 
 use crate::plan::nanos;
 use crate::{
-    FlowShare, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan, Series, Warning,
+    FlowShare, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan, Series, Totals,
+    Warning,
 };
 
 /// The result of one Plan. There is always one, however the run ended.
@@ -25,12 +26,17 @@ pub struct Outcome {
     /// What each of several flows did; empty when there was one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowShare>,
-    /// Each of several peers; empty when there was one, whose side is `there`.
+    /// Each peer, where there were several, or where one told only totals; otherwise empty: the one's side is
+    /// `there`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<PeerOutcome>,
     /// What each group of the plan did; empty when there was one, whose totals are `here`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupOutcome>,
+    /// What groups of transactions did over the time in which any of them ran, without what was spent
+    /// between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<Totals>,
     /// What this end had moved at times on a grid, where somebody looked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
@@ -42,6 +48,9 @@ pub struct Outcome {
     pub log: Vec<LogEntry>,
     /// Why it ended.
     pub ended: Ended,
+    /// Workers and peers that failed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failures: u64,
     /// Doubts about the result, with their evidence.
     pub warnings: Vec<Warning>,
 }
@@ -57,10 +66,12 @@ impl Outcome {
             flows: Vec::new(),
             peers: Vec::new(),
             groups: Vec::new(),
+            active: None,
             series: Vec::new(),
             packets: Vec::new(),
             log: Vec::new(),
             ended: Ended::Deadline,
+            failures: 0,
             warnings: Vec::new(),
         }
     }
@@ -105,6 +116,9 @@ pub struct Side {
     pub host: Option<HostFacts>,
     /// The interface that the data leaves the host by.
     pub interface: Option<Interface>,
+    /// What each of its interfaces carried, where somebody asked for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interfaces: Option<Interfaces>,
     /// The clock, where times were kept.
     pub clock: Option<ClockFacts>,
     /// The program that measured, with its version, if it says who it is.
@@ -413,6 +427,29 @@ pub struct Traffic {
     pub received_bytes: u64,
     pub sent_packets: u64,
     pub sent_bytes: u64,
+}
+
+/// What the interfaces of a host carried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interfaces {
+    /// From the first look at their counters to the second.
+    #[serde(rename = "elapsed_ns", with = "nanos")]
+    pub elapsed: Duration,
+    /// Each of them, with or without traffic.
+    pub each: Vec<InterfaceTraffic>,
+}
+
+/// What one of them carried between two looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceTraffic {
+    /// Its name.
+    pub name: String,
+    /// What it carried.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// It was not there at the first look.
+    #[serde(default)]
+    pub came_online: bool,
 }
 
 /// What the clock that times are taken with adds to them.

@@ -167,6 +167,25 @@ pub enum Warning {
         /// The share of the time that it was at the lower one.
         low_percent: f64,
     },
+    /// Counters of the CPU or the kernel that were asked for, and that the machine does not have or allow.
+    NotCounted {
+        /// By their names.
+        counters: Vec<String>,
+        /// Why not.
+        why: String,
+    },
+    /// Counters that the machine allows in user space alone: the kernel's part is missing.
+    UserSpaceOnly {
+        /// By their names.
+        counters: Vec<String>,
+    },
+    /// An option that had no effect on this run.
+    OptionUnused {
+        /// The option.
+        option: String,
+        /// Why.
+        why: String,
+    },
 }
 
 /// One of the two ends.
@@ -220,6 +239,9 @@ impl Warning {
             Self::FewIterations { .. } => "few_iterations",
             Self::Bimodal { .. } => "bimodal",
             Self::TwoLevels { .. } => "two_levels",
+            Self::NotCounted { .. } => "not_counted",
+            Self::UserSpaceOnly { .. } => "user_space_only",
+            Self::OptionUnused { .. } => "option_unused",
         }
     }
 
@@ -250,6 +272,7 @@ impl Warning {
     }
 
     /// What the doubt is, without its figure: equal for all tests that have it.
+    #[expect(clippy::too_many_lines, reason = "one text for each kind")]
     pub fn gist(&self) -> String {
         match self {
             Self::SameHost => {
@@ -349,6 +372,14 @@ impl Warning {
                     .to_owned()
             }
             Self::PeerShared { .. } => "the peer served other tests at the same time".to_owned(),
+            Self::NotCounted { counters, why } => {
+                format!("not counted: {} ({why})", counters.join(", "))
+            }
+            Self::UserSpaceOnly { counters } => format!(
+                "counted in user space alone: {} (kernel.perf_event_paranoid)",
+                counters.join(", ")
+            ),
+            Self::OptionUnused { option, why } => format!("{option}: {why}"),
         }
     }
 
@@ -400,7 +431,10 @@ impl Warning {
             | Self::NotInForce { .. }
             | Self::FellBack
             | Self::NoDataInSyn
-            | Self::PortReplaced { .. } => None,
+            | Self::PortReplaced { .. }
+            | Self::NotCounted { .. }
+            | Self::UserSpaceOnly { .. }
+            | Self::OptionUnused { .. } => None,
         }
     }
 }

@@ -17,10 +17,11 @@ mod sample;
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use model::LogEntry;
 use sample::{figures, master, printed};
 use uperf::output::{
-    Active, Entry, Executions, Interfaces, PROGRESS_END, Report, Sample, Slave, Totals, Traffic,
-    Width, progress, report, started, starting,
+    Active, Executions, Interfaces, PROGRESS_END, Report, Sample, Slave, Totals, Traffic, Width,
+    progress, report, started, starting,
 };
 use uperf::{Group, Strands, Workorder};
 
@@ -239,8 +240,8 @@ impl Run {
                 "error" | "warning" => {
                     let (count, rest) = rest.split_once(' ').unwrap();
                     let (text, reason) = rest.split_once(" | ").unwrap_or((rest, ""));
-                    report.log.push(Entry {
-                        warning: name == "warning",
+                    report.log.push(LogEntry {
+                        is_warning: name == "warning",
                         text: text.replace("\\n", "\n"),
                         reason: reason.to_owned(),
                         count: number(count),

@@ -8,14 +8,14 @@ mod sample;
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use model::LogEntry;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use sample::{figures, master, page, printed};
 use testkit::fuzz::{each, fewer, one_of};
 use uperf::output::html::{self, Moment};
 use uperf::output::{
-    Entry, Executions, Report, Sample, Slave, Totals, Traffic, Width, goodbye, log, progress,
-    report,
+    Executions, Report, Sample, Slave, Totals, Traffic, Width, goodbye, log, progress, report,
 };
 
 #[test]
@@ -149,9 +149,9 @@ fn totals(rng: &mut SmallRng) -> Totals {
     }
 }
 
-fn entry(rng: &mut SmallRng) -> Entry {
-    Entry {
-        warning: rng.random(),
+fn entry(rng: &mut SmallRng) -> LogEntry {
+    LogEntry {
+        is_warning: rng.random(),
         text: text(rng),
         reason: text(rng),
         count: number(rng),

@@ -193,9 +193,9 @@ fn course(course: &output::html::Course) -> Course {
     }
 }
 
-fn entry(entry: &output::Entry) -> Entry {
+fn entry(entry: &model::LogEntry) -> Entry {
     Entry {
-        is_warning: entry.warning,
+        is_warning: entry.is_warning,
         text: entry.text.clone(),
         reason: entry.reason.clone(),
         count: entry.count,

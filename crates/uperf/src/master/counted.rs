@@ -2,32 +2,43 @@
 
 use std::io;
 
+use model::Warning;
 use sys::counter::{Allowed, EventCounters};
 
 use crate::options::Counter;
 
-/// Those that can be counted, and one line about the others, if there are any.
-pub(super) fn counted(asked: &[Counter]) -> (Vec<Counter>, Option<String>) {
+/// Those that can be counted, and doubts about the others.
+pub(super) fn counted(asked: &[Counter]) -> (Vec<Counter>, Vec<Warning>) {
     if asked.is_empty() {
-        return (Vec::new(), None);
+        return (Vec::new(), Vec::new());
     }
     let events: Vec<_> = asked.iter().map(|counter| counter.event()).collect();
     // Strands have the same: a thread may count itself wherever another may.
     match EventCounters::open(&events) {
         Ok((_, allowed)) => sorted(asked, allowed),
-        Err(error) => (
-            Vec::new(),
-            Some(format!("nothing is counted: {}", sys::describe(&error))),
-        ),
+        Err(error) => {
+            let names = asked.iter().map(|counter| counter.name().to_owned());
+            let refused = Warning::NotCounted {
+                counters: names.collect(),
+                why: sys::describe(&error),
+            };
+            (Vec::new(), vec![refused])
+        }
     }
 }
 
-fn sorted(asked: &[Counter], allowed: Vec<Allowed>) -> (Vec<Counter>, Option<String>) {
+/// All of them in one line.
+pub(super) fn text(warnings: &[Warning]) -> Option<String> {
+    let texts: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+fn sorted(asked: &[Counter], allowed: Vec<Allowed>) -> (Vec<Counter>, Vec<Warning>) {
     let mut counted = Vec::new();
     let mut in_user_space = Vec::new();
-    let mut refused: Vec<(Vec<&str>, String)> = Vec::new();
+    let mut refused: Vec<(Vec<String>, String)> = Vec::new();
     for (counter, allowed) in asked.iter().zip(allowed) {
-        let name = counter.name();
+        let name = counter.name().to_owned();
         match allowed {
             Allowed::Whole => counted.push(*counter),
             Allowed::UserSpace => {
@@ -43,17 +54,16 @@ fn sorted(asked: &[Counter], allowed: Vec<Allowed>) -> (Vec<Counter>, Option<Str
             }
         }
     }
-    let mut doubts = Vec::new();
-    for (names, why) in refused {
-        doubts.push(format!("not counted: {} ({why})", names.join(", ")));
-    }
+    let refused = refused.into_iter();
+    let mut warnings: Vec<_> = refused
+        .map(|(counters, why)| Warning::NotCounted { counters, why })
+        .collect();
     if !in_user_space.is_empty() {
-        let names = in_user_space.join(", ");
-        doubts.push(format!(
-            "counted in user space alone: {names} ({FORBIDDEN})"
-        ));
+        warnings.push(Warning::UserSpaceOnly {
+            counters: in_user_space,
+        });
     }
-    (counted, (!doubts.is_empty()).then(|| doubts.join("; ")))
+    (counted, warnings)
 }
 
 const FORBIDDEN: &str = "kernel.perf_event_paranoid";
@@ -80,7 +90,7 @@ mod tests {
             Counter::PageFaults,
         ];
         let no = |kind: io::ErrorKind| Allowed::No(kind.into());
-        let (counted, doubt) = sorted(
+        let (counted, warnings) = sorted(
             &asked,
             vec![
                 no(io::ErrorKind::NotFound),
@@ -94,13 +104,13 @@ mod tests {
         let expected = "not counted: cycles, instructions (this machine has no such counter); \
                         not counted: context-switches (kernel.perf_event_paranoid); \
                         counted in user space alone: page-faults (kernel.perf_event_paranoid)";
-        assert_eq!(doubt.as_deref(), Some(expected));
+        assert_eq!(text(&warnings).as_deref(), Some(expected));
     }
 
     #[test]
     fn nothing_asked_for_is_nothing_said() {
-        assert_eq!(counted(&[]), (Vec::new(), None));
+        assert_eq!(counted(&[]), (Vec::new(), Vec::new()));
         let whole = sorted(&[Counter::TaskClock], vec![Allowed::Whole]);
-        assert_eq!(whole, (vec![Counter::TaskClock], None));
+        assert_eq!(whole, (vec![Counter::TaskClock], Vec::new()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use model::Counts;
+use model::{Counts, Sample, Series};
 
 use crate::output::html::{Course, Moment};
 use crate::output::transaction_name;
@@ -32,6 +32,23 @@ impl Courses {
             thin(looks);
         }
         looks.push((at, *done));
+    }
+
+    /// All of it, by the time since then.
+    pub(super) fn series(&self, run_begun: Instant) -> Vec<Series> {
+        let sample = |begun: &Instant, (at, done): &Look| Sample {
+            at: at.saturating_duration_since(*begun),
+            sent: done.sent,
+            received: done.received,
+            operations: done.operations,
+            ..Sample::default()
+        };
+        let series = self.0.iter().map(|(number, begun, looks)| Series {
+            name: transaction_name(*number),
+            begun: begun.saturating_duration_since(run_begun),
+            samples: looks.iter().map(|look| sample(begun, look)).collect(),
+        });
+        series.collect()
     }
 
     /// All of it, by the time since then.

@@ -1,7 +1,8 @@
 //! What is known of this host, and of those of the slaves.
 
-use model::HostFacts;
+use model::{CombinedTotals, HostFacts, PeerOutcome};
 
+use super::LINERATE;
 use super::connect::Slave;
 use crate::output::html::Host;
 
@@ -29,6 +30,26 @@ pub(super) fn are_shared(slaves: &[Slave]) -> bool {
 
 /// The doubt about a result of a slave that runs on this machine.
 pub const SHARED_HOST: &str = "both ends run on one machine and share its CPUs";
+
+/// What a slave reported, and what it is.
+pub(super) fn peer(
+    slave: &Slave,
+    said: Option<String>,
+    totals: Option<CombinedTotals>,
+) -> PeerOutcome {
+    let form = || format!("flowops of {} bytes", slave.layout.record_len());
+    PeerOutcome {
+        host: slave.host.clone(),
+        address: Some(slave.control.peer().to_string()),
+        is_local: is_here(slave),
+        program: Some(if slave.is_ours { LINERATE } else { "uperf" }),
+        form: (!slave.is_ours).then(form),
+        group: Some(slave.group),
+        totals,
+        side: None,
+        message: said,
+    }
+}
 
 fn facts(host: &HostFacts) -> Vec<(String, String)> {
     let cpus = host.cpus.map(|cpus| match &host.cpu_model {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Instant;
 
+use model::InterfaceTraffic;
+
 use crate::output::{Interfaces, Traffic};
 
 /// All interfaces at one moment.
@@ -42,6 +44,24 @@ impl InterfaceCounters {
             elapsed: now.at - self.at,
             each: each.collect(),
         }
+    }
+}
+
+/// As the Outcome has it.
+pub(super) fn carried(interfaces: &Interfaces) -> model::Interfaces {
+    let one = |traffic: &Traffic| InterfaceTraffic {
+        name: traffic.name.clone(),
+        traffic: model::Traffic {
+            received_packets: traffic.packets_in,
+            received_bytes: traffic.bytes_in,
+            sent_packets: traffic.packets_out,
+            sent_bytes: traffic.bytes_out,
+        },
+        came_online: traffic.came_online,
+    };
+    model::Interfaces {
+        elapsed: interfaces.elapsed,
+        each: interfaces.each.iter().map(one).collect(),
     }
 }
 

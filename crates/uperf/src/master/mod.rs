@@ -6,6 +6,7 @@ mod course;
 mod files;
 mod hosts;
 mod interfaces;
+mod outcome;
 mod parts;
 mod probe;
 mod report;
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Stop;
-use model::HostFacts;
+use model::{CombinedTotals, HostFacts, Outcome, PeerOutcome, Warning};
+use units::Bytes;
 
 use crate::mirror;
 use crate::options::{self, Counter, Master, Settings};
@@ -98,6 +100,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long one round of looking at strands and slaves may take.
 const TICK: Duration = Duration::from_millis(100);
 
+/// What a slave is that is a linerate.
+const LINERATE: &str = "linerate";
+
 /// The exit code after a signal.
 pub const INTERRUPTED: u8 = 2;
 
@@ -108,6 +113,8 @@ pub struct Finished {
     pub code: u8,
     /// What was measured; `None` where it did not come to that.
     pub measured: Option<Measured>,
+    /// The same for every dialect.
+    pub outcome: Option<Outcome>,
 }
 
 /// Runs a profile; what is printed goes to `out`.
@@ -131,15 +138,17 @@ pub fn run(
     let voice = Voice::new(out, master.json, settings.verbose);
     let mut narrator = Narrator::new(master, width, voice);
     match session.run(&mut narrator) {
-        Ok((code, measured)) => Finished {
+        Ok((code, measured, outcome)) => Finished {
             code,
             measured: Some(measured),
+            outcome: Some(outcome),
         },
         Err(_) if stop.is_set() => {
             eprint!("{}", Message::Interrupted);
             Finished {
                 code: INTERRUPTED,
                 measured: None,
+                outcome: None,
             }
         }
         Err(trouble) => {
@@ -148,6 +157,7 @@ pub fn run(
             Finished {
                 code,
                 measured: None,
+                outcome: None,
             }
         }
     }
@@ -162,9 +172,14 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(&self, narrator: &mut Narrator<'_>) -> Result<(u8, Measured), Trouble> {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "two results, until everything reads the Outcome"
+    )]
+    fn run(&self, narrator: &mut Narrator<'_>) -> Result<(u8, Measured, Outcome), Trouble> {
         self.refuse_what_cannot_be()?;
-        let (counted, doubt) = counted::counted(&self.master.counters);
+        let (counted, mut warnings) = counted::counted(&self.master.counters);
+        let doubt = counted::text(&warnings);
         if let Some(doubt) = &doubt {
             eprintln!("uperf: warning: {doubt}");
         }
@@ -229,6 +244,24 @@ impl Session<'_> {
         if failures > 0 {
             failed.get_or_insert(1);
         }
+        warnings.extend(hosts::are_shared(&slaves).then_some(Warning::SameHost));
+        let run = outcome::Run {
+            master: self.master,
+            workorder: self.workorder,
+            strands: &strands,
+            agreed: (agreed, wall),
+            elapsed,
+            host: self.host(&slaves),
+            interfaces: interfaces::carried(&traffic),
+            counted: &counted,
+            peers: peers(&slaves, &told),
+            series: narrator.series(agreed),
+            log: &log,
+            failures: failures.max(u64::from(failed.is_some())),
+            is_interrupted: self.stop.is_set(),
+            warnings,
+        };
+        let outcome = run.outcome();
         let figures = report::Figures {
             master: self.master,
             workorder: self.workorder,
@@ -250,7 +283,15 @@ impl Session<'_> {
             eprint!("{}", Message::Interrupted);
             code = INTERRUPTED;
         }
-        Ok((code, measured))
+        Ok((code, measured, outcome))
+    }
+
+    /// This host, for those who ask for more than text.
+    fn host(&self, slaves: &[Slave]) -> Option<HostFacts> {
+        self.master.wants_all().then(|| {
+            let first = slaves.first().and_then(|slave| slave.control.here());
+            engine::facts(first.and_then(|here| here.ip()))
+        })
     }
 
     /// All that was measured, with facts of the hosts for those who ask for more than text.
@@ -262,11 +303,7 @@ impl Session<'_> {
     ) -> Measured {
         let shares_host = hosts::are_shared(slaves);
         let about_hosts = shares_host.then(|| SHARED_HOST.to_owned());
-        let mut here = HostFacts::default();
-        if self.master.wants_all() {
-            let first = slaves.first().and_then(|slave| slave.control.here());
-            here = engine::facts(first.and_then(|here| here.ip()));
-        }
+        let here = self.host(slaves).unwrap_or_default();
         let is_ours = |group| {
             let mut of_group = slaves.iter().filter(|slave| slave.group == group);
             of_group.all(|slave| slave.is_ours)
@@ -506,6 +543,21 @@ impl Session<'_> {
             )),
         }
     }
+}
+
+fn peers(slaves: &[Slave], told: &[output::Slave]) -> Vec<PeerOutcome> {
+    let peers = slaves.iter().enumerate().map(|(at, slave)| {
+        let told: Option<&output::Slave> = told.get(at);
+        let combined = |totals: output::Totals| CombinedTotals {
+            bytes: Bytes(totals.bytes),
+            operations: totals.operations,
+            failed_operations: totals.errors,
+            elapsed: totals.elapsed,
+        };
+        let totals = told.and_then(|told| told.totals).map(combined);
+        hosts::peer(slave, told.and_then(|told| told.said.clone()), totals)
+    });
+    peers.collect()
 }
 
 /// Aborts the run at the slaves that have not said their last word; their hosts.

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{BarrierStatus, Stop};
-use model::Counts;
+use model::{Counts, Series};
 
 use sys::clock::Prompt;
 
@@ -281,6 +281,11 @@ impl<'a> Narrator<'a> {
     /// How the transactions went, since then.
     pub(super) fn courses(&mut self, since: Instant) -> Vec<Course> {
         self.courses.since(since)
+    }
+
+    /// How the transactions went, since then.
+    pub(super) fn series(&self, since: Instant) -> Vec<Series> {
+        self.courses.series(since)
     }
 
     fn begun(&mut self, stage: usize, now: Instant, counts: Counts) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
+use model::LogEntry;
 
 use crate::options::Counter;
 
@@ -32,7 +32,7 @@ pub struct Report {
     /// `-H`: the times of transactions.
     pub latencies: Option<Latencies>,
     /// What went wrong, or may have.
-    pub log: Vec<Entry>,
+    pub log: Vec<LogEntry>,
     /// How many strands and slaves failed.
     pub failures: u64,
 }
@@ -182,19 +182,6 @@ pub struct Latencies {
     pub median: Duration,
     /// One in a hundred was longer.
     pub p99: Duration,
-}
-
-/// A message, and how often there was reason for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Whether it is only a warning.
-    pub warning: bool,
-    /// What happened.
-    pub text: String,
-    /// The system's own words; empty where there are none.
-    pub reason: String,
-    /// How often.
-    pub count: u64,
 }
 
 impl Totals {

@@ -1,18 +1,19 @@
 //! The log of what went wrong: each message once, and how often.
 
-use super::figures::Entry;
+use model::LogEntry;
+
 use super::line::printable_lines;
 
 /// At the end of the report, and what a slave prints (spec section 6.3).
-pub fn log(entries: &[Entry]) -> String {
-    let line = |entry: &Entry| format!("** {}\n", message(entry, " "));
+pub fn log(entries: &[LogEntry]) -> String {
+    let line = |entry: &LogEntry| format!("** {}\n", message(entry, " "));
     entries.iter().map(line).collect()
 }
 
 /// What a slave tells its master at the end (spec section 3.8).
-pub fn goodbye(entries: &[Entry]) -> String {
-    let line = |entry: &Entry| {
-        let is_plain = !entry.warning && entry.count <= OFTEN;
+pub fn goodbye(entries: &[LogEntry]) -> String {
+    let line = |entry: &LogEntry| {
+        let is_plain = !entry.is_warning && entry.count <= OFTEN;
         let blank = if is_plain { " " } else { "" };
         format!("{blank}{}\n", message(entry, "  "))
     };
@@ -23,14 +24,14 @@ pub fn goodbye(entries: &[Entry]) -> String {
 const OFTEN: u64 = 2;
 
 /// With `gap` behind a number. The texts of slaves may have several lines.
-fn message(entry: &Entry, gap: &str) -> String {
+fn message(entry: &LogEntry, gap: &str) -> String {
     let count = entry.count;
     let text = printable_lines(&entry.text);
     let reason = match &*entry.reason {
         "" => " ".to_owned(),
         reason => printable_lines(reason),
     };
-    match (entry.warning, count > OFTEN) {
+    match (entry.is_warning, count > OFTEN) {
         (false, false) => format!("{text} {reason}"),
         (true, false) => format!("Warning: {text} {reason}"),
         (false, true) => format!("{count} Errors{gap}{text} {reason}"),
@@ -44,8 +45,8 @@ mod tests {
 
     #[test]
     fn a_message_by_what_it_is_and_how_often() {
-        let entry = |warning, reason: &str, count| Entry {
-            warning,
+        let entry = |is_warning, reason: &str, count| LogEntry {
+            is_warning,
             text: "what".to_owned(),
             reason: reason.to_owned(),
             count,

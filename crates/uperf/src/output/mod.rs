@@ -17,8 +17,8 @@ mod statistics;
 mod step;
 
 pub use figures::{
-    Active, Entry, Executions, Interfaces, Latencies, Part, Report, Sample, Slave, Start, Totals,
-    Traffic, strand_name,
+    Active, Executions, Interfaces, Latencies, Part, Report, Sample, Slave, Start, Totals, Traffic,
+    strand_name,
 };
 pub use line::Width;
 pub use log::{goodbye, log};

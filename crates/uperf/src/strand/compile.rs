@@ -1,13 +1,53 @@
 //! From a transaction to the steps that the engine runs.
 
 use engine::script::Rounds;
-use model::{Action, Amount, Batch, Pacing, Step, Transfer, Wait};
+use model::{
+    Action, Amount, Batch, Body, Limit, Pacing, Phases, Plan, Step, Transfer, Wait, Workers,
+};
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::sctp;
-use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction};
+use crate::mirror;
+use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction, Workorder};
+
+/// The plan of a whole profile, whose counters are looked at so often.
+pub(crate) fn plan(workorder: &Workorder, sampling: Duration) -> Plan {
+    let group = |group: &Group| model::Group {
+        name: group.name.clone(),
+        workers: Workers {
+            count: group.strands.count,
+            are_processes: group.strands.processes,
+        },
+        peers: mirror::hosts(group)
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        body: Body::Transactions(transactions(group)),
+    };
+    Plan {
+        name: workorder.name.clone(),
+        source: None,
+        groups: workorder.groups.iter().map(group).collect(),
+        phases: Phases::default(),
+        sampling: Some(sampling),
+    }
+}
+
+fn transactions(group: &Group) -> Vec<model::Transaction> {
+    let limit = |transaction: &Transaction| match transaction.duration {
+        Some(duration) => Limit::Time(duration),
+        None => Limit::Transactions(transaction.iterations),
+    };
+    let transactions = group.transactions.iter().zip(lists(group));
+    let transactions = transactions.map(|(transaction, steps)| model::Transaction {
+        limit: limit(transaction),
+        pacing: pacing(transaction),
+        steps,
+    });
+    transactions.collect()
+}
 
 /// The steps of each transaction of a group, one a flowop.
 pub(super) fn lists(group: &Group) -> Vec<Vec<Step>> {
@@ -148,7 +188,7 @@ impl<'a> Openings<'a> {
 }
 
 /// Whether a group has connections that may lose something.
-pub(super) fn has_datagrams(group: &Group) -> bool {
+pub(crate) fn has_datagrams(group: &Group) -> bool {
     group
         .flowops()
         .any(|flowop| flowop.endpoint.protocol == Some(Protocol::Udp))

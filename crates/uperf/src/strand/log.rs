@@ -2,14 +2,15 @@
 
 use std::os::fd::AsFd;
 
+use model::LogEntry;
 use serde::{Deserialize, Serialize};
 
-use crate::output::{self, Entry};
+use crate::output;
 
 /// Entries, each distinct one once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Log {
-    entries: Vec<Entry>,
+    entries: Vec<LogEntry>,
     /// What was done about unexpected addresses, for the operator of this end.
     strangers: Vec<String>,
 }
@@ -30,8 +31,8 @@ impl Log {
             0 => String::new(),
             errno => reason(errno),
         };
-        self.add(Entry {
-            warning: false,
+        self.add(LogEntry {
+            is_warning: false,
             text: text.into(),
             reason,
             count: 1,
@@ -40,8 +41,8 @@ impl Log {
 
     /// Says a warning.
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
-        self.add(Entry {
-            warning: true,
+        self.add(LogEntry {
+            is_warning: true,
             text: text.into(),
             reason: String::new(),
             count: 1,
@@ -71,7 +72,7 @@ impl Log {
     }
 
     /// In the order in which they were first said.
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[LogEntry] {
         &self.entries
     }
 
@@ -102,17 +103,17 @@ impl Log {
         }
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: LogEntry) {
         let same =
-            |other: &&mut Entry| (&other.text, &other.reason) == (&entry.text, &entry.reason);
+            |other: &&mut LogEntry| (&other.text, &other.reason) == (&entry.text, &entry.reason);
         if let Some(known) = self.entries.iter_mut().find(same) {
             known.count += entry.count;
         } else if self.entries.len() < MOST_ENTRIES {
             self.entries.push(entry);
         } else if let Some(last) = self.entries.last_mut() {
             // The last place is for all that have none.
-            *last = Entry {
-                warning: false,
+            *last = LogEntry {
+                is_warning: false,
                 text: MORE.to_owned(),
                 reason: String::new(),
                 count: last.count + entry.count,
@@ -167,6 +168,6 @@ mod tests {
         assert!(log.is_empty(), "{log:?}");
         log.compare_buffers(&socket, given * 2);
         assert_eq!(log.entries().len(), 2);
-        assert!(log.entries()[0].warning);
+        assert!(log.entries()[0].is_warning);
     }
 }

@@ -19,7 +19,7 @@ mod trial;
 mod worker;
 mod workers;
 
-pub(crate) use compile::transport;
+pub(crate) use compile::{has_datagrams, plan, transport};
 pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use model::HostFacts;
+use model::{HostFacts, LogEntry};
 use uperf::options::{Counter, Master, Role, uperf};
 use uperf::output::html::{Course, Distribution, Host, Measured, Moment, Page};
 use uperf::output::{
-    Active, Entry, Executions, Interfaces, Latencies, PROGRESS_END, Report, Sample, Slave, Start,
-    Totals, Traffic, Width, progress, report, running_name, started, starting, strand_name,
+    Active, Executions, Interfaces, Latencies, PROGRESS_END, Report, Sample, Slave, Start, Totals,
+    Traffic, Width, progress, report, running_name, started, starting, strand_name,
     transaction_name,
 };
 use uperf::{Group, Strands, Workorder};
@@ -115,8 +115,8 @@ pub(crate) fn figures() -> Report {
             median: Duration::from_micros(11),
             p99: Duration::from_nanos(98_765),
         }),
-        log: vec![Entry {
-            warning: true,
+        log: vec![LogEntry {
+            is_warning: true,
             text: "Send buffer: 128.00KB (Requested:64.00KB)".to_owned(),
             reason: String::new(),
             count: 1,
