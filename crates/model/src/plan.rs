@@ -146,6 +146,17 @@ impl Group {
 }
 
 impl FlowPlan {
+    /// The same flow with its data in the other direction: what this end sends there, the peer sends here.
+    #[must_use]
+    pub fn turned(mut self) -> Self {
+        self.workload = if self.workload == Workload::send() {
+            Workload::receive()
+        } else {
+            Workload::send()
+        };
+        self
+    }
+
     /// Whether it sends datagrams in one direction over UDP or UDP-Lite.
     pub fn has_one_way_datagrams(&self) -> bool {
         matches!(self.transport, Transport::Udp | Transport::UdpLite)
@@ -514,6 +525,17 @@ impl Default for BufferPlan {
             width: WidthRule::CoverSocketBuffer,
             alignment: 8,
             offset: 0,
+        }
+    }
+}
+
+impl BufferPlan {
+    /// One buffer that holds a message of so many bytes.
+    pub fn message(bytes: u32) -> Self {
+        Self {
+            size: SizeRule::Bytes(bytes),
+            width: WidthRule::Buffers(1),
+            ..Self::default()
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The tests that there are, over each transport: their names, and what the netperf dialect calls them.
+//! The tests that there are, over each transport: their names, and what one flow of each does.
 
-use model::Transport;
+use model::{BufferPlan, FlowPlan, Half, Limit, Timing, Transport, Workload};
 
 /// A test whose result is a rate, over one transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,20 +94,34 @@ impl Test {
         }
     }
 
-    /// The words that the netperf dialect knows it by: the name behind `-t`, and its own options.
-    pub(super) fn words(self) -> (String, Vec<&'static str>) {
-        match self.transport {
-            Transport::Udp if self.kind == Stream => (self.name(), vec!["-R", "1"]),
-            Transport::Tcp
-            | Transport::Udp
-            | Transport::SctpMany
-            | Transport::UnixStream
-            | Transport::UnixDatagram => (self.name(), Vec::new()),
-            transport => {
-                let mut words = vec!["-T", word(transport)];
-                words.extend(self.kind.direction());
-                ("OMNI".to_owned(), words)
-            }
+    /// What one flow of it does; for how long is the caller's to say.
+    pub(super) fn flow(self) -> FlowPlan {
+        let workload = self.kind.workload();
+        let has_messages = workload.sends() && workload.receives();
+        // netperf's TCP_CC carries sizes though it moves no data.
+        let is_tcp_cc = self.transport == Transport::Tcp && self.kind == ConnectClose;
+        let buffers = if has_messages || is_tcp_cc {
+            BufferPlan::message(1)
+        } else {
+            BufferPlan::default()
+        };
+        let half = Half {
+            send: buffers,
+            receive: buffers,
+            ..Half::default()
+        };
+        let mut here = half.clone();
+        here.send_from_file = self.kind == Sendfile;
+        // Else each datagram would have its path looked up.
+        here.socket.connect_datagrams = self.transport == Transport::UnixDatagram;
+        FlowPlan {
+            transport: self.transport,
+            workload,
+            limit: Limit::Unlimited,
+            burst: 0,
+            timing: Timing::default(),
+            here,
+            there: half,
         }
     }
 }
@@ -124,14 +138,14 @@ impl Kind {
         }
     }
 
-    /// As OMNI's options say it, which has no files to send.
-    fn direction(self) -> &'static [&'static str] {
+    /// What this end does.
+    fn workload(self) -> Workload {
         match self {
-            Stream | Sendfile => &["-d", "send"],
-            Maerts => &["-d", "recv"],
-            RequestResponse => &["-d", "rr"],
-            ConnectRequestResponse => &["-c", "-d", "rr"],
-            ConnectClose => &["-c", "-d", "0"],
+            Stream | Sendfile => Workload::send(),
+            Maerts => Workload::receive(),
+            RequestResponse => Workload::ask(),
+            ConnectRequestResponse => Workload::connect_and_ask(),
+            ConnectClose => Workload::connect_and_close(),
         }
     }
 }
@@ -215,37 +229,68 @@ fn by_name(name: &str, transport: Option<Transport>) -> Result<Test, String> {
 
 #[cfg(test)]
 mod tests {
+    use model::{Group, Phases, Plan};
+
     use super::*;
 
-    /// The dialect has every test, and over the transport that it is named for.
+    /// A test is to the letter what netperf's command line makes of it.
     #[test]
-    fn each_test_is_what_it_is_called() {
+    fn each_test_is_what_netperf_makes_of_its_name() {
         for (transport, ..) in CARRIERS {
             for test in over(transport) {
-                let (name, own) = test.words();
-                let words = ["-t", &name, "--"].into_iter().chain(own);
-                // A machine's own context.
-                let context = (transport == Transport::Vsock).then_some(["-H", "1"]);
-                let words = words.chain(context.into_iter().flatten());
-                let settings = netperf::options::netperf("netperf", words.map(Into::into))
+                let own = own_options(test);
+                let (full, more) = (
+                    test.name(),
+                    match transport {
+                        // A machine's own context.
+                        Transport::Vsock => &["-H", "1"][..],
+                        Transport::Udp if test.kind == Stream => &["-R", "1"],
+                        _ => &[],
+                    },
+                );
+                let name = if own.is_empty() { &full } else { "OMNI" };
+                let words = [&["-t", name, "-l", "0", "--"], &own[..], more].concat();
+                let words = words.into_iter().map(Into::into);
+                let typed = netperf::options::netperf("netperf", words)
                     .unwrap_or_else(|exit| panic!("{test:?}: {exit:?}"));
-                let (plan, kind) = (settings.flow, test.kind);
-                assert_eq!(plan.transport, transport, "{test:?}");
+                assert_eq!(typed.flow, test.flow(), "{test:?}");
+                let plan = Plan {
+                    name: test.name(),
+                    source: None,
+                    groups: vec![Group::of_flows(1, test.flow())],
+                    phases: Phases::default(),
+                    sampling: None,
+                };
+                let made = netperf::options::of_plan(&plan, &typed.control).unwrap();
                 assert_eq!(
-                    (
-                        plan.workload.sends(),
-                        plan.workload.receives(),
-                        plan.workload.connects()
-                    ),
-                    (
-                        ![Maerts, ConnectClose].contains(&kind),
-                        ![Stream, Sendfile, ConnectClose].contains(&kind),
-                        [ConnectRequestResponse, ConnectClose].contains(&kind)
-                    ),
+                    (made.test, made.direction, made.special),
+                    (typed.test, typed.direction, typed.special),
                     "{test:?}"
                 );
             }
         }
+    }
+
+    /// OMNI's, of tests that netperf has no name for.
+    fn own_options(test: Test) -> Vec<&'static str> {
+        if !matches!(
+            test.transport,
+            Transport::Mptcp
+                | Transport::UdpLite
+                | Transport::Sctp
+                | Transport::Dccp
+                | Transport::Vsock
+        ) {
+            return Vec::new();
+        }
+        let direction: &[&str] = match test.kind {
+            Stream | Sendfile => &["-d", "send"],
+            Maerts => &["-d", "recv"],
+            RequestResponse => &["-d", "rr"],
+            ConnectRequestResponse => &["-c", "-d", "rr"],
+            ConnectClose => &["-c", "-d", "0"],
+        };
+        [&["-T", word(test.transport)], direction].concat()
     }
 
     #[test]

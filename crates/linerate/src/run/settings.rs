@@ -1,11 +1,12 @@
 //! Arguments → the netperf dialect's settings, one a test.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use model::{Half, IoMethod, Pacing, SizeRule, Transport, Wait};
-use netperf::options::{Exit, Family, Settings, Unanswered};
+use model::{
+    FlowPlan, Group, Half, IoMethod, Limit, Pacing, Phases, Plan, SizeRule, Timing, Transport, Wait,
+};
+use netperf::options::{Control, Family, Settings, Unanswered};
 use report::Peer;
 use units::BitRate;
 
@@ -16,58 +17,70 @@ use super::path::largest_datagram;
 /// How long a data connection may get no answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The settings of one test: routing allowed, CPU time accounted at both ends, and each
-/// transaction timed.
+/// What one test is: its flows, in one direction or in both.
+pub(super) fn plan(args: &Args, test: Test) -> Plan {
+    let flow = FlowPlan {
+        limit: Limit::Time(Duration::from_secs(args.length.into())),
+        ..test.flow()
+    };
+    let io = if test.is_one_way_over_datagrams() {
+        args.io
+    } else {
+        IoMethod::Plain
+    };
+    let timed = args.histogram.is_some();
+    let is_transactional = flow.workload.is_transactional();
+    let ways = [
+        Some(flow.clone()),
+        args.bidirectional.then(|| flow.turned()),
+    ];
+    let group = |mut flow: FlowPlan| {
+        (flow.here.io, flow.there.io) = (io, io);
+        (flow.here.measure_cpu, flow.there.measure_cpu) = (true, true);
+        flow.timing = Timing {
+            passes: is_transactional,
+            calls: timed && !is_transactional,
+        };
+        Group::of_flows(args.parallel, flow)
+    };
+    Plan {
+        name: test.name(),
+        source: None,
+        groups: ways.into_iter().flatten().map(group).collect(),
+        phases: Phases::default(),
+        sampling: None,
+    }
+}
+
+/// The settings of one test: CPU time accounted at both ends, and each transaction timed.
 pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings, String> {
-    let (name, mut own) = test.words();
-    let (length, flows) = (args.length.to_string(), args.parallel.to_string());
-    let context = format!("{},vsock", peer.host);
-    let mut words = vec!["-c", "-C", "-t", &name, "-l", &length, "--parallel", &flows];
-    if args.bidirectional {
-        words.push("--bidirectional");
-    }
-    if args.io == IoMethod::Mmsg && test.is_one_way_over_datagrams() {
-        words.extend(["--io", "mmsg"]);
-    }
     let over_vsock = test.transport == Transport::Vsock;
-    match (over_vsock, peer.embedded) {
-        // The control connection goes over IP, the data to the machine's own context: vsock(7).
-        (true, true) => own.extend(["-H", "1"]),
-        (true, false) => words.extend(["-H", &context]),
-        (false, _) => {}
-    }
-    let data_port = args.data_port.map(|port| format!(",{port}"));
-    words.push("--");
-    words.extend(own);
-    if let Some(data_port) = &data_port {
-        words.extend(["-P", data_port]);
-    }
-    let words = words.into_iter().map(OsString::from);
-    let mut settings =
-        netperf::options::netperf("linerate run", words).map_err(|exit| one_line(&exit))?;
     let family = match (args.v4, args.v6) {
+        // The control connection to a server in this process goes over IP.
+        _ if over_vsock && !peer.embedded => Family::Vsock,
         (true, _) => Family::V4,
         (_, true) => Family::V6,
         _ => Family::Unspecified,
     };
+    let control = Control {
+        host: peer.host.clone(),
+        family,
+        port: peer.port.to_string(),
+        local_host: None,
+        local_family: family,
+        local_port: "0".to_owned(),
+        passphrase: None,
+    };
+    let mut settings = netperf::options::of_plan(&plan(args, test), &control)?;
     for_both_ways(&mut settings, |settings| {
-        settings.name = test.name();
-        settings.control.port = peer.port.to_string();
-        if !over_vsock || peer.embedded {
-            settings.control.host.clone_from(&peer.host);
-            settings.control.family = family;
-            settings.control.local_family = family;
-        }
-        if !over_vsock {
-            settings.data.family = family;
-            settings.data.local_family = family;
+        // This machine's own context: vsock(7).
+        settings.data.host = (over_vsock && peer.embedded).then(|| "1".to_owned());
+        if let Some(port) = args.data_port {
+            settings.data.port = port.to_string();
         }
         settings.unanswered = Unanswered::GiveUp(ANSWER_PATIENCE);
         settings.needs.interface = true;
-        settings.flow.timing.passes = settings.flow.workload.is_transactional();
         settings.histogram.clone_from(&args.histogram);
-        settings.flow.timing.calls =
-            args.histogram.is_some() && !settings.flow.workload.is_transactional();
     });
     Ok(settings)
 }
@@ -124,15 +137,6 @@ fn pacing(rate: BitRate, bytes: u32) -> Pacing {
         interval: Duration::from_micros(micros as u64),
         wait: Wait::Sleep,
     }
-}
-
-fn one_line(exit: &Exit) -> String {
-    let text = if exit.stderr.is_empty() {
-        &exit.stdout
-    } else {
-        &exit.stderr
-    };
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -322,7 +322,7 @@ pub(super) static SECTION: Section<Global> = Section {
 ]};
 
 /// How long data may stop unless `--data-idle` says.
-const DATA_IDLE: Duration = Duration::from_secs(60);
+pub(super) const DATA_IDLE: Duration = Duration::from_secs(60);
 
 /// As many threads, and control connections, as anybody measures with.
 const MAX_FLOWS: i64 = 512;

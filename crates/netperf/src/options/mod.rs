@@ -9,6 +9,7 @@ mod global;
 mod halves;
 pub mod manual;
 mod many;
+mod of_plan;
 mod plan;
 mod print;
 mod refusals;
@@ -34,6 +35,7 @@ pub use crate::attachment::Attachment;
 pub use getopt::Exit;
 pub use global::test_seconds;
 pub use many::{super_netperf, super_netperf_on_ports};
+pub use of_plan::of_plan;
 pub use server::{Limits, ServerSettings};
 pub use settings::*;
 

@@ -36,7 +36,13 @@ pub(super) fn settings(
     }
     let control = control(&global);
     refusals::with_its_addresses(transport, &global, &options)?;
-    refusals::several_flows(test, &global)?;
+    let several = refusals::Several {
+        flows: global.parallel,
+        is_two_way: global.bidirectional,
+        has_control: !global.no_control,
+        has_control_port: global.port.second != "0",
+    };
+    refusals::several_flows(test, &several)?;
     refusals::of_output(&global)?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
     let print = print::print(test, direction, &global, &options, command_line);
@@ -238,11 +244,7 @@ fn reverse(
     if !global.bidirectional {
         return Ok(None);
     }
-    if direction.is_transactional() {
-        return refuse(
-            "--bidirectional is for one-way tests: in this one data goes both ways already",
-        );
-    }
+    refusals::of_two_ways(true, direction)?;
     let global = Global {
         bidirectional: false,
         ..global.clone()

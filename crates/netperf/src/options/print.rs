@@ -29,7 +29,7 @@ pub(super) fn print(
 }
 
 /// Per decade, in a build with histograms.
-const STOCK_BUCKETS: u32 = 10;
+pub(super) const STOCK_BUCKETS: u32 = 10;
 
 /// Whether anybody asks for latency statistics.
 pub(super) fn wants_latency(global: &Global, options: &TestOptions) -> bool {

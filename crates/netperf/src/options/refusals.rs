@@ -6,7 +6,7 @@ use model::{FlowPlan, Half, SizeRule, Transport, WidthRule};
 
 use super::global::Global;
 use super::test::TestOptions;
-use super::{Family, Test, TestFamily};
+use super::{Direction, Family, Test, TestFamily};
 
 /// Refuses options that the transport has not got. With TCP and UDP some do nothing, as in the stock
 /// tool.
@@ -54,26 +54,48 @@ pub(super) fn of_output(global: &Global) -> Result<(), Stop> {
     Ok(())
 }
 
+/// What is to run at once.
+pub(super) struct Several {
+    /// Flows of one direction.
+    pub(super) flows: u32,
+    /// As many run the other way.
+    pub(super) is_two_way: bool,
+    /// There is a control connection …
+    pub(super) has_control: bool,
+    /// … from a local port that was asked for.
+    pub(super) has_control_port: bool,
+}
+
+/// Refuses a second direction of what has both.
+pub(super) fn of_two_ways(is_two_way: bool, direction: Direction) -> Result<(), Stop> {
+    if is_two_way && direction.is_transactional() {
+        return refuse(
+            "--bidirectional is for one-way tests: in this one data goes both ways already",
+        );
+    }
+    Ok(())
+}
+
 /// Refuses what more than one flow cannot do.
-pub(super) fn several_flows(test: Test, global: &Global) -> Result<(), Stop> {
-    if global.parallel == 1 && !global.bidirectional {
+pub(super) fn several_flows(test: Test, several: &Several) -> Result<(), Stop> {
+    if several.flows == 1 && !several.is_two_way {
         return Ok(());
     }
     if !test.moves_data() || test == Test::TcpMss {
         return refuse(format!("{} has no flows to run at once", test.name()));
     }
-    if global.bidirectional && test.is_classic() {
+    if several.is_two_way && test.is_classic() {
         return refuse(format!(
             "--bidirectional: the peer has no {} of its own",
             test.name()
         ));
     }
-    if global.bidirectional && global.no_control {
+    if several.is_two_way && !several.has_control {
         return refuse(
             "--bidirectional: without a control connection (-N) nobody is asked to send",
         );
     }
-    if global.port.second != "0" {
+    if several.has_control_port {
         return refuse("several flows cannot share the local control port that -p asks for");
     }
     Ok(())

@@ -1,0 +1,139 @@
+//! A Plan that another command made → [`Settings`] of the client that asks for it.
+
+use std::time::Duration;
+
+use getopt::Stop;
+use model::{FlowPlan, Plan, Transport, Workload};
+
+use super::families::DEFAULT_ASSOCIATIONS;
+use super::global::DATA_IDLE;
+use super::plan::DEFAULT_PORTS;
+use super::{
+    ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Settings, Special,
+    Test, Unanswered, Unit, print, refusals,
+};
+use crate::selector::Needs;
+
+/// The client of a plan whose groups are flows of one direction, or of two, at this server. A refusal is
+/// one line.
+pub fn of_plan(plan: &Plan, control: &Control) -> Result<Settings, String> {
+    let ways = plan.groups.iter().enumerate().map(|(number, group)| {
+        let flow = group.flow().cloned();
+        let flow = flow.ok_or("netperf's protocol has no lists of steps")?;
+        // The other direction's is asked for by the one message that says which way data goes.
+        let test = if number == 0 { test(&flow) } else { Test::Omni };
+        Ok(Settings {
+            flows: group.workers.count,
+            wait: plan.phases.wait,
+            ..of_flow(plan.name.clone(), test, flow, control)
+        })
+    });
+    let mut ways = ways.collect::<Result<Vec<_>, String>>()?.into_iter();
+    let mut first = ways.next().ok_or("the plan has no group")?;
+    first.reverse = ways.next().map(Box::new);
+    let is_two_way = first.reverse.is_some();
+    let several = refusals::Several {
+        flows: first.flows,
+        is_two_way,
+        has_control: true,
+        has_control_port: false,
+    };
+    let allowed = refusals::of_two_ways(is_two_way, first.direction)
+        .and_then(|()| refusals::several_flows(first.test, &several))
+        .and_then(|()| refusals::of_io(first.test, &first.flow));
+    match allowed {
+        Ok(()) => Ok(first),
+        Err(Stop::Refused(why)) => Err(why),
+        Err(_) => Err("the test cannot be asked for".to_owned()),
+    }
+}
+
+fn of_flow(name: String, test: Test, flow: FlowPlan, control: &Control) -> Settings {
+    let direction = Direction {
+        transmit: flow.workload.sends(),
+        receive: flow.workload.receives(),
+        connection: flow.workload.connects(),
+    };
+    let family = match flow.transport {
+        Transport::Vsock => Family::Vsock,
+        _ => control.family,
+    };
+    Settings {
+        test,
+        direction,
+        name,
+        special: match flow.transport {
+            Transport::SctpMany => Special::Sctp {
+                associations: DEFAULT_ASSOCIATIONS,
+            },
+            Transport::UnixStream | Transport::UnixDatagram => Special::Unix { directory: None },
+            _ => Special::Inet,
+        },
+        flow,
+        flows: 1,
+        wait: Duration::ZERO,
+        reverse: None,
+        control: control.clone(),
+        no_control: false,
+        data: Data {
+            host: None,
+            host_bits: None,
+            family,
+            port: "0".to_owned(),
+            local_host: None,
+            local_bits: None,
+            local_family: family,
+            local_port: "0".to_owned(),
+        },
+        ports: ConnectionPorts {
+            min: DEFAULT_PORTS.0,
+            max: DEFAULT_PORTS.1,
+            retry_all: false,
+        },
+        cpu_rate: CpuRates::default(),
+        repeat: None,
+        needs: Needs::default(),
+        print: Print {
+            headers: true,
+            verbosity: 1,
+            unit: Unit('m'),
+            brand: None,
+            interim: None,
+            histogram_buckets: print::STOCK_BUCKETS,
+            latency: false,
+            call_sizes: (None, None),
+            form: Form::Table,
+            uuid: String::new(),
+            command_line: String::new(),
+        },
+        debug: 0,
+        histogram: None,
+        data_idle: DATA_IDLE,
+        unanswered: Unanswered::Report,
+        strict: false,
+        notices: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// The test whose messages ask for such a flow.
+fn test(flow: &FlowPlan) -> Test {
+    let is = |workload: Workload| flow.workload == workload;
+    match flow.transport {
+        Transport::Tcp if flow.here.send_from_file => Test::TcpSendfile,
+        Transport::Tcp if is(Workload::send()) => Test::TcpStream,
+        Transport::Tcp if is(Workload::receive()) => Test::TcpMaerts,
+        Transport::Tcp if is(Workload::ask()) => Test::TcpRr,
+        Transport::Tcp if is(Workload::connect_and_ask()) => Test::TcpCrr,
+        Transport::Tcp if is(Workload::connect_and_close()) => Test::TcpCc,
+        Transport::Udp if is(Workload::send()) => Test::UdpStream,
+        Transport::Udp if is(Workload::ask()) => Test::UdpRr,
+        Transport::UnixStream if is(Workload::send()) => Test::StreamStream,
+        Transport::UnixStream => Test::StreamRr,
+        Transport::UnixDatagram if is(Workload::send()) => Test::DgStream,
+        Transport::UnixDatagram => Test::DgRr,
+        Transport::SctpMany if is(Workload::send()) => Test::SctpStreamMany,
+        Transport::SctpMany => Test::SctpRrMany,
+        _ => Test::Omni,
+    }
+}
