@@ -370,7 +370,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::tls::tests::{connected, contexts, file, flowop, over};
+    use crate::tls::tests::{connected, contexts, file, flowop, over, security};
 
     /// The suite that a connection came to between these flowops' ends, by its number.
     fn spoken(connect: &Flowop, accept: &Flowop) -> u16 {
@@ -435,11 +435,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let tls = Tls {
-            certificate: Some(file("server.pem")),
-            ..Tls::default()
-        };
-        let security = Security::of_slave(&tls, false).expect("a certificate");
+        let security = security(Some("server.pem"), None);
         let why = |kind, method, cipher| {
             let refused = contexts(&security, &flowop(kind, method, cipher));
             refused.expect_err("a refusal").to_string()
@@ -462,84 +458,61 @@ mod tests {
         assert!(why(Kind::Accept, "", "RC4").starts_with("cipher=RC4: "));
     }
 
+    /// A connection of these ends, as the end sees it that connects or the one that accepts.
+    fn met(
+        connecting: &Security,
+        host: &str,
+        accepting: &Security,
+        sees: Kind,
+    ) -> Result<(), Failure> {
+        let (mut connect, accept) = (flowop(Kind::Connect, "", ""), flowop(Kind::Accept, "", ""));
+        host.clone_into(&mut connect.endpoint.remote_host);
+        let here = contexts(connecting, &connect).expect("contexts");
+        let there = contexts(accepting, &accept).expect("contexts");
+        let (one, other): (TcpStream, TcpStream) = connected();
+        thread::scope(|scope| {
+            let one = scope.spawn(|| over(one, &here, &connect, &Stop::new()).map(drop));
+            let other = over(other, &there, &accept, &Stop::new()).map(drop);
+            let one = one.join().expect("no panic");
+            if sees == Kind::Connect { one } else { other }
+        })
+    }
+
     /// Both ends verify the other, each with a certificate of the authority.
     #[test]
     fn the_end_that_accepts_verifies_as_well() {
-        let verifying = |certificate: Option<&str>| {
-            let tls = Tls {
-                certificate: certificate.map(file),
-                authorities: Some(file("authority.pem")),
-                ..Tls::default()
-            };
-            Security::of_slave(&tls, false).expect("an authority")
-        };
-        let (connect, accept) = (flowop(Kind::Connect, "", ""), flowop(Kind::Accept, "", ""));
-        let accepting = verifying(Some("server.pem"));
-        let met = |connecting: &Security| {
-            let here = contexts(connecting, &connect).expect("contexts");
-            let there = contexts(&accepting, &accept).expect("contexts");
-            let (one, other): (TcpStream, TcpStream) = connected();
-            thread::scope(|scope| {
-                scope.spawn(|| over(one, &here, &connect, &Stop::new()).map(drop));
-                over(other, &there, &accept, &Stop::new()).map(drop)
-            })
-        };
-        assert_eq!(met(&verifying(Some("server.pem"))), Ok(()));
-        let failure = met(&verifying(None)).expect_err("it has none");
-        assert!(
-            failure.what.contains("peer sent no certificates"),
-            "{failure:?}"
-        );
-        let strange = Tls {
-            certificate: Some(file("version-1.pem")),
-            ..Tls::default()
-        };
-        let strange = Security::of_master(&strange, false).expect("a certificate");
-        let failure = met(&strange).expect_err("a stranger's");
-        assert!(
-            failure
-                .what
-                .ends_with("invalid peer certificate: unsupported certificate version"),
-            "{failure:?}"
-        );
+        let authority = Some("authority.pem");
+        let accepting = security(Some("server.pem"), authority);
+        let met = |connecting: &Security| met(connecting, "127.0.0.1", &accepting, Kind::Accept);
+        assert_eq!(met(&security(Some("server.pem"), authority)), Ok(()));
+        for (connecting, why) in [
+            (security(None, authority), "peer sent no certificates"),
+            (
+                security(Some("version-1.pem"), None),
+                "invalid peer certificate: unsupported certificate version",
+            ),
+        ] {
+            let failure = met(&connecting).expect_err(why);
+            assert!(failure.what.ends_with(why), "{failure:?}");
+        }
     }
 
     #[test]
     fn who_asks_is_told() {
-        let accept = flowop(Kind::Accept, "", "");
-        let asking = Security::of_master(
-            &Tls {
-                authorities: Some(file("authority.pem")),
-                ..Tls::default()
-            },
-            false,
-        );
-        let asking = asking.expect("an authority");
-        let signed = Tls {
-            certificate: Some(file("server.pem")),
-            ..Tls::default()
-        };
-        let signed = Security::of_slave(&signed, false).expect("a certificate");
-        let met = |security: &Security, host: &str| {
-            let mut connect = flowop(Kind::Connect, "", "");
-            host.clone_into(&mut connect.endpoint.remote_host);
-            let here = contexts(&asking, &connect).expect("contexts");
-            let there = contexts(security, &accept).expect("contexts");
-            let (one, other): (TcpStream, TcpStream) = connected();
-            thread::scope(|scope| {
-                scope.spawn(|| over(other, &there, &accept, &Stop::new()).map(drop));
-                over(one, &here, &connect, &Stop::new()).map(drop)
-            })
-        };
-        assert_eq!(met(&signed, "127.0.0.1"), Ok(()));
-        assert_eq!(met(&signed, "::ffff:127.0.0.1"), Ok(()));
-        assert_eq!(met(&signed, "localhost"), Ok(()));
-        let failure = met(&signed, "192.0.2.1").expect_err("another's");
-        let words = "it is for 127.0.0.1, localhost, not for 192.0.2.1";
-        assert!(failure.what.ends_with(words), "{failure:?}");
-        let failure = met(&Security::default(), "127.0.0.1").expect_err("a stranger's");
-        assert!(failure.what.contains("unknown issuer"), "{failure:?}");
-        let failure = met(&signed, "no name").expect_err("a name");
-        assert!(failure.what.contains("no name that"), "{failure:?}");
+        let asking = security(None, Some("authority.pem"));
+        let signed = security(Some("server.pem"), None);
+        let met = |accepting, host| met(&asking, host, accepting, Kind::Connect);
+        for host in ["127.0.0.1", "::ffff:127.0.0.1", "localhost"] {
+            assert_eq!(met(&signed, host), Ok(()), "{host}");
+        }
+        let another = "it is for 127.0.0.1, localhost, not for 192.0.2.1";
+        for (accepting, host, why) in [
+            (&signed, "192.0.2.1", another),
+            (&Security::default(), "127.0.0.1", "unknown issuer"),
+            (&signed, "no name", "no name that a certificate could have"),
+        ] {
+            let failure = met(accepting, host).expect_err(why);
+            assert!(failure.what.ends_with(why), "{failure:?}");
+        }
     }
 }

@@ -99,19 +99,19 @@ impl Encrypted {
 
     fn step(&mut self, until: Instant) -> Result<(), Broken> {
         if self.session.wants_write() {
-            return self.flush().map_err(Broken::System);
+            return self.flush(Waits::Yes).map_err(Broken::System);
         }
         let left = until.saturating_duration_since(Instant::now());
         match call::wait_readable(self.socket.as_fd(), left) {
-            Ok(true) => self.fill(call::receive),
+            Ok(true) => self.fill(Waits::Yes),
             Ok(false) => Err(Broken::System(Error::TIMEDOUT)),
             Err(error) => Err(Broken::System(error)),
         }
     }
 
-    /// Sends what is encrypted.
-    fn flush(&mut self) -> Result<(), Error> {
-        let mut wire = Wire(self.socket.as_fd());
+    /// Sends what is encrypted, or as much of it as there is room for.
+    fn flush(&mut self, waits: Waits) -> Result<(), Error> {
+        let mut wire = Wire(self.socket.as_fd(), waits);
         while self.session.wants_write() {
             self.session
                 .write_tls(&mut wire)
@@ -121,8 +121,8 @@ impl Encrypted {
     }
 
     /// Receives once, and decrypts what is complete.
-    fn fill(&mut self, receive: Receive) -> Result<(), Broken> {
-        let mut wire = Incoming(self.socket.as_fd(), receive);
+    fn fill(&mut self, waits: Waits) -> Result<(), Broken> {
+        let mut wire = Wire(self.socket.as_fd(), waits);
         match self.session.read_tls(&mut wire) {
             // With or without a word that this is the end: whoever was killed says none.
             Ok(0) => self.ended = true,
@@ -139,28 +139,17 @@ impl Encrypted {
                 self.ended = true;
                 self.broken = Some(Error::PROTO);
                 // The other end is told why, if it listens.
-                let _ = self.flush_without_waiting();
+                let _ = self.flush(Waits::No);
                 Err(Broken::Tls(error))
             }
         }
-    }
-
-    /// Sends what is encrypted as far as there is room for it.
-    fn flush_without_waiting(&mut self) -> Result<(), Error> {
-        let mut wire = Eager(self.socket.as_fd());
-        while self.session.wants_write() {
-            self.session
-                .write_tls(&mut wire)
-                .map_err(|error| errno(&error))?;
-        }
-        Ok(())
     }
 
     /// Tells the other end that no more will come.
     fn take_leave(&mut self) {
         self.session.send_close_notify();
         let mut left = LAST_WORD;
-        while let Err(error) = self.flush_without_waiting() {
+        while let Err(error) = self.flush(Waits::No) {
             let may_go = matches!(error, Error::AGAIN | Error::INTR);
             if !may_go || !self.has_room_within(&mut left) {
                 return;
@@ -194,7 +183,7 @@ impl Layer for Encrypted {
             let taken = self.session.writer().write(part);
             self.untold = taken.map_err(|error| errno(&error))?;
         }
-        self.flush()?;
+        self.flush(Waits::Yes)?;
         let told = self.untold.min(data.len());
         self.untold -= told;
         Ok(told)
@@ -203,13 +192,13 @@ impl Layer for Encrypted {
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         // What a stop has interrupted; the other end may wait for it.
         if self.session.wants_write() {
-            self.flush()?;
+            self.flush(Waits::Yes)?;
         }
         while self.ready == 0 {
             if self.ended {
                 return self.broken.map_or(Ok(0), Err);
             }
-            if let Err(Broken::System(error)) = self.fill(call::receive) {
+            if let Err(Broken::System(error)) = self.fill(Waits::Yes) {
                 return Err(error);
             }
         }
@@ -221,7 +210,7 @@ impl Layer for Encrypted {
 
     fn has_input(&mut self) -> bool {
         while self.ready == 0 && !self.ended {
-            if let Err(Broken::System(error)) = self.fill(call::receive_without_waiting) {
+            if let Err(Broken::System(error)) = self.fill(Waits::No) {
                 // What else is wrong shows when it is received.
                 return !matches!(error, Error::AGAIN | Error::INTR);
             }
@@ -236,43 +225,41 @@ impl Drop for Encrypted {
     }
 }
 
-/// A call that receives.
-type Receive = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Error>;
+/// The calls by which rustls sends and receives.
+struct Wire<'a>(BorrowedFd<'a>, Waits);
 
-/// What comes from the socket, as rustls takes it.
-struct Incoming<'a>(BorrowedFd<'a>, Receive);
+/// Whether they wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Yes,
+    No,
+}
 
-impl Read for Incoming<'_> {
+impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok((self.1)(self.0, buffer)?)
+        Ok(match self.1 {
+            Waits::Yes => call::receive(self.0, buffer),
+            Waits::No => call::receive_without_waiting(self.0, buffer),
+        }?)
     }
 }
 
-/// What goes there.
-struct Wire<'a>(BorrowedFd<'a>);
-
 impl Write for Wire<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        Ok(call::send(self.0, data)?)
+        Ok(match self.1 {
+            Waits::Yes => call::send(self.0, data),
+            Waits::No => call::send_without_waiting(self.0, data),
+        }?)
     }
 
     /// The messages of a handshake are many and small: each by itself would wait for the one before to
     /// be acknowledged.
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.1 == Waits::No {
+            let first = parts.iter().find(|part| !part.is_empty());
+            return self.write(first.map_or(&[], |part| part));
+        }
         Ok(call::send_parts(self.0, parts)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// What goes there without waiting.
-struct Eager<'a>(BorrowedFd<'a>);
-
-impl Write for Eager<'_> {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        Ok(call::send_without_waiting(self.0, data)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -68,12 +68,14 @@ pub(super) fn layer(connection: &Connection) -> std::cell::RefMut<'_, Box<dyn La
     }
 }
 
-fn stock_like() -> Security {
+/// An end with the certificate of one file, and the authorities of another.
+pub(super) fn security(certificate: Option<&str>, authorities: Option<&str>) -> Security {
     let tls = Tls {
-        certificate: Some(file("server.pem")),
+        certificate: certificate.map(file),
+        authorities: authorities.map(file),
         ..Tls::default()
     };
-    Security::of_master(&tls, false).expect("a certificate")
+    Security::of_slave(&tls, false).expect("good files")
 }
 
 /// Whether OpenSSL's program is here; where it must be, it is.
@@ -137,7 +139,7 @@ fn openssl_connects() {
             authority.display()
         ));
         let flowop = flowop(Kind::Accept, method, "");
-        let contexts = contexts(&stock_like(), &flowop).expect("contexts");
+        let contexts = contexts(&security(Some("server.pem"), None), &flowop).expect("contexts");
         let (stream, _) = listener.accept().expect("a client");
         let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
         let mut stdin = client.0.stdin.take().expect("a pipe");
@@ -182,11 +184,7 @@ fn openssl_accepts() {
             .find_map(|line| Some(line.ok()?.strip_prefix("ACCEPT ")?.to_owned()))
             .expect("where it listens");
         let flowop = flowop(Kind::Connect, method, "");
-        let tls = Tls {
-            authorities: Some(file("authority.pem")),
-            ..Tls::default()
-        };
-        let asking = Security::of_slave(&tls, false).expect("an authority");
+        let asking = security(None, Some("authority.pem"));
         let contexts = contexts(&asking, &flowop).expect("contexts");
         let stream = TcpStream::connect(place).expect("it listens");
         let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
