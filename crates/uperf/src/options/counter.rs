@@ -2,49 +2,62 @@
 
 use sys::counter::Event;
 
-/// What is counted while a flowop is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Counter {
+/// Declares the counters, each by the system's event and all names that perf has for it.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $counter:ident = $event:ident [$($name:literal),+],)+) => {
+        /// What is counted while a flowop is executed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Counter {
+            $($(#[$doc])* $counter,)+
+        }
+
+        impl Counter {
+            /// In the order of perf list.
+            pub const ALL: [Self; [$(stringify!($counter)),+].len()] = [$(Self::$counter),+];
+
+            /// What the system calls it.
+            pub(crate) fn event(self) -> Event {
+                match self {
+                    $(Self::$counter => Event::$event,)+
+                }
+            }
+
+            /// All that perf calls it.
+            fn names(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$counter => &[$($name),+],)+
+                }
+            }
+        }
+    };
+}
+
+counters! {
     /// Cycles of the CPU.
-    Cycles,
+    Cycles = CYCLES ["cycles", "cpu-cycles"],
     /// Instructions that were completed.
-    Instructions,
+    Instructions = INSTRUCTIONS ["instructions"],
     /// Accesses to the last cache.
-    CacheReferences,
+    CacheReferences = CACHE_REFERENCES ["cache-references"],
     /// Those of them that went on to memory.
-    CacheMisses,
+    CacheMisses = CACHE_MISSES ["cache-misses"],
     /// Branches.
-    Branches,
+    Branches = BRANCHES ["branches", "branch-instructions"],
     /// Those of them that were not foreseen.
-    BranchMisses,
+    BranchMisses = BRANCH_MISSES ["branch-misses"],
     /// Cycles at a fixed rate, whatever the CPU's own is.
-    ReferenceCycles,
+    ReferenceCycles = REFERENCE_CYCLES ["ref-cycles"],
     /// Nanoseconds on a CPU.
-    TaskClock,
+    TaskClock = TASK_CLOCK ["task-clock"],
     /// Changes from this strand to another.
-    ContextSwitches,
+    ContextSwitches = CONTEXT_SWITCHES ["context-switches", "cs"],
     /// Moves of the strand to another CPU.
-    Migrations,
+    Migrations = MIGRATIONS ["cpu-migrations", "migrations"],
     /// Pages that were not there.
-    PageFaults,
+    PageFaults = PAGE_FAULTS ["page-faults", "faults"],
 }
 
 impl Counter {
-    /// In the order of perf list.
-    pub const ALL: [Self; 11] = [
-        Self::Cycles,
-        Self::Instructions,
-        Self::CacheReferences,
-        Self::CacheMisses,
-        Self::Branches,
-        Self::BranchMisses,
-        Self::ReferenceCycles,
-        Self::TaskClock,
-        Self::ContextSwitches,
-        Self::Migrations,
-        Self::PageFaults,
-    ];
-
     /// Those of `-e`.
     pub const DEFAULTS: [Self; 4] = [
         Self::Cycles,
@@ -62,40 +75,6 @@ impl Counter {
     pub fn named(name: &str) -> Option<Self> {
         let known = |counter: &Self| counter.names().contains(&name);
         Self::ALL.into_iter().find(known)
-    }
-
-    /// What the system calls it.
-    pub(crate) fn event(self) -> Event {
-        match self {
-            Self::Cycles => Event::CYCLES,
-            Self::Instructions => Event::INSTRUCTIONS,
-            Self::CacheReferences => Event::CACHE_REFERENCES,
-            Self::CacheMisses => Event::CACHE_MISSES,
-            Self::Branches => Event::BRANCHES,
-            Self::BranchMisses => Event::BRANCH_MISSES,
-            Self::ReferenceCycles => Event::REFERENCE_CYCLES,
-            Self::TaskClock => Event::TASK_CLOCK,
-            Self::ContextSwitches => Event::CONTEXT_SWITCHES,
-            Self::Migrations => Event::MIGRATIONS,
-            Self::PageFaults => Event::PAGE_FAULTS,
-        }
-    }
-
-    /// All that perf calls it.
-    fn names(self) -> &'static [&'static str] {
-        match self {
-            Self::Cycles => &["cycles", "cpu-cycles"],
-            Self::Instructions => &["instructions"],
-            Self::CacheReferences => &["cache-references"],
-            Self::CacheMisses => &["cache-misses"],
-            Self::Branches => &["branches", "branch-instructions"],
-            Self::BranchMisses => &["branch-misses"],
-            Self::ReferenceCycles => &["ref-cycles"],
-            Self::TaskClock => &["task-clock"],
-            Self::ContextSwitches => &["context-switches", "cs"],
-            Self::Migrations => &["cpu-migrations", "migrations"],
-            Self::PageFaults => &["page-faults", "faults"],
-        }
     }
 }
 
