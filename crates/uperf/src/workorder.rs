@@ -252,6 +252,11 @@ impl Kind {
         matches!(self, Self::Sendfile | Self::Sendfilev)
     }
 
+    /// Whether it moves bytes through a buffer of the strand.
+    pub fn goes_through_a_buffer(self) -> bool {
+        self.transfers() && !self.sends_files()
+    }
+
     /// Whether it begins a connection.
     pub fn opens(self) -> bool {
         matches!(self, Self::Connect | Self::Accept)

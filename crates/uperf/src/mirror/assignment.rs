@@ -174,7 +174,7 @@ fn check_size(flowop: &Flowop) -> Result<(), String> {
     }
     let kind = flowop.kind;
     // Of a file 0 is all of it.
-    let needs_size = kind.transfers() && !kind.sends_files() && flowop.count > 0;
+    let needs_size = kind.goes_through_a_buffer() && flowop.count > 0;
     if needs_size && flowop.size.largest() == 0 {
         return Err(format!("{kind} of 0 bytes"));
     }
@@ -217,6 +217,7 @@ const LEAST_BUFFER: u32 = 8192;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::TransactionRecord;
     use crate::{Kind, mirror};
 
     #[test]
@@ -249,7 +250,8 @@ mod tests {
 
     #[test]
     fn groups_that_make_no_sense_are_refused_by_name() {
-        let cases: &[Case] = &[
+        const LONGEST_NS: u64 = 604_800_000_000_000;
+        let cases: [Case; 6] = [
             (
                 |work| work.group.strands = 0,
                 "0 strands: this slave takes 1 to 10000",
@@ -263,121 +265,82 @@ mod tests {
                 "strands of the unknown kind 9",
             ),
             (
-                |work| work.transactions[0].record.number = 3,
+                |work| first(work).number = 3,
                 "transaction 1: it has the number 3",
             ),
             (
-                |work| work.transactions[0].record.duration_ns = u64::MAX,
+                |work| first(work).duration_ns = u64::MAX,
                 "transaction 1: a duration of 18446744073.709551615s: this slave takes 604800s",
             ),
             (
                 |work| {
-                    let txn = &mut work.transactions[0];
-                    txn.record.duration_ns = 604_800_000_000_000;
-                    let mut second = txn.clone();
-                    second.record.number = 1;
-                    work.transactions.push(second);
+                    first(work).duration_ns = LONGEST_NS;
+                    work.transactions.push(work.transactions[0].clone());
+                    work.transactions[1].record.number = 1;
                 },
                 "transactions of 1209600s in all: this slave takes 604800s",
             ),
+        ];
+        check("", &cases);
+        let cases: [Case; 3] = [
+            (|work| connect(work).protocol = 0, "Unknown"),
+            (|work| connect(work).protocol = 4, "RDS"),
+            (|work| connect(work).protocol = 77, "Unknown"),
+        ];
+        check("Unsupported protocol:", &cases);
+        let cases: [Case; 4] = [
             (
                 |work| connect(work).kind = 12,
-                "flowop 1 of transaction 1: 12 is the number of no flowop",
+                "12 is the number of no flowop",
             ),
-            (
-                |work| connect(work).protocol = 0,
-                "Unsupported protocol:Unknown",
-            ),
-            (
-                |work| connect(work).protocol = 4,
-                "Unsupported protocol:RDS",
-            ),
-            (
-                |work| connect(work).protocol = 77,
-                "Unsupported protocol:Unknown",
-            ),
-            (
-                |work| connect(work).port = 65_536,
-                "flowop 1 of transaction 1: port=65536 is no port",
-            ),
+            (|work| connect(work).port = 65_536, "port=65536 is no port"),
             (
                 |work| connect(work).encapsulation_port = 65_536,
-                "flowop 1 of transaction 1: encaps=65536 is no port",
+                "encaps=65536 is no port",
             ),
             (
                 |work| connect(work).window = 1 << 31,
-                "flowop 1 of transaction 1: wndsz=2147483648 is too much",
+                "wndsz=2147483648 is too much",
             ),
         ];
-        check(cases);
+        check("flowop 1 of transaction 1: ", &cases);
     }
 
     #[test]
     fn transfers_that_make_no_sense_are_refused_by_name() {
-        let cases: &[Case] = &[
-            (
-                |work| read(work).size = 0,
-                "flowop 2 of transaction 1: read of 0 bytes",
-            ),
-            (
-                |work| read(work).count = u64::MAX,
-                "flowop 2 of transaction 1: count=-1 is negative",
-            ),
-            (
-                |work| read(work).repeat = 0,
-                "flowop 2 of transaction 1: read with repeat=0",
-            ),
-            (
-                |work| read(work).batch_size = 0,
-                "flowop 2 of transaction 1: read with batch_size=0",
-            ),
-            (
-                |work| {
-                    read(work).flags = 64;
-                    read(work).random_min = 9;
-                    read(work).random_max = 8;
-                },
-                "flowop 2 of transaction 1: size=rand(9,8)",
-            ),
-            (
-                |work| read(work).flags = 64,
-                "flowop 2 of transaction 1: size=rand(0,0)",
-            ),
+        let cases: [Case; 8] = [
+            (|work| read(work).size = 0, "read of 0 bytes"),
+            (|work| read(work).count = u64::MAX, "count=-1 is negative"),
+            (|work| read(work).repeat = 0, "read with repeat=0"),
+            (|work| read(work).batch_size = 0, "read with batch_size=0"),
+            (|work| random(work, 9, 8), "size=rand(9,8)"),
+            (|work| random(work, 0, 0), "size=rand(0,0)"),
             (
                 |work| read(work).flags = 0x201,
-                "flowop 2 of transaction 1: the flags 0x201 have no meaning",
+                "the flags 0x201 have no meaning",
             ),
             (
                 |work| read(work).timeout_ns = 604_800_000_000_001,
-                "flowop 2 of transaction 1: a timeout of 604800.000000001s: this slave takes \
-                 604800s",
-            ),
-            (
-                |work| read(work).size = u32::MAX,
-                "2 strands with buffers of 4294967295 bytes: this slave takes 1073741824 bytes in \
-                 all",
-            ),
-            (
-                |work| {
-                    read(work).flags = 64;
-                    read(work).random_min = 1;
-                    read(work).random_max = u32::MAX;
-                },
-                "2 strands with buffers of 4294967295 bytes: this slave takes 1073741824 bytes in \
-                 all",
+                "a timeout of 604800.000000001s: this slave takes 604800s",
             ),
         ];
-        check(cases);
+        check("flowop 2 of transaction 1: ", &cases);
+        let words = "bytes: this slave takes 1073741824 bytes in all";
+        let cases: [Case; 2] = [
+            (|work| read(work).size = u32::MAX, words),
+            (|work| random(work, 1, u32::MAX), words),
+        ];
+        check("2 strands with buffers of 4294967295 ", &cases);
     }
 
-    fn check(cases: &[Case]) {
+    fn check(begin: &str, cases: &[Case]) {
         let good = mirror::work(&group(&[Kind::Connect, Kind::Write]), "slave").expect("sendable");
         assert!(assign_work(&good).is_ok());
         for (spoil, words) in cases {
             let mut work = good.clone();
             spoil(&mut work);
             let refusal = assign_work(&work).expect_err(words);
-            assert_eq!(refusal.to_string(), *words);
+            assert_eq!(refusal.to_string(), format!("{begin}{words}"));
         }
     }
 
@@ -407,6 +370,15 @@ mod tests {
         let refusal = assign_work(&work).expect_err("no text");
         let words = r"flowop 1 of transaction 1: cc=\xff is not a plain text";
         assert_eq!(refusal.to_string(), words);
+    }
+
+    fn first(work: &mut Work) -> &mut TransactionRecord {
+        &mut work.transactions[0].record
+    }
+
+    fn random(work: &mut Work, min: u32, max: u32) {
+        let read = read(work);
+        (read.flags, read.random_min, read.random_max) = (64, min, max);
     }
 
     fn connect(work: &mut Work) -> &mut FlowopRecord {

@@ -61,14 +61,23 @@ pub(super) struct Word {
 impl Draft {
     /// Without the places. A flowop without a type is left out: it has been refused.
     pub(super) fn workorder(&self) -> Workorder {
-        let groups = self.groups.iter().enumerate().map(|(k, group)| Group {
-            name: group.name.clone().unwrap_or_else(|| format!("Group{k}")),
-            strands: group.strands,
-            transactions: group.transactions.iter().map(transaction).collect(),
-        });
+        let groups = self.groups.iter().enumerate();
+        let groups = groups.map(|(number, group)| group.of_workorder(number));
         Workorder {
             name: self.name.clone(),
             groups: groups.collect(),
+        }
+    }
+}
+
+impl GroupDraft {
+    /// The same of this group, which has this number.
+    pub(super) fn of_workorder(&self, number: usize) -> Group {
+        let name = self.name.clone();
+        Group {
+            name: name.unwrap_or_else(|| format!("Group{number}")),
+            strands: self.strands,
+            transactions: self.transactions.iter().map(transaction).collect(),
         }
     }
 }

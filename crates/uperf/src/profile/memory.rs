@@ -2,7 +2,7 @@
 
 use sys::message::{HEADER_BYTES, MOST};
 
-use crate::workorder::{Flowop, Group, Kind, Protocol, Workorder};
+use crate::workorder::{Flowop, Group, Protocol, Workorder};
 
 /// The least that a buffer has, as in uperf.
 pub(super) const LEAST_BUFFER: u32 = 8192;
@@ -34,68 +34,34 @@ pub fn expected_memory(workorder: &Workorder) -> u64 {
 
 /// The same of one group.
 pub(super) fn of_group(group: &Group) -> u64 {
-    let flowops = group.transactions.iter();
-    let flowops = flowops.flat_map(|transaction| &transaction.flowops);
-    let encrypted = flowops
-        .clone()
-        .filter(|flowop| is_encrypted(flowop.kind, flowop));
-    let strand = of_strand(
-        largest(group),
-        largest_batch(flowops.clone()),
-        group.transactions.len(),
-        flowops.clone().count(),
-        encrypted.count(),
-    );
+    let buffer = u64::from(largest(group).max(LEAST_BUFFER));
+    let statistics = STATISTICS * (group.transactions.len() + group.flowops().count()) as u64;
+    let batches = group.flowops().map(|flowop| flowop.batch_size);
+    let batch = batches.filter(|batch| *batch > 1).max().unwrap_or(0);
+    let headers = batch.min(MOST as u64) * HEADER_BYTES as u64;
+    let encrypted = group.openings().filter(|flowop| is_encrypted(flowop));
+    let strand = buffer + STACK + headers + statistics + TLS * encrypted.count() as u64;
     let process = if group.strands.processes { PROCESS } else { 0 };
     (strand + process).saturating_mul(group.strands.count.into())
 }
 
 /// The most bytes that a flowop of the group moves through a buffer.
 pub(super) fn largest(group: &Group) -> u32 {
-    let flowops = group.transactions.iter();
-    flowops
-        .flat_map(|transaction| &transaction.flowops)
-        .filter(|flowop| goes_through_a_buffer(flowop.kind))
-        .map(|flowop| flowop.size.largest())
-        .max()
-        .unwrap_or(0)
+    let buffered = group
+        .flowops()
+        .filter(|flowop| flowop.kind.goes_through_a_buffer());
+    let sizes = buffered.map(|flowop| flowop.size.largest());
+    sizes.max().unwrap_or(0)
 }
 
-/// Messages of the largest batch of these flowops, 0 where there is none.
-pub(super) fn largest_batch<'a>(flowops: impl Iterator<Item = &'a Flowop>) -> u64 {
-    let batches = flowops.map(|flowop| flowop.batch_size);
-    batches.filter(|batch| *batch > 1).max().unwrap_or(0)
-}
-
-/// The same of one strand, whose largest transfer has so many bytes, and its largest batch so many
-/// messages; so many of its flowops open SSL connections.
-pub(super) fn of_strand(
-    largest: u32,
-    batch: u64,
-    transactions: usize,
-    flowops: usize,
-    encrypted: usize,
-) -> u64 {
-    let buffer = u64::from(largest.max(LEAST_BUFFER));
-    let statistics = STATISTICS * (transactions + flowops) as u64;
-    let headers = batch.min(MOST as u64) * HEADER_BYTES as u64;
-    buffer + STACK + headers + statistics + TLS * encrypted as u64
-}
-
-/// Whether a flowop, of this kind, opens an SSL connection.
-pub(super) fn is_encrypted(kind: Kind, flowop: &Flowop) -> bool {
-    kind.opens() && flowop.endpoint.protocol == Some(Protocol::Ssl)
-}
-
-/// Whether its bytes go through a buffer of the strand.
-pub(super) fn goes_through_a_buffer(kind: Kind) -> bool {
-    kind.transfers() && !kind.sends_files()
+fn is_encrypted(flowop: &Flowop) -> bool {
+    flowop.endpoint.protocol == Some(Protocol::Ssl)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workorder::{Size, Strands, Transaction};
+    use crate::workorder::{Kind, Size, Strands, Transaction};
 
     #[test]
     fn buffers_stacks_and_statistics_are_counted() {

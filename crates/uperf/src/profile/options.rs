@@ -137,7 +137,7 @@ const ENCAPSULATED: &[Protocol] = &[
 const OPENS: fn(Kind) -> bool = Kind::opens;
 const ANY: fn(Kind) -> bool = |_| true;
 const THINK: fn(Kind) -> bool = |kind| kind == Kind::Think;
-const BUFFERED: fn(Kind) -> bool = |kind| kind.transfers() && !kind.sends_files();
+const BUFFERED: fn(Kind) -> bool = Kind::goes_through_a_buffer;
 const OPENS_OR_BUFFERED: fn(Kind) -> bool = |kind| kind.opens() || BUFFERED(kind);
 
 /// In the order in which they are shown.

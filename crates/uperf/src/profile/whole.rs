@@ -232,24 +232,7 @@ fn check_limits(draft: &Draft, notes: &mut Notes) {
             let text = format!("{all} {what} up to this group: more than {most}");
             notes.error(&group.span, text);
         }
-        let flowops = group.transactions.iter();
-        let flowops = flowops.flat_map(|transaction| &transaction.flowops);
-        let passing = flowops
-            .clone()
-            .filter(|flowop| flowop.kind.is_some_and(memory::goes_through_a_buffer));
-        let sizes = passing.map(|flowop| flowop.settings.size.largest());
-        let encrypted = flowops.clone().filter(|flowop| {
-            let kind = flowop.kind;
-            kind.is_some_and(|kind| memory::is_encrypted(kind, &flowop.settings))
-        });
-        let strand = memory::of_strand(
-            sizes.max().unwrap_or(0),
-            memory::largest_batch(flowops.clone().map(|flowop| &flowop.settings)),
-            group.transactions.len(),
-            flowops.clone().count(),
-            encrypted.count(),
-        );
-        bytes = bytes.saturating_add(strand.saturating_mul(count));
+        bytes = bytes.saturating_add(memory::of_group(&group.of_workorder(0)));
         if bytes > MOST_MEMORY {
             let text = format!("{bytes} bytes of memory up to this group: more than {MOST_MEMORY}");
             notes.error(&group.span, text);
