@@ -8,9 +8,7 @@
 
 mod budget;
 mod buffers;
-mod bulk;
 mod clock;
-mod connection_test;
 mod connector;
 mod counters;
 mod cpu;
@@ -24,6 +22,7 @@ mod instrument;
 mod interface;
 mod io;
 mod looper;
+mod loops;
 mod memory;
 mod pace;
 mod ring;
@@ -33,12 +32,10 @@ mod socket;
 mod start_barrier;
 mod stop;
 mod timer;
-mod transaction;
 
 pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::Buffers;
 pub use clock::{Clock, Passed};
-pub use connection_test::Accepting;
 pub use connector::{Connector, PortRange};
 pub use counters::Counters;
 pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
@@ -50,6 +47,7 @@ pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
 pub use io::{Associations, Flow};
 pub use looper::Looper;
+pub use loops::connection_test::Accepting;
 pub use memory::Memory;
 pub use ring::RingError;
 pub use run::{Job, Path, connect, connect_without_data, receive_late, run};

@@ -123,6 +123,12 @@ impl Ring {
     pub(crate) fn advance(&mut self) -> &mut [u8] {
         self.buffers.advance()
     }
+
+    /// The buffer of the last call.
+    #[inline]
+    pub(crate) fn current(&self) -> &[u8] {
+        self.buffers.current()
+    }
 }
 
 /// What the plan's rules for size and width come to.

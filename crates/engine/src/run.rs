@@ -9,17 +9,17 @@ use sys::call::Drain;
 use sys::{Address, Socket};
 
 use crate::buffers::Buffers;
-use crate::bulk::{Sink, Source};
-use crate::connection_test::{self, Accepting, Exchange};
 use crate::connector::{self, Connector};
 use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks};
-use crate::io::{self, Flow, FromFile, IntoNothing, Io};
+use crate::io::{self, Flow, FromFile, IntoNothing, Io, Sink, Source};
+use crate::loops::connection_test::{self, Accepting};
+use crate::loops::exchange::Exchange;
+use crate::loops::{bulk, pipelined, request_response};
 use crate::ring::Ring;
 use crate::stop::Stop;
 use crate::timer::Clocked;
-use crate::{bulk, transaction};
 
 /// One flow's part of a plan, everything settled.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
     match path {
         Path::Flow(flow) => {
             let half = job.half;
-            io::run(flow, half, OnFlow { job, hooks })
+            io::run(&flow, half, OnFlow { job, hooks })
         }
         Path::Connector(connector) => on_connector(job, connector, hooks),
         Path::Listener(accepting) => on_listener(job, accepting, hooks),
@@ -186,7 +186,7 @@ fn on_flow(job: &mut Job<'_>, io: &impl Io, hooks: &mut impl Hooks) -> Ran {
                 responses,
                 asks_again,
             };
-            transaction::answer(io, &mut exchange, bounds, hooks).ran(bounds.stop)
+            request_response::answer(io, &mut exchange, bounds, hooks).ran(bounds.stop)
         }
         _ => unsupported(),
     }
@@ -241,20 +241,20 @@ fn ask(
     if burst > 0 {
         let mut times = timing.passes.then(Histogram::default);
         let window = burst as usize + 1;
-        let end = transaction::ask_ahead(io, exchange, window, bounds, times.as_mut(), hooks);
+        let end = pipelined::ask(io, exchange, window, bounds, times.as_mut(), hooks);
         Ran {
             latency: times,
             ..end.ran(bounds.stop)
         }
     } else if timing.passes {
         let mut timer = Clocked::new();
-        let end = transaction::ask(io, exchange, bounds, &mut timer, hooks);
+        let end = request_response::ask(io, exchange, bounds, &mut timer, hooks);
         Ran {
             latency: Some(timer.times),
             ..end.ran(bounds.stop)
         }
     } else {
-        transaction::ask(io, exchange, bounds, &mut (), hooks).ran(bounds.stop)
+        request_response::ask(io, exchange, bounds, &mut (), hooks).ran(bounds.stop)
     }
 }
 

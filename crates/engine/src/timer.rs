@@ -19,6 +19,25 @@ impl Timer for () {
     fn lap(&mut self) {}
 }
 
+/// Times that a script keeps, or not: `()` is nothing, and costs nothing.
+pub trait Watch {
+    /// A time begins, with the first step or after a pause that is no step's.
+    fn start(&mut self);
+    /// A step has been executed so often, and the next one begins.
+    fn step(&mut self, step: usize, executions: u64);
+    /// A round is done.
+    fn round(&mut self);
+}
+
+impl Watch for () {
+    #[inline]
+    fn start(&mut self) {}
+    #[inline]
+    fn step(&mut self, _: usize, _: u64) {}
+    #[inline]
+    fn round(&mut self) {}
+}
+
 /// One clock read a time, into a histogram.
 pub(crate) struct Clocked {
     pub(crate) times: Histogram,

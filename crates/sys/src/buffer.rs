@@ -81,6 +81,18 @@ impl BufferRing {
         unsafe { std::slice::from_raw_parts_mut(self.advance_pointer().as_ptr(), self.size) }
     }
 
+    /// The buffer that [`BufferRing::advance`] gave last.
+    #[inline]
+    pub fn current(&self) -> &[u8] {
+        let at = if self.next + 1 == self.width {
+            0
+        } else {
+            self.next + 1
+        };
+        // SAFETY: `at` is below the number of buffers, and the `size` bytes there are ours and initialised.
+        unsafe { std::slice::from_raw_parts(self.first.add(at * self.stride).as_ptr(), self.size) }
+    }
+
     /// As [`BufferRing::advance`], for a call that takes several buffers, or one of them several times.
     #[inline]
     pub(crate) fn advance_pointer(&mut self) -> NonNull<u8> {

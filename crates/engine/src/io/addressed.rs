@@ -6,17 +6,17 @@ use std::os::fd::BorrowedFd;
 use sys::call::{self, Error, Peer};
 use sys::message::{self, ControlMessage};
 
-use super::Io;
+use super::method::Io;
 
 /// A datagram socket without a peer of its own.
 pub(super) struct Addressed<'a> {
     pub(super) socket: BorrowedFd<'a>,
-    pub(super) to: Peer,
+    pub(super) to: &'a Peer,
 }
 
 impl Io for Addressed<'_> {
-    fn is_connected(&self) -> bool {
-        false
+    fn peer(&self) -> Option<&Peer> {
+        Some(self.to)
     }
 
     #[inline]
@@ -26,32 +26,32 @@ impl Io for Addressed<'_> {
 
     #[inline]
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send_to(self.socket, data, &self.to)
+        call::send_to(self.socket, data, self.to)
     }
 
     #[inline]
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send_to_without_waiting(self.socket, data, &self.to)
+        call::send_to_without_waiting(self.socket, data, self.to)
     }
 }
 
 /// An unconnected datagram socket that sends each datagram from a given address of this host.
 pub(super) struct AddressedFrom<'a> {
     socket: BorrowedFd<'a>,
-    to: Peer,
+    to: &'a Peer,
     from: ControlMessage,
 }
 
 impl<'a> AddressedFrom<'a> {
-    pub(super) fn new(socket: BorrowedFd<'a>, to: Peer, from: IpAddr) -> Self {
+    pub(super) fn new(socket: BorrowedFd<'a>, to: &'a Peer, from: IpAddr) -> Self {
         let from = ControlMessage::source(from);
         Self { socket, to, from }
     }
 }
 
 impl Io for AddressedFrom<'_> {
-    fn is_connected(&self) -> bool {
-        false
+    fn peer(&self) -> Option<&Peer> {
+        Some(self.to)
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
@@ -59,10 +59,10 @@ impl Io for AddressedFrom<'_> {
     }
 
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        message::send_with(self.socket, data, &self.to, &self.from, true)
+        message::send_with(self.socket, data, self.to, &self.from, true)
     }
 
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        message::send_with(self.socket, data, &self.to, &self.from, false)
+        message::send_with(self.socket, data, self.to, &self.from, false)
     }
 }

@@ -5,22 +5,25 @@ use std::os::fd::BorrowedFd;
 
 use sys::call::{Error, Peer};
 
-use super::Io;
 use super::addressed::Addressed;
+use super::method::Io;
 use super::polled::Polled;
 
 /// Datagram sockets, each with its own peer.
-pub(super) fn addressed(sockets: Vec<(BorrowedFd<'_>, Peer)>) -> InTurn<Addressed<'_>> {
-    let sockets = sockets.into_iter();
+pub(super) fn addressed<'a>(sockets: &'a [(BorrowedFd<'a>, Peer)]) -> InTurn<Addressed<'a>> {
+    let sockets = sockets.iter();
     InTurn::new(
         sockets
-            .map(|(socket, to)| Addressed { socket, to })
+            .map(|(socket, to)| Addressed {
+                socket: *socket,
+                to,
+            })
             .collect(),
     )
 }
 
 /// The same with non-blocking calls.
-pub(super) fn polled(sockets: Vec<(BorrowedFd<'_>, Peer)>) -> InTurn<Polled<Addressed<'_>>> {
+pub(super) fn polled<'a>(sockets: &'a [(BorrowedFd<'a>, Peer)]) -> InTurn<Polled<Addressed<'a>>> {
     InTurn::new(
         addressed(sockets)
             .sockets

@@ -6,12 +6,15 @@ use sys::batch::Batch;
 use sys::call::{self, Error, Peer};
 use sys::message::{ControlMessage, Moved};
 
-use super::{Flow, Io, MMSG_BATCH};
-use crate::bulk::{Sink, Source};
+use super::Flow;
+use super::method::{Io, Sink, Source};
 use crate::counters::Counter;
 use crate::end::Bounds;
 use crate::hooks::Hooks;
 use crate::ring::Ring;
+
+/// Datagrams in one call, at most.
+const BATCH: usize = 64;
 
 /// A datagram socket, and the peer that an unconnected one sends to.
 pub(super) struct Mmsg<'a> {
@@ -39,7 +42,7 @@ impl<'a> Mmsg<'a> {
     fn batches<'b>(&'b self, ring: &'b mut Ring, bounds: Bounds<'b>) -> Batches<'b> {
         Batches {
             socket: self.socket,
-            batch: Batch::new(MMSG_BATCH, self.to.clone(), self.from.clone()),
+            batch: Batch::new(BATCH, self.to.clone(), self.from.clone()),
             ring,
             bounds,
             has_ended: false,
@@ -66,8 +69,8 @@ impl Io for Mmsg<'_> {
         }
     }
 
-    fn is_connected(&self) -> bool {
-        self.to.is_none()
+    fn peer(&self) -> Option<&Peer> {
+        self.to.as_ref()
     }
 
     fn source<'a>(&'a self, ring: &'a mut Ring, bounds: Bounds<'a>) -> impl Source + 'a {
@@ -79,7 +82,7 @@ impl Io for Mmsg<'_> {
     }
 }
 
-/// One batch per call: at most [`MMSG_BATCH`] datagrams, the rest of the limit, and of a paced sender the rest
+/// One batch per call: at most [`BATCH`] datagrams, the rest of the limit, and of a paced sender the rest
 /// of the interval's burst.
 struct Batches<'a> {
     socket: BorrowedFd<'a>,

@@ -3,7 +3,10 @@
 //! Each loop is compiled for each method, so a loop calls its method directly.
 
 mod addressed;
+mod early;
 mod in_turn;
+mod layered;
+mod method;
 mod mmsg;
 mod one_to_many;
 mod plain;
@@ -12,25 +15,23 @@ mod sendfile;
 mod splice;
 mod write;
 
+use std::cell::RefCell;
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use model::{Half, IoMethod};
-use sys::call::{self, Error, Peer};
-use sys::message::Moved;
+use sys::call::Peer;
 
+pub use early::Early;
+pub use layered::Layer;
+pub(crate) use method::{Io, Sink, Source};
 pub use one_to_many::Associations;
 pub(crate) use plain::Plain;
 pub(crate) use sendfile::FromFile;
 pub(crate) use splice::IntoNothing;
 
-use crate::bulk::{Sink, Source};
-use crate::end::{Bounds, Ran};
-use crate::hooks::Hooks;
-use crate::ring::Ring;
-
-/// Datagrams in one sendmmsg(2) or recvmmsg(2), at most.
-const MMSG_BATCH: usize = 64;
+use crate::end::Ran;
 
 /// The sockets that a flow moves its data over.
 #[derive(Debug)]
@@ -47,6 +48,20 @@ pub enum Flow<'a> {
     OneToMany(&'a Associations<'a>),
 }
 
+/// A connection of a script, which closes it when no step uses it any more.
+#[derive(Debug)]
+pub enum Connection {
+    /// A connected socket, stream or datagram.
+    Socket(OwnedFd),
+    /// An unconnected datagram socket, and its peer; it receives datagrams from any source.
+    Addressed(OwnedFd, Peer),
+    /// A connected datagram socket, and the datagrams of its peer that came before it was connected; from then on
+    /// as [`Self::Socket`].
+    Early(OwnedFd, RefCell<Early>),
+    /// A layer over a socket, which shares it: the layer's last record may be for the other end.
+    Layered(RefCell<Box<dyn Layer>>, Rc<OwnedFd>),
+}
+
 /// Work that runs over any I/O method.
 pub(crate) trait Work {
     fn run(self, io: &impl Io) -> Ran;
@@ -54,95 +69,64 @@ pub(crate) trait Work {
 
 /// Runs `work` over the method that fits the flow and the plan. This is the list of the methods;
 /// [`FromFile`] and [`IntoNothing`], which have no buffers, replace the source or sink of any.
-pub(crate) fn run(flow: Flow<'_>, half: &Half, work: impl Work) -> Ran {
+pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
     let polls = half.socket.non_blocking;
-    if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(&flow)) {
+    if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(flow)) {
         return work.run(&mmsg);
     }
     match flow {
-        Flow::Connected(socket) if half.write_instead_of_send => work.run(&write::Written(socket)),
-        Flow::Connected(socket) if polls => work.run(&polled::Polled::new(Plain(socket))),
-        Flow::Connected(socket) => work.run(&Plain(socket)),
-        Flow::Addressed(socket, to) => work.run(&addressed::Addressed { socket, to }),
+        Flow::Connected(socket) if half.write_instead_of_send => work.run(&write::Written(*socket)),
+        Flow::Connected(socket) if polls => work.run(&polled::Polled::new(Plain(*socket))),
+        Flow::Connected(socket) => work.run(&Plain(*socket)),
+        Flow::Addressed(socket, to) => work.run(&addressed::Addressed {
+            socket: *socket,
+            to,
+        }),
         Flow::AddressedFrom(socket, to, from) => {
-            work.run(&addressed::AddressedFrom::new(socket, to, from))
+            work.run(&addressed::AddressedFrom::new(*socket, to, *from))
         }
         Flow::InTurn(sockets) if polls => work.run(&in_turn::polled(sockets)),
         Flow::InTurn(sockets) => work.run(&in_turn::addressed(sockets)),
-        Flow::OneToMany(associations) if polls => work.run(&polled::Polled::new(associations)),
-        Flow::OneToMany(associations) => work.run(&associations),
+        Flow::OneToMany(associations) if polls => work.run(&polled::Polled::new(*associations)),
+        Flow::OneToMany(associations) => work.run(associations),
     }
 }
 
-/// The calls of one I/O method.
-pub(crate) trait Io {
-    fn socket(&self) -> BorrowedFd<'_>;
+impl Connection {
+    /// The socket that it goes over.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Socket(socket) | Self::Addressed(socket, _) | Self::Early(socket, _) => {
+                socket.as_fd()
+            }
+            Self::Layered(_, socket) => socket.as_fd(),
+        }
+    }
 
-    /// Sends one message, or a part of a stream; returns the number of bytes.
-    fn send(&self, data: &[u8]) -> Result<usize, Error>;
-
-    /// As `send`, but EAGAIN instead of waiting.
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error>;
-
-    /// Receives one message, or a part of a stream; returns the number of bytes.
+    /// The method of a connection that is a connected socket and nothing else.
     #[inline]
-    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        call::receive(self.socket(), buffer)
+    pub(crate) fn plain(&self) -> Option<Plain<'_>> {
+        match self {
+            Self::Socket(socket) => Some(Plain(socket.as_fd())),
+            Self::Early(socket, early) if early.borrow().is_empty() => Some(Plain(socket.as_fd())),
+            _ => None,
+        }
     }
 
-    /// As `receive`, but EAGAIN instead of waiting.
-    #[inline]
-    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        call::receive_without_waiting(self.socket(), buffer)
+    /// Whether the connection has become a socket and nothing else.
+    pub(crate) fn has_become_plain(&self) -> bool {
+        matches!(self, Self::Early(..)) && self.plain().is_some()
     }
 
-    /// Whether the kernel alone could take the data elsewhere: splice(2) is for streams.
-    fn is_connected(&self) -> bool {
-        true
-    }
-
-    /// Sends a stream of data from a ring: one buffer per call, unless the method has its own way.
-    fn source<'a>(&'a self, ring: &'a mut Ring, _: Bounds<'a>) -> impl Source + 'a {
-        FromRing { io: self, ring }
-    }
-
-    /// Receives a stream of data into a ring: one buffer per call, unless the method has its own way.
-    fn sink<'a>(&'a self, ring: &'a mut Ring, _: Bounds<'a>) -> impl Sink + 'a {
-        IntoRing { io: self, ring }
-    }
-}
-
-/// One buffer of a ring per send call.
-struct FromRing<'a, I: ?Sized> {
-    io: &'a I,
-    ring: &'a mut Ring,
-}
-
-impl<I: Io + ?Sized> Source for FromRing<'_, I> {
-    fn size(&self) -> u32 {
-        self.ring.size()
-    }
-
-    #[inline]
-    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
-        let buffer = self.ring.advance();
-        hooks.before_send(buffer);
-        self.io.send(buffer).map(Moved::one)
-    }
-}
-
-/// One buffer of a ring per receive call.
-struct IntoRing<'a, I: ?Sized> {
-    io: &'a I,
-    ring: &'a mut Ring,
-}
-
-impl<I: Io + ?Sized> Sink for IntoRing<'_, I> {
-    #[inline]
-    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
-        let buffer = self.ring.advance();
-        let received = self.io.receive(buffer)?;
-        hooks.after_receive(&mut buffer[..received]);
-        Ok(Moved::one(received))
+    /// Calls `f` with the connection's method. This is the list of the methods of a script's connections.
+    pub(crate) fn with_io<R>(&self, f: impl FnOnce(&dyn Io) -> R) -> R {
+        let socket = self.socket();
+        match self {
+            Self::Socket(_) => f(&Plain(socket)),
+            Self::Addressed(_, to) => f(&addressed::Addressed { socket, to }),
+            Self::Early(_, early) if early.borrow().is_empty() => f(&Plain(socket)),
+            Self::Early(_, early) => f(&early::EarlyFirst { socket, early }),
+            Self::Layered(layer, _) => f(&layered::Layered { socket, layer }),
+        }
     }
 }

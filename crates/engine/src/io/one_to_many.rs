@@ -8,7 +8,7 @@ use std::time::Duration;
 use sys::call::{self, Error, Peer, SctpReceived};
 use sys::{Address, Socket, option};
 
-use super::Io;
+use super::method::Io;
 
 /// A socket with many SCTP associations, which receives from all of them and answers the one that was
 /// heard last. When all that were there have gone its data is at its end.

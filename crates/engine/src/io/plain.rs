@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use sys::call::{self, Error};
 
-use super::Io;
+use super::method::Io;
 
 /// A connected socket, by send(2).
 pub(crate) struct Plain<'a>(pub(crate) BorrowedFd<'a>);
@@ -23,5 +23,10 @@ impl Io for Plain<'_> {
     #[inline]
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
         call::send_without_waiting(self.0, data)
+    }
+
+    #[inline]
+    fn receive_whole(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        call::receive_all(self.0, buffer)
     }
 }

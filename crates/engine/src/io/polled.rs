@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sys::call::{self, Error};
 
-use super::Io;
+use super::method::Io;
 
 /// A way whose calls never wait: poll(2) does, as long as the calls would.
 pub(super) struct Polled<C> {

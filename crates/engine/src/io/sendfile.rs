@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use sys::call::{self, Error};
 use sys::message::Moved;
 
-use crate::bulk::Source;
+use super::method::Source;
 use crate::hooks::Hooks;
 use crate::ring::SendFile;
 

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use sys::call::{Drain, Error};
 use sys::message::Moved;
 
-use crate::bulk::Sink;
+use super::method::Sink;
 use crate::hooks::Hooks;
 
 /// The null device, inside the kernel.

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use sys::call::{self, Error};
 
-use super::Io;
+use super::method::Io;
 
 /// A connected socket, by write(2).
 pub(super) struct Written<'a>(pub(super) BorrowedFd<'a>);

@@ -9,12 +9,14 @@ use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 use sys::message::{ControlMessage, Messages};
 
-use super::plain::{self, Call, Hands, Next, Place};
 use crate::counters::{Counter, CounterWriter};
 use model::{Action, Amount, Batch, Step, Transfer};
 
-use super::{Connection, ConnectionManager, Failure, Watch};
+use super::{ConnectionManager, Failure};
+use crate::io::{Connection, Io};
+use crate::loops::fast_path::{self, Context, Exit, FastStep, Place};
 use crate::stop::Stop;
+use crate::timer::Watch;
 
 /// What executes the steps.
 pub(super) struct Executor<'a, P> {
@@ -49,15 +51,15 @@ pub(super) struct Steps {
     control: Vec<Option<Box<ControlMessage>>>,
     /// What the calls of several messages are made with.
     messages: Messages,
-    /// The same once more, as the plain loop sees it.
-    calls: Vec<Call>,
+    /// The steps as the fast path uses them.
+    fast: Vec<FastStep>,
 }
 
 /// Bytes of what stands beside each step.
 pub(super) const STEP_BYTES: usize = size_of::<Option<Rc<Connection>>>()
     + size_of::<Option<Box<ControlMessage>>>()
     + size_of::<ControlMessage>()
-    + size_of::<Call>();
+    + size_of::<FastStep>();
 
 impl Steps {
     /// Steps whose connections are not known yet.
@@ -66,7 +68,7 @@ impl Steps {
             connections: vec![None; steps.len()],
             control: steps.iter().map(control_message).collect(),
             messages: Messages::new(steps.iter().map(count).max().unwrap_or(0)),
-            calls: steps.iter().map(Call::new).collect(),
+            fast: steps.iter().map(FastStep::new).collect(),
             list: steps,
         }
     }
@@ -81,7 +83,7 @@ impl Steps {
     }
 
     fn bind(&mut self, at: usize, connection: Option<Rc<Connection>>) {
-        self.calls[at].bind(&self.list[at], connection.as_ref());
+        self.fast[at].bind(&self.list[at], connection.as_ref());
         self.connections[at] = connection;
     }
 
@@ -121,21 +123,20 @@ impl<P: ConnectionManager> Executor<'_, P> {
                 _ => Ok(()),
             };
         }
-        let mut place = Place::first(&steps.calls, rounds);
+        let mut place = Place::first(&steps.fast, rounds);
         loop {
-            let calls = &steps.calls;
-            let mut hands = Hands {
+            let mut context = Context {
                 buffer: self.buffer,
                 stop: self.stop.flag(),
                 counters: self.counters,
             };
-            let next = plain::run(calls, &mut place, &mut hands, watch);
+            let exit = fast_path::run(&steps.fast, &mut place, &mut context, watch);
             let count = steps.list[place.at].count;
-            let left = match next {
-                Next::Done => return Ok(()),
-                Next::Stopped => Err(Left::Stopped),
-                Next::Execute(_) if count == 0 => Ok(()),
-                Next::Execute(came) => self.execute(steps, place.at, came),
+            let left = match exit {
+                Exit::Done => return Ok(()),
+                Exit::Stopped => Err(Left::Stopped),
+                Exit::Execute(_) if count == 0 => Ok(()),
+                Exit::Execute(came) => self.execute(steps, place.at, came),
             };
             if let Err(left) = left {
                 watch.step(place.at, count - place.left);
@@ -144,7 +145,7 @@ impl<P: ConnectionManager> Executor<'_, P> {
             if count > 0 {
                 self.counters.add(Counter::Operations, 1);
             }
-            if !place.executed(&steps.calls, watch) {
+            if !place.executed(&steps.fast, watch) {
                 return Ok(());
             }
         }
@@ -199,7 +200,7 @@ impl<P: ConnectionManager> Executor<'_, P> {
             return Ok(());
         };
         if connection.has_become_plain() {
-            steps.calls[at].bind(&steps.list[at], Some(connection));
+            steps.fast[at].bind(&steps.list[at], Some(connection));
         }
         for _ in 0..transfer.repeat {
             if transfer.batch.is_none() {
@@ -221,7 +222,7 @@ impl<P: ConnectionManager> Executor<'_, P> {
     ) -> Result<(), Left> {
         let (wanted, whole) = self.wanted(transfer.amount, way);
         // A layer takes a record at a time.
-        let whole = whole || matches!((way, connection), (Way::Out, Connection::Layered(..)));
+        let whole = whole || (way.is_out() && connection.with_io(|io| io.takes_records()));
         let waits = transfer.waits;
         let mut moved = 0;
         loop {
@@ -231,10 +232,9 @@ impl<P: ConnectionManager> Executor<'_, P> {
                 way.wait(connection, patience, self.stop)?;
             }
             let piece = &mut self.buffer[moved..wanted];
-            let call = came.take().unwrap_or_else(|| match way {
-                Way::Out => connection.send(piece, waits),
-                Way::In => connection.receive(piece, waits),
-            });
+            let call = came
+                .take()
+                .unwrap_or_else(|| connection.with_io(|io| way.call(io, piece, waits)));
             match call {
                 Ok(0) => return Err(Left::EndOfStream),
                 Ok(bytes) => {
@@ -314,6 +314,20 @@ impl Way {
         }
     }
 
+    fn is_out(self) -> bool {
+        matches!(self, Self::Out)
+    }
+
+    /// One call; without `waits` EAGAIN if it would have to wait.
+    fn call(self, io: &dyn Io, piece: &mut [u8], waits: bool) -> Result<usize, Error> {
+        match (self, waits) {
+            (Self::Out, true) => io.send(piece),
+            (Self::Out, false) => io.try_send(piece),
+            (Self::In, true) => io.receive(piece),
+            (Self::In, false) => io.try_receive(piece),
+        }
+    }
+
     /// Waits until the connection takes or has something.
     pub(super) fn wait(
         self,
@@ -358,7 +372,7 @@ fn count(step: &Step) -> u64 {
 }
 
 fn wait_for_input(connection: &Connection, patience: Duration) -> Result<bool, Error> {
-    let Some(mut has_input) = connection.has_input() else {
+    let Some(mut has_input) = connection.with_io(|io| io.has_input()) else {
         return call::wait_readable(connection.socket(), patience);
     };
     let until = Instant::now().checked_add(patience);
@@ -366,7 +380,7 @@ fn wait_for_input(connection: &Connection, patience: Duration) -> Result<bool, E
         if !call::wait_readable(connection.socket(), until_then(until))? {
             return Ok(false);
         }
-        has_input = connection.has_input() == Some(true);
+        has_input = connection.with_io(|io| io.has_input()) == Some(true);
     }
     Ok(true)
 }

@@ -5,7 +5,8 @@ use sys::message::{ControlMessage, Messages, Moved};
 use super::executor::{Executor, Left, Way};
 use model::Transfer;
 
-use super::{Connection, ConnectionManager};
+use super::ConnectionManager;
+use crate::io::Connection;
 
 impl<P: ConnectionManager> Executor<'_, P> {
     /// Sends all messages of a batch, which are of one size, or receives as many bytes in whatever
@@ -19,10 +20,11 @@ impl<P: ConnectionManager> Executor<'_, P> {
         control: Option<&ControlMessage>,
     ) -> Result<(), Left> {
         let (each, whole) = self.wanted(transfer.amount, way);
+        let waits = transfer.waits;
         let count = transfer.batch.map_or(1, |batch| batch.count);
         let mut left = count.saturating_mul(each as u64);
         while left > 0 {
-            if let Some(patience) = transfer.patience.filter(|_| transfer.waits) {
+            if let Some(patience) = transfer.patience.filter(|_| waits) {
                 way.wait(connection, patience, self.stop)?;
             }
             // The last piece may be less than a message.
@@ -32,10 +34,11 @@ impl<P: ConnectionManager> Executor<'_, P> {
             };
             let piece = &mut self.buffer[..piece];
             let moved = match way {
-                Way::Out => {
-                    connection.send_messages(messages, control, piece, times, transfer.waits)
+                Way::Out => connection
+                    .with_io(|io| io.send_messages(messages, control, piece, times, waits)),
+                Way::In => {
+                    connection.with_io(|io| io.receive_messages(messages, piece, times, waits))
                 }
-                Way::In => connection.receive_messages(messages, piece, times, transfer.waits),
             };
             match moved {
                 Ok(Moved { bytes: 0, .. }) => return Err(Left::EndOfStream),

@@ -1,22 +1,19 @@
 //! Any list of steps, run again and again over any number of connections.
 //!
-//! The loops of `bulk.rs`, `transaction.rs` and `connection.rs` know what they do when they are compiled; this one
-//! is told, and looks at nothing but its own list while it runs. What a dialect does by itself (opening
-//! connections by its own rules, say) are steps as well: [`ConnectionManager::perform`].
+//! The loops for a workload know their operations when they are compiled; a script gets them as a list. What a dialect
+//! does itself, such as opening connections by its own rules, is a step as well: [`ConnectionManager::perform`].
 
-mod connection;
 mod counting;
 mod executor;
 mod messages;
-mod plain;
-mod straight;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-pub use connection::{Connection, Early, Layer};
+pub use crate::io::{Connection, Early, Layer};
+pub use crate::timer::Watch;
 pub use counting::EventCounts;
-pub use watch::{Journal, Pass, StepReport, StepTimes, Watch};
+pub use watch::{Journal, Pass, StepReport, StepTimes};
 
 use std::rc::Rc;
 

@@ -6,26 +6,9 @@ use stats::Histogram;
 use sys::clock::{monotonic_ns, thread_cpu_ns};
 use sys::counter::EventCounters;
 
+use crate::timer::Watch;
+
 use super::counting::{Counting, EventCounts};
-
-/// Times that a script keeps, or not: `()` is nothing, and costs nothing.
-pub trait Watch {
-    /// A time begins, with the first step or after a pause that is no step's.
-    fn start(&mut self);
-    /// A step has been executed so often, and the next one begins.
-    fn step(&mut self, step: usize, executions: u64);
-    /// A round is done.
-    fn round(&mut self);
-}
-
-impl Watch for () {
-    #[inline]
-    fn start(&mut self) {}
-    #[inline]
-    fn step(&mut self, _: usize, _: u64) {}
-    #[inline]
-    fn round(&mut self) {}
-}
 
 /// What a [`StepTimes`] has of a step, or of whole rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

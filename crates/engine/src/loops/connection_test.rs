@@ -5,25 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use model::SocketOptions;
 use sys::call::{self, Error, Peer};
 
+use super::exchange::{Exchange, receive_all, send_all};
 use crate::connector::Connector;
 use crate::counters::CounterWriter;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Plain;
-use crate::ring::Ring;
 use crate::socket::complete_accepted;
 use crate::stop::Stop;
 use crate::timer::Timer;
-use crate::transaction::{receive_all, send_all};
-
-/// A request and its response, if there are any.
-pub(crate) struct Exchange<'a> {
-    pub(crate) requests: &'a mut Ring,
-    pub(crate) responses: &'a mut Ring,
-    /// Whether a response that does not come within the socket's timeout is given up, and the next
-    /// request sent; else that is the end.
-    pub(crate) asks_again: bool,
-}
 
 /// A listener's connections from one host.
 #[derive(Debug)]

@@ -8,24 +8,10 @@ use sys::message::Moved;
 use crate::counters::{Counter, CounterWriter};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
+use crate::io::{Sink, Source};
 use crate::ring::Ring;
 use crate::stop::Stop;
 use crate::timer::Timer;
-
-/// The data of a stream, and the call that sends it.
-pub(crate) trait Source {
-    /// Bytes of a message that is sent whole.
-    fn size(&self) -> u32;
-
-    /// One call.
-    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
-}
-
-/// The call that receives a stream, and the place of its data.
-pub(crate) trait Sink {
-    /// One call; no bytes are the end.
-    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
-}
 
 /// Sends until the budget is spent or somebody stops it.
 pub(crate) fn send(

@@ -1,0 +1,147 @@
+//! The calls of an I/O method, and the streams that loops make of them.
+
+use std::os::fd::BorrowedFd;
+
+use sys::call::{self, Error, Peer};
+use sys::message::{ControlMessage, Messages, Moved};
+
+use crate::end::Bounds;
+use crate::hooks::Hooks;
+use crate::ring::Ring;
+
+/// The calls of one I/O method. Only `socket`, `send` and `try_send` have no default.
+pub(crate) trait Io {
+    fn socket(&self) -> BorrowedFd<'_>;
+    /// Sends one message, or a part of a stream; returns the number of bytes.
+    fn send(&self, data: &[u8]) -> Result<usize, Error>;
+    /// As `send`, but EAGAIN instead of waiting.
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error>;
+
+    /// Receives one message, or a part of a stream; returns the number of bytes.
+    #[inline]
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        call::receive(self.socket(), buffer)
+    }
+
+    /// As `receive`, but EAGAIN instead of waiting.
+    #[inline]
+    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        call::receive_without_waiting(self.socket(), buffer)
+    }
+
+    /// As `receive`, and of a stream the whole buffer if the method can wait for it.
+    #[inline]
+    fn receive_whole(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.receive(buffer)
+    }
+
+    /// The peer of an unconnected socket.
+    fn peer(&self) -> Option<&Peer> {
+        None
+    }
+
+    /// Whether the kernel alone could take the data elsewhere: splice(2) is for streams.
+    fn is_connected(&self) -> bool {
+        self.peer().is_none()
+    }
+
+    /// Sends `data` as many times as one call can, each time as one message. Without `waits` EAGAIN if there is
+    /// no room for the first.
+    fn send_messages(
+        &self,
+        messages: &mut Messages,
+        control: Option<&ControlMessage>,
+        data: &[u8],
+        times: u64,
+        waits: bool,
+    ) -> Result<Moved, Error> {
+        messages.send(self.socket(), data, self.peer(), control, times, waits)
+    }
+
+    /// Receives messages into `buffer`, one over the other, as many as one call gives.
+    fn receive_messages(
+        &self,
+        messages: &mut Messages,
+        buffer: &mut [u8],
+        times: u64,
+        waits: bool,
+    ) -> Result<Moved, Error> {
+        messages.receive(self.socket(), buffer, times, waits)
+    }
+
+    /// Whether there is something to receive; `None` if the socket's readiness says it.
+    fn has_input(&self) -> Option<bool> {
+        None
+    }
+
+    /// Whether a send call takes at most a record of its own size.
+    fn takes_records(&self) -> bool {
+        false
+    }
+
+    /// Sends a stream of data from a ring: one buffer per call, unless the method has its own way.
+    fn source<'a>(&'a self, ring: &'a mut Ring, _: Bounds<'a>) -> impl Source + 'a
+    where
+        Self: Sized,
+    {
+        FromRing { io: self, ring }
+    }
+
+    /// Receives a stream of data into a ring: one buffer per call, unless the method has its own way.
+    fn sink<'a>(&'a self, ring: &'a mut Ring, _: Bounds<'a>) -> impl Sink + 'a
+    where
+        Self: Sized,
+    {
+        IntoRing { io: self, ring }
+    }
+}
+
+/// The data of a stream, and the call that sends it.
+pub(crate) trait Source {
+    /// Bytes of a message that is sent whole.
+    fn size(&self) -> u32;
+
+    /// One call.
+    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
+}
+
+/// The call that receives a stream, and the place of its data.
+pub(crate) trait Sink {
+    /// One call; no bytes are the end.
+    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
+}
+
+/// One buffer of a ring per send call.
+struct FromRing<'a, I> {
+    io: &'a I,
+    ring: &'a mut Ring,
+}
+
+impl<I: Io> Source for FromRing<'_, I> {
+    fn size(&self) -> u32 {
+        self.ring.size()
+    }
+
+    #[inline]
+    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
+        let buffer = self.ring.advance();
+        hooks.before_send(buffer);
+        self.io.send(buffer).map(Moved::one)
+    }
+}
+
+/// One buffer of a ring per receive call.
+struct IntoRing<'a, I> {
+    io: &'a I,
+    ring: &'a mut Ring,
+}
+
+impl<I: Io> Sink for IntoRing<'_, I> {
+    #[inline]
+    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
+        let buffer = self.ring.advance();
+        let received = self.io.receive(buffer)?;
+        hooks.after_receive(&mut buffer[..received]);
+        Ok(Moved::one(received))
+    }
+}

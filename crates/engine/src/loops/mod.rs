@@ -1,0 +1,8 @@
+//! The hot loops. Each is compiled for each I/O method, with and without times, and with and without hooks.
+
+pub(crate) mod bulk;
+pub(crate) mod connection_test;
+pub(crate) mod exchange;
+pub(crate) mod fast_path;
+pub(crate) mod pipelined;
+pub(crate) mod request_response;
