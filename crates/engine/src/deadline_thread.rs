@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use sys::call::{self, Error};
 use sys::poller::Poller;
+use sys::wake::Sleeper;
 
 use crate::counters::Counters;
 use crate::stop::{Reason, Stop};
@@ -320,6 +322,91 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         self.thread.poller.forget(self.connection);
         self.thread.state().watched.remove(&self.number);
+    }
+}
+
+/// What of a stop needs the deadline thread.
+impl Stop {
+    /// Ends the run; the first reason counts. The deadline thread wakes the threads until they have left.
+    pub fn pull(&self, reason: Reason) {
+        let Some(followers) = self.set(reason) else {
+            return;
+        };
+        for (follower, delay) in followers {
+            follower.pull_after(delay, reason);
+        }
+        if self.wake() {
+            deadline_thread().keep_waking(self);
+        }
+    }
+
+    fn pull_after(&self, delay: Duration, reason: Reason) {
+        if delay.is_zero() {
+            return self.pull(reason);
+        }
+        let promise = deadline_thread().at_for(Instant::now() + delay, self, reason);
+        // Dropping the promise would cancel it.
+        std::mem::forget(promise);
+    }
+
+    /// A stop that this one's end also ends, but not the other way round.
+    #[must_use]
+    pub fn follower(&self) -> Self {
+        self.follower_after(Duration::ZERO)
+    }
+
+    /// As [`Stop::follower`], but pulled `delay` later: a stopped server lets running tests go on for that long.
+    #[must_use]
+    pub fn follower_after(&self, delay: Duration) -> Self {
+        let follower = Self::new();
+        self.add_follower(&follower, delay);
+        // Read only now: a pull before that saw no follower yet.
+        if let Some(reason) = self.reason() {
+            follower.pull_after(delay, reason);
+        }
+        follower
+    }
+
+    /// Registers the calling thread as one to wake, until the guard is dropped.
+    #[must_use]
+    pub fn attend(&self) -> Attending<'_> {
+        let sleeper = Sleeper::this_thread();
+        self.enter(sleeper);
+        if self.is_set() {
+            // Pulled before the thread was on the list, so nothing wakes it yet.
+            deadline_thread().keep_waking(self);
+        }
+        Attending {
+            stop: self,
+            sleeper,
+        }
+    }
+
+    /// Waits until a socket has something to read or its peer has closed it; `false` at the deadline, ECANCELED at the
+    /// stop.
+    pub fn wait_readable(&self, socket: BorrowedFd<'_>, until: Instant) -> Result<bool, Error> {
+        let _attending = self.attend();
+        while !self.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            match call::wait_readable(socket, left) {
+                Err(Error::INTR) => {}
+                other => return other,
+            }
+        }
+        Err(Error::CANCELED)
+    }
+}
+
+/// A thread's place on a [`Stop`]'s list.
+#[derive(Debug)]
+pub struct Attending<'a> {
+    stop: &'a Stop,
+    sleeper: Sleeper,
+}
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        self.stop.leave(self.sleeper);
     }
 }
 

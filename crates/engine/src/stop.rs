@@ -1,10 +1,8 @@
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::Ended;
-use sys::call::{self, Error};
 use sys::wake::Sleeper;
 
 /// How many threads are woken before others may have the list.
@@ -69,27 +67,6 @@ impl Stop {
         Self::default()
     }
 
-    /// A stop that this one's end also ends, but not the other way round.
-    #[must_use]
-    pub fn follower(&self) -> Self {
-        self.follower_after(Duration::ZERO)
-    }
-
-    /// As [`Stop::follower`], but pulled `delay` later: a stopped server lets running tests go on for that long.
-    #[must_use]
-    pub fn follower_after(&self, delay: Duration) -> Self {
-        let follower = Self::new();
-        let mut followers = lock(&self.0.followers);
-        followers.retain(|(other, _)| other.strong_count() > 0);
-        followers.push((Arc::downgrade(&follower.0), delay));
-        drop(followers);
-        // Taken only now: whoever pulled this stop before saw no follower yet.
-        if let Some(reason) = self.reason() {
-            follower.pull_after(delay, reason);
-        }
-        follower
-    }
-
     /// Whether the run is to end.
     #[inline]
     pub fn is_set(&self) -> bool {
@@ -113,37 +90,6 @@ impl Stop {
         }
     }
 
-    /// Ends the run; the first reason counts. The deadline thread goes on waking the threads.
-    pub fn pull(&self, reason: Reason) {
-        if self
-            .0
-            .flag
-            .compare_exchange(0, reason as u8, Relaxed, Relaxed)
-            .is_err()
-        {
-            return;
-        }
-        // A follower that ended before this one needs no further word.
-        let followers = std::mem::take(&mut *lock(&self.0.followers));
-        for (follower, delay) in followers {
-            if let Some(follower) = follower.upgrade() {
-                Self(follower).pull_after(delay, reason);
-            }
-        }
-        if self.wake() {
-            crate::deadline_thread().keep_waking(self);
-        }
-    }
-
-    fn pull_after(&self, delay: Duration, reason: Reason) {
-        if delay.is_zero() {
-            return self.pull(reason);
-        }
-        let promise = crate::deadline_thread().at_for(Instant::now() + delay, self, reason);
-        // Dropping the promise would cancel it.
-        std::mem::forget(promise);
-    }
-
     /// Wakes the threads that have not yet left their loops; whether there are any.
     pub(crate) fn wake(&self) -> bool {
         let mut left = usize::MAX;
@@ -163,54 +109,39 @@ impl Stop {
         }
     }
 
-    /// Registers the calling thread as one to wake, until the guard is dropped.
-    #[must_use]
-    pub fn attend(&self) -> Attending<'_> {
-        let sleeper = Sleeper::this_thread();
-        lock(&self.0.sleepers).push(sleeper);
-        if self.is_set() {
-            // Pulled before we were on the list, so nobody wakes us yet.
-            crate::deadline_thread().keep_waking(self);
-        }
-        Attending {
-            stop: self,
-            sleeper,
-        }
+    /// Sets the flag, and returns the followers that end with it; `None` if it was set before.
+    pub(crate) fn set(&self, reason: Reason) -> Option<Vec<(Self, Duration)>> {
+        let flag = &self.0.flag;
+        flag.compare_exchange(0, reason as u8, Relaxed, Relaxed)
+            .ok()?;
+        let followers = std::mem::take(&mut *lock(&self.0.followers)).into_iter();
+        // A follower that nobody uses any more needs no further word.
+        let followers = followers.filter_map(|(one, delay)| Some((Self(one.upgrade()?), delay)));
+        Some(followers.collect())
     }
 
-    /// Waits until a socket has something to read or its peer has closed it; `false` at the deadline, ECANCELED at the
-    /// stop.
-    pub fn wait_readable(&self, socket: BorrowedFd<'_>, until: Instant) -> Result<bool, Error> {
-        let _attending = self.attend();
-        while !self.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
-            match call::wait_readable(socket, left) {
-                Err(Error::INTR) => {}
-                other => return other,
-            }
+    /// Lets `follower` end with this stop, or `delay` later.
+    pub(crate) fn add_follower(&self, follower: &Self, delay: Duration) {
+        let mut followers = lock(&self.0.followers);
+        followers.retain(|(other, _)| other.strong_count() > 0);
+        followers.push((Arc::downgrade(&follower.0), delay));
+    }
+
+    /// Puts a thread on the list of those to wake.
+    pub(crate) fn enter(&self, sleeper: Sleeper) {
+        lock(&self.0.sleepers).push(sleeper);
+    }
+
+    /// Takes it off again; once, as a thread may be on the list twice: in a function and in one that it calls.
+    pub(crate) fn leave(&self, sleeper: Sleeper) {
+        let mut sleepers = lock(&self.0.sleepers);
+        if let Some(at) = sleepers.iter().position(|other| *other == sleeper) {
+            sleepers.swap_remove(at);
         }
-        Err(Error::CANCELED)
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-/// A thread's place on a [`Stop`]'s list.
-#[derive(Debug)]
-pub struct Attending<'a> {
-    stop: &'a Stop,
-    sleeper: Sleeper,
-}
-
-impl Drop for Attending<'_> {
-    fn drop(&mut self) {
-        let mut sleepers = lock(&self.stop.0.sleepers);
-        // One of them: a thread may attend twice, in a function and in one that it calls.
-        if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == self.sleeper) {
-            sleepers.swap_remove(at);
-        }
     }
 }
 
@@ -223,6 +154,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+    use std::time::Instant;
 
     use super::*;
 

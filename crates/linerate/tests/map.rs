@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_is_named_is_there,
         rooms_are_apart,
         no_test_is_for_another_runner,
+        no_files_of_the_engine_import_each_other,
     ]
 }
 
@@ -177,6 +178,85 @@ fn no_test_is_for_another_runner() {
         .filter(|path| is_rust(path) && read(path).contains(attribute))
         .collect();
     assert_eq!(lost, [""; 0].map(PathBuf::from));
+}
+
+/// Cycles of imports would leave no order in which to read the files. A directory's `mod.rs` is a file like any other,
+/// and only lists the rest; tests may import anything.
+fn no_files_of_the_engine_import_each_other() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
+    let mut imports: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
+    let files = files_below(&source).into_iter();
+    let files = files.filter(|path| !path.ends_with("tests.rs"));
+    let files: Vec<(Vec<String>, PathBuf)> = files
+        .map(|path| (module(path.strip_prefix(&source).expect("below")), path))
+        .collect();
+    let is_file = |path: &[String]| files.iter().any(|(module, _)| module == path);
+    for (module, path) in &files {
+        let text = fs::read_to_string(path).expect("readable");
+        let all = imported(&text, module).into_iter().map(|mut path| {
+            while !is_file(&path) {
+                path.pop();
+            }
+            path
+        });
+        let others = all.filter(|path| path != module).collect();
+        imports.insert(module.clone(), others);
+    }
+    // What imports nothing that is left can be read next.
+    while let Some(next) = imports.iter().find(|(_, of)| of.is_empty()) {
+        let next = next.0.clone();
+        imports.remove(&next);
+        for of in imports.values_mut() {
+            of.remove(&next);
+        }
+    }
+    assert_eq!(imports, BTreeMap::new(), "files that import each other");
+}
+
+/// The module of a file, from its crate's root on.
+fn module(path: &Path) -> Vec<String> {
+    let path = path.with_extension("");
+    let parts = path.iter().map(|part| part.to_string_lossy().into_owned());
+    let roots = ROOTS.map(|root| root.trim_end_matches(".rs"));
+    parts
+        .filter(|part| !roots.contains(&part.as_str()))
+        .collect()
+}
+
+/// The paths that a file imports from its own crate, or names from its root.
+fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
+    let (code, _) = text
+        .split_once("#[cfg(test)]\nmod tests {")
+        .unwrap_or((text, ""));
+    let code: String = code
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(""))
+        .collect();
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut all = Vec::new();
+    for (at, _) in code.match_indices("::") {
+        let before = &code[..at];
+        let word = &before[before.trim_end_matches(is_word).len()..];
+        let base = match word {
+            "crate" => Vec::new(),
+            "super" => module[..module.len() - 1].to_vec(),
+            // A `mod.rs` names the files that it lists.
+            child => [module, &[child.to_owned()]].concat(),
+        };
+        let rest = &code[at + 2..];
+        let words = match rest.strip_prefix('{') {
+            Some(list) => list.split_once('}').map_or(list, |(list, _)| list),
+            None => rest
+                .split(|letter| !is_word(letter) && letter != ':')
+                .next()
+                .unwrap_or(""),
+        };
+        for path in words.split(',') {
+            let path = path.trim().split("::").map(str::to_owned);
+            all.push(base.iter().cloned().chain(path).collect());
+        }
+    }
+    all
 }
 
 /// What there is, from `crates/*/src` on.

@@ -6,7 +6,7 @@ use sys::batch::Batch;
 use sys::call::{self, Error, Peer};
 use sys::message::{ControlMessage, Moved};
 
-use super::Flow;
+use super::flow::Flow;
 use super::method::{Io, Sink, Source};
 use crate::counters::Counter;
 use crate::end::Bounds;

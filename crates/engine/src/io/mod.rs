@@ -4,6 +4,7 @@
 
 mod addressed;
 mod early;
+mod flow;
 mod in_turn;
 mod layered;
 mod method;
@@ -16,7 +17,6 @@ mod splice;
 mod write;
 
 use std::cell::RefCell;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
@@ -24,6 +24,7 @@ use model::{Half, IoMethod};
 use sys::call::Peer;
 
 pub use early::Early;
+pub use flow::Flow;
 pub use layered::Layer;
 pub(crate) use method::{Io, Sink, Source};
 pub use one_to_many::Associations;
@@ -32,21 +33,6 @@ pub(crate) use sendfile::FromFile;
 pub(crate) use splice::IntoNothing;
 
 use crate::end::Ran;
-
-/// The sockets that a flow moves its data over.
-#[derive(Debug)]
-pub enum Flow<'a> {
-    /// A connected socket, stream or datagram.
-    Connected(BorrowedFd<'a>),
-    /// A datagram socket and the address that it sends to.
-    Addressed(BorrowedFd<'a>, Peer),
-    /// The same, with the address that it sends from.
-    AddressedFrom(BorrowedFd<'a>, Peer, IpAddr),
-    /// Sockets and the addresses that they send to, used in turn.
-    InTurn(Vec<(BorrowedFd<'a>, Peer)>),
-    /// An SCTP socket with many associations: each message is answered where it came from.
-    OneToMany(&'a Associations<'a>),
-}
 
 /// A connection of a script, which closes it when no step uses it any more.
 #[derive(Debug)]

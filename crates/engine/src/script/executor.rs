@@ -12,7 +12,7 @@ use sys::message::{ControlMessage, Messages};
 use crate::counters::{Counter, CounterWriter};
 use model::{Action, Amount, Batch, Step, Transfer};
 
-use super::{ConnectionManager, Failure};
+use super::manager::{ConnectionManager, Failure};
 use crate::io::{Connection, Io};
 use crate::loops::fast_path::{self, Context, Exit, FastStep, Place};
 use crate::stop::Stop;

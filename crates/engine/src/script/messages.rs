@@ -5,7 +5,7 @@ use sys::message::{ControlMessage, Messages, Moved};
 use super::executor::{Executor, Left, Way};
 use model::Transfer;
 
-use super::ConnectionManager;
+use super::manager::ConnectionManager;
 use crate::io::Connection;
 
 impl<P: ConnectionManager> Executor<'_, P> {

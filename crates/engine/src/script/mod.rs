@@ -5,6 +5,7 @@
 
 mod counting;
 mod executor;
+mod manager;
 mod messages;
 #[cfg(test)]
 mod tests;
@@ -13,14 +14,12 @@ mod watch;
 pub use crate::io::{Connection, Early, Layer};
 pub use crate::timer::Watch;
 pub use counting::EventCounts;
+pub use manager::{ConnectionManager, Failure, Performed};
 pub use watch::{Journal, Pass, StepReport, StepTimes};
-
-use std::rc::Rc;
 
 use model::{Pacing, Step};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use sys::call::Error;
 
 use crate::counters::Counters;
 use crate::pace::Pace;
@@ -47,36 +46,6 @@ pub struct Orders<'a> {
     pub stop: &'a Stop,
     /// Where it counts.
     pub counters: &'a Counters,
-}
-
-/// Who does what the engine has no word for.
-pub trait ConnectionManager {
-    /// The connection of a transfer step that has none, or no longer; it keeps it until it is told to forget.
-    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure>;
-    /// Executes a step of its own; the bytes that it sent, and the steps that forget their connections.
-    fn perform(&mut self, step: usize, stop: &Stop) -> Result<Performed, Failure>;
-}
-
-/// What a step of the manager's own came to.
-#[derive(Debug, Default)]
-pub struct Performed {
-    /// Bytes that it sent.
-    pub sent: u64,
-    /// This step and all behind it forget their connections.
-    pub later_forget: bool,
-    /// Whatever step has one of these connections forgets it: they are closed.
-    pub closed: [Option<Rc<Connection>>; 2],
-    /// There is no more to do: the script ends here, as if it had been done.
-    pub ends: bool,
-}
-
-/// Why an execution failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What was tried, in the dialect's words or as the call's name.
-    pub what: String,
-    /// The error number, 0 for none.
-    pub errno: i32,
 }
 
 /// How a script ended.
@@ -164,40 +133,6 @@ impl Script {
             rounds -= 1;
         }
         ScriptEnd::Done
-    }
-}
-
-impl Failure {
-    /// A failure of a call.
-    pub fn of_call(what: &str, error: Error) -> Self {
-        Self {
-            what: what.to_owned(),
-            errno: error.raw_os_error(),
-        }
-    }
-
-    /// One that no call is to blame for.
-    pub fn of_sense(what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            errno: 0,
-        }
-    }
-
-    /// Whether the peer has closed the connection with something unread.
-    pub fn is_reset(&self) -> bool {
-        [Error::CONNRESET, Error::PIPE]
-            .map(Error::raw_os_error)
-            .contains(&self.errno)
-    }
-
-    /// Whether nobody has the port any more that datagrams were sent to.
-    pub fn is_refused(&self) -> bool {
-        self.errno == Error::CONNREFUSED.raw_os_error()
-    }
-
-    fn is_interruption(&self) -> bool {
-        self.errno == Error::INTR.raw_os_error()
     }
 }
 

@@ -2,10 +2,12 @@ use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use model::{Action, Amount, Batch, Counts, Transfer};
+use sys::call::Error;
 use units::Bytes;
 
 use super::*;
