@@ -13,100 +13,102 @@ use super::value::{
     type_of_service, word,
 };
 use super::{CpuRates, Family, Unit};
+use crate::defaults::with_defaults;
 
-/// The options before `--`, as typed.
-#[derive(Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is one option without a value"
-)]
-pub(super) struct Global {
-    /// `-a`: send, receive.
-    pub(super) local_alignment: Pair<u32>,
-    /// `-A`: send, receive.
-    pub(super) remote_alignment: Pair<u32>,
-    /// `-o`: send, receive.
-    pub(super) local_offset: Pair<u32>,
-    /// `-O`: send, receive.
-    pub(super) remote_offset: Pair<u32>,
-    /// `-W`: send, receive; 0 is the default.
-    pub(super) width: Pair<u32>,
-    /// `-B`.
-    pub(super) brand: Option<String>,
-    /// `-c`, `-C`: local, remote.
-    pub(super) measure_cpu: Pair<bool>,
-    /// `-c`, `-C`: what stands after them.
-    pub(super) cpu_rate: CpuRates,
-    /// `--cpu-method looper`.
-    pub(super) by_looper: bool,
-    /// `-d`.
-    pub(super) debug: u32,
-    /// `-D`.
-    pub(super) interim: Option<Duration>,
-    /// `-f`.
-    pub(super) unit: Option<Unit>,
-    /// `-F`: local, remote.
-    pub(super) fill: Pair<Option<String>>,
-    /// `-H`.
-    pub(super) host: Option<String>,
-    /// `-H`, `-4`, `-6`.
-    pub(super) family: Family,
-    /// `-i`, `-I`, `-r`.
-    pub(super) repeat: RepeatWords,
-    /// `-j`.
-    pub(super) keep_latency: bool,
-    /// `-l`.
-    pub(super) length: Length,
-    /// `-L`.
-    pub(super) local_host: Option<String>,
-    /// `-L`, `-4`, `-6`.
-    pub(super) local_family: Family,
-    /// `-N`.
-    pub(super) no_control: bool,
-    /// `-p`: the server's, the local one.
-    pub(super) port: Pair<String>,
-    /// `-P`.
-    pub(super) headers: bool,
-    /// `-s`, in seconds.
-    pub(super) wait: u32,
-    /// `-S`.
-    pub(super) keep_alive: bool,
-    /// `-t`, in upper case.
-    pub(super) test: String,
-    /// `-T`: local, remote.
-    pub(super) cpu: Pair<Option<u32>>,
-    /// `-v`.
-    pub(super) verbosity: i32,
-    /// `-b`: local, remote; 0 is no pacing.
-    pub(super) pace_burst: Pair<u64>,
-    /// `-w`, in microseconds: local, remote; 0 is the default.
-    pub(super) pace_interval_us: Pair<u32>,
-    /// `--spin`: local, remote.
-    pub(super) spin: Pair<bool>,
-    /// `--io`.
-    pub(super) io: IoMethod,
-    /// `-k`, `-K`: local, remote.
-    pub(super) touch: Pair<Pair<Option<u32>>>,
-    /// `-y`: local, remote.
-    pub(super) priority: Pair<Option<u32>>,
-    /// `-Y`: local, remote.
-    pub(super) type_of_service: Pair<Option<u8>>,
-    /// `-Z`.
-    pub(super) passphrase: Option<String>,
-    /// `--parallel`.
-    pub(super) parallel: u32,
-    /// `--bidirectional`.
-    pub(super) bidirectional: bool,
-    /// `--histogram`.
-    pub(super) histogram: Option<PathBuf>,
-    /// `--histogram-buckets`.
-    pub(super) histogram_buckets: Option<u32>,
-    /// `--data-idle`.
-    pub(super) data_idle: Duration,
-    /// `--strict`.
-    pub(super) strict: bool,
-    /// Lines for stdout.
-    pub(super) notices: Vec<String>,
+with_defaults! {
+    /// The options before `--`, as typed.
+    #[derive(Clone)]
+    pub(super) struct Global {
+        /// `-a`: send, receive.
+        pub(super) local_alignment: Pair<u32> = Pair::of(8),
+        /// `-A`: send, receive.
+        pub(super) remote_alignment: Pair<u32> = Pair::of(8),
+        /// `-o`: send, receive.
+        pub(super) local_offset: Pair<u32> = Pair::of(0),
+        /// `-O`: send, receive.
+        pub(super) remote_offset: Pair<u32> = Pair::of(0),
+        /// `-W`: send, receive; 0 is the default.
+        pub(super) width: Pair<u32> = Pair::of(0),
+        /// `-B`.
+        pub(super) brand: Option<String> = None,
+        /// `-c`, `-C`: local, remote.
+        pub(super) measure_cpu: Pair<bool> = Pair::of(false),
+        /// `-c`, `-C`: what stands after them.
+        pub(super) cpu_rate: CpuRates = CpuRates::default(),
+        /// `--cpu-method looper`.
+        pub(super) by_looper: bool = false,
+        /// `-d`.
+        pub(super) debug: u32 = 0,
+        /// `-D`.
+        pub(super) interim: Option<Duration> = None,
+        /// `-f`.
+        pub(super) unit: Option<Unit> = None,
+        /// `-F`: local, remote.
+        pub(super) fill: Pair<Option<String>> = Pair::of(None),
+        /// `-H`.
+        pub(super) host: Option<String> = None,
+        /// `-H`, `-4`, `-6`.
+        pub(super) family: Family = Family::Unspecified,
+        /// `-i`, `-I`, `-r`.
+        pub(super) repeat: RepeatWords = RepeatWords::default(),
+        /// `-j`.
+        pub(super) keep_latency: bool = false,
+        /// `-l`.
+        pub(super) length: Length = Length::Seconds(10),
+        /// `-L`.
+        pub(super) local_host: Option<String> = None,
+        /// `-L`, `-4`, `-6`.
+        pub(super) local_family: Family = Family::Unspecified,
+        /// `-N`.
+        pub(super) no_control: bool = false,
+        /// `-p`: the server's, the local one.
+        pub(super) port: Pair<String> = Pair {
+                first: DEFAULT_PORT.to_owned(),
+                second: "0".to_owned(),
+            },
+        /// `-P`.
+        pub(super) headers: bool = true,
+        /// `-s`, in seconds.
+        pub(super) wait: u32 = 0,
+        /// `-S`.
+        pub(super) keep_alive: bool = false,
+        /// `-t`, in upper case.
+        pub(super) test: String = "TCP_STREAM".to_owned(),
+        /// `-T`: local, remote.
+        pub(super) cpu: Pair<Option<u32>> = Pair::of(None),
+        /// `-v`.
+        pub(super) verbosity: i32 = 1,
+        /// `-b`: local, remote; 0 is no pacing.
+        pub(super) pace_burst: Pair<u64> = Pair::of(0),
+        /// `-w`, in microseconds: local, remote; 0 is the default.
+        pub(super) pace_interval_us: Pair<u32> = Pair::of(0),
+        /// `--spin`: local, remote.
+        pub(super) spin: Pair<bool> = Pair::of(false),
+        /// `--io`.
+        pub(super) io: IoMethod = IoMethod::Plain,
+        /// `-k`, `-K`: local, remote.
+        pub(super) touch: Pair<Pair<Option<u32>>> = Pair::of(Pair::of(None)),
+        /// `-y`: local, remote.
+        pub(super) priority: Pair<Option<u32>> = Pair::of(None),
+        /// `-Y`: local, remote.
+        pub(super) type_of_service: Pair<Option<u8>> = Pair::of(None),
+        /// `-Z`.
+        pub(super) passphrase: Option<String> = None,
+        /// `--parallel`.
+        pub(super) parallel: u32 = 1,
+        /// `--bidirectional`.
+        pub(super) bidirectional: bool = false,
+        /// `--histogram`.
+        pub(super) histogram: Option<PathBuf> = None,
+        /// `--histogram-buckets`.
+        pub(super) histogram_buckets: Option<u32> = None,
+        /// `--data-idle`.
+        pub(super) data_idle: Duration = DATA_IDLE,
+        /// `--strict`.
+        pub(super) strict: bool = false,
+        /// Lines for stdout.
+        pub(super) notices: Vec<String> = Vec::new(),
+    }
 }
 
 /// `-l`.
@@ -116,59 +118,6 @@ pub(super) enum Length {
     /// Bytes or transactions, by the test.
     Amount(u32),
     Unlimited,
-}
-
-impl Default for Global {
-    fn default() -> Self {
-        Self {
-            local_alignment: Pair::of(8),
-            remote_alignment: Pair::of(8),
-            local_offset: Pair::of(0),
-            remote_offset: Pair::of(0),
-            width: Pair::of(0),
-            brand: None,
-            measure_cpu: Pair::of(false),
-            cpu_rate: CpuRates::default(),
-            by_looper: false,
-            debug: 0,
-            interim: None,
-            unit: None,
-            fill: Pair::of(None),
-            host: None,
-            family: Family::Unspecified,
-            repeat: RepeatWords::default(),
-            keep_latency: false,
-            length: Length::Seconds(10),
-            local_host: None,
-            local_family: Family::Unspecified,
-            no_control: false,
-            port: Pair {
-                first: DEFAULT_PORT.to_owned(),
-                second: "0".to_owned(),
-            },
-            headers: true,
-            wait: 0,
-            keep_alive: false,
-            test: "TCP_STREAM".to_owned(),
-            cpu: Pair::of(None),
-            verbosity: 1,
-            pace_burst: Pair::of(0),
-            pace_interval_us: Pair::of(0),
-            spin: Pair::of(false),
-            io: IoMethod::Plain,
-            touch: Pair::of(Pair::of(None)),
-            priority: Pair::of(None),
-            type_of_service: Pair::of(None),
-            passphrase: None,
-            parallel: 1,
-            bidirectional: false,
-            histogram: None,
-            histogram_buckets: None,
-            data_idle: DATA_IDLE,
-            strict: false,
-            notices: Vec::new(),
-        }
-    }
 }
 
 /// netserver's.

@@ -14,112 +14,76 @@ use server::{Network, Permissions, Policy, ServerConfig};
 
 use super::value::{count, number, passphrase, port, seconds, word};
 use super::{Family, global};
+use crate::defaults::with_defaults;
 
-/// The settings in force for one netserver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerSettings {
-    /// `-L`: the name or address to listen on; `None` is the wildcard.
-    pub listen_host: Option<String>,
-    /// `-4`, `-6`, `-L`: the last wins.
-    pub family: Family,
-    /// `-p`, as typed.
-    pub port: String,
-    /// `-D`: stay in the foreground.
-    pub foreground: bool,
-    /// `-N`: no debug output, even if a client asks.
-    pub suppress_debug: bool,
-    /// `-d`, how often.
-    pub debug: u32,
-    /// `-v`; nothing depends on it.
-    pub verbosity: i32,
-    /// `--user`: the user to change to.
-    pub user: Option<String>,
-    /// `-Z`: what a client has to send first.
-    pub passphrase: Option<String>,
-    /// None of `-D`, `-f`, `-L` and `-p` was given, so that a socket on descriptor 0 is inetd's.
-    pub may_be_inetd: bool,
-    /// What a client may take.
-    pub limits: Limits,
-    /// Lines for stdout before anything else happens.
-    pub notices: Vec<String>,
-}
-
-/// What a netserver does for whoever connects, and no more. It is open to the network: one object
-/// with every bound, handed to all that waits, allocates, reads or sends for a peer. No deadline is
-/// shorter than a valid test of the stock client needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// `--allow-peers`, `--max-clients`, `--drain-on-exit`, `-f`: which clients are accepted.
-    pub server: ServerConfig,
-    /// `--control-idle`: a control connection without a request, or with results that nobody fetches.
-    pub control_idle: Duration,
-    /// `--data-wait`: a request that no data follows. The stock client can wait before it sends
-    /// (`-s`), and does not say how long.
-    pub data_wait: Duration,
-    /// `--data-idle`: data that stopped; without a byte for this long it will not go on.
-    pub data_idle: Duration,
-    /// `--drain`: how long after its time a test may still drain what is on its way.
-    pub drain: Duration,
-    /// `--passphrase-wait`: the first message of a client that must have a passphrase.
-    pub passphrase_wait: Duration,
-    /// `--max-buffer`: bytes of one test's buffers in one direction.
-    pub max_buffer_bytes: u64,
-    /// `--max-memory`: bytes of all tests' buffers together.
-    pub max_memory_bytes: u64,
-    /// `--max-length`: the longest test.
-    pub max_length: Duration,
-    /// `--allow-fill-dir`: directories below which a client may name a fill file (`-F ,FILE`).
-    pub fill_directories: Vec<PathBuf>,
-    /// `--allow-third-party`, `--strict-peers`: which peers a test accepts data from and sends datagrams to.
-    pub peers: Policy,
-    /// `--allow-modules`, `--allow-privileged-ports`: what requests may change on this host.
-    pub permissions: Permissions,
-    /// `--allow-looper`: take all idle cycles of this host when a client wants CPU time measured so.
-    pub looper: bool,
-    /// `--allow-spin`: spin at the end of a test's pacing intervals.
-    pub spin: bool,
-    /// `--unix-dir`: below it Unix domain tests have their sockets.
-    pub unix_directory: PathBuf,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            server: ServerConfig::default(),
-            control_idle: Duration::from_secs(120),
-            data_wait: Duration::from_secs(60),
-            data_idle: Duration::from_secs(60),
-            drain: Duration::from_secs(15),
-            passphrase_wait: Duration::from_secs(20),
-            max_buffer_bytes: 256 << 20,
-            max_memory_bytes: 1 << 30,
-            max_length: Duration::from_secs(7 * 86_400),
-            fill_directories: Vec::new(),
-            peers: Policy::default(),
-            permissions: Permissions::default(),
-            looper: false,
-            spin: false,
-            unix_directory: PathBuf::from("/tmp"),
-        }
+with_defaults! {
+    /// The settings in force for one netserver.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ServerSettings {
+        /// `-L`: the name or address to listen on; `None` is the wildcard.
+        pub listen_host: Option<String> = None,
+        /// `-4`, `-6`, `-L`: the last wins.
+        pub family: Family = Family::Unspecified,
+        /// `-p`, as typed.
+        pub port: String = global::DEFAULT_PORT.to_owned(),
+        /// `-D`: stay in the foreground.
+        pub foreground: bool = false,
+        /// `-N`: no debug output, even if a client asks.
+        pub suppress_debug: bool = false,
+        /// `-d`, how often.
+        pub debug: u32 = 0,
+        /// `-v`; nothing depends on it.
+        pub verbosity: i32 = 1,
+        /// `--user`: the user to change to.
+        pub user: Option<String> = None,
+        /// `-Z`: what a client has to send first.
+        pub passphrase: Option<String> = None,
+        /// None of `-D`, `-f`, `-L` and `-p` was given, so that a socket on descriptor 0 is inetd's.
+        pub may_be_inetd: bool = true,
+        /// What a client may take.
+        pub limits: Limits = Limits::default(),
+        /// Lines for stdout before anything else happens.
+        pub notices: Vec<String> = Vec::new(),
     }
 }
 
-impl Default for ServerSettings {
-    fn default() -> Self {
-        Self {
-            listen_host: None,
-            family: Family::Unspecified,
-            port: global::DEFAULT_PORT.to_owned(),
-            foreground: false,
-            suppress_debug: false,
-            debug: 0,
-            verbosity: 1,
-            user: None,
-            passphrase: None,
-            may_be_inetd: true,
-            limits: Limits::default(),
-            notices: Vec::new(),
-        }
+with_defaults! {
+    /// What a netserver does for whoever connects, and no more. It is open to the network: one object
+    /// with every bound, handed to all that waits, allocates, reads or sends for a peer. No deadline is
+    /// shorter than a valid test of the stock client needs.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// `--allow-peers`, `--max-clients`, `--drain-on-exit`, `-f`: which clients are accepted.
+        pub server: ServerConfig = ServerConfig::default(),
+        /// `--control-idle`: a control connection without a request, or with results that nobody fetches.
+        pub control_idle: Duration = Duration::from_secs(120),
+        /// `--data-wait`: a request that no data follows. The stock client can wait before it sends
+        /// (`-s`), and does not say how long.
+        pub data_wait: Duration = Duration::from_secs(60),
+        /// `--data-idle`: data that stopped; without a byte for this long it will not go on.
+        pub data_idle: Duration = Duration::from_secs(60),
+        /// `--drain`: how long after its time a test may still drain what is on its way.
+        pub drain: Duration = Duration::from_secs(15),
+        /// `--passphrase-wait`: the first message of a client that must have a passphrase.
+        pub passphrase_wait: Duration = Duration::from_secs(20),
+        /// `--max-buffer`: bytes of one test's buffers in one direction.
+        pub max_buffer_bytes: u64 = 256 << 20,
+        /// `--max-memory`: bytes of all tests' buffers together.
+        pub max_memory_bytes: u64 = 1 << 30,
+        /// `--max-length`: the longest test.
+        pub max_length: Duration = Duration::from_secs(7 * 86_400),
+        /// `--allow-fill-dir`: directories below which a client may name a fill file (`-F ,FILE`).
+        pub fill_directories: Vec<PathBuf> = Vec::new(),
+        /// `--allow-third-party`, `--strict-peers`: which peers a test accepts data from and sends datagrams to.
+        pub peers: Policy = Policy::default(),
+        /// `--allow-modules`, `--allow-privileged-ports`: what requests may change on this host.
+        pub permissions: Permissions = Permissions::default(),
+        /// `--allow-looper`: take all idle cycles of this host when a client wants CPU time measured so.
+        pub looper: bool = false,
+        /// `--allow-spin`: spin at the end of a test's pacing intervals.
+        pub spin: bool = false,
+        /// `--unix-dir`: below it Unix domain tests have their sockets.
+        pub unix_directory: PathBuf = PathBuf::from("/tmp"),
     }
 }
 

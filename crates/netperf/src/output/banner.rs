@@ -23,7 +23,7 @@ pub fn banner(settings: &Settings, endpoints: &Endpoints) -> Option<String> {
     }
     let title = title(settings);
     if has_early_headers(settings.test) {
-        return Some(format!("{title}\n{}", early::headers(settings)));
+        return Some(format!("{title}\n{}", early::early_headers(settings)));
     }
     Some(format!(
         "{title} from {} to {}{}\n",

@@ -513,6 +513,8 @@ mod tests {
         }
     }
 
+    type Change = fn(&mut OmniRequest);
+
     #[test]
     fn what_makes_a_stock_server_spin_or_die_is_refused() {
         let good = OmniRequest {
@@ -521,90 +523,24 @@ mod tests {
             ..OmniRequest::default()
         };
         assert!(assign(good.clone()).is_ok());
-        for (bad, errno) in [
-            (
-                OmniRequest {
-                    receive_size: 0,
-                    ..good.clone()
-                },
-                Error::INVAL,
-            ),
-            (
-                OmniRequest {
-                    receive_size: -7,
-                    ..good.clone()
-                },
-                Error::INVAL,
-            ),
-            (
-                OmniRequest {
-                    receive_alignment: 0,
-                    ..good.clone()
-                },
-                Error::INVAL,
-            ),
-            (
-                OmniRequest {
-                    receive_alignment: 3,
-                    ..good.clone()
-                },
-                Error::INVAL,
-            ),
-            (
-                OmniRequest {
-                    family: 77,
-                    ..good.clone()
-                },
-                Error::AFNOSUPPORT,
-            ),
-            (
-                OmniRequest {
-                    protocol: 999,
-                    ..good.clone()
-                },
-                Error::PROTONOSUPPORT,
-            ),
-            (
-                OmniRequest {
-                    socket_type: 2,
-                    ..good.clone()
-                },
-                Error::PROTONOSUPPORT,
-            ),
-            (
-                OmniRequest {
-                    direction: 0,
-                    ..good.clone()
-                },
-                Error::INVAL,
-            ),
-            (
-                OmniRequest {
-                    direction: 6,
-                    ..good.clone()
-                },
-                Error::INVAL,
-            ),
-            (
-                OmniRequest {
-                    data_port: 70_000,
-                    ..good.clone()
-                },
-                Error::INVAL,
-            ),
-            (
-                OmniRequest {
-                    test_length: i32::MAX,
-                    ..good.clone()
-                },
-                Error::DQUOT,
-            ),
-        ] {
-            assert_eq!(
-                assign(bad.clone()).unwrap_err(),
-                Refusal::from(errno),
-                "{bad:?}"
-            );
+        let bad: [(Change, Error); 11] = [
+            (|asked| asked.receive_size = 0, Error::INVAL),
+            (|asked| asked.receive_size = -7, Error::INVAL),
+            (|asked| asked.receive_alignment = 0, Error::INVAL),
+            (|asked| asked.receive_alignment = 3, Error::INVAL),
+            (|asked| asked.family = 77, Error::AFNOSUPPORT),
+            (|asked| asked.protocol = 999, Error::PROTONOSUPPORT),
+            (|asked| asked.socket_type = 2, Error::PROTONOSUPPORT),
+            (|asked| asked.direction = 0, Error::INVAL),
+            (|asked| asked.direction = 6, Error::INVAL),
+            (|asked| asked.data_port = 70_000, Error::INVAL),
+            (|asked| asked.test_length = i32::MAX, Error::DQUOT),
+        ];
+        for (change, errno) in bad {
+            let mut request = good.clone();
+            change(&mut request);
+            let refused = assign(request.clone()).unwrap_err();
+            assert_eq!(refused, Refusal::from(errno), "{request:?}");
         }
     }
 

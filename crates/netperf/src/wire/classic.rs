@@ -11,115 +11,76 @@ use codec::Field;
 use model::Transport;
 
 use super::frame::{ORDER, PAYLOAD, SwappedText, Text, blank};
-use super::{
-    DO_DG_RR, DO_DG_STREAM, DO_DLCL_RR, DO_DLCL_STREAM, DO_DLCO_RR, DO_DLCO_STREAM, DO_SCTP_RR,
-    DO_SCTP_RR_MANY, DO_SCTP_STREAM, DO_SCTP_STREAM_MANY, DO_STREAM_RR, DO_STREAM_STREAM,
-    DO_TCP_CC, DO_TCP_CRR, DO_TCP_MAERTS, DO_TCP_RR, DO_TCP_STREAM, DO_UDP_RR, DO_UDP_STREAM,
-    FAMILY_IPV4, Frame, RemoteError, UNSET, check,
-};
+use super::{FAMILY_IPV4, Frame, RemoteError, UNSET, check};
+use crate::defaults::with_defaults;
 
-/// What the client asks of the server. Sizes are bytes. The default leaves everything to the server.
-#[expect(clippy::struct_excessive_bools, reason = "each is a word of a message")]
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClassicRequest {
-    /// SO_RCVBUF to set, or [`UNSET`]; in Unix domain tests 0 is the default, too.
-    pub receive_buffer: i32,
-    /// SO_SNDBUF, likewise.
-    pub send_buffer: i32,
-    /// DLPI: frames that the peer may have on their way to the server before it waits; 0 leaves it.
-    pub receive_window: i32,
-    /// DLPI: frames that the server may have on their way; 0 leaves it.
-    pub send_window: i32,
-    /// Bytes per receive call (TCP_MAERTS: send call), where 0 leaves the choice to the server. Of datagrams and frames
-    /// the payload of each; one of another length ends the test.
-    pub receive_size: i32,
-    /// Receive buffers (TCP_MAERTS: send buffers) start at a multiple of this power of two …
-    pub receive_alignment: i32,
-    /// … and this many bytes further.
-    pub receive_offset: i32,
-    /// As for receiving.
-    pub send_alignment: i32,
-    /// As for receiving.
-    pub send_offset: i32,
-    /// Bytes per request.
-    pub request_size: i32,
-    /// Bytes per response.
-    pub response_size: i32,
-    /// TCP_NODELAY, SCTP_NODELAY; without a meaning over LLC.
-    pub no_delay: bool,
-    /// Connect the receiving socket to the sender of the datagrams.
-    pub connect: bool,
-    /// Switch the UDP checksum off; no client does.
-    pub checksum_off: bool,
-    /// Wait in poll(2) instead of in the calls of the socket: SCTP's test option `-B`.
-    pub non_blocking: bool,
-    /// Measure the server's CPU.
-    pub measure_cpu: bool,
-    /// The server's calibration as the client knows it; 0 is unknown.
-    pub cpu_rate: f32,
-    /// Positive: seconds. Negative: that many transactions. A stream with a byte limit has the positive number of bytes
-    /// here, and no sign that it is one.
-    pub test_length: i32,
-    /// 1 to receive without a copy; no effect on Linux.
-    pub receive_copy_avoidance: i32,
-    /// 1 to send without a copy; no effect on Linux.
-    pub send_copy_avoidance: i32,
-    /// Bytes to dirty in each buffer before a call.
-    pub dirty: i32,
-    /// Bytes to read of it.
-    pub clean: i32,
-    /// The port to bind; 0 is any.
-    pub data_port: i32,
-    /// As in [`OmniRequest::family`](super::OmniRequest::family).
-    pub family: u32,
-    /// Unix domain: a path that the client proposes; the stock client leaves it empty. The word with its length
-    /// before it is never set.
-    pub path: SwappedText<32>,
-    /// DLPI: the service access point of the test, 802.2's port.
-    pub sap: i32,
-    /// DLPI: the PPA (physical point of attachment), the number of the interface; −1 is none, and `device` is the whole
-    /// name.
-    pub ppa: i32,
-    /// Length of the device's name.
-    pub device_len: i32,
-    /// DLPI: name of the interface; empty is none. It lies in the converted part but is turned round before, so that it
-    /// stands in natural order.
-    pub device: Text<32>,
-}
-
-impl Default for ClassicRequest {
-    fn default() -> Self {
-        Self {
-            receive_buffer: UNSET,
-            send_buffer: UNSET,
-            receive_window: 0,
-            send_window: 0,
-            receive_size: 0,
-            receive_alignment: 8,
-            receive_offset: 0,
-            send_alignment: 8,
-            send_offset: 0,
-            request_size: 1,
-            response_size: 1,
-            no_delay: false,
-            connect: false,
-            checksum_off: false,
-            non_blocking: false,
-            measure_cpu: false,
-            cpu_rate: 0.0,
-            test_length: 0,
-            receive_copy_avoidance: 0,
-            send_copy_avoidance: 0,
-            dirty: 0,
-            clean: 0,
-            data_port: 0,
-            family: FAMILY_IPV4,
-            path: SwappedText::default(),
-            sap: 0,
-            ppa: 0,
-            device_len: 0,
-            device: Text::default(),
-        }
+with_defaults! {
+    /// What the client asks of the server. Sizes are bytes. The default leaves everything to the server.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ClassicRequest {
+        /// SO_RCVBUF to set, or [`UNSET`]; in Unix domain tests 0 is the default, too.
+        pub receive_buffer: i32 = UNSET,
+        /// SO_SNDBUF, likewise.
+        pub send_buffer: i32 = UNSET,
+        /// DLPI: frames that the peer may have on their way to the server before it waits; 0 leaves it.
+        pub receive_window: i32 = 0,
+        /// DLPI: frames that the server may have on their way; 0 leaves it.
+        pub send_window: i32 = 0,
+        /// Bytes per receive call (TCP_MAERTS: send call), where 0 leaves the choice to the server. Of datagrams and frames
+        /// the payload of each; one of another length ends the test.
+        pub receive_size: i32 = 0,
+        /// Receive buffers (TCP_MAERTS: send buffers) start at a multiple of this power of two …
+        pub receive_alignment: i32 = 8,
+        /// … and this many bytes further.
+        pub receive_offset: i32 = 0,
+        /// As for receiving.
+        pub send_alignment: i32 = 8,
+        /// As for receiving.
+        pub send_offset: i32 = 0,
+        /// Bytes per request.
+        pub request_size: i32 = 1,
+        /// Bytes per response.
+        pub response_size: i32 = 1,
+        /// TCP_NODELAY, SCTP_NODELAY; without a meaning over LLC.
+        pub no_delay: bool = false,
+        /// Connect the receiving socket to the sender of the datagrams.
+        pub connect: bool = false,
+        /// Switch the UDP checksum off; no client does.
+        pub checksum_off: bool = false,
+        /// Wait in poll(2) instead of in the calls of the socket: SCTP's test option `-B`.
+        pub non_blocking: bool = false,
+        /// Measure the server's CPU.
+        pub measure_cpu: bool = false,
+        /// The server's calibration as the client knows it; 0 is unknown.
+        pub cpu_rate: f32 = 0.0,
+        /// Positive: seconds. Negative: that many transactions. A stream with a byte limit has the positive number of bytes
+        /// here, and no sign that it is one.
+        pub test_length: i32 = 0,
+        /// 1 to receive without a copy; no effect on Linux.
+        pub receive_copy_avoidance: i32 = 0,
+        /// 1 to send without a copy; no effect on Linux.
+        pub send_copy_avoidance: i32 = 0,
+        /// Bytes to dirty in each buffer before a call.
+        pub dirty: i32 = 0,
+        /// Bytes to read of it.
+        pub clean: i32 = 0,
+        /// The port to bind; 0 is any.
+        pub data_port: i32 = 0,
+        /// As in [`OmniRequest::family`](super::OmniRequest::family).
+        pub family: u32 = FAMILY_IPV4,
+        /// Unix domain: a path that the client proposes; the stock client leaves it empty. The word with its length
+        /// before it is never set.
+        pub path: SwappedText<32> = SwappedText::default(),
+        /// DLPI: the service access point of the test, 802.2's port.
+        pub sap: i32 = 0,
+        /// DLPI: the PPA (physical point of attachment), the number of the interface; −1 is none, and `device` is the whole
+        /// name.
+        pub ppa: i32 = 0,
+        /// Length of the device's name.
+        pub device_len: i32 = 0,
+        /// DLPI: name of the interface; empty is none. It lies in the converted part but is turned round before, so that it
+        /// stands in natural order.
+        pub device: Text<32> = Text::default(),
     }
 }
 
@@ -427,13 +388,13 @@ struct Row {
 }
 
 macro_rules! tests {
-    ($($test:ident $request_type:ident $transport:ident $task:ident
+    ($($test:ident $request_type:literal $transport:ident $task:ident
         $request:ident $response:ident $results:ident,)+) => {
         /// A test with messages of its own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Classic {
             $(
-                #[doc = concat!("[`", stringify!($request_type), "`]")]
+                #[doc = concat!("Requests of type ", $request_type)]
                 $test,
             )+
         }
@@ -452,28 +413,28 @@ macro_rules! tests {
 }
 
 tests! {
-    TcpStream DO_TCP_STREAM Tcp Receive STREAM_REQUEST STREAM_RESPONSE STREAM_RESULTS,
-    TcpMaerts DO_TCP_MAERTS Tcp Send STREAM_REQUEST STREAM_RESPONSE STREAM_RESULTS,
-    TcpRr DO_TCP_RR Tcp Answer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
-    TcpCrr DO_TCP_CRR Tcp AcceptAndAnswer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
-    TcpCc DO_TCP_CC Tcp AcceptAndClose TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
-    UdpRr DO_UDP_RR Udp Answer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
-    UdpStream DO_UDP_STREAM Udp Datagrams DATAGRAM_REQUEST DATAGRAM_RESPONSE DATAGRAM_RESULTS,
-    StreamStream DO_STREAM_STREAM UnixStream Receive
+    TcpStream 10 Tcp Receive STREAM_REQUEST STREAM_RESPONSE STREAM_RESULTS,
+    TcpMaerts 94 Tcp Send STREAM_REQUEST STREAM_RESPONSE STREAM_RESULTS,
+    TcpRr 13 Tcp Answer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    TcpCrr 34 Tcp AcceptAndAnswer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    TcpCc 300 Tcp AcceptAndClose TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    UdpRr 19 Udp Answer TRANSACTION_REQUEST TRANSACTION_RESPONSE TRANSACTION_RESULTS,
+    UdpStream 16 Udp Datagrams DATAGRAM_REQUEST DATAGRAM_RESPONSE DATAGRAM_RESULTS,
+    StreamStream 37 UnixStream Receive
         STREAM_STREAM_REQUEST STREAM_STREAM_RESPONSE STREAM_STREAM_RESULTS,
-    StreamRr DO_STREAM_RR UnixStream Answer STREAM_RR_REQUEST STREAM_RR_RESPONSE UNIX_TRANSACTION_RESULTS,
-    DgStream DO_DG_STREAM UnixDatagram Datagrams DG_STREAM_REQUEST DG_STREAM_RESPONSE MESSAGE_RESULTS,
-    DgRr DO_DG_RR UnixDatagram Answer DG_RR_REQUEST DG_RR_RESPONSE UNIX_TRANSACTION_RESULTS,
-    DlcoStream DO_DLCO_STREAM LlcStream Receive DLCO_STREAM_REQUEST DLCO_STREAM_RESPONSE DLCO_STREAM_RESULTS,
-    DlcoRr DO_DLCO_RR LlcStream Answer DLCO_RR_REQUEST DL_RESPONSE DL_TRANSACTION_RESULTS,
-    DlclStream DO_DLCL_STREAM LlcDatagram Datagrams DLCL_STREAM_REQUEST DL_RESPONSE MESSAGE_RESULTS,
-    DlclRr DO_DLCL_RR LlcDatagram Answer DLCL_RR_REQUEST DLCL_RR_RESPONSE DL_TRANSACTION_RESULTS,
-    SctpStream DO_SCTP_STREAM Sctp Receive SCTP_STREAM_REQUEST SCTP_STREAM_RESPONSE STREAM_RESULTS,
-    SctpStreamMany DO_SCTP_STREAM_MANY SctpMany Receive
+    StreamRr 40 UnixStream Answer STREAM_RR_REQUEST STREAM_RR_RESPONSE UNIX_TRANSACTION_RESULTS,
+    DgStream 43 UnixDatagram Datagrams DG_STREAM_REQUEST DG_STREAM_RESPONSE MESSAGE_RESULTS,
+    DgRr 46 UnixDatagram Answer DG_RR_REQUEST DG_RR_RESPONSE UNIX_TRANSACTION_RESULTS,
+    DlcoStream 22 LlcStream Receive DLCO_STREAM_REQUEST DLCO_STREAM_RESPONSE DLCO_STREAM_RESULTS,
+    DlcoRr 25 LlcStream Answer DLCO_RR_REQUEST DL_RESPONSE DL_TRANSACTION_RESULTS,
+    DlclStream 28 LlcDatagram Datagrams DLCL_STREAM_REQUEST DL_RESPONSE MESSAGE_RESULTS,
+    DlclRr 31 LlcDatagram Answer DLCL_RR_REQUEST DLCL_RR_RESPONSE DL_TRANSACTION_RESULTS,
+    SctpStream 500 Sctp Receive SCTP_STREAM_REQUEST SCTP_STREAM_RESPONSE STREAM_RESULTS,
+    SctpStreamMany 510 SctpMany Receive
         SCTP_STREAM_REQUEST SCTP_STREAM_RESPONSE STREAM_RESULTS,
-    SctpRr DO_SCTP_RR Sctp Answer
+    SctpRr 520 Sctp Answer
         SCTP_TRANSACTION_REQUEST SCTP_TRANSACTION_RESPONSE TRANSACTION_RESULTS,
-    SctpRrMany DO_SCTP_RR_MANY SctpMany Answer
+    SctpRrMany 530 SctpMany Answer
         SCTP_TRANSACTION_REQUEST SCTP_TRANSACTION_RESPONSE TRANSACTION_RESULTS,
 }
 

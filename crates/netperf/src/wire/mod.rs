@@ -43,47 +43,9 @@ pub const NODE_IDENTIFY: i32 = 4;
 pub const CPU_CALIBRATE: i32 = 5;
 /// The shared secret; it has no answer.
 pub const PASSPHRASE: i32 = 6;
-/// Classic TCP_STREAM, which TCP_SENDFILE and TCP_MSS use too.
-pub const DO_TCP_STREAM: i32 = 10;
-/// Classic TCP_RR.
-pub const DO_TCP_RR: i32 = 13;
-/// Classic UDP_STREAM.
-pub const DO_UDP_STREAM: i32 = 16;
-/// Classic UDP_RR.
-pub const DO_UDP_RR: i32 = 19;
-/// A DLPI test over an LLC connection.
-pub const DO_DLCO_STREAM: i32 = 22;
-/// As [`DO_DLCO_STREAM`].
-pub const DO_DLCO_RR: i32 = 25;
-/// A DLPI test over LLC datagrams.
-pub const DO_DLCL_STREAM: i32 = 28;
-/// As [`DO_DLCL_STREAM`].
-pub const DO_DLCL_RR: i32 = 31;
-/// Classic TCP_CRR.
-pub const DO_TCP_CRR: i32 = 34;
-/// A test over Unix domain stream sockets.
-pub const DO_STREAM_STREAM: i32 = 37;
-/// As [`DO_STREAM_STREAM`].
-pub const DO_STREAM_RR: i32 = 40;
-/// A test over Unix domain datagram sockets.
-pub const DO_DG_STREAM: i32 = 43;
-/// As [`DO_DG_STREAM`].
-pub const DO_DG_RR: i32 = 46;
-/// Classic TCP_MAERTS.
-pub const DO_TCP_MAERTS: i32 = 94;
-/// An omni test. As for the classic ones, the next number is its response, the one after that its
+/// An omni test; [`Classic`] has the other ones. The next number is its response, the one after that its
 /// results.
 pub const DO_OMNI: i32 = 97;
-/// Classic TCP_CC.
-pub const DO_TCP_CC: i32 = 300;
-/// A test over one-to-one SCTP sockets.
-pub const DO_SCTP_STREAM: i32 = 500;
-/// A test over a one-to-many SCTP socket at the server.
-pub const DO_SCTP_STREAM_MANY: i32 = 510;
-/// As [`DO_SCTP_STREAM`].
-pub const DO_SCTP_RR: i32 = 520;
-/// As [`DO_SCTP_STREAM_MANY`].
-pub const DO_SCTP_RR_MANY: i32 = 530;
 /// The server's description of its host.
 pub const DO_SYSINFO: i32 = 600;
 /// The answer to [`DO_SYSINFO`].

@@ -6,7 +6,7 @@
 use std::fmt::{self, Formatter};
 
 use super::stream::significant;
-use super::{charged, has_extra, request_response};
+use super::{charged, has_extra, headers, request_response};
 use crate::options::{Settings, Test, TestFamily};
 use crate::output::figures::{Figures, unit_in_force};
 
@@ -17,7 +17,7 @@ pub(in crate::output) fn has_early_headers(test: Test) -> bool {
 
 /// The column headers, at every verbosity.
 #[rustfmt::skip]
-pub(in crate::output) fn headers(settings: &Settings) -> String {
+pub(in crate::output) fn early_headers(settings: &Settings) -> String {
     let unit = unit_in_force(settings).name();
     // Only a connection of the logical link control has windows, in frames.
     let has_windows = matches!(settings.test, Test::DlcoStream | Test::DlcoRr);
@@ -27,13 +27,7 @@ pub(in crate::output) fn headers(settings: &Settings) -> String {
         ("Socket", "bytes ", "Bytes ")
     };
     match (Shape::of(settings.test), measures_cpu(settings)) {
-        (Shape::Stream, false) => format!("\
-Recv   Send    Send                          
-{room} {room}  Message  Elapsed              
-Size   Size    Size     Time     Throughput  
-{first} {}  bytes    secs.    {unit}/sec  
-
-", second.to_lowercase()),
+        (Shape::Stream, false) => headers::stream(room, first, unit),
         (Shape::Stream, true) => format!("\
 Recv   Send    Send                          Utilization    Service Demand
 {room} {room}  Message  Elapsed              Send   Recv    Send    Recv
@@ -41,25 +35,14 @@ Size   Size    Size     Time     Throughput  local  remote  local   remote
 {first} {}  bytes    secs.    {unit:<8.8}/s  %      %       us/KB   us/KB
 
 ", second.to_lowercase()),
-        (Shape::Datagrams, false) => format!("\
-Socket  Message  Elapsed      Messages                
-Size    Size     Time         Okay Errors   Throughput
-bytes   bytes    secs            #      #   {unit}/sec
-
-"),
+        (Shape::Datagrams, false) => headers::datagrams(unit),
         (Shape::Datagrams, true) => format!("\
 Socket  Message  Elapsed      Messages                   CPU     Service
 Size    Size     Time         Okay Errors   Throughput   Util    Demand
 bytes   bytes    secs            #      #   {unit}/sec   %       us/KB
 
 "),
-        (Shape::Transactions, false) => format!("\
-Local /Remote
-{room} Size   Request  Resp.   Elapsed  Trans.
-Send   Recv   Size     Size    Time     Rate         
-{first} {second} bytes    bytes   secs.    per sec   
-
-"),
+        (Shape::Transactions, false) => headers::transactions(room, [first, second]),
         (Shape::Transactions, true) => format!("\
 Local /Remote
 {room} Size   Request Resp.  Elapsed Trans.   CPU    CPU    S.dem   S.dem
@@ -148,19 +131,7 @@ fn stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Res
 }
 
 fn stream_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    writeln!(out)?;
-    writeln!(
-        out,
-        "Alignment      Offset         Bytes    Bytes       Sends   Bytes    Recvs"
-    )?;
-    writeln!(
-        out,
-        "Local  Remote  Local  Remote  Xfered   Per                 Per"
-    )?;
-    writeln!(
-        out,
-        "Send   Recv    Send   Recv             Send (avg)          Recv (avg)"
-    )?;
+    out.write_str(&headers::extra("Send", "Recv"))?;
     writeln!(
         out,
         "{:>5}   {:>5}  {:>5}   {:>5} {:>6}  {:>6.2}     {:>6} {:>6.2}   {:>6}",

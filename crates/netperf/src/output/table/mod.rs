@@ -3,6 +3,7 @@
 //! Trailing blanks are part of the layout: scripts count words, and some count columns.
 
 pub(super) mod early;
+mod headers;
 mod request_response;
 mod stream;
 mod udp_stream;

@@ -4,7 +4,7 @@
 use std::fmt::{self, Formatter};
 
 use super::early::has_early_headers;
-use super::{Part, brand, charged, has_extra};
+use super::{Part, brand, charged, has_extra, headers};
 use crate::options::{Test, Unit};
 use crate::output::figures::Figures;
 
@@ -60,20 +60,17 @@ pub(super) fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Resu
 }
 
 fn plain_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    writeln!(out, "Local /Remote")?;
     if in_transactions(figures) {
-        writeln!(out, "Socket Size   Request  Resp.   Elapsed  Trans.")?;
-        writeln!(out, "Send   Recv   Size     Size    Time     Rate         ")?;
-        writeln!(out, "bytes  Bytes  bytes    bytes   secs.    per sec   \n")
-    } else {
-        let unit = figures.unit.name();
-        writeln!(out, "Socket Size   Request  Resp.   Elapsed  ")?;
-        writeln!(out, "Send   Recv   Size     Size    Time     Throughput ")?;
-        writeln!(
-            out,
-            "bytes  Bytes  bytes    bytes   secs.    {unit}/sec   \n"
-        )
+        return out.write_str(&headers::transactions("Socket", ["bytes ", "Bytes "]));
     }
+    let unit = figures.unit.name();
+    writeln!(out, "Local /Remote")?;
+    writeln!(out, "Socket Size   Request  Resp.   Elapsed  ")?;
+    writeln!(out, "Send   Recv   Size     Size    Time     Throughput ")?;
+    writeln!(
+        out,
+        "bytes  Bytes  bytes    bytes   secs.    {unit}/sec   \n"
+    )
 }
 
 pub(super) fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Formatter};
 
-use super::{Part, brand, charged, has_extra};
+use super::{Part, brand, charged, has_extra, headers};
 use crate::options::Test;
 use crate::output::figures::Figures;
 
@@ -35,14 +35,8 @@ pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Resu
 
 fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     if figures.settings.print.headers {
-        writeln!(out, "Recv   Send    Send                          ")?;
-        writeln!(out, "Socket Socket  Message  Elapsed              ")?;
-        writeln!(out, "Size   Size    Size     Time     Throughput  ")?;
-        writeln!(
-            out,
-            "bytes  bytes   bytes    secs.    {}/sec  \n",
-            figures.unit.name()
-        )?;
+        let unit = figures.unit.name();
+        out.write_str(&headers::stream("Socket", "bytes ", unit))?;
     }
     let (receive_buffer, send_buffer) = if is_maerts(figures) {
         (figures.receive_buffer(), figures.peer().send_buffer.into())
@@ -93,19 +87,7 @@ fn extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         Test::TcpSendfile => significant(sent),
         _ => sent.to_string(),
     };
-    writeln!(out)?;
-    writeln!(
-        out,
-        "Alignment      Offset         Bytes    Bytes       Sends   Bytes    Recvs"
-    )?;
-    writeln!(
-        out,
-        "Local  Remote  Local  Remote  Xfered   Per                 Per"
-    )?;
-    writeln!(
-        out,
-        "Send   Recv    Send   Recv             Send (avg)          Recv (avg)"
-    )?;
+    out.write_str(&headers::extra("Send", "Recv"))?;
     writeln!(
         out,
         "{:>5}   {:>5}  {:>5}   {:>5} {sent:>6}  {:>6.2}    {:>6}   {:>6.2} {:>6}",
@@ -121,19 +103,7 @@ fn extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
 }
 
 fn maerts_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    writeln!(out)?;
-    writeln!(
-        out,
-        "Alignment      Offset         Bytes    Bytes       Recvs   Bytes    Sends"
-    )?;
-    writeln!(
-        out,
-        "Local  Remote  Local  Remote  Xfered   Per                 Per"
-    )?;
-    writeln!(
-        out,
-        "Recv   Send    Recv   Send             Recv (avg)          Send (avg)"
-    )?;
+    out.write_str(&headers::extra("Recv", "Send"))?;
     writeln!(
         out,
         "{:>5}   {:>5}  {:>5}   {:>5} {:>6}  {:>6.2}    {:>6}   {:>6.2} {:>6}",

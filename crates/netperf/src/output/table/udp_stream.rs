@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Formatter};
 
-use super::{Part, charged};
+use super::{Part, charged, headers};
 use crate::output::figures::Figures;
 
 pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
@@ -25,19 +25,7 @@ pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Resu
 
 fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     if figures.settings.print.headers {
-        let unit = figures.unit.name();
-        writeln!(
-            out,
-            "Socket  Message  Elapsed      Messages                "
-        )?;
-        writeln!(
-            out,
-            "Size    Size     Time         Okay Errors   Throughput"
-        )?;
-        writeln!(
-            out,
-            "bytes   bytes    secs            #      #   {unit}/sec\n"
-        )?;
+        out.write_str(&headers::datagrams(figures.unit.name()))?;
     }
     writeln!(
         out,
@@ -93,37 +81,38 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
 }
 
 fn sent_rate(figures: &Figures<'_>) -> f64 {
-    let back = if figures.settings.reverse.is_some() {
-        figures.peer().bytes_sent
-    } else {
-        0
-    };
-    figures.rate_of(figures.counts().sent.0 + back)
+    figures.rate_of(both_ways(
+        figures,
+        figures.counts().sent.0,
+        figures.peer().bytes_sent,
+    ))
 }
 
 fn received_rate(figures: &Figures<'_>) -> f64 {
-    let back = if figures.settings.reverse.is_some() {
-        figures.counts().received.0
-    } else {
-        0
-    };
-    figures.rate_of(figures.peer().bytes_received + back)
+    let (there, here) = (figures.peer().bytes_received, figures.counts().received.0);
+    figures.rate_of(both_ways(figures, there, here))
 }
 
 fn sent_calls(figures: &Figures<'_>) -> u64 {
-    let back = if figures.settings.reverse.is_some() {
-        figures.peer().send_calls
-    } else {
-        0
-    };
-    figures.counts().send_calls + back
+    both_ways(
+        figures,
+        figures.counts().send_calls,
+        figures.peer().send_calls,
+    )
 }
 
 fn received_calls(figures: &Figures<'_>) -> u64 {
-    let back = if figures.settings.reverse.is_some() {
-        figures.counts().receive_calls
-    } else {
-        0
-    };
-    figures.peer().receive_calls + back
+    both_ways(
+        figures,
+        figures.peer().receive_calls,
+        figures.counts().receive_calls,
+    )
+}
+
+/// A figure of this direction, and with `--bidirectional` that of the other one.
+fn both_ways(figures: &Figures<'_>, forth: u64, back: u64) -> u64 {
+    match figures.settings.reverse {
+        Some(_) => forth + back,
+        None => forth,
+    }
 }
