@@ -32,5 +32,7 @@ pub use server::{Server, Usage};
 pub use sockets::{
     connections_of, counter, established, free_port, is_listening, listeners, listening_ports,
 };
-pub use trial::{Load, Need, Trial, eventually, required, trial, unless, unless_absent, within};
+pub use trial::{
+    Load, Need, Trial, eventually, required, short_directory, trial, unless, unless_absent, within,
+};
 pub use uperf::Uperf;

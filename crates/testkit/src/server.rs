@@ -39,8 +39,7 @@ impl Server {
     /// Our netserver on a free port, with a line of options besides; it keeps a log (`-d`).
     #[track_caller]
     pub fn start(options: &str) -> Self {
-        let ours = |port| linerate(&format!("netserver -D -d -p {port} {options}"));
-        Self::of(ours).unwrap_or_else(|error| panic!("{error}"))
+        Self::with(|port| format!("netserver -D -d -p {port} {options}"))
     }
 
     /// The stock netserver on a free port.
@@ -54,11 +53,16 @@ impl Server {
         Self::of(stock).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// A server of ours on a free port, from which `line` makes its whole command line.
+    #[track_caller]
+    pub fn with(line: impl Fn(u16) -> String) -> Self {
+        Self::of(|port| linerate(&line(port))).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Our slave of uperf on a free port, with a line of options besides.
     #[track_caller]
     pub fn slave(options: &str) -> Self {
-        let ours = |port| linerate(&format!("uperf -s -P {port} {options}"));
-        Self::of(ours).unwrap_or_else(|error| panic!("{error}"))
+        Self::with(|port| format!("uperf -s -P {port} {options}"))
     }
 
     /// Starts what `program` makes of a free port, and returns when it listens there.
@@ -68,7 +72,7 @@ impl Server {
         let mut last = None;
         for _ in 0..3 {
             let port = free_port();
-            match Self::at(port, program(port)) {
+            match Self::try_at(port, program(port)) {
                 Ok(server) => return Ok(server),
                 Err(error) => last = Some(error),
             }
@@ -77,7 +81,12 @@ impl Server {
     }
 
     /// Starts `program`, and returns when it listens on this port.
-    pub fn at(port: u16, mut program: Command) -> io::Result<Self> {
+    #[track_caller]
+    pub fn at(port: u16, program: Command) -> Self {
+        Self::try_at(port, program).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_at(port: u16, mut program: Command) -> io::Result<Self> {
         let process = Process::try_start(program.process_group(0), Stdio::null())?;
         let mut server = Self { process, port };
         server.wait_until_listening()?;

@@ -1,7 +1,10 @@
 //! Tests that need something of the machine, and waiting for what a test needs to happen.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
 
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -172,6 +175,20 @@ pub(crate) fn holds_within(
         }
         std::thread::sleep(look);
     }
+}
+
+/// A new directory in /tmp whose name is short, for requests that have room for 31 bytes of a path, and in
+/// lower case, to which uperf folds the words of a profile.
+pub fn short_directory() -> TempDir {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let new = || {
+        let name = format!("f{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let mut directory = tempfile::Builder::new();
+        directory.prefix(&name).rand_bytes(0).tempdir_in("/tmp")
+    };
+    // An earlier process with the same number may have left some.
+    let mut tries = (0..1000).filter_map(|_| new().ok());
+    tries.next().expect("/tmp is writable")
 }
 
 /// Whether a program is in the PATH.

@@ -6,71 +6,39 @@ use std::process::Command as Program;
 use std::time::{Duration, Instant};
 
 use testkit::Need::Namespaces;
-use testkit::Trial;
-use testkit::{eventually, linerate, trial};
-use uperf::wire::{
-    Ack1, Command, END, FlowopRecord, Goodbye, GroupRecord, Header, Order, Text, TransactionRecord,
-    TransactionWork, Version, Work,
-};
+use testkit::{Trial, eventually, linerate, within};
+use uperf::wire::{Ack1, Command, END, FlowopRecord, Goodbye, Header, Order, Text, Version, Work};
 use uperf::{Kind, Protocol};
 
 use super::ground::{Hosts, PORT, SOON, Slave, address, master_address};
-use super::scripted::{Master, stream_from};
+use super::scripted::{Master, place_of, stream_from, workorder};
 
 /// A second address of the master's host.
 const OTHER: &str = "198.18.0.9";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trials: [(&str, fn()); 12] = [
-        (
-            "memory_of_unfinished_workorders",
-            memory_of_unfinished_workorders,
-        ),
-        ("memory_of_runs", memory_of_runs),
-        ("memory_is_given_back", memory_is_given_back),
-        ("memory_of_one_address", memory_of_one_address),
-        ("connections_of_one_master", connections_of_one_master),
-        ("descriptors_of_one_address", descriptors_of_one_address),
-        ("masters_of_one_address", masters_of_one_address),
-        ("strands_of_one_address", strands_of_one_address),
-        ("a_run_that_is_kept_alive", a_run_that_is_kept_alive),
-        (
-            "strands_of_a_master_that_has_left",
-            strands_of_a_master_that_has_left,
-        ),
-        ("commands_without_end", commands_without_end),
-        ("headers_without_end", headers_without_end),
+    let trials = testkit::trials![needing &[Namespaces];
+        memory_of_unfinished_workorders,
+        memory_of_runs,
+        memory_is_given_back,
+        memory_of_one_address,
+        connections_of_one_master,
+        descriptors_of_one_address,
+        masters_of_one_address,
+        strands_of_one_address,
+        a_run_that_is_kept_alive,
+        strands_of_a_master_that_has_left,
+        commands_without_end,
+        headers_without_end,
     ];
-    let trials = trials.into_iter();
-    trials
-        .map(|(name, test)| trial(&format!("bounds::{name}"), &[Namespaces], test))
-        .collect()
+    within("bounds", trials).collect()
 }
 
 const MIB: u64 = 1 << 20;
 
-/// A workorder of so many strands, and of these transactions.
+/// Strands, each of which runs these transactions once.
 fn work(strands: u32, transactions: &[Vec<FlowopRecord>]) -> Work {
-    Work {
-        group: GroupRecord {
-            strand_kind: 4,
-            strands,
-            transactions: transactions.len() as u32,
-            number: 0,
-        },
-        transactions: (0..)
-            .zip(transactions)
-            .map(|(number, flowops)| TransactionWork {
-                record: TransactionRecord {
-                    flowops: flowops.len() as u32,
-                    number,
-                    iterations: 1,
-                    ..TransactionRecord::default()
-                },
-                flowops: flowops.clone(),
-            })
-            .collect(),
-    }
+    workorder(strands, 1, transactions)
 }
 
 fn nops(count: usize) -> Vec<FlowopRecord> {
@@ -231,8 +199,7 @@ fn connections_of_one_master() {
     let rest = slave.at_rest();
     hosts.master.enter(|| {
         let (master, infos) = begin(&work(1, &[vec![accepts(1 << 40)]])).expect("it is taken");
-        let port = infos[0].port(Protocol::Tcp).expect("it listens") as u16;
-        let to = SocketAddr::new(address(0).parse().expect("an address"), port);
+        let to = place_of(&infos[0], Protocol::Tcp);
         // The listener is one of the 20.
         let _data: Vec<_> = (0..20).map(|_| TcpStream::connect(to)).collect();
         let goodbye = master.goodbye();

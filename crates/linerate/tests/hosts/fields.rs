@@ -1,7 +1,7 @@
 //! The fields of a workorder, out of bounds one by one: docs/src/requests.md names these cases.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command as Program;
 
@@ -9,12 +9,12 @@ use testkit::Need::Namespaces;
 use testkit::{Trial, eventually, run, within};
 use uperf::wire::{
     Ack2, Command, END, FlowopRecord, GroupRecord, Header, Layout, Order, SlaveInfo, Text,
-    TransactionRecord, TransactionWork, Version, Work,
+    TransactionRecord, Version, Work,
 };
 use uperf::{Flags, Kind, Protocol};
 
-use super::ground::{Hosts, SOON, address, master_address};
-use super::scripted::Master;
+use super::ground::{Hosts, SOON, master_address};
+use super::scripted::{Master, place_of, workorder};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let trials = testkit::trials![needing &[Namespaces];
@@ -29,22 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// One strand and one transaction.
 fn work(iterations: u64, flowops: Vec<FlowopRecord>) -> Work {
-    Work {
-        group: GroupRecord {
-            strand_kind: 4,
-            strands: 1,
-            transactions: 1,
-            number: 0,
-        },
-        transactions: vec![TransactionWork {
-            record: TransactionRecord {
-                flowops: flowops.len() as u32,
-                iterations,
-                ..TransactionRecord::default()
-            },
-            flowops,
-        }],
-    }
+    workorder(1, iterations, &[flowops])
 }
 
 fn flowop(kind: Kind, change: impl FnOnce(&mut FlowopRecord)) -> FlowopRecord {
@@ -58,12 +43,6 @@ fn flowop(kind: Kind, change: impl FnOnce(&mut FlowopRecord)) -> FlowopRecord {
 
 fn accept() -> FlowopRecord {
     flowop(Kind::Accept, |flowop| flowop.protocol = 1)
-}
-
-/// A port that a slave told.
-fn port(infos: &[SlaveInfo]) -> SocketAddr {
-    let port = infos[0].port(Protocol::Tcp).expect("it listens") as u16;
-    SocketAddr::new(address(0).parse().expect("an address"), port)
 }
 
 /// The largest count that is not refused.
@@ -154,7 +133,9 @@ fn times_and_counts() {
             master.command(Command::NextTransaction(0));
             let flowops = &work.transactions[0].flowops;
             let transfers = flowops.len() > 1 && flowops[0].protocol == 1;
-            let data = transfers.then(|| TcpStream::connect(port(&infos)).expect("it listens"));
+            let data = transfers.then(|| {
+                TcpStream::connect(place_of(&infos[0], Protocol::Tcp)).expect("it listens")
+            });
             masters.push((what, master, data));
         }
         // The masters are silent from here on, and stay.
@@ -306,7 +287,12 @@ fn socket_buffers() {
     let mut master = hosts.master.enter(Master::connect);
     let infos = master.assign(&work(1, vec![accept])).expect("it is taken");
     let mut list = Program::new("ss");
-    list.args(["-tlnmH", "sport", "=", &port(&infos).port().to_string()]);
+    list.args([
+        "-tlnmH",
+        "sport",
+        "=",
+        &place_of(&infos[0], Protocol::Tcp).port().to_string(),
+    ]);
     let listed = hosts.slaves[0].enter(|| run(list, SOON));
     let listed = listed.expect("it ends").stdout;
     // As ss(8) has it: skmem:(r0,rb212992,t0,tb212992,…)

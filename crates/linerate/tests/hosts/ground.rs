@@ -60,7 +60,7 @@ impl Hosts {
         Slave {
             hosts: self,
             number,
-            server: server.unwrap_or_else(|error| panic!("{error}")),
+            server,
         }
     }
 

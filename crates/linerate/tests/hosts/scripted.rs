@@ -8,8 +8,8 @@ use socket2::{Domain, Socket, Type};
 use uperf::mirror;
 use uperf::profile::{Source, Surroundings, parse};
 use uperf::wire::{
-    Ack1, Ack2, Command, END, Goodbye, Header, Layout, Order, SHORT_HEADER, SlaveInfo, Version,
-    Work,
+    Ack1, Ack2, Command, END, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order,
+    SHORT_HEADER, SlaveInfo, TransactionRecord, TransactionWork, Version, Work,
 };
 use uperf::{Group, Protocol};
 
@@ -37,6 +37,36 @@ pub(crate) fn group(profile: &str) -> Group {
 /// What the slave on the first host is sent for a profile.
 pub(crate) fn work(profile: &str) -> Work {
     mirror::work(&group(profile), &address(0)).expect("it can be sent")
+}
+
+/// A workorder of so many strands; each of these transactions runs so often.
+pub(crate) fn workorder(strands: u32, iterations: u64, transactions: &[Vec<FlowopRecord>]) -> Work {
+    Work {
+        group: GroupRecord {
+            strand_kind: 4,
+            strands,
+            transactions: transactions.len() as u32,
+            number: 0,
+        },
+        transactions: (0..)
+            .zip(transactions)
+            .map(|(number, flowops)| TransactionWork {
+                record: TransactionRecord {
+                    flowops: flowops.len() as u32,
+                    number,
+                    iterations,
+                    ..TransactionRecord::default()
+                },
+                flowops: flowops.clone(),
+            })
+            .collect(),
+    }
+}
+
+/// Where a strand of the slave on the first host listens.
+pub(crate) fn place_of(info: &SlaveInfo, protocol: Protocol) -> SocketAddr {
+    let port = info.port(protocol).expect("it listens") as u16;
+    SocketAddr::new(address(0).parse().expect("an address"), port)
 }
 
 /// A master whose words a test says one by one.

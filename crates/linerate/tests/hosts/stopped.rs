@@ -1,7 +1,7 @@
 //! A slave or a master is stopped by a signal: what is cut short is never taken for complete.
 
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -105,10 +105,7 @@ fn the_last_word_comes_first() {
     hosts.master.enter(|| {
         let (mut master, infos) = scripted::Master::begin(&profile);
         let connect = |strand: usize| {
-            let port = infos[strand].port(Protocol::Tcp).expect("it listens") as u16;
-            let at: SocketAddr = format!("{}:{port}", address(0))
-                .parse()
-                .expect("an address");
+            let at = scripted::place_of(&infos[strand], Protocol::Tcp);
             TcpStream::connect(at).expect("it listens")
         };
         let mut data = [0, 1].map(connect);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use testkit::Need::Namespaces;
 use testkit::{Profile, Trial, within};
 use uperf::Protocol;
-use uperf::wire::{Command, Goodbye, SlaveInfo};
+use uperf::wire::{Command, Goodbye};
 
 use super::ground::{Hosts, SOON, address, master_address};
-use super::scripted::{self, Master, datagrams_from, stream_from};
+use super::scripted::{self, Master, datagrams_from, place_of, stream_from};
 
 /// An address beside the one that a host's control connection has.
 const OTHER: &str = "198.18.0.9";
@@ -43,11 +43,6 @@ fn other() -> IpAddr {
     OTHER.parse().expect("an address")
 }
 
-fn at(infos: &[SlaveInfo], protocol: Protocol) -> SocketAddr {
-    let port = infos[0].port(protocol).expect("it listens") as u16;
-    SocketAddr::new(address(0).parse().expect("an address"), port)
-}
-
 /// The slave sends as long as it lasts, to whoever it takes for its master.
 fn flood(protocol: &str) -> String {
     Profile::new("flood")
@@ -64,7 +59,7 @@ fn datagrams_go_to_the_control_peer() {
     let _slave = hosts.slave(0, "");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("udp"));
-        let at = at(&infos, Protocol::Udp);
+        let at = place_of(&infos[0], Protocol::Udp);
         // The stranger's handshake comes first.
         let stranger = datagrams_from(other(), at);
         let own = datagrams_from(own(), at);
@@ -85,7 +80,7 @@ fn datagrams_go_elsewhere_if_allowed() {
     let _slave = hosts.slave(0, "--allow-third-party");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("udp"));
-        let other = datagrams_from(other(), at(&infos, Protocol::Udp));
+        let other = datagrams_from(other(), place_of(&infos[0], Protocol::Udp));
         master.command(Command::NextTransaction(0));
         master.command(Command::NextTransaction(1));
         assert_eq!(other.recv(&mut [0; 100]).expect("data"), 64);
@@ -98,7 +93,7 @@ fn refused_datagrams_are_reported() {
     let _slave = hosts.slave(0, "");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("udp"));
-        let _stranger = datagrams_from(other(), at(&infos, Protocol::Udp));
+        let _stranger = datagrams_from(other(), place_of(&infos[0], Protocol::Udp));
         master.command(Command::NextTransaction(0));
         let goodbye = master.goodbye();
         assert_eq!(goodbye.kind, Goodbye::ERROR);
@@ -120,7 +115,7 @@ fn connections_of_the_control_peer_are_preferred() {
         hosts.master.enter(|| {
             let (mut master, infos) = Master::begin(&flood(protocol));
             let protocol = Protocol::named(protocol).expect("a protocol");
-            let at = at(&infos, protocol);
+            let at = place_of(&infos[0], protocol);
             let begun = Instant::now();
             let mut stranger = stream_from(other(), at);
             let mut own = stream_from(own(), at);
@@ -146,7 +141,7 @@ fn another_address_is_accepted_with_a_warning() {
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("tcp"));
         let begun = Instant::now();
-        let mut other = stream_from(other(), at(&infos, Protocol::Tcp));
+        let mut other = stream_from(other(), place_of(&infos[0], Protocol::Tcp));
         master.command(Command::NextTransaction(0));
         master.command(Command::NextTransaction(1));
         other.read_exact(&mut [0; 640]).expect("data");
@@ -166,7 +161,7 @@ fn another_address_is_refused_if_strict() {
     let _slave = hosts.slave(0, "--strict-peers");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("tcp"));
-        let mut other = stream_from(other(), at(&infos, Protocol::Tcp));
+        let mut other = stream_from(other(), place_of(&infos[0], Protocol::Tcp));
         master.command(Command::NextTransaction(0));
         master.command(Command::NextTransaction(1));
         assert_eq!(other.read(&mut [0; 640]).unwrap_or(0), 0, "it is closed");

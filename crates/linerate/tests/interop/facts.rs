@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use testkit::{Make, Namespace, Role, Server, keyvals, link};
+use testkit::{Make, Namespace, Role, Server, eventually, keyvals, link};
 
 use super::exchange::{Pair, Setting, peers, run, succeed};
 use super::{Case, Outcome};
@@ -448,15 +448,17 @@ fn interrupt(near: &Namespace, far: &Namespace) -> Outcome {
 
 /// Looks until it is so, or too long.
 fn await_that(holds: impl Fn() -> Result<bool, String>) -> Outcome {
-    let patience = Duration::from_secs(10);
-    let start = Instant::now();
-    while !holds()? {
-        if start.elapsed() > patience {
-            return Err("it did not happen".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(5));
+    let mut looked = Ok(false);
+    let holds = || {
+        looked = holds();
+        looked != Ok(false)
+    };
+    eventually(Duration::from_secs(10), holds);
+    if looked? {
+        Ok(())
+    } else {
+        Err("it did not happen".to_owned())
     }
-    Ok(())
 }
 
 /// Segments that TCP has sent again in a namespace: proc(5), `/proc/net/snmp`.

@@ -16,7 +16,7 @@ use netperf::wire::{
     Capability, Classic, ClassicRequest, ClassicResponse, ClassicResults, Frame, MESSAGE_LEN,
     Request, SwappedText, Text,
 };
-use testkit::{Finished, Make, Role, Server};
+use testkit::{Finished, Make, Role, Server, short_directory};
 
 use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
 use super::{Case, Outcome};
@@ -370,10 +370,7 @@ fn client_of(line: &str, serve: fn(&mut TcpStream, &Path) -> Outcome) -> Result<
     let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
     let port = listener.local_addr().map_err(text)?.port();
     let server = std::thread::spawn(move || {
-        let directory = tempfile::Builder::new()
-            .prefix("f")
-            .tempdir_in("/tmp")
-            .map_err(text)?;
+        let directory = short_directory();
         let (mut control, _) = listener.accept().map_err(text)?;
         control.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         serve(&mut control, &directory.path().join("s"))

@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use netperf::wire::{OmniRequest, Request, Text};
-use tempfile::TempDir;
-use testkit::Trial;
+use testkit::{Server, Trial, free_port, is_listening, linerate, run, short_directory, trial};
 
 use super::lifecycle::Daemon;
 use super::raw::{Finally, Kind, Raw, data_connection};
-use testkit::{Server, free_port, is_listening, linerate, run, trial};
 
 /// errno(3).
 const EACCES: i32 = 13;
@@ -26,15 +24,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("files::a_fifo_or_a_device", &[], fifo_or_device),
         trial("files::a_file_that_becomes_a_link", &[], becomes_a_link),
     ]
-}
-
-/// A directory whose files have names that fit into a request (31 bytes).
-fn directory() -> TempDir {
-    tempfile::Builder::new()
-        .prefix("f")
-        .rand_bytes(5)
-        .tempdir_in("/tmp")
-        .expect("/tmp is writable")
 }
 
 fn filled_from(path: &Path) -> OmniRequest {
@@ -62,7 +51,7 @@ fn sent(port: u16, path: &Path) -> [u8; 4] {
 
 /// A daemon works in `/`, but an option means what it meant when it was typed.
 fn relative_directory() {
-    let allowed = directory();
+    let allowed = short_directory();
     std::fs::write(allowed.path().join("f"), "mine").expect("a new directory");
     let port = free_port();
     let mut command = linerate(&format!("netserver -p {port} --allow-fill-dir ."));
@@ -86,7 +75,7 @@ fn no_directory() {
 
 /// To open a FIFO waits for its writer, for ever.
 fn fifo_or_device() {
-    let allowed = directory();
+    let allowed = short_directory();
     let fifo = allowed.path().join("fifo");
     let mut mkfifo = Command::new("mkfifo");
     mkfifo.arg(&fifo);
@@ -112,7 +101,7 @@ fn fifo_or_device() {
 /// While the name goes back and forth between a file and a link to one that must not be read, only the
 /// file is ever sent.
 fn becomes_a_link() {
-    let (allowed, outside) = (directory(), directory());
+    let (allowed, outside) = (short_directory(), short_directory());
     let [name, file, link] = ["f", "file", "link"].map(|name| allowed.path().join(name));
     std::fs::write(outside.path().join("s"), "them").expect("a new directory");
     std::fs::write(&file, "mine").expect("a new directory");

@@ -8,7 +8,9 @@ use netperf::wire::{
     Address, Classic, ClassicRequest, MESSAGE_LEN, OmniRequest, Request, Text, check,
 };
 use testkit::Need::Namespaces;
-use testkit::{Namespace, Process, STOCK, Server, Trial, eventually, link, stock, trial};
+use testkit::{
+    Namespace, Process, STOCK, Server, Trial, eventually, link, short_directory, stock, trial,
+};
 
 use super::raw::{Kind, Raw, data_connection};
 
@@ -39,13 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn files() {
-    // The request has room for 31 bytes of a path.
-    let mut short = tempfile::Builder::new();
-    let allowed = short
-        .prefix("f")
-        .rand_bytes(5)
-        .tempdir_in("/tmp")
-        .expect("/tmp is writable");
+    let allowed = short_directory();
     std::fs::write(allowed.path().join("f"), b"what may be seen").expect("a new directory");
     std::os::unix::fs::symlink("/etc/passwd", allowed.path().join("p")).expect("a new directory");
     let open = allowed.path().display();

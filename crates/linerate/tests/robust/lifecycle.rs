@@ -103,14 +103,13 @@ fn a_daemon() {
 
 /// `DUMP_TCP_INFO`: after each omni test over one connection the server says what TCP says.
 fn tcp_info_on_request() {
-    let port = free_port();
-    let mut netserver = linerate(&format!("netserver -D -p {port}"));
-    let server = Process::start(netserver.env("DUMP_TCP_INFO", "1"));
-    assert!(
-        eventually(AT_ONCE, || is_listening(port)),
-        "netserver: {}",
-        server.stderr()
-    );
+    let server = Server::of(|port| {
+        let mut netserver = linerate(&format!("netserver -D -p {port}"));
+        netserver.env("DUMP_TCP_INFO", "1");
+        netserver
+    });
+    let server = server.expect("it listens");
+    let port = server.port;
     for name in ["TCP_RR", "TCP_CC", "UDP_RR", "TCP_MAERTS"] {
         let options = format!("netperf -H 127.0.0.1 -p {port} -t {name} -l -10 -P 0");
         let client = Process::start(&mut linerate(&options)).finish(Duration::from_secs(20));
@@ -178,12 +177,8 @@ fn names() {
     let (mut netserver, mut netperf) = (link("netserver"), link("netperf"));
     Namespace::new().enter(|| {
         let port = free_port();
-        let server = Process::start(netserver.args(["-D", "-p", &port.to_string()]));
-        assert!(
-            eventually(AT_ONCE, || is_listening(port)),
-            "netserver: {}",
-            server.stderr()
-        );
+        netserver.args(["-D", "-p", &port.to_string()]);
+        let server = Server::at(port, netserver);
         assert_eq!(name_of(server.pid()), "netserver");
         let options = format!("-H 127.0.0.1 -p {port} -t TCP_STREAM -l 10");
         let mut client = Process::start(netperf.args(options.split_whitespace()));

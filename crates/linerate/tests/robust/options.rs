@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use netperf::wire::{OmniRequest, Request};
-use testkit::{Process, Server, Trial, eventually, free_port, is_listening, linerate, within};
+use testkit::{Server, Trial, eventually, within};
 
 use super::raw::{Kind, Raw, data_connection};
 
@@ -28,13 +28,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     within("options", trials).collect()
 }
 
-/// A netserver in the foreground, and the port that it listens on.
-fn started(options: &str) -> (Process, u16) {
-    let port = free_port();
-    let server = Process::start(&mut linerate(&format!("netserver -D -p {port} {options}")));
-    let listens = eventually(SOON, || is_listening(port));
-    assert!(listens, "{options}: {}", server.stderr());
-    (server, port)
+/// A netserver in the foreground, which keeps no log by itself.
+fn started(options: &str) -> Server {
+    Server::with(|port| format!("netserver -D -p {port} {options}"))
 }
 
 /// `-d` says what happens, `-N` says nothing of it, and a client that asks for debug output gets none
@@ -48,8 +44,8 @@ fn what_is_said() {
         ("-N", false),
         ("-d -N", false),
     ] {
-        let (server, port) = started(options);
-        let mut raw = Raw::connect(port);
+        let server = started(options);
+        let mut raw = Raw::connect(server.port);
         raw.send(&Request::DebugOn);
         raw.receive().expect("an answer");
         let nonsense = OmniRequest {
@@ -75,9 +71,9 @@ fn where_it_listens() {
         ("-L ::1,6", &ALL[2..]),
         ("-L localhost,4", &ALL[..1]),
     ] {
-        let (_server, port) = started(options);
+        let server = started(options);
         for address in ALL {
-            let connected = TcpStream::connect(format!("{address}:{port}"));
+            let connected = TcpStream::connect(format!("{address}:{}", server.port));
             let expected = reached.contains(&address);
             assert_eq!(
                 connected.is_ok(),
@@ -91,11 +87,11 @@ fn where_it_listens() {
 /// `-f`: the second client has its answer when the first one is gone.
 fn one_after_the_other() {
     for (options, serial) in [("", false), ("-f", true)] {
-        let (_server, port) = started(options);
-        let mut first = Raw::connect(port);
+        let server = started(options);
+        let mut first = Raw::connect(server.port);
         first.send(&Request::SysInfo);
         first.receive().expect("an answer");
-        let mut second = Raw::connect(port);
+        let mut second = Raw::connect(server.port);
         second.send(&Request::SysInfo);
         let at_once = if serial {
             Duration::from_millis(500)

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use netperf::wire::{Address, Classic, ClassicRequest, OmniRequest, OmniResponse, Request};
-use testkit::Trial;
+use testkit::{
+    Finished, Namespace, Process, STOCK, Server, Trial, eventually, linerate, link,
+    listening_ports, stock, trial,
+};
 
 use super::raw::{Finally, Kind, Raw};
 use testkit::Need::Namespaces;
-use testkit::{
-    Finished, Namespace, Process, STOCK, Server, eventually, is_listening, linerate, link,
-    listening_ports, stock, trial,
-};
 
 /// The server's address.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -316,10 +315,7 @@ fn warnings() {
     let port = 12_865;
     let serve = |options: &str| {
         let line = format!("netserver -D -p {port} {options}");
-        let server = Process::start(&mut hosts.server.command(&linerate(&line)));
-        let listens = || hosts.server.enter(|| is_listening(port));
-        assert!(eventually(SOON, listens), "{}", server.stderr());
-        server
+        hosts.server.enter(|| Server::at(port, linerate(&line)))
     };
     let raw = || Raw::connect_to((SERVER, port).into());
     let server = serve("-N");

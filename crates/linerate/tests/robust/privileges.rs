@@ -12,7 +12,7 @@ use netperf::wire::{OmniRequest, OmniResults, Request, Text};
 use tempfile::TempDir;
 use testkit::{
     LOOPBACK, Master, Namespace, Process, Profile, Server, Trial, copy_program, eventually,
-    free_port, is_listening, linerate, program, run, trial,
+    free_port, linerate, program, run, trial,
 };
 
 use super::lifecycle::Daemon;
@@ -112,14 +112,14 @@ fn ports() {
         // Another port for one that is taken, as stock has it, but not for one that this user may not have.
         let _taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 40_444)).expect("a new namespace");
         assert_ne!(granted(strict.port, 40_444), 40_444);
-        let (place, port) = (place_for_all(), free_port());
-        let options = format!("-D -d -p {port} --allow-privileged-ports");
-        let unprivileged = Process::start(as_nobody(place.path()).args(options.split(' ')));
-        assert!(
-            eventually(SOON, || is_listening(port)),
-            "{}",
-            unprivileged.stderr()
-        );
+        let place = place_for_all();
+        let unprivileged = Server::of(|port| {
+            let options = format!("-D -d -p {port} --allow-privileged-ports");
+            let mut netserver = as_nobody(place.path());
+            netserver.args(options.split(' '));
+            netserver
+        });
+        let port = unprivileged.as_ref().expect("it listens").port;
         for kind in Kind::ALL {
             let errno = Raw::connect(port).ask_in_vain(&on(443, kind));
             assert_eq!(errno, EACCES, "{}", kind.name());
@@ -197,12 +197,7 @@ fn another_user() {
             "netserver -D -p 443 --user nobody --allow-fill-dir {}",
             place.path().display()
         );
-        let server = Process::start(&mut linerate(&options));
-        assert!(
-            eventually(SOON, || is_listening(443)),
-            "{}",
-            server.stderr()
-        );
+        let server = Server::at(443, linerate(&options));
         is_nobody(server.pid());
         serves(443);
         // While it serves, too.
@@ -251,8 +246,7 @@ fn by_socket() {
 /// The slave has threads when it changes its user.
 fn slave() {
     Namespace::new().enter(|| {
-        let slave = Process::start(&mut linerate("uperf -s -P 443 --user nobody"));
-        assert!(eventually(SOON, || is_listening(443)), "{}", slave.stderr());
+        let slave = Server::at(443, linerate("uperf -s -P 443 --user nobody"));
         assert!(
             eventually(SOON, || user_of(slave.pid()) != "0"),
             "{}",

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use netperf::wire::{Classic, ClassicRequest, Request};
 use rustix::process::Signal;
-use tempfile::TempDir;
-use testkit::{Need, Process, Server, Trial, copy_program, eventually, linerate, program, trial};
+use testkit::{
+    Need, Process, Server, Trial, copy_program, eventually, linerate, program, short_directory,
+    trial,
+};
 
 use super::raw::{Finally, Raw};
 
@@ -53,14 +55,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A directory with a name that the protocol has room for.
-fn directory() -> TempDir {
-    tempfile::Builder::new()
-        .prefix("f")
-        .tempdir_in("/tmp")
-        .expect("/tmp is writable")
-}
-
 fn server(directory: &Path) -> Server {
     Server::start(&format!("--unix-dir {}", directory.display()))
 }
@@ -91,7 +85,7 @@ fn stream_request() -> Request {
 }
 
 fn dead_clients() {
-    let directory = directory();
+    let directory = short_directory();
     let directory = directory.path();
     let mut server = server(directory);
     let rest = server.usage_at_rest();
@@ -126,7 +120,7 @@ fn dead_clients() {
 
     for test in TESTS {
         // Nobody is left to remove a killed client's own socket: it goes with this directory.
-        let own = self::directory();
+        let own = short_directory();
         let rest_of_line = format!("-l 20 -- -p {}", own.path().display());
         let mut client = client(&server, test, &rest_of_line);
         client.await_data_phase();
@@ -140,7 +134,7 @@ fn dead_clients() {
 }
 
 fn killed_server() {
-    let directory = directory();
+    let directory = short_directory();
     let directory = directory.path();
     let server = self::server(directory);
     let mut client = client(&server, "STREAM_STREAM", "-l 20");
@@ -167,7 +161,7 @@ fn killed_server() {
 }
 
 fn own_sockets() {
-    let (ours, theirs) = (directory(), directory());
+    let (ours, theirs) = (short_directory(), short_directory());
     let server = server(theirs.path());
     let rest = format!("-l 20 -- -p {}", ours.path().display());
     for signal in [Signal::INT, Signal::TERM] {
@@ -191,7 +185,7 @@ fn own_sockets() {
 
 /// A client cannot have a server send to a socket that it could not send to itself.
 fn links() {
-    let (theirs, mine) = (directory(), directory());
+    let (theirs, mine) = (short_directory(), short_directory());
     let server = server(theirs.path());
     let victim = UnixDatagram::bind(mine.path().join("victim")).expect("a socket");
     let name = mine.path().join("client");
@@ -227,7 +221,7 @@ fn ask_for_answers(server: &Server) -> (Raw, String) {
 
 /// What the sender's path leads to is not the sender's.
 fn other_user() {
-    let (theirs, mine) = (directory(), directory());
+    let (theirs, mine) = (short_directory(), short_directory());
     let server = server(theirs.path());
     let name = mine.path().join("client");
     let data = UnixDatagram::bind(&name).expect("a socket");
@@ -241,7 +235,7 @@ fn other_user() {
 
 /// The client's path means something else at the server.
 fn other_namespace() {
-    let (theirs, mine) = (directory(), directory());
+    let (theirs, mine) = (short_directory(), short_directory());
     let server = server(theirs.path());
     let at = mine.path().display();
     let line = format!(
@@ -258,7 +252,7 @@ fn other_namespace() {
 
 /// Another user's tests work as they do as root.
 fn client_of_another_user() {
-    let (theirs, bin) = (directory(), directory());
+    let (theirs, bin) = (short_directory(), short_directory());
     for directory in [&theirs, &bin] {
         let open = Permissions::from_mode(0o755);
         std::fs::set_permissions(directory.path(), open).expect("a directory of ours");
@@ -280,7 +274,7 @@ fn client_of_another_user() {
 
 /// A stranger connects to each socket as soon as it exists. A linerate server never takes it for a linerate client.
 fn connects_first() {
-    let theirs = directory();
+    let theirs = short_directory();
     let server = server(theirs.path());
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -308,7 +302,7 @@ fn connects_first() {
 }
 
 fn nonsense() {
-    let directory = directory();
+    let directory = short_directory();
     let mut server = server(directory.path());
     let mut raw = Raw::connect(server.port);
     for request in [

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::{
-    Finished, Namespace, Need, Process, Server, Trial, eventually, keyvals, linerate, link, run,
-    trial,
-};
+use testkit::{Finished, Namespace, Need, Server, Trial, keyvals, linerate, link, run, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let link = &[Need::Namespaces];
@@ -54,7 +51,7 @@ fn what_the_socket_drops_is_told_from_what_the_path_loses() {
 struct Link {
     client: Namespace,
     _server: Namespace,
-    _netserver: Process,
+    _netserver: Server,
 }
 
 impl Link {
@@ -67,12 +64,7 @@ impl Link {
         let shape = "tc qdisc add dev here root tbf rate 20mbit burst 20kb latency 20ms";
         client.run(shape).expect("tbf is in every kernel of ours");
         let netserver = linerate("netserver -D -p 12865");
-        let netserver = Process::start(&mut server.command(&netserver));
-        let listens = || {
-            let listening = server.run("ss -Hltn sport = :12865");
-            listening.is_ok_and(|sockets| !sockets.is_empty())
-        };
-        assert!(eventually(LIMIT, listens), "no netserver");
+        let netserver = server.enter(|| Server::at(12_865, netserver));
         Self {
             client,
             _server: server,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::{
-    Finished, Make, Namespace, Need, Peers, Process, Role, STOCK, Trial, eventually, linerate,
-    link, run,
+    Finished, Make, Namespace, Need, Peers, Process, Role, STOCK, Server, Trial, eventually,
+    linerate, link, run,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -39,22 +39,21 @@ const DATA_PORT: u16 = 5001;
 struct Ground {
     client: Namespace,
     server: Namespace,
-    _netserver: Process,
+    _netserver: Server,
 }
 
 impl Ground {
     fn new() -> Self {
-        Self::with(&linerate(&format!("netserver -D -p {CONTROL_PORT}")))
+        Self::with(linerate(&format!("netserver -D -p {CONTROL_PORT}")))
     }
 
-    fn with(netserver: &Command) -> Self {
+    fn with(netserver: Command) -> Self {
         let (client, server) = (Namespace::bare(), Namespace::bare());
         link(
             (&client, "here", "198.51.100.1/24"),
             (&server, "there", &format!("{SERVER}/24")),
         );
-        let netserver = Process::start(&mut server.command(netserver));
-        await_listener(&server, CONTROL_PORT);
+        let netserver = server.enter(|| Server::at(CONTROL_PORT, netserver));
         Self {
             client,
             server,
@@ -91,15 +90,6 @@ impl Ground {
         }
         (ended, begun.elapsed())
     }
-}
-
-fn await_listener(host: &Namespace, port: u16) {
-    let listens = || {
-        let listening = host.run(&format!("ss -Hltn sport = :{port}"));
-        listening.is_ok_and(|sockets| !sockets.is_empty())
-    };
-    let is_there = eventually(Duration::from_secs(20), listens);
-    assert!(is_there, "nothing listens at port {port}");
 }
 
 /// One failure ends the run, and costs its ten seconds once.
@@ -157,7 +147,7 @@ fn datagrams_that_are_dropped_end_their_own_tests_alone() {
 fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
     let mut stock = Peers::new().command(Make::Stock, Role::Server);
     stock.args(["-D", "-p", &CONTROL_PORT.to_string()]);
-    let ground = Ground::with(&stock);
+    let ground = Ground::with(stock);
     ground.block(&[]);
     let cases = [
         ("run @ -l 1 -t TCP_STREAM", 1, "gets no answer"),
@@ -234,8 +224,7 @@ fn a_uperf_master_reports_it() {
     const SLAVE_PORT: u16 = 20_000;
     let ground = Ground::new();
     let slave = linerate(&format!("uperf -s -P {SLAVE_PORT}"));
-    let _slave = Process::start(&mut ground.server.command(&slave));
-    await_listener(&ground.server, SLAVE_PORT);
+    let _slave = ground.server.enter(|| Server::at(SLAVE_PORT, slave));
     ground.block(&[&format!("tcp dport {SLAVE_PORT}")]);
     let profile = Profile::new("p")
         .group("nthreads=2")

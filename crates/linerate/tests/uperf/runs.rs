@@ -1,6 +1,6 @@
 //! Runs that succeed: connections, datagrams, groups, files, and the workloads.
 
-use testkit::{Profile, Server, Trial, profiles};
+use testkit::{Profile, Server, Trial, profiles, short_directory};
 
 use super::{agree, requests};
 
@@ -136,12 +136,7 @@ fn files_are_sent_whole() {
         (&[100, 900_000], "sendfile", "4.29MB"),
         (&[100, 900_000], "sendfilev nfiles=2", "8.58MB"),
     ] {
-        // A profile's words are folded to lower case, as uperf does.
-        let directory = tempfile::Builder::new()
-            .prefix(&format!("files-{}", std::process::id()))
-            .rand_bytes(0)
-            .tempdir()
-            .expect("a directory");
+        let directory = short_directory();
         for (number, length) in lengths.iter().enumerate() {
             let file = directory.path().join(number.to_string());
             std::fs::write(file, vec![7; *length]).expect("it is ours");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{
     Finished, Profile, Server, Trial, eventually, free_port, is_listening, linerate, profiles, run,
+    short_directory,
 };
 
 use super::{agree, requests};
@@ -143,12 +144,7 @@ fn tls_ends_with_its_time() {
 }
 
 fn tls_carries_files() {
-    // A profile's words are folded to lower case, as uperf does.
-    let directory = tempfile::Builder::new()
-        .prefix(&format!("tls-files-{}", std::process::id()))
-        .rand_bytes(0)
-        .tempdir()
-        .expect("a directory");
+    let directory = short_directory();
     std::fs::write(directory.path().join("f"), vec![7; 65_536]).expect("it is ours");
     let send = format!(
         "<flowop type=\"sendfile\" options=\"dir={}\"/>",

@@ -24,7 +24,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use testkit::Need::Namespaces;
 use testkit::{
-    Namespace, Server, Trial, Usage, eventually, fuzz, linerate, link, listeners, unless,
+    Namespace, Server, Trial, Usage, eventually, fuzz, linerate, link, listeners, short_directory,
+    unless,
 };
 
 use crate::hosts::ground::{Hosts, PORT, address};
@@ -112,7 +113,7 @@ struct Target {
 fn netserver() {
     let hosts = Hosts::new(1);
     let third = ThirdHost::beside(&hosts.slaves[0]);
-    let (files, sockets) = (directory(), directory());
+    let (files, sockets) = (short_directory(), short_directory());
     let file = files.path().join("f");
     std::fs::write(&file, b"fill").expect("a new directory");
     let target = Target {
@@ -128,7 +129,7 @@ fn netserver() {
         );
         command.arg("--allow-fill-dir").arg(files.path());
         command.arg("--unix-dir").arg(sockets.path());
-        Server::at(PORT, command).unwrap_or_else(|error| panic!("{error}"))
+        Server::at(PORT, command)
     });
     let host = &hosts.slaves[0];
     target.attack(
@@ -153,7 +154,7 @@ fn netserver() {
 fn uperf_slave() {
     let hosts = Hosts::new(1);
     let third = ThirdHost::beside(&hosts.slaves[0]);
-    let files = directory();
+    let files = short_directory();
     std::fs::write(files.path().join("f"), b"a file").expect("a new directory");
     let directory = files.path().display().to_string();
     let target = Target {
@@ -493,13 +494,6 @@ fn without_backtraces(arguments: &str) -> Command {
     let mut command = linerate(arguments);
     command.env("RUST_BACKTRACE", "0");
     command
-}
-
-fn directory() -> tempfile::TempDir {
-    // A request has room for 31 bytes of a path.
-    let mut short = tempfile::Builder::new();
-    let made = short.prefix("m").rand_bytes(5).tempdir_in("/tmp");
-    made.expect("/tmp is writable")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
