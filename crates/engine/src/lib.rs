@@ -27,6 +27,7 @@ mod memory;
 mod pace;
 mod ring;
 mod run;
+mod sampler;
 pub mod script;
 mod socket;
 mod start_barrier;
@@ -51,6 +52,7 @@ pub use loops::connection_test::Accepting;
 pub use memory::Memory;
 pub use ring::RingError;
 pub use run::{Job, Path, connect, connect_without_data, receive_late, run};
+pub use sampler::{Interval, Reading, Sampler};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,
     datagram_listener, dropped, facts_at_end, prepare_accepted,

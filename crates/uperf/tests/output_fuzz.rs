@@ -13,7 +13,8 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sample::{figures, master, page, printed};
 use testkit::fuzz::{each, fewer, one_of};
-use uperf::output::html::{self, Moment};
+use units::Bytes;
+use uperf::output::html;
 use uperf::output::{
     Executions, Report, Sample, Slave, Totals, Traffic, Width, goodbye, log, progress, report,
 };
@@ -48,15 +49,16 @@ fn no_page_panics() {
         for (percent, time) in percentiles {
             (*percent, *time) = (rng.random(), duration(rng));
         }
-        for course in &mut page.measured.courses {
-            course.name = text(rng);
-            course.begun = duration(rng);
-            course.moments.truncate(rng.random_range(0..3));
-            for moment in &mut course.moments {
-                *moment = Moment {
+        for series in &mut page.measured.series {
+            series.name = text(rng);
+            series.begun = duration(rng);
+            series.samples.truncate(rng.random_range(0..3));
+            for sample in &mut series.samples {
+                *sample = model::Sample {
                     at: duration(rng),
-                    bytes: number(rng),
+                    sent: Bytes(number(rng)),
                     operations: number(rng),
+                    ..model::Sample::default()
                 };
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use engine::Counters;
+use engine::{Counters, Interval, Reading, Sampler};
 use model::{Counts, Sample};
 use units::{BitRate, Bytes};
 
@@ -49,32 +49,44 @@ impl Phase {
         }
     }
 
-    /// Samples the counters and shows the samples until the last of the flows hangs up. The loops that
-    /// count do not notice.
+    /// Samples the counters and shows the rate until the last of the flows hangs up.
+    ///
+    /// The samples start when the data begins to move, and end with the test's length.
     pub(super) fn follow(&self, counters: &[Arc<Counters>], ended: &Receiver<()>) -> Vec<Sample> {
         let grid = (self.length / SAMPLES).max(SHORTEST);
-        let mut series = Series::new(self.length);
-        let started = Instant::now();
-        let (mut due, mut shown) = (started + grid, (started, counts(counters)));
-        while ended.recv_timeout(due.saturating_duration_since(Instant::now()))
+        let mut shown = Reading::now(counters);
+        let started = shown.at;
+        let mut sampler = Sampler::new(shown, grid);
+        let mut has_moved = false;
+        while ended.recv_timeout(sampler.due().saturating_duration_since(Instant::now()))
             == Err(RecvTimeoutError::Timeout)
         {
-            let (now, counts) = (Instant::now(), counts(counters));
-            series.add(now, &counts);
-            due = (due + grid).max(now);
+            let reading = Reading::now(counters);
+            let Counts { transactions, .. } = reading.counts;
+            has_moved |= transactions > 0 || reading.counts.bytes() > 0;
+            if !has_moved {
+                sampler = Sampler::new(reading, grid);
+            } else if reading.at <= sampler.started() + self.length {
+                sampler.add(reading);
+            } else {
+                sampler.skip(reading.at);
+            }
             if let Some(columns) = self.columns
-                && now >= shown.0 + TICK
+                && reading.at >= shown.at + TICK
             {
-                let amount = self.amount(&counts) - self.amount(&shown.1);
-                let rate = self.rate(amount, now - shown.0);
-                show(&self.line(columns, now - started, &rate));
-                shown = (now, counts);
+                let rate = self.rate(&reading.since(&shown));
+                show(&self.line(columns, reading.at - started, &rate));
+                shown = reading;
             }
         }
         if self.columns.is_some() {
             show("");
         }
-        series.moments
+        if has_moved {
+            sampler.samples().to_vec()
+        } else {
+            Vec::new()
+        }
     }
 
     fn line(&self, columns: usize, elapsed: Duration, rate: &str) -> String {
@@ -88,70 +100,14 @@ impl Phase {
         line.chars().take(columns.saturating_sub(ECHO)).collect()
     }
 
-    fn amount(&self, counts: &Counts) -> u64 {
+    fn rate(&self, interval: &Interval) -> String {
+        let Interval { elapsed, counts } = interval;
         if self.transactional {
-            counts.transactions
-        } else {
-            (counts.sent + counts.received).0
+            let rate = counts.transactions as f64 / elapsed.as_secs_f64();
+            return format!("{rate:.0} tran/s");
         }
-    }
-
-    fn rate(&self, amount: u64, elapsed: Duration) -> String {
-        if self.transactional {
-            return format!("{:.0} tran/s", amount as f64 / elapsed.as_secs_f64());
-        }
-        Bytes(amount)
-            .over(elapsed)
-            .unwrap_or(BitRate(0.0))
-            .to_string()
-    }
-}
-
-fn counts(counters: &[Arc<Counters>]) -> Counts {
-    let mut sum = Counts::default();
-    for counters in counters {
-        sum += counters.counts();
-    }
-    sum
-}
-
-/// What had been moved when, from the last sample before the data began to move to the test's length.
-struct Series {
-    length: Duration,
-    /// The last sample at which nothing had moved.
-    origin: Option<Instant>,
-    moments: Vec<Sample>,
-}
-
-impl Series {
-    fn new(length: Duration) -> Self {
-        Self {
-            length,
-            origin: None,
-            moments: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, now: Instant, counts: &Counts) {
-        let bytes = counts.sent + counts.received;
-        let has_moved = bytes.0 > 0 || counts.transactions > 0;
-        if !has_moved {
-            self.origin = Some(now);
-            return;
-        }
-        let at = now - *self.origin.get_or_insert(now);
-        if self.moments.is_empty() && !at.is_zero() {
-            self.moments.push(Sample::default());
-        }
-        if at <= self.length {
-            self.moments.push(Sample {
-                at,
-                sent: counts.sent,
-                received: counts.received,
-                operations: counts.transactions,
-                ..Sample::default()
-            });
-        }
+        let rate = Bytes(counts.bytes()).over(*elapsed);
+        rate.unwrap_or(BitRate(0.0)).to_string()
     }
 }
 

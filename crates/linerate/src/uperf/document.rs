@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::{Sample, Series};
 use report::profile::{
     Course, Entry, Flowop, Group, Interface, Moment, PROFILE_SCHEMA, Profile, ProfileReport,
     ProfileTest, ProfileWarning, Slave, Times, Totals, Transaction,
@@ -101,7 +102,7 @@ fn profile(page: &Page, workorder: &Workorder) -> Profile {
             .map(|told| slave(told, workorder))
             .collect(),
         interfaces: report.interfaces.each.iter().map(interface).collect(),
-        course: measured.courses.iter().map(course).collect(),
+        course: measured.series.iter().map(course).collect(),
         log: report.log.iter().map(entry).collect(),
         doubts: measured.doubts.clone(),
         failures: report.failures,
@@ -180,16 +181,16 @@ fn interface(traffic: &output::Traffic) -> Interface {
     }
 }
 
-fn course(course: &output::html::Course) -> Course {
-    let moment = |moment: &output::html::Moment| Moment {
-        at_ns: nanoseconds(moment.at),
-        bytes: moment.bytes,
-        operations: moment.operations,
+fn course(series: &Series) -> Course {
+    let moment = |sample: &Sample| Moment {
+        at_ns: nanoseconds(series.begun + sample.at),
+        bytes: sample.bytes().0,
+        operations: sample.operations,
     };
     Course {
-        name: course.name.clone(),
-        begun_ns: nanoseconds(course.begun),
-        moments: course.moments.iter().map(moment).collect(),
+        name: series.name.clone(),
+        begun_ns: nanoseconds(series.begun),
+        moments: series.samples.iter().map(moment).collect(),
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod connect;
 mod counted;
-mod course;
 mod files;
 mod hosts;
 mod interfaces;
@@ -275,7 +274,7 @@ impl Session<'_> {
         };
         let mut measured = self.measured(figures, doubt, &slaves);
         measured.begun = wall;
-        measured.courses = narrator.courses(agreed);
+        measured.series = narrator.series(agreed);
         let text = output::report(&self.master.print, self.width, &measured.report);
         narrator.print(&text);
         let mut code = failed.unwrap_or(0);
@@ -311,7 +310,7 @@ impl Session<'_> {
         let program = |slave: &Slave| if slave.is_ours { "linerate" } else { "uperf" };
         Measured {
             begun: SystemTime::now(),
-            courses: Vec::new(),
+            series: Vec::new(),
             distributions: figures.distributions(),
             parts: figures.parts(is_ours),
             report: figures.report(),

@@ -3,18 +3,17 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{BarrierStatus, Stop};
+use engine::{BarrierStatus, Interval, Reading, Sampler, Stop};
 use model::{Counts, Series};
-
 use sys::clock::Prompt;
 
 use super::TICK;
 use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
-use super::course::Courses;
 use super::voice::Voice;
 use crate::options::Master;
-use crate::output::html::Course;
-use crate::output::{self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name};
+use crate::output::{
+    self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name, transaction_name,
+};
 use crate::strand::{Log, Workers};
 use crate::wire::{Command, Goodbye};
 use crate::{Group, Kind};
@@ -59,9 +58,9 @@ pub(super) fn stages(
             }
         }
         // What is done before anybody looks is of the transaction as well.
-        let before = workers.counts();
+        let counts = workers.counts();
         begun = workers.release(stage);
-        narrator.begun(stage, begun, before);
+        narrator.begun(Reading { at: begun, counts });
     }
     let code = until(workers, None, slaves, narrator, stop, log);
     if code.is_none() {
@@ -97,7 +96,8 @@ fn until(
 ) -> Option<u8> {
     let mut prompt = None;
     loop {
-        let status = look(workers, stage, narrator.due(), &mut prompt);
+        let next_line = narrator.due();
+        let status = look(workers, stage, next_line, &mut prompt);
         if status.peer_closed && (status.complete || status.running == 0) {
             await_word(slaves);
         }
@@ -130,10 +130,11 @@ fn until(
 fn look(
     workers: &mut Workers,
     stage: Option<usize>,
-    next_line: Instant,
+    next_line: Option<Instant>,
     prompt: &mut Option<Prompt>,
 ) -> BarrierStatus {
     let now = Instant::now();
+    let next_line = next_line.unwrap_or(now + TICK);
     let Some(due) = workers.due() else {
         *prompt = None;
         return workers.wait(stage, next_line.min(now + TICK));
@@ -179,11 +180,10 @@ pub(super) struct Narrator<'a> {
     is_silent: bool,
     width: Width,
     pub(super) interval: Duration,
-    /// The transaction that runs, when it began, and what had been done by then.
-    running: Option<(usize, Instant, Counts)>,
-    next: Instant,
-    has_begun: bool,
-    courses: Courses,
+    /// The samples of each transaction that has begun.
+    samplers: Vec<Sampler>,
+    /// The last of them has not ended.
+    is_running: bool,
     /// Slaves that the first transaction opens connections to, until they are reported as unanswered.
     opened_to: Vec<String>,
 }
@@ -199,10 +199,8 @@ impl<'a> Narrator<'a> {
             is_silent: !master.print.progress,
             width,
             interval: master.interval,
-            running: None,
-            next: Instant::now() + master.interval,
-            has_begun: false,
-            courses: Courses::default(),
+            samplers: Vec::new(),
+            is_running: false,
             opened_to: Vec::new(),
         }
     }
@@ -252,17 +250,18 @@ impl<'a> Narrator<'a> {
         self.step(&Step::Phase2DoneWith(host));
     }
 
-    /// When there is something to print next.
-    fn due(&self) -> Instant {
-        self.next
+    /// When the next line of a running transaction is due.
+    fn due(&self) -> Option<Instant> {
+        let running = self.samplers.last().filter(|_| self.is_running);
+        running.map(Sampler::due)
     }
 
-    /// Where the run is, for whoever reads of its end.
+    /// Where the run is, to report its end.
     pub(super) fn place(&self) -> String {
-        match self.running {
-            Some((stage, _, _)) => format!("in {}", running_name(stage)),
-            None if self.has_begun => "at the end".to_owned(),
-            None => "before Txn1".to_owned(),
+        match self.samplers.len() {
+            0 => "before Txn1".to_owned(),
+            begun if self.is_running => format!("in {}", running_name(begun - 1)),
+            _ => "at the end".to_owned(),
         }
     }
 
@@ -272,56 +271,53 @@ impl<'a> Narrator<'a> {
             return;
         }
         // The line of a transaction that has failed has no end yet.
-        if self.running.take().is_some() {
+        if std::mem::take(&mut self.is_running) {
             self.print(PROGRESS_END);
         }
         self.print(&self.width.rule());
     }
 
-    /// How the transactions went, since then.
-    pub(super) fn courses(&mut self, since: Instant) -> Vec<Course> {
-        self.courses.since(since)
+    /// Returns the samples of the transactions, by the time since `run_begun`.
+    pub(super) fn series(&self, run_begun: Instant) -> Vec<Series> {
+        let samplers = self.samplers.iter().enumerate();
+        let series = samplers.map(|(number, sampler)| Series {
+            name: transaction_name(number),
+            begun: sampler.started().saturating_duration_since(run_begun),
+            samples: sampler.samples().to_vec(),
+        });
+        series.collect()
     }
 
-    /// How the transactions went, since then.
-    pub(super) fn series(&self, since: Instant) -> Vec<Series> {
-        self.courses.series(since)
-    }
-
-    fn begun(&mut self, stage: usize, now: Instant, counts: Counts) {
-        self.running = Some((stage, now, counts));
-        self.has_begun = true;
-        self.courses.begun(stage, now);
-        self.next = now + self.interval;
-        self.line(counts, now);
+    fn begun(&mut self, begun: Reading) {
+        let interval = self.interval.max(Duration::from_millis(1));
+        self.samplers.push(Sampler::new(begun, interval));
+        self.is_running = true;
+        self.line(begun);
     }
 
     fn tick(&mut self, workers: &Workers) {
-        let now = Instant::now();
-        self.report_unanswered(workers, now);
-        if now < self.next {
+        let at = Instant::now();
+        self.report_unanswered(workers, at);
+        if self.due().is_none_or(|due| at < due) {
             return;
         }
-        let Some((stage, ..)) = self.running else {
-            return;
-        };
-        // The grid does not move; what was missed is left out.
-        while self.next <= now {
-            self.next += self.interval.max(Duration::from_millis(1));
-        }
+        let stage = self.samplers.len() - 1;
         // What comes after the time has no line: the last one is of the time.
-        if !workers.is_over(stage) {
-            self.line(workers.counts_by(stage).0, now);
+        if workers.is_over(stage) {
+            self.samplers[stage].skip(at);
+        } else {
+            let (counts, _) = workers.counts_by(stage);
+            self.line(Reading { at, counts });
         }
     }
 
     /// Reports once that no data connection has come about, as behind a firewall that lets the control
     /// connection through.
     fn report_unanswered(&mut self, workers: &Workers, now: Instant) {
-        let Some((0, begun, _)) = self.running else {
+        let ([first], true) = (&self.samplers[..], self.is_running) else {
             return;
         };
-        let is_due = now >= begun + REPORT_UNANSWERED_AFTER;
+        let is_due = now >= first.started() + REPORT_UNANSWERED_AFTER;
         if !is_due || self.opened_to.is_empty() || workers.counts().operations > 0 {
             return;
         }
@@ -335,29 +331,27 @@ impl<'a> Narrator<'a> {
     }
 
     fn ended(&mut self, workers: &Workers) {
-        if let Some((stage, ..)) = self.running {
-            let (counts, at) = workers.counts_by(stage);
-            self.line(counts, at);
+        if std::mem::take(&mut self.is_running) {
+            let (counts, at) = workers.counts_by(self.samplers.len() - 1);
+            self.line(Reading { at, counts });
             if !self.is_silent {
                 self.print(PROGRESS_END);
             }
         }
-        self.running = None;
     }
 
-    fn line(&mut self, counts: Counts, at: Instant) {
-        let Some((stage, begun, before)) = self.running else {
-            return;
-        };
-        let since = counts.since(&before);
-        self.courses.moment(at, &since);
+    fn line(&mut self, reading: Reading) {
+        let stage = self.samplers.len() - 1;
+        let sampler = &mut self.samplers[stage];
+        sampler.add(reading);
+        let Interval { elapsed, counts } = sampler.total();
         if self.is_silent {
             return;
         }
         let sample = Sample {
             name: running_name(stage),
-            totals: totals(&since, at.saturating_duration_since(begun)),
-            ended: SystemTime::now() - at.elapsed(),
+            totals: totals(&counts, elapsed),
+            ended: SystemTime::now() - reading.at.elapsed(),
         };
         let text = output::progress(self.is_raw, self.width, &sample);
         self.print(&text);

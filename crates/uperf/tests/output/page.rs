@@ -81,7 +81,7 @@ fn names_are_no_tags() {
         &mut page.command_line,
         &mut page.name,
         &mut page.profile,
-        &mut page.measured.courses[1].name,
+        &mut page.measured.series[1].name,
         &mut page.measured.distributions[0].name,
         &mut first.name,
         &mut second.facts[0].1,
@@ -104,7 +104,7 @@ fn names_are_no_tags() {
 #[test]
 fn a_run_without_anything_has_a_page() {
     let mut page = page();
-    page.measured.courses.clear();
+    page.measured.series.clear();
     page.measured.distributions[0].percentiles.clear();
     page.measured.distributions.truncate(1);
     page.measured.hosts.clear();

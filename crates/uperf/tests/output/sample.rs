@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use model::{HostFacts, LogEntry};
+use model::{HostFacts, LogEntry, Series};
+use units::Bytes;
 use uperf::options::{Counter, Master, Role, uperf};
-use uperf::output::html::{Course, Distribution, Host, Measured, Moment, Page};
+use uperf::output::html::{Distribution, Host, Measured, Page};
 use uperf::output::{
     Active, Executions, Interfaces, Latencies, PROGRESS_END, Report, Sample, Slave, Start, Totals,
     Traffic, Width, progress, report, running_name, started, starting, strand_name,
@@ -127,15 +128,16 @@ pub(crate) fn figures() -> Report {
 
 /// A page of the run.
 pub(crate) fn page() -> Page {
-    let second = |at: u64, seconds: u64, bytes: u64| Moment {
+    let second = |at: u64, seconds: u64, bytes: u64| model::Sample {
         at: Duration::from_secs(at),
-        bytes,
+        sent: Bytes(bytes),
         operations: 500 * seconds,
+        ..model::Sample::default()
     };
-    let course = |name: &str, begun, moments| Course {
+    let series = |name: &str, begun, samples| Series {
         name: name.to_owned(),
         begun: Duration::from_secs(begun),
-        moments,
+        samples,
     };
     let microseconds: [(f64, u64); 6] = [
         (50.0, 11),
@@ -169,18 +171,18 @@ pub(crate) fn page() -> Page {
         measured: Measured {
             begun: wall(0),
             report: figures(),
-            courses: vec![
-                course("Txn0", 0, vec![second(1, 0, 0)]),
-                course(
+            series: vec![
+                series("Txn0", 0, vec![second(1, 0, 0)]),
+                series(
                     "Txn1",
                     1,
                     vec![
-                        second(2, 1, 1_000_000),
-                        second(3, 2, 1_600_000),
-                        second(4, 3, 3_000_000),
+                        second(1, 1, 1_000_000),
+                        second(2, 2, 1_600_000),
+                        second(3, 3, 3_000_000),
                     ],
                 ),
-                course("Txn2", 4, vec![second(5, 0, 0)]),
+                series("Txn2", 4, vec![second(1, 0, 0)]),
             ],
             distributions: vec![distribution("Txn1", 1), distribution("Txn1 of Group1", 3)],
             hosts: vec![host("127.0.0.1"), host("master")],

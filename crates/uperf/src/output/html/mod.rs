@@ -7,7 +7,7 @@ mod text;
 
 use std::time::{Duration, SystemTime};
 
-use model::HostFacts;
+use model::{HostFacts, Series};
 
 use super::figures::{Executions, Part, Report, Totals};
 use super::line::printable;
@@ -36,7 +36,7 @@ pub struct Measured {
     /// What is printed, too.
     pub report: Report,
     /// The transactions one after the other, as far as their progress was sampled.
-    pub courses: Vec<Course>,
+    pub series: Vec<Series>,
     /// The times that were kept, if any were.
     pub distributions: Vec<Distribution>,
     /// This host and those of the slaves, as far as they told.
@@ -53,28 +53,6 @@ pub struct Measured {
     pub shares_host: bool,
     /// A signal has ended the run at this end.
     pub is_interrupted: bool,
-}
-
-/// How one transaction went.
-#[derive(Clone, Debug)]
-pub struct Course {
-    /// Its name in the report.
-    pub name: String,
-    /// When it began, since the run did.
-    pub begun: Duration,
-    /// In the order of time.
-    pub moments: Vec<Moment>,
-}
-
-/// What a transaction had moved and done at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// Since the run began.
-    pub at: Duration,
-    /// Since the transaction began.
-    pub bytes: u64,
-    /// Likewise.
-    pub operations: u64,
 }
 
 /// Times by how many were shorter.
@@ -104,7 +82,7 @@ pub fn page(page: &Page) -> String {
         status(page),
         headline(page),
         doubts(page),
-        courses(page),
+        over_time(page),
         latencies(page),
         groups(page),
         executions(page),
@@ -186,29 +164,15 @@ fn doubts(page: &Page) -> String {
     section_if(!items.is_empty(), "Doubts", || format!("<ul>{items}</ul>"))
 }
 
-fn courses(page: &Page) -> String {
-    let is_moved = page
-        .measured
-        .courses
-        .iter()
-        .flat_map(|course| &course.moments)
-        .any(|moment| moment.bytes > 0);
-    let throughput = || {
-        plot::course("bit/s", &page.measured.courses, |moment| {
-            moment.bytes as f64 * 8.0
-        })
-    };
-    let operations = || {
-        plot::course("op/s", &page.measured.courses, |moment| {
-            moment.operations as f64
-        })
-    };
+fn over_time(page: &Page) -> String {
+    let series = &page.measured.series;
+    let samples = || series.iter().flat_map(|series| &series.samples);
+    let is_moved = samples().any(|sample| sample.bytes().0 > 0);
+    let throughput = || plot::series("bit/s", series, |sample| sample.bytes().0 as f64 * 8.0);
+    let operations = || plot::series("op/s", series, |sample| sample.operations as f64);
     section_if(is_moved, "Throughput over time", throughput)
         + &section_if(
-            page.measured
-                .courses
-                .iter()
-                .any(|course| !course.moments.is_empty()),
+            samples().next().is_some(),
             "Operations over time",
             operations,
         )

@@ -1,9 +1,12 @@
 //! Plots, as SVG in the page.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
+use model::{Sample, Series};
+
+use super::Distribution;
 use super::text::{amount, escaped, nanoseconds};
-use super::{Course, Distribution, Moment};
 
 const WIDTH: f64 = 920.0;
 const HEIGHT: f64 = 280.0;
@@ -16,18 +19,20 @@ const BOTTOM: f64 = HEIGHT - 36.0;
 const COLOURS: usize = 6;
 
 /// A rate over time, in the intervals in which it was sampled: a line that is level within each.
-/// `total` is what a moment has of what the rate is of.
-pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) -> String {
-    let end = courses
-        .iter()
-        .flat_map(|course| &course.moments)
-        .map(|moment| moment.at.as_secs_f64())
-        .fold(0.0, f64::max);
+/// `total` returns the quantity of a sample that the rate is of.
+pub(super) fn series(unit: &str, all: &[Series], total: fn(&Sample) -> f64) -> String {
+    let ends = all.iter().map(|series| {
+        let last = series.samples.last();
+        last.map_or(0.0, |last| {
+            series.begun.as_secs_f64() + last.at.as_secs_f64()
+        })
+    });
+    let end = ends.fold(0.0, f64::max);
     // What is narrower than its line would show nothing but a scale that hides all else.
     let is_seen = |level: &Level| level.to - level.from >= 2.0 * end / (RIGHT - LEFT);
-    let levels: Vec<Vec<Level>> = courses
+    let levels: Vec<Vec<Level>> = all
         .iter()
-        .map(|course| levels(course, total).into_iter().filter(is_seen).collect())
+        .map(|series| levels(series, total).into_iter().filter(is_seen).collect())
         .collect();
     let most = levels.iter().flatten().map(Level::rate).fold(0.0, f64::max);
     let (x_step, y_step) = (step(end, 10.0), step(most, 5.0));
@@ -41,8 +46,8 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
     let times: String = ticks(x_step, end)
         .map(|seconds| below(x(seconds), &format!("{} s", short(seconds))))
         .collect();
-    let lines = courses.iter().zip(&levels).map(|(course, levels)| {
-        let begun = x(course.begun.as_secs_f64());
+    let lines = all.iter().zip(&levels).map(|(series, levels)| {
+        let begun = x(series.begun.as_secs_f64());
         let corners = |(number, level): (usize, &Level)| {
             let (from, to, y) = (x(level.from), x(level.to), y(level.rate()));
             let to_begin = if number == 0 { 'M' } else { 'L' };
@@ -53,7 +58,7 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
             let (from, to) = (x(level.from), x(level.to));
             let hint = format!(
                 "{}, {} to {} s: {}",
-                course.name,
+                series.name,
                 short(level.from),
                 short(level.to),
                 amount(level.rate(), unit)
@@ -73,30 +78,23 @@ pub(super) fn course(unit: &str, courses: &[Course], total: fn(&Moment) -> f64) 
         )
     });
     let lines: String = lines.collect();
-    drawing(
-        &(grid + &times + &lines + &names(courses, x)),
-        "rate over time",
-    )
+    drawing(&(grid + &times + &lines + &names(all, x)), "rate over time")
 }
 
 /// Each transaction's name where it begins. Where there is no room for all, those that took longer have it.
-fn names(courses: &[Course], x: impl Fn(f64) -> f64) -> String {
-    let took = |course: &Course| {
-        let last = course.moments.last();
-        last.map_or(Duration::ZERO, |last| last.at.saturating_sub(course.begun))
-    };
-    let mut by_length: Vec<&Course> = courses.iter().collect();
-    by_length.sort_by_key(|course| std::cmp::Reverse(took(course)));
+fn names(all: &[Series], x: impl Fn(f64) -> f64) -> String {
+    let mut by_length: Vec<&Series> = all.iter().collect();
+    by_length.sort_by_key(|series| Reverse(series.samples.last().map(|last| last.at)));
     let mut taken: Vec<(f64, f64)> = Vec::new();
-    let name = |course: &Course| {
-        let begun = x(course.begun.as_secs_f64()).min(RIGHT - 40.0);
-        let end = begun + 8.0 * (course.name.chars().count() + 1) as f64;
+    let name = |series: &Series| {
+        let begun = x(series.begun.as_secs_f64()).min(RIGHT - 40.0);
+        let end = begun + 8.0 * (series.name.chars().count() + 1) as f64;
         let is_free = |(from, to): &(f64, f64)| end <= *from || begun >= *to;
         if !taken.iter().all(is_free) {
             return String::new();
         }
         taken.push((begun, end));
-        let name = escaped(&course.name);
+        let name = escaped(&series.name);
         format!(
             "<text x=\"{begun:.1}\" y=\"{:.1}\">{name}</text>",
             TOP - 10.0
@@ -118,20 +116,17 @@ impl Level {
     }
 }
 
-fn levels(course: &Course, total: fn(&Moment) -> f64) -> Vec<Level> {
-    let mut last = Moment {
-        at: course.begun,
-        bytes: 0,
-        operations: 0,
-    };
+fn levels(series: &Series, total: fn(&Sample) -> f64) -> Vec<Level> {
+    let seconds = |sample: &Sample| series.begun.as_secs_f64() + sample.at.as_secs_f64();
+    let mut last = Sample::default();
     let mut levels = Vec::new();
-    for moment in &course.moments {
-        let (from, to) = (last.at.as_secs_f64(), moment.at.as_secs_f64());
-        // Two looks at one time are one.
+    for sample in &series.samples {
+        let (from, to) = (seconds(&last), seconds(sample));
+        // Two samples at one time are one.
         if to > from {
-            let amount = (total(moment) - total(&last)).max(0.0);
+            let amount = (total(sample) - total(&last)).max(0.0);
             levels.push(Level { from, to, amount });
-            last = *moment;
+            last = *sample;
         }
     }
     join_rest(&mut levels);
@@ -283,6 +278,8 @@ fn short(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use units::Bytes;
+
     use super::*;
 
     #[test]
@@ -305,23 +302,23 @@ mod tests {
 
     #[test]
     fn rates_are_of_what_came_since_the_last_look() {
-        let moment = |at, bytes| Moment {
+        let sample = |at, bytes| Sample {
             at: Duration::from_millis(at),
-            bytes,
-            operations: 0,
+            sent: Bytes(bytes),
+            ..Sample::default()
         };
-        let course = Course {
+        let series = Series {
             name: "Txn2".to_owned(),
             begun: Duration::from_secs(1),
-            moments: vec![
-                moment(1000, 0),
-                moment(1500, 100),
-                moment(1500, 120),
-                moment(2500, 400),
-                moment(2600, 455),
+            samples: vec![
+                sample(0, 0),
+                sample(500, 100),
+                sample(500, 120),
+                sample(1500, 400),
+                sample(1600, 455),
             ],
         };
-        let levels = levels(&course, |moment| moment.bytes as f64);
+        let levels = levels(&series, |sample| sample.bytes().0 as f64);
         let rates: Vec<_> = levels
             .iter()
             .map(|level| (level.from, level.to, level.rate()))
