@@ -68,11 +68,12 @@ fn form(test: Test, output: Option<&(Printed, Selected)>) -> Form {
 mod tests {
     use super::*;
     use crate::options::{Settings, netperf};
-    use crate::selector::{Selector, Stock};
+    use crate::selector::Selector;
 
     #[test]
     fn the_last_form_wins() {
-        let throughput = Selection::Blocks(vec![vec![Selector::Stock(Stock::Throughput)]]);
+        let throughput =
+            Selection::Blocks(vec![Selector::by_name("THROUGHPUT").into_iter().collect()]);
         for (line, form) in [
             ("", Form::Table),
             ("-t OMNI", Form::Human(Selection::Default)),

@@ -51,15 +51,12 @@ pub(super) fn select(text: &str) -> Result<Selected, Stop> {
 /// What `all` prints, in four blocks: the stock tool's.
 fn all() -> Vec<Vec<Selector>> {
     [
-        Stock::SocketType..=Stock::ResponseSize,
-        Stock::LocalCpuUtil..=Stock::TransportMss,
-        Stock::LocalSendThroughput..=Stock::RemoteCork,
-        Stock::LocalSysname..=Stock::CommandLine,
+        ("SOCKET_TYPE", "RESPONSE_SIZE"),
+        ("LOCAL_CPU_UTIL", "TRANSPORT_MSS"),
+        ("LOCAL_SEND_THROUGHPUT", "REMOTE_CORK"),
+        ("LOCAL_SYSNAME", "COMMAND_LINE"),
     ]
-    .map(|range| {
-        let block = Stock::ALL.iter().filter(|stock| range.contains(stock));
-        block.copied().map(Selector::Stock).collect()
-    })
+    .map(|(first, last)| Stock::between(first, last).map(Selector::Stock).collect())
     .into()
 }
 
@@ -127,7 +124,7 @@ fn read(path: &str) -> std::io::Result<String> {
 /// the placeholder.
 fn by_name_or_header(entry: &str) -> Option<Selector> {
     if entry.is_empty() {
-        return Some(Selector::Stock(Stock::OutputNone));
+        return Selector::by_name("OUTPUT_NONE");
     }
     Selector::by_name(entry).or_else(|| Selector::by_header(entry))
 }
@@ -184,7 +181,7 @@ mod tests {
                 ("LOCAL_SYSNAME", "COMMAND_LINE"),
             ]
         );
-        assert_eq!(names.concat().len(), Stock::ALL.len() - 2);
+        assert_eq!(names.concat().len(), Stock::all().count() - 2);
         assert!(needs.latency && needs.peer_congestion_control);
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::figures::Figures;
 use super::values::value;
 use crate::options::{Form, Selection, Settings};
-use crate::selector::{HEADER_LINES, Selector, Stock};
+use crate::selector::{HEADER_LINES, Selector};
 
 /// Every selector's name, as the selection `?` asks for it.
 pub fn selector_list(form: &Form) -> String {
@@ -115,7 +115,7 @@ pub(super) fn key_value(figures: &Figures<'_>, selection: &Selection) -> String 
 }
 
 fn blocks(settings: &Settings, selection: &Selection) -> Vec<Vec<Selector>> {
-    let is_end = |selector: &&Selector| **selector == Selector::Stock(Stock::OutputEnd);
+    let is_end = |selector: &&Selector| selector.name() == "OUTPUT_END";
     match selection {
         Selection::Blocks(blocks) => blocks
             .iter()
@@ -130,50 +130,44 @@ fn blocks(settings: &Settings, selection: &Selection) -> Vec<Vec<Selector>> {
 
 /// The columns of a test whose user chose none.
 fn by_default(settings: &Settings) -> Vec<Selector> {
-    // The lint does not look into tests.
-    #[cfg_attr(
-        not(test),
-        expect(clippy::enum_glob_use, reason = "they are columns of a table")
-    )]
-    use Stock::*;
-    const TRANSACTIONAL: [Stock; 6] = [
-        LssSizeEnd,
-        LsrSizeEnd,
-        RsrSizeEnd,
-        RssSizeEnd,
-        RequestSize,
-        ResponseSize,
+    const TRANSACTIONAL: [&str; 6] = [
+        "LSS_SIZE_END",
+        "LSR_SIZE_END",
+        "RSR_SIZE_END",
+        "RSS_SIZE_END",
+        "REQUEST_SIZE",
+        "RESPONSE_SIZE",
     ];
-    const TRANSMIT: [Stock; 3] = [LssSizeEnd, RsrSizeEnd, LocalSendSize];
-    const RECEIVE: [Stock; 3] = [RssSizeEnd, LsrSizeEnd, RemoteSendSize];
-    const RESULT: [Stock; 3] = [ElapsedTime, Throughput, ThroughputUnits];
-    const CPU: [Stock; 17] = [
-        LocalCpuUtil,
-        LocalCpuPercentUser,
-        LocalCpuPercentSystem,
-        LocalCpuPercentIowait,
-        LocalCpuPercentIrq,
-        LocalCpuPercentSwintr,
-        LocalCpuMethod,
-        RemoteCpuUtil,
-        RemoteCpuPercentUser,
-        RemoteCpuPercentSystem,
-        RemoteCpuPercentIowait,
-        RemoteCpuPercentIrq,
-        RemoteCpuPercentSwintr,
-        RemoteCpuMethod,
-        LocalSd,
-        RemoteSd,
-        SdUnits,
+    const TRANSMIT: [&str; 3] = ["LSS_SIZE_END", "RSR_SIZE_END", "LOCAL_SEND_SIZE"];
+    const RECEIVE: [&str; 3] = ["RSS_SIZE_END", "LSR_SIZE_END", "REMOTE_SEND_SIZE"];
+    const RESULT: [&str; 3] = ["ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS"];
+    const CPU: [&str; 17] = [
+        "LOCAL_CPU_UTIL",
+        "LOCAL_CPU_PERCENT_USER",
+        "LOCAL_CPU_PERCENT_SYSTEM",
+        "LOCAL_CPU_PERCENT_IOWAIT",
+        "LOCAL_CPU_PERCENT_IRQ",
+        "LOCAL_CPU_PERCENT_SWINTR",
+        "LOCAL_CPU_METHOD",
+        "REMOTE_CPU_UTIL",
+        "REMOTE_CPU_PERCENT_USER",
+        "REMOTE_CPU_PERCENT_SYSTEM",
+        "REMOTE_CPU_PERCENT_IOWAIT",
+        "REMOTE_CPU_PERCENT_IRQ",
+        "REMOTE_CPU_PERCENT_SWINTR",
+        "REMOTE_CPU_METHOD",
+        "LOCAL_SD",
+        "REMOTE_SD",
+        "SD_UNITS",
     ];
     let direction = settings.direction;
-    let sizes: &[Stock] = match direction {
+    let sizes: &[&str] = match direction {
         direction if direction.is_transactional() => &TRANSACTIONAL,
         direction if direction.transmit => &TRANSMIT,
         _ => &RECEIVE,
     };
     let measures_cpu = settings.flow.here.measure_cpu || settings.flow.there.measure_cpu;
-    let cpu: &[Stock] = if measures_cpu { &CPU } else { &[] };
+    let cpu: &[&str] = if measures_cpu { &CPU } else { &[] };
     let columns = [sizes, &RESULT, cpu].concat();
-    columns.into_iter().map(Selector::Stock).collect()
+    columns.into_iter().filter_map(Selector::by_name).collect()
 }

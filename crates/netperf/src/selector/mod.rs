@@ -1,10 +1,9 @@
 //! What omni output can print: the names that `-o`, `-O` and `-k` know, with their column headers.
 //!
-//! Nothing here knows of figures: the options room looks names up, the output room has a value for
-//! each (`output/values/`).
+//! Nothing here knows of figures: the options room looks names up, and the output room expands the values of the
+//! tables (`output/values/`).
 //!
-//! A new selector is a line in `own.rs`, an arm in `output/values/own.rs`, and, if something has to be
-//! measured for it, one in [`Selector::needs`].
+//! A new selector is a row in `own.rs`, and, if something has to be measured for it, an arm in [`Selector::needs`].
 
 mod own;
 mod percentile;
@@ -13,9 +12,9 @@ mod stock;
 use std::borrow::Cow;
 use std::ops::BitOrAssign;
 
-pub use own::Own;
+pub(crate) use own::own_selectors;
 pub use percentile::Percentile;
-pub use stock::Stock;
+pub(crate) use stock::stock_selectors;
 
 /// One figure that can be asked for by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,14 +43,11 @@ impl Selector {
     /// All in the order of `?`, for what there is no end of a few: ours stand before the last of the
     /// stock tool's, which is called OUTPUT_END.
     pub fn listed() -> impl Iterator<Item = Self> {
-        let stock = |all: &'static [Stock]| all.iter().copied().map(Self::Stock);
-        let own = Own::ALL.iter().copied().map(Self::Own);
+        let mut stock = Stock::all().map(Self::Stock);
+        let last = stock.next_back();
         let percentiles = Percentile::usual().map(Self::Percentile);
-        let (last, others) = Stock::ALL.split_last().expect("there are 175");
-        stock(others)
-            .chain(own)
-            .chain(percentiles)
-            .chain(stock(std::slice::from_ref(last)))
+        let own = Own::all().map(Self::Own);
+        stock.chain(own).chain(percentiles).chain(last)
     }
 
     /// Its name, upper case.
@@ -79,64 +75,32 @@ impl Selector {
 
     /// What has to be measured, or asked of the peer, so that it has a value.
     pub fn needs(&self) -> Needs {
-        match self {
-            Self::Stock(selector) => of_stock(*selector),
-            Self::Own(selector) => of_own(*selector),
-            Self::Percentile(_) => Needs::LATENCY,
+        let nothing = Needs::default();
+        match self.name() {
+            _ if matches!(self, Self::Percentile(_)) => Needs::LATENCY,
+            "MIN_LATENCY" | "MAX_LATENCY" | "P50_LATENCY" | "P90_LATENCY" | "P99_LATENCY"
+            | "MEAN_LATENCY" | "STDDEV_LATENCY" | "LATENCY_SAMPLES" => Needs::LATENCY,
+            "LOCAL_TRANSPORT_RETRANS" => Needs {
+                retransmits: true,
+                ..nothing
+            },
+            "REMOTE_CONG_CONTROL" => Needs {
+                peer_congestion_control: true,
+                ..nothing
+            },
+            "REMOTE_SYSNAME" | "REMOTE_RELEASE" | "REMOTE_VERSION" | "REMOTE_MACHINE" => Needs {
+                peer_system: true,
+                ..nothing
+            },
+            "CLOCK_COST_NS" | "CLOCK_RESOLUTION_NS" => Needs {
+                clock: true,
+                ..nothing
+            },
+            "PACKETS_PER_TRANSACTION" => Needs::INTERFACE,
+            // Name, ids, driver, slot and traffic stand together.
+            name if name.contains("_INTERFACE_") || name.contains("_DRIVER_") => Needs::INTERFACE,
+            _ => nothing,
         }
-    }
-}
-
-fn of_stock(selector: Stock) -> Needs {
-    use Stock::{
-        LocalInterfaceName, LocalInterfaceSlot, LocalTransportRetrans, MaxLatency, MeanLatency,
-        MinLatency, P50Latency, P90Latency, P99Latency, RemoteCongControl, RemoteInterfaceName,
-        RemoteInterfaceSlot, RemoteMachine, RemoteRelease, RemoteSysname, RemoteVersion,
-        StddevLatency,
-    };
-    match selector {
-        MinLatency | MaxLatency | P50Latency | P90Latency | P99Latency | MeanLatency
-        | StddevLatency => Needs::LATENCY,
-        LocalTransportRetrans => Needs {
-            retransmits: true,
-            ..Needs::default()
-        },
-        RemoteCongControl => Needs {
-            peer_congestion_control: true,
-            ..Needs::default()
-        },
-        RemoteSysname | RemoteRelease | RemoteVersion | RemoteMachine => Needs {
-            peer_system: true,
-            ..Needs::default()
-        },
-        // Name, ids, driver and slot stand together.
-        selector
-            if (LocalInterfaceName..=LocalInterfaceSlot).contains(&selector)
-                || (RemoteInterfaceName..=RemoteInterfaceSlot).contains(&selector) =>
-        {
-            Needs::INTERFACE
-        }
-        _ => Needs::default(),
-    }
-}
-
-fn of_own(selector: Own) -> Needs {
-    match selector {
-        Own::LatencySamples => Needs::LATENCY,
-        Own::ClockCostNs | Own::ClockResolutionNs => Needs {
-            clock: true,
-            ..Needs::default()
-        },
-        Own::LocalInterfaceRxPackets
-        | Own::LocalInterfaceRxBytes
-        | Own::LocalInterfaceTxPackets
-        | Own::LocalInterfaceTxBytes
-        | Own::RemoteInterfaceRxPackets
-        | Own::RemoteInterfaceRxBytes
-        | Own::RemoteInterfaceTxPackets
-        | Own::RemoteInterfaceTxBytes
-        | Own::PacketsPerTransaction => Needs::INTERFACE,
-        _ => Needs::default(),
     }
 }
 
@@ -210,43 +174,75 @@ fn borrowed(lines: &'static [&'static str]) -> Vec<Cow<'static, str>> {
     lines.iter().copied().map(Cow::Borrowed).collect()
 }
 
-/// A table of selectors: each line has the variant, its name on the command line, and the lines of its
-/// column header.
+/// A row of a table, without its value.
+struct Row {
+    name: &'static str,
+    header: &'static [&'static str],
+}
+
+macro_rules! names {
+    ($($name:literal [$($line:literal),+] $value:expr,)+) => {
+        &[$(Row {
+            name: $name,
+            header: &[$($line),+],
+        },)+]
+    };
+}
+
+/// The type of a table's selectors.
 macro_rules! selectors {
-    (
-        $(#[$about:meta])*
-        pub enum $table:ident {
-            $($variant:ident = $name:literal [$($line:literal),+],)*
-        }
-    ) => {
+    ($(#[$about:meta])* $table:ident: $rows:ident) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $table {
-            $(#[doc = $name] $variant,)*
-        }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $table(usize);
 
         impl $table {
+            const ROWS: &'static [Row] = $rows!(names);
+
             /// All of them, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            pub fn all() -> impl DoubleEndedIterator<Item = Self> {
+                (0..Self::ROWS.len()).map(Self)
+            }
 
             /// Its name, upper case.
             pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
+                Self::ROWS[self.0].name
             }
 
             /// The lines of its column header.
             pub fn header(self) -> &'static [&'static str] {
-                match self {
-                    $(Self::$variant => &[$($line),+],)*
-                }
+                Self::ROWS[self.0].header
+            }
+
+            /// Its row in the table.
+            pub(crate) fn place(self) -> usize {
+                self.0
             }
         }
     };
 }
 
-use selectors;
+selectors! {
+    /// A selector of netperf 2.7.0.
+    Stock: stock_selectors
+}
+
+selectors! {
+    /// A selector of our own.
+    Own: own_selectors
+}
+
+impl Stock {
+    /// Those from the one name to the other.
+    pub fn between(first: &str, last: &str) -> impl Iterator<Item = Self> {
+        let place = |name| Self::all().find(|stock| stock.name() == name);
+        let (first, last) = (place(first), place(last));
+        let range = first
+            .zip(last)
+            .map_or(0..0, |(first, last)| first.0..last.0 + 1);
+        range.map(Self)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -255,9 +251,9 @@ mod tests {
     #[test]
     fn names_are_unique_upper_case_and_found() {
         let all: Vec<_> = Selector::listed().collect();
-        assert!(all.len() > Stock::ALL.len() + Own::ALL.len());
-        assert_eq!(all.first(), Some(&Selector::Stock(Stock::OutputNone)));
-        assert_eq!(all.last(), Some(&Selector::Stock(Stock::OutputEnd)));
+        assert!(all.len() > Stock::all().count() + Own::all().count());
+        assert_eq!(all.first().map(Selector::name), Some("OUTPUT_NONE"));
+        assert_eq!(all.last().map(Selector::name), Some("OUTPUT_END"));
         for selector in all {
             let name = selector.name();
             assert!(

@@ -184,15 +184,12 @@ pub(crate) fn selection(text: &str) -> Selection {
         "default" => Selection::Default,
         "all" => Selection::Blocks(
             [
-                Stock::SocketType..=Stock::ResponseSize,
-                Stock::LocalCpuUtil..=Stock::TransportMss,
-                Stock::LocalSendThroughput..=Stock::RemoteCork,
-                Stock::LocalSysname..=Stock::CommandLine,
+                ("SOCKET_TYPE", "RESPONSE_SIZE"),
+                ("LOCAL_CPU_UTIL", "TRANSPORT_MSS"),
+                ("LOCAL_SEND_THROUGHPUT", "REMOTE_CORK"),
+                ("LOCAL_SYSNAME", "COMMAND_LINE"),
             ]
-            .map(|range| {
-                let block = Stock::ALL.iter().filter(|stock| range.contains(stock));
-                block.copied().map(Selector::Stock).collect()
-            })
+            .map(|(first, last)| Stock::between(first, last).map(Selector::Stock).collect())
             .to_vec(),
         ),
         blocks => Selection::Blocks(blocks.split(';').map(block).collect()),

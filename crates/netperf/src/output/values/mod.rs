@@ -22,6 +22,18 @@ const UNKNOWN: &str = "Unknown";
 /// There is no such thing.
 const NONE_THERE: &str = "None";
 
+/// The text of a selector; `None` where the run has no value for it.
+type Value = fn(&Figures<'_>) -> Option<String>;
+
+/// The last column of a table of selectors.
+macro_rules! values {
+    ($($name:literal [$($line:literal),+] $value:expr,)+) => {
+        &[$($value,)+]
+    };
+}
+
+use values;
+
 /// A selector's text; `None` where the run has no value for it.
 pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
     let value = raw_value(selector, figures)?;
@@ -34,8 +46,8 @@ pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String
 
 fn raw_value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
     match selector {
-        Selector::Stock(selector) => stock::value(*selector, figures),
-        Selector::Own(selector) => own::value(*selector, figures),
+        Selector::Stock(selector) => stock::VALUES[selector.place()](figures),
+        Selector::Own(selector) => own::VALUES[selector.place()](figures),
         Selector::Percentile(percentile) => percentile_us(figures, percentile),
     }
 }

@@ -1,65 +1,33 @@
 use model::{Half, Paced, Side, Warning, Workload};
 use stats::Summary;
 
-use super::{fixed, int, interface};
+use super::{Value, fixed, int, interface, values};
 use crate::output::figures::{Figures, NONE};
 use crate::output::flows::{Spread, Way, start_spread_us};
-use crate::selector::Own;
+use crate::selector::own_selectors;
 
-/// The text of a selector of our own; `None` where the run has no value for it.
-#[rustfmt::skip]
-pub(super) fn value(selector: Own, f: &Figures<'_>) -> Option<String> {
-    let (here, there) = (Some(&f.run.outcome.here), f.run.outcome.there.as_ref());
-    let spread = |way| Spread::of(f, way);
-    let one_way = |way| {
-        let both = f.settings.reverse.is_some();
-        fixed(2, if both { spread(way).throughput } else { NONE })
-    };
-    match selector {
-        Own::Warnings => Some(warnings(f)),
-        Own::LateDatagrams => int(late_datagrams(f).map_or(-1, |late| late as i64)),
-        Own::LostDatagrams => int(lost_datagrams(f).unwrap_or(-1)),
-        Own::DroppedDatagrams => int(dropped_datagrams(f).map_or(-1, |dropped| dropped as i64)),
-        Own::LocalDatagramsPerCall => datagrams_a_call(here),
-        Own::RemoteDatagramsPerCall => datagrams_a_call(there),
-        Own::LatencySamples => int(f.summary.map_or(-1, |times| times.count as i64)),
-        Own::Flows => int(spread(Way::Both).flows as i64),
-        Own::FlowMinThroughput => fixed(2, spread(Way::Both).least),
-        Own::FlowMaxThroughput => fixed(2, spread(Way::Both).most),
-        Own::JainIndex => fixed(6, spread(Way::Both).jain),
-        Own::FlowStartSpread => fixed(3, start_spread_us(f)),
-        Own::OutboundThroughput => one_way(Way::Outbound),
-        Own::InboundThroughput => one_way(Way::Inbound),
-        Own::LocalPacingTarget => pacing_target(f, f.here()),
-        Own::LocalPacingRate => pacing_rate(paced(here)),
-        Own::LocalLateIntervals => late_intervals(paced(here)),
-        Own::LocalMinGap => gap_us(here, |gaps| gaps.min_ns as f64),
-        Own::LocalMeanGap => gap_us(here, |gaps| gaps.mean_ns),
-        Own::LocalP50Gap => gap_us(here, |gaps| gaps.p50_ns as f64),
-        Own::LocalP99Gap => gap_us(here, |gaps| gaps.p99_ns as f64),
-        Own::LocalMaxGap => gap_us(here, |gaps| gaps.max_ns as f64),
-        Own::RemotePacingTarget => pacing_target(f, f.there()),
-        Own::RemotePacingRate => pacing_rate(paced(there)),
-        Own::RemoteLateIntervals => late_intervals(paced(there)),
-        Own::RemoteMinGap => gap_us(there, |gaps| gaps.min_ns as f64),
-        Own::RemoteMeanGap => gap_us(there, |gaps| gaps.mean_ns),
-        Own::RemoteP50Gap => gap_us(there, |gaps| gaps.p50_ns as f64),
-        Own::RemoteP99Gap => gap_us(there, |gaps| gaps.p99_ns as f64),
-        Own::RemoteMaxGap => gap_us(there, |gaps| gaps.max_ns as f64),
-        Own::ClockCostNs => fixed(1, f.clock().map_or(NONE, |clock| clock.cost_ns)),
-        Own::ClockResolutionNs => int(f.clock().map_or(-1, |clock| clock.resolution_ns as i64)),
-        Own::LocalInterfaceRxPackets => interface::traffic(f.local_interface(), |traffic| traffic.received_packets),
-        Own::LocalInterfaceRxBytes => interface::traffic(f.local_interface(), |traffic| traffic.received_bytes),
-        Own::LocalInterfaceTxPackets => interface::traffic(f.local_interface(), |traffic| traffic.sent_packets),
-        Own::LocalInterfaceTxBytes => interface::traffic(f.local_interface(), |traffic| traffic.sent_bytes),
-        Own::RemoteInterfaceRxPackets => interface::traffic(f.remote_interface(), |traffic| traffic.received_packets),
-        Own::RemoteInterfaceRxBytes => interface::traffic(f.remote_interface(), |traffic| traffic.received_bytes),
-        Own::RemoteInterfaceTxPackets => interface::traffic(f.remote_interface(), |traffic| traffic.sent_packets),
-        Own::RemoteInterfaceTxBytes => interface::traffic(f.remote_interface(), |traffic| traffic.sent_bytes),
-        Own::PacketsPerTransaction => fixed(3, f.packets_a_transaction()),
-        Own::Multipath => yes_no_unknown(here.and_then(|here| here.socket.multipath)),
-        Own::DataInSyn => yes_no_unknown(here.and_then(|here| here.socket.data_in_syn)),
-    }
+/// The texts of our own selectors.
+pub(super) static VALUES: &[Value] = own_selectors!(values);
+
+fn here<'a>(f: &'a Figures<'_>) -> Option<&'a Side> {
+    Some(&f.run.outcome.here)
+}
+
+fn there<'a>(f: &'a Figures<'_>) -> Option<&'a Side> {
+    f.run.outcome.there.as_ref()
+}
+
+/// The throughput of one direction, where there are two.
+fn one_way(f: &Figures<'_>, way: Way) -> Option<String> {
+    let both = f.settings.reverse.is_some();
+    fixed(
+        2,
+        if both {
+            Spread::of(f, way).throughput
+        } else {
+            NONE
+        },
+    )
 }
 
 /// 1, 0, or −1 where it was not asked for or the kernel does not tell.
