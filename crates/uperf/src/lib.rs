@@ -18,5 +18,5 @@ mod workorder;
 
 pub use work_limits::WorkLimits;
 pub use workorder::{
-    Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Size, Strands, Transaction, Workorder,
+    Amount, Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Strands, Transaction, Workorder,
 };

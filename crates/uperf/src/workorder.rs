@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use model::Amount;
+
 use crate::words::words;
 
 /// A whole profile; of a slave, the one group that its master asks for.
@@ -83,8 +85,8 @@ pub struct Flowop {
     pub repeat: u64,
     /// `batch_size=`: messages a call (SCTP, UDP).
     pub batch_size: u64,
-    /// `size=`, bytes an execution; of sendfile the chunk, 0 the whole file.
-    pub size: Size,
+    /// `size=`, bytes an execution, 0 where the profile does not say; of sendfile the chunk, 0 the whole file.
+    pub size: Amount,
     /// `rsize=`, what the slave does with, 0 for the same.
     pub slave_size: u32,
     /// `conn=`; 0 is anonymous.
@@ -103,20 +105,6 @@ pub struct Flowop {
     pub directory: String,
     /// Bytes of its longest execution, of sendfile and sendfilev, where the slave is to read as many.
     pub file_bytes: Option<u32>,
-}
-
-/// How many bytes an execution moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// Always so many; 0 where the profile does not say.
-    Fixed(u32),
-    /// `rand(min,max)`: as many as chance says, both included.
-    Random {
-        /// The fewest.
-        min: u32,
-        /// The most.
-        max: u32,
-    },
 }
 
 /// What a connection is opened with.
@@ -303,7 +291,7 @@ impl Flags {
     pub const IDLE: Self = Self(16);
     /// `busy`: think spins.
     pub const BUSY: Self = Self(32);
-    /// The size is random: on the wire only, a flowop's [`Size`] says so.
+    /// The size is random: on the wire only, a flowop's size says so.
     pub const RANDOM: Self = Self(64);
     /// `sctp_unordered`.
     pub const SCTP_UNORDERED: Self = Self(128);
@@ -332,7 +320,7 @@ impl Flowop {
             count: 1,
             repeat: 1,
             batch_size: 1,
-            size: Size::Fixed(0),
+            size: Amount::Exactly(0),
             slave_size: 0,
             connection: 0,
             flags: Flags::default(),
@@ -342,16 +330,6 @@ impl Flowop {
             files: 0,
             directory: String::new(),
             file_bytes: None,
-        }
-    }
-}
-
-impl Size {
-    /// The most bytes that one execution moves.
-    pub fn largest(self) -> u32 {
-        match self {
-            Self::Fixed(bytes) => bytes,
-            Self::Random { max, .. } => max,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::{Reason, Stop};
 use uperf::slave::{Slave, Terms};
 use uperf::wire::{Ack2, Command, END, Goodbye, Header, Layout, Order, SlaveInfo, Version};
-use uperf::{Flowop, Group, Kind, Protocol, Size, Strands, Transaction, mirror};
+use uperf::{Amount, Flowop, Group, Kind, Protocol, Strands, Transaction, mirror};
 
 const HANDSHAKE: &[u8] = b"uperf udp handshake";
 
@@ -62,7 +62,7 @@ fn workorder() -> Vec<u8> {
     connect.endpoint.protocol = Some(Protocol::Udp);
     "127.0.0.1".clone_into(&mut connect.endpoint.remote_host);
     let mut read = Flowop::new(Kind::Read);
-    read.size = Size::Fixed(90);
+    read.size = Amount::Exactly(90);
     let once = Transaction {
         iterations: 1,
         flowops: vec![connect],

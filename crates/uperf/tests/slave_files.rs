@@ -12,7 +12,7 @@ use std::time::Duration;
 use engine::{Reason, Stop};
 use uperf::slave::{Shelf, Slave, Terms};
 use uperf::wire::{Ack2, Command, END, Goodbye, Header, Layout, Order, SlaveInfo, Text, Version};
-use uperf::{Flowop, Group, Kind, Protocol, Size, Strands, Transaction, mirror};
+use uperf::{Amount, Flowop, Group, Kind, Protocol, Strands, Transaction, mirror};
 
 #[test]
 fn files_are_sent_from_below_an_allowed_directory_alone() {
@@ -87,7 +87,7 @@ fn workorder(directory: &Path) -> Vec<u8> {
     connect.endpoint.protocol = Some(Protocol::Tcp);
     "127.0.0.1".clone_into(&mut connect.endpoint.remote_host);
     let mut read = Flowop::new(Kind::Read);
-    read.size = Size::Fixed(12);
+    read.size = Amount::Exactly(12);
     read.count = 3;
     let group = Group {
         strands: Strands {

@@ -17,7 +17,7 @@ use uperf::wire::{
     Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Received,
     SlaveInfo, TransactionRecord, Version, Work,
 };
-use uperf::{Flags, Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits, mirror};
+use uperf::{Amount, Flags, Flowop, Group, Protocol, Strands, Transaction, WorkLimits, mirror};
 
 macro_rules! decoders {
     ($($test:ident: $kind:ident, $taken:expr, $decode:expr;)+) => {$(
@@ -210,7 +210,7 @@ fn assign(work: &Work, limits: &WorkLimits) -> bool {
     for transaction in &group.transactions {
         assert!(transaction.duration.unwrap_or_default() <= limits.duration);
         for flowop in &transaction.flowops {
-            let size = u64::from(flowop.size.largest());
+            let size = flowop.size.largest() as u64;
             let memory = size * u64::from(group.strands.count);
             assert!(!flowop.kind.transfers() || memory <= limits.memory);
             let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);
@@ -326,9 +326,9 @@ fn random_flowop(rng: &mut SmallRng) -> Flowop {
     let mut flowop = Flowop::new(kind);
     flowop.connection = rng.random_range(0..3);
     flowop.size = if rng.random_bool(0.8) {
-        Size::Fixed(number(rng) as u32)
+        Amount::Exactly(number(rng) as u32)
     } else {
-        Size::Random {
+        Amount::Between {
             min: number(rng) as u32,
             max: number(rng) as u32,
         }

@@ -17,7 +17,9 @@ use uperf::wire::{
     Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Refusal,
     SlaveInfo, TransactionRecord, Version,
 };
-use uperf::{Flowop, Group, Kind as Op, Protocol, Size, Strands, Transaction, WorkLimits, mirror};
+use uperf::{
+    Amount, Flowop, Group, Kind as Op, Protocol, Strands, Transaction, WorkLimits, mirror,
+};
 
 /// Message bytes that the stock sender does not set.
 type Unset = &'static [Range<usize>];
@@ -248,7 +250,7 @@ fn a_big_endian_master_is_understood() {
     let operation = |kind, size| {
         let mut flowop = Flowop::new(kind);
         flowop.connection = 7;
-        flowop.size = Size::Fixed(size);
+        flowop.size = Amount::Exactly(size);
         flowop.endpoint.protocol = Some(Protocol::Tcp);
         "::1".clone_into(&mut flowop.endpoint.remote_host);
         flowop

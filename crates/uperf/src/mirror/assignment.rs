@@ -3,10 +3,11 @@
 use std::mem::swap;
 use std::time::Duration;
 
+use crate::profile::memory::LEAST_BUFFER;
 use crate::wire::{
     AsField, FlowopRecord, GroupRecord, Refusal, TransactionWork, Work, protocol_numbered,
 };
-use crate::{Flowop, Group, Protocol, Size, Strands, Transaction, WorkLimits};
+use crate::{Amount, Flowop, Group, Protocol, Strands, Transaction, WorkLimits};
 
 /// The one group that a slave runs, with defaults for the names that a master does not send.
 ///
@@ -167,7 +168,7 @@ fn check_opening(record: &FlowopRecord, supported: impl Fn(Protocol) -> bool) ->
 }
 
 fn check_size(flowop: &Flowop) -> Result<(), String> {
-    if let Size::Random { min, max } = flowop.size
+    if let Amount::Between { min, max } = flowop.size
         && (min == 0 || min > max)
     {
         return Err(format!("size=rand({min},{max})"));
@@ -201,7 +202,7 @@ fn check_memory(group: &Group, limits: &WorkLimits) -> Result<(), Refusal> {
         .map(|flowop| flowop.size.largest());
     let buffer = sizes.max().unwrap_or(0).max(LEAST_BUFFER);
     let strands = group.strands.count;
-    let memory = u64::from(strands) * u64::from(buffer);
+    let memory = u64::from(strands) * buffer as u64;
     if memory <= limits.memory {
         return Ok(());
     }
@@ -210,9 +211,6 @@ fn check_memory(group: &Group, limits: &WorkLimits) -> Result<(), Refusal> {
         limits.memory
     )))
 }
-
-/// However small the transfers are.
-const LEAST_BUFFER: u32 = 8192;
 
 #[cfg(test)]
 mod tests {
@@ -227,8 +225,8 @@ mod tests {
         let slave = assign(&group).expect("an assignment");
         let kinds: Vec<Kind> = slave.flowops.iter().map(|flowop| flowop.kind).collect();
         assert_eq!(kinds, [Kind::Accept, Kind::Read, Kind::Send, Kind::Read]);
-        assert_eq!(slave.flowops[1].size, Size::Fixed(64));
-        assert_eq!(slave.flowops[3].size, Size::Fixed(65_536));
+        assert_eq!(slave.flowops[1].size, Amount::Exactly(64));
+        assert_eq!(slave.flowops[3].size, Amount::Exactly(65_536));
         assert_eq!(slave.flowops[3].directory, "");
     }
 
@@ -402,7 +400,7 @@ mod tests {
     fn group(kinds: &[Kind]) -> Group {
         let flowops = kinds.iter().map(|kind| {
             let mut flowop = Flowop {
-                size: Size::Fixed(64),
+                size: Amount::Exactly(64),
                 ..Flowop::new(*kind)
             };
             flowop.endpoint.protocol = Some(Protocol::Tcp);

@@ -5,7 +5,7 @@ use std::mem::swap;
 use super::connections::{Part, parts};
 use crate::profile::shortened;
 use crate::wire::{AsField, FlowopRecord, GroupRecord, TransactionRecord, TransactionWork, Work};
-use crate::{Flowop, Group, Kind, Protocol, Size, Strands, Transaction};
+use crate::{Amount, Flowop, Group, Kind, Protocol, Strands, Transaction};
 
 /// The records for the slave on `host`: what its master does, turned round, and nothing where another
 /// slave takes part.
@@ -114,7 +114,7 @@ fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
     if flowop.kind.sends_files() {
         record.size = flowop.file_bytes.unwrap_or(FILE_PIECE);
     }
-    if let Size::Random { .. } = flowop.size {
+    if let Amount::Between { .. } = flowop.size {
         return Ok(record);
     }
     if record.slave_size > record.size {
@@ -169,7 +169,7 @@ mod tests {
             ),
         ] {
             let flowop = Flowop {
-                size: Size::Fixed(size),
+                size: Amount::Exactly(size),
                 slave_size,
                 count,
                 ..Flowop::new(Kind::Write)
@@ -188,7 +188,7 @@ mod tests {
     fn files_are_read_in_pieces() {
         for (kind, size) in [(Kind::Sendfile, 0), (Kind::Sendfilev, 4096)] {
             let flowop = Flowop {
-                size: Size::Fixed(size),
+                size: Amount::Exactly(size),
                 ..Flowop::new(kind)
             };
             let record = mirrored(&flowop).expect("sendable");
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_random_size_has_room() {
         let flowop = Flowop {
-            size: Size::Random { min: 10, max: 9000 },
+            size: Amount::Between { min: 10, max: 9000 },
             slave_size: 20_000,
             count: 3,
             ..Flowop::new(Kind::Write)

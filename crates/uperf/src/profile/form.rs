@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::tls::Trouble;
-use crate::workorder::{Protocol, Size};
+use crate::workorder::{Amount, Protocol};
 
 use super::number::{self, Doubt, NoTime, Number};
 use super::text::shortened;
@@ -44,12 +44,12 @@ impl Given<'_> {
     }
 
     /// `size=90`, `size=rand(64,1k)`.
-    pub(super) fn size(&self) -> Read<Size> {
+    pub(super) fn size(&self) -> Read<Amount> {
         let value = self.value.to_ascii_lowercase();
         let Some(range) = value.strip_prefix("rand(") else {
             let number = number::integer(&value);
             let number = number.ok_or_else(|| format!("Could not parse {value}"))?;
-            return Ok(number.map(Size::Fixed));
+            return Ok(number.map(Amount::Exactly));
         };
         let refused = |why: &str| format!("Could not parse {value}: {why}");
         let range = range.strip_suffix(')');
@@ -61,7 +61,7 @@ impl Given<'_> {
             return Err(refused("it is not from 1 or more to as much or more"));
         }
         Ok(Number {
-            value: Size::Random {
+            value: Amount::Between {
                 min: min.value,
                 max: max.value,
             },
@@ -141,10 +141,10 @@ fn protocol(value: &str) -> Result<Protocol, String> {
     }
 }
 
-pub(super) fn size(size: Size) -> String {
+pub(super) fn size(size: Amount) -> String {
     match size {
-        Size::Fixed(size) => bytes(size),
-        Size::Random { min, max } => format!("rand({},{})", bytes(min), bytes(max)),
+        Amount::Exactly(size) => bytes(size),
+        Amount::Between { min, max } => format!("rand({},{})", bytes(min), bytes(max)),
     }
 }
 

@@ -4,8 +4,8 @@ use sys::message::{HEADER_BYTES, MOST};
 
 use crate::workorder::{Flowop, Group, Protocol, Workorder};
 
-/// The least that a buffer has, as in uperf.
-pub(super) const LEAST_BUFFER: u32 = 8192;
+/// Bytes that every strand has for what it sends and receives, at least; uperf's.
+pub(crate) const LEAST_BUFFER: usize = 8192;
 /// What a thread uses of its stack, at most; half of it as measured.
 const STACK: u64 = 64 << 10;
 /// What a TLS connection takes, with the stack of its handshake: 26 to 41 KiB were measured, 8 of which
@@ -34,7 +34,7 @@ pub fn expected_memory(workorder: &Workorder) -> u64 {
 
 /// The same of one group.
 pub(super) fn of_group(group: &Group) -> u64 {
-    let buffer = u64::from(largest(group).max(LEAST_BUFFER));
+    let buffer = largest(group).max(LEAST_BUFFER) as u64;
     let statistics = STATISTICS * (group.transactions.len() + group.flowops().count()) as u64;
     let batches = group.flowops().map(|flowop| flowop.batch_size);
     let batch = batches.filter(|batch| *batch > 1).max().unwrap_or(0);
@@ -46,7 +46,7 @@ pub(super) fn of_group(group: &Group) -> u64 {
 }
 
 /// The most bytes that a flowop of the group moves through a buffer.
-pub(super) fn largest(group: &Group) -> u32 {
+pub(super) fn largest(group: &Group) -> usize {
     let buffered = group
         .flowops()
         .filter(|flowop| flowop.kind.goes_through_a_buffer());
@@ -61,12 +61,12 @@ fn is_encrypted(flowop: &Flowop) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workorder::{Kind, Size, Strands, Transaction};
+    use crate::workorder::{Amount, Kind, Strands, Transaction};
 
     #[test]
     fn buffers_stacks_and_statistics_are_counted() {
         let flowop = |kind, size| Flowop {
-            size: Size::Fixed(size),
+            size: Amount::Exactly(size),
             ..Flowop::new(kind)
         };
         let group = |count, flowops| Group {

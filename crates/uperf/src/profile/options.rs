@@ -269,7 +269,7 @@ pub(super) fn kind(name: &str) -> Option<(Kind, Option<Doubt>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workorder::Size;
+    use crate::workorder::Amount;
 
     fn after(words: &[(&str, &str)]) -> Flowop {
         let mut flowop = Flowop::new(Kind::Write);
@@ -306,7 +306,7 @@ mod tests {
             ("method", "m"),
         ]);
         let endpoint = &flowop.endpoint;
-        assert_eq!(flowop.size, Size::Fixed(1536));
+        assert_eq!(flowop.size, Amount::Exactly(1536));
         assert_eq!(
             (flowop.slave_size, flowop.count, flowop.repeat),
             (3072, 12, 5)
@@ -377,9 +377,9 @@ mod tests {
     fn sizes_may_be_random() {
         let flowop = after(&[("size", "rand(1k,2k)")]);
         let (min, max) = (1024, 2048);
-        assert_eq!(flowop.size, Size::Random { min, max });
+        assert_eq!(flowop.size, Amount::Between { min, max });
         let flowop = after(&[("size", "RAND(1,1)"), ("size", "5")]);
-        assert_eq!(flowop.size, Size::Fixed(5));
+        assert_eq!(flowop.size, Amount::Exactly(5));
     }
 
     #[test]

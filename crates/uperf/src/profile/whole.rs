@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::tls::{self, NO_ENGINES};
-use crate::workorder::{Kind, Protocol, Size};
+use crate::workorder::{Amount, Kind, Protocol};
 
 use super::build::{Draft, FlowopDraft, GroupDraft, TransactionDraft};
 use super::memory;
@@ -99,7 +99,7 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
     }
     let files = kind.sends_files();
     let executes = runs && settings.count > 0;
-    if kind.transfers() && !files && executes && settings.size == Size::Fixed(0) {
+    if kind.transfers() && !files && executes && settings.size == Amount::Exactly(0) {
         match last("size") {
             None => notes.error(span, format!("{kind} has no size=")),
             Some(word) if word.is_refused => {}
@@ -110,11 +110,11 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
         notes.error(span, format!("{kind} has no dir= to take files from"));
     }
     match settings.size {
-        Size::Fixed(size) if (1..=size).contains(&settings.slave_size) => {
+        Amount::Exactly(size) if (1..=size).contains(&settings.slave_size) => {
             let text = format!("rsize={} is not more than the size", settings.slave_size);
             notes.warn(span, text, format!("{size} at both ends"));
         }
-        Size::Random { .. } if settings.slave_size > 0 => {
+        Amount::Between { .. } if settings.slave_size > 0 => {
             let place = last("rsize").map_or(span, |word| &word.place);
             let text = format!("rsize={} beside a random size", settings.slave_size);
             notes.warn(place, text, "the random size at both ends");
@@ -199,7 +199,7 @@ fn check_transfer(
     opened: Option<&Option<Protocol>>,
     notes: &mut Notes,
 ) {
-    const LARGEST_DATAGRAM: u32 = 65_507;
+    const LARGEST_DATAGRAM: usize = 65_507;
     let (span, settings) = (&flowop.span, &flowop.settings);
     let Some(protocol) = opened else {
         let name = settings.connection;

@@ -1,16 +1,14 @@
 //! From a transaction to the steps that the engine runs.
 
 use engine::script::Rounds;
-use model::{
-    Action, Amount, Batch, Body, Limit, Pacing, Phases, Plan, Step, Transfer, Wait, Workers,
-};
+use model::{Action, Batch, Body, Limit, Pacing, Phases, Plan, Step, Transfer, Wait, Workers};
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::sctp;
 use crate::mirror;
-use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Size, Transaction, Workorder};
+use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Transaction, Workorder};
 
 /// The plan of a whole profile, whose counters are looked at so often.
 pub(crate) fn plan(workorder: &Workorder, sampling: Duration) -> Plan {
@@ -112,12 +110,8 @@ fn step(openings: &Openings<'_>, flowop: &Flowop) -> Step {
 }
 
 fn transfer(openings: &Openings<'_>, flowop: &Flowop) -> Transfer {
-    let amount = match flowop.size {
-        Size::Fixed(bytes) => Amount::Exactly(bytes),
-        Size::Random { min, max } => Amount::Between { min, max },
-    };
     Transfer {
-        amount,
+        amount: flowop.size,
         repeat: if openings.have_messages {
             flowop.repeat.max(1)
         } else {

@@ -15,7 +15,7 @@ use super::allowance::Allowance;
 use super::connections::{ConnectionPool, Found};
 use super::ends::{self, Acceptance, Listeners};
 use super::log::Log;
-use crate::workorder::{Flowop, Kind, Size};
+use crate::workorder::{Amount, Flowop, Kind};
 
 /// As much of a file as one call sends.
 const FILE_CHUNK: u64 = 1 << 30;
@@ -189,7 +189,7 @@ impl StrandConnections<'_> {
             .map_err(|error| Failure::of_call("fstat", errno(&error)))?
             .len();
         let chunk = match flowop.size {
-            Size::Fixed(bytes) if bytes > 0 => bytes.into(),
+            Amount::Exactly(bytes) if bytes > 0 => bytes.into(),
             _ => FILE_CHUNK,
         };
         let mut offset = 0;

@@ -18,14 +18,11 @@ use super::connections::ConnectionPool;
 use super::journal::Journal;
 use super::settle::settle;
 use super::{Listeners, Log, StrandOutcome, TransactionOutcome, Watching, WorkerGroup, compile};
-use crate::profile::memory::{PROCESS, TLS};
+use crate::profile::memory::{LEAST_BUFFER, PROCESS, TLS};
 use crate::workorder::{Group, Transaction};
 
 /// What a strand's buffer begins at a multiple of, bytes.
 const PAGE: usize = 4096;
-
-/// Bytes that every strand has for what it sends and receives, at least; uperf's.
-const LEAST_BUFFER: usize = 8192;
 
 /// What the random sizes of a strand come from.
 pub(super) fn seed(group: usize, index: usize) -> u64 {
@@ -228,7 +225,7 @@ fn headers(group: &Group) -> usize {
 /// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
 pub(super) fn buffer_bytes(group: &Group) -> usize {
     let transfers = group.flowops().filter(|flowop| flowop.kind.transfers());
-    let largest = transfers.map(|flowop| flowop.size.largest() as usize).max();
+    let largest = transfers.map(|flowop| flowop.size.largest()).max();
     largest.unwrap_or(0).max(LEAST_BUFFER)
 }
 
@@ -248,13 +245,13 @@ fn say(log: &mut Log, transaction: &Transaction, at: usize, failure: &Failure) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flowop, Kind, Size};
+    use crate::{Amount, Flowop, Kind};
 
     #[test]
     fn a_strand_has_a_buffer_and_headers() {
         let bytes = |size, batch_size| {
             let write = Flowop {
-                size: Size::Fixed(size),
+                size: Amount::Exactly(size),
                 batch_size,
                 ..Flowop::new(Kind::Write)
             };

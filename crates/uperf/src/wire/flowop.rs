@@ -5,7 +5,7 @@ use codec::Text;
 use super::as_field::AsField;
 use super::bytes::{Field, Order};
 use super::layout::{Layout, Run};
-use crate::{Flags, Flowop, Kind, Size, WorkLimits};
+use crate::{Amount, Flags, Flowop, Kind, WorkLimits};
 
 /// Declares the record by one row per field: its place, which is a distance from the start of a [`Run`], and, if it
 /// travels as it is, what it is in a [`Flowop`] and its option.
@@ -182,8 +182,8 @@ impl FlowopRecord {
     /// Returns the record of a flowop. Fails with the option for whose value it has no room.
     pub fn of(flowop: &Flowop) -> Result<Self, &'static str> {
         let mut record = Self::said(flowop)?;
-        record.size = flowop.size.largest();
-        if let Size::Random { min, max } = flowop.size {
+        record.size = flowop.size.largest() as u32;
+        if let Amount::Between { min, max } = flowop.size {
             (record.random_min, record.random_max) = (min, max);
             record.flags |= Flags::RANDOM.0;
         }
@@ -195,8 +195,8 @@ impl FlowopRecord {
         let mut flowop = self.heard(limits)?;
         let (min, max) = (self.random_min, self.random_max);
         flowop.size = match self.flags & Flags::RANDOM.0 {
-            0 => Size::Fixed(self.size),
-            _ => Size::Random { min, max },
+            0 => Amount::Exactly(self.size),
+            _ => Amount::Between { min, max },
         };
         flowop.flags.0 &= !Flags::RANDOM.0;
         Ok(flowop)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use uperf::profile::Severity;
-use uperf::{Flowop, Kind, Protocol, Size, Strands};
+use uperf::{Amount, Flowop, Kind, Protocol, Strands};
 
 use super::{environment, lines, parse_with, parsed, with_flowops};
 
@@ -186,7 +186,10 @@ fn unquoted_attributes_are_read_and_told() {
     );
     let workorder = read.workorder.expect("as uperf reads it");
     let flowop = &workorder.groups[0].transactions[1].flowops[0];
-    assert_eq!((flowop.kind, flowop.size), (Kind::Write, Size::Fixed(90)));
+    assert_eq!(
+        (flowop.kind, flowop.size),
+        (Kind::Write, Amount::Exactly(90))
+    );
 }
 
 /// What would crash or hang uperf, or be refused by its slave, is refused before anything starts.
@@ -341,7 +344,7 @@ fn attributes_act_on_what_is_at_hand() {
     let flowop = &flowops[0];
     assert_eq!(
         (flowop.size, flowop.count, flowop.slave_size),
-        (Size::Fixed(6), 1, 9)
+        (Amount::Exactly(6), 1, 9)
     );
 }
 

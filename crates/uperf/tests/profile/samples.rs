@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use uperf::profile::summary;
-use uperf::{Flags, Kind, Size, Workorder};
+use uperf::{Amount, Flags, Kind, Workorder};
 
 use super::{environment, lines, parse_with};
 
@@ -78,7 +78,10 @@ fn every_option_is_what_the_recording_has() {
     assert_eq!(seen, expected);
 
     let write = &transactions[1].flowops[0];
-    assert_eq!((write.size, write.slave_size), (Size::Fixed(1536), 3072));
+    assert_eq!(
+        (write.size, write.slave_size),
+        (Amount::Exactly(1536), 3072)
+    );
     assert_eq!((write.count, write.repeat, write.batch_size), (12, 5, 6));
     assert_eq!(write.timeout, Some(Duration::from_millis(250)));
     assert_eq!(write.flags, Flags(4));
@@ -88,7 +91,7 @@ fn every_option_is_what_the_recording_has() {
     };
     assert_eq!(
         random.size,
-        Size::Random {
+        Amount::Between {
             min: 1024,
             max: 2048
         }
@@ -101,7 +104,7 @@ fn every_option_is_what_the_recording_has() {
     );
     assert_eq!(
         (sendfile.files, sendfile.size, sendfile.directory.as_str()),
-        (7, Size::Fixed(4096), "sf")
+        (7, Amount::Exactly(4096), "sf")
     );
     assert_eq!((sendfilev.files, sendfilev.kind), (8, Kind::Sendfilev));
     assert_eq!(nop.endpoint.encapsulation_port, 0);
