@@ -6,8 +6,8 @@ use getopt::Argument::{Nothing, Value};
 use getopt::{Section, Stop, flag, refuse};
 
 use super::test::{
-    Apply, DATA_PORT, IPV4, IPV6, LOCAL_BUFFERS, NO_EFFECT, RECEIVE_SIZE, REMOTE_BUFFERS, SCOPE,
-    SEND_SIZE, SIZES, TestOptions, data_end, no_copy_avoidance,
+    HELP, IPV4, IPV6, LOCAL_BUFFERS, NO_EFFECT, PORTS, RECEIVE_SIZE, REMOTE_BUFFERS, SCOPE,
+    SEND_SIZE, SIZES, SOURCE, TARGET, TestOptions, no_copy_avoidance,
 };
 use super::value::{Pair, count, count_or_default, number};
 use super::{Attachment, Special, Test, TestFamily};
@@ -88,7 +88,7 @@ pub(super) static UNIX: Section<TestOptions> = Section {
     heading: "Unix Domain Sockets Test Options:",
     scope: SCOPE,
     flags: &[
-    flag('h', Nothing, &["-h                Display this text"], "Print the help text and exit with 1.", HELP),
+    HELP,
     flag('m', Value("bytes"), &["-m bytes          Set the send size (STREAM_STREAM, DG_STREAM)"],
         "Bytes a send call: by default the socket's buffer as the kernel gives it, of a datagram at most 65507.",
         SEND_SIZE),
@@ -99,10 +99,8 @@ pub(super) static UNIX: Section<TestOptions> = Section {
         directory),
     flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (STREAM_RR, DG_RR)"],
         "Bytes of a request and of a response, 1 by default.", SIZES),
-    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
-        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
-    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
-        "The same of the remote one.", REMOTE_BUFFERS),
+    LOCAL_BUFFERS,
+    REMOTE_BUFFERS,
 ]};
 
 #[rustfmt::skip]
@@ -116,11 +114,9 @@ pub(super) static SCTP: Section<TestOptions> = Section {
         |t, _| { t.of_family.non_blocking = true; Ok(()) }),
     flag('D', Nothing, &["-D                Set SCTP_NODELAY locally and remotely"],
         "Set SCTP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) }),
-    flag('h', Nothing, &["-h                Display this text"], "Print the help text and exit with 1.", HELP),
-    flag('H', Value("name[,family]"), &["-H name,fam       Use name (or IP) and family as target of data connection"],
-        "Where the data connection goes.", |t, v| data_end(&mut t.remote, &mut t.notices, v)),
-    flag('L', Value("name[,family]"), &["-L name,fam       Use name (or IP) and family as source of data connection"],
-        "Where the data connection comes from.", |t, v| data_end(&mut t.local, &mut t.notices, v)),
+    HELP,
+    TARGET,
+    SOURCE,
     flag('m', Value("bytes"), &["-m bytes          Set the send size (SCTP_STREAM, SCTP_STREAM_MANY)"],
         "Bytes of a message. Without it, the socket's buffer as the kernel gives it.", SEND_SIZE),
     flag('M', Value("bytes"), &["-M bytes          Set the recv size (SCTP_STREAM, SCTP_STREAM_MANY)"],
@@ -128,21 +124,16 @@ pub(super) static SCTP: Section<TestOptions> = Section {
     flag('N', Value("number"), &["-N number         End after this many messages or transactions, not by time"],
         "End after so many messages or transactions instead of after a time.",
         |t, v| { t.of_family.messages = count(v)?; Ok(()) }),
-    flag('P', Value("local[,remote]"), &["-P local[,remote] Set the local/remote port for the data socket"],
-        "Ports of the data connection.", DATA_PORT),
+    PORTS,
     flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (SCTP_RR, SCTP_RR_MANY)"],
         "Bytes of a request and of a response, 1 by default.", SIZES),
-    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
-        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
-    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
-        "The same of the remote one.", REMOTE_BUFFERS),
+    LOCAL_BUFFERS,
+    REMOTE_BUFFERS,
     flag('T', Value("number"), &["-T number         Set the number of associations (_MANY), 2 or more"],
         "Associations of a _MANY test, 2 by default. They are used in turn; at the server all are on one socket.",
         associations),
-    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
-        "IPv4 for the data connection.", IPV4),
-    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"],
-        "IPv6 for the data connection.", IPV6),
+    IPV4,
+    IPV6,
     flag('V', Nothing, &[], "Not available in these tests, which is said.", no_copy_avoidance),
     flag('I', Value("text"), &[], "Without effect, as in the stock tool.", NO_EFFECT),
 ]};
@@ -156,7 +147,7 @@ pub(super) static DLPI: Section<TestOptions> = Section {
     flag('D', Value("local[,remote]"), &["-D local[,remote] Set the network interfaces, as \"eth0\" or with -p as \"eth\""],
         "The network interface of each end: its name, or together with -p the name without its number. A path stands for its last part.",
         |t, v| t.of_family.device.set(v, |half| device(half).map(Some))),
-    flag('h', Nothing, &["-h                Display this text"], "Print the help text and exit with 1.", HELP),
+    HELP,
     flag('m', Value("bytes"), &["-m bytes          Set the send size (DLCO_STREAM, DLCL_STREAM)"],
         "Bytes of a frame's payload, 1400 by default. More than the interface's MTU has room for is refused.",
         SEND_SIZE),
@@ -184,8 +175,6 @@ pub(super) const DEFAULT_ASSOCIATIONS: u32 = 2;
 
 /// The stock tool's.
 pub(super) const DEFAULT_SAP: u8 = 84;
-
-const HELP: Apply = |_, _| Err(Stop::Help);
 
 fn directory(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
     if text.is_empty() {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use getopt::Argument::{MaybeSelection, Nothing, Value};
-use getopt::{Section, Stop, flag, refuse};
+use getopt::{Flag, Section, Stop, flag, refuse};
 use model::Transport;
 
 use super::Family;
@@ -135,8 +135,7 @@ pub(super) static OMNI: Section<TestOptions> = Section {
         "-c                Explicitly declare this a connection test such as",
         "                  TCP_CRR or TCP_CC",
     ], "A connection for each transaction.", |t, _| { t.connection = true; Ok(()) }),
-    flag('C', Nothing, &["-C                Set TCP_CORK when available"],
-        "Set TCP_CORK on the local data socket.", |t, _| { t.cork = true; Ok(()) }),
+    CORK,
     flag('d', Value("direction"), &[
         "-d direction      Explicitly set test direction based on bitwise OR",
         "                  of 0x2 for transmit and 0x4 for receive. Default:",
@@ -144,10 +143,8 @@ pub(super) static OMNI: Section<TestOptions> = Section {
     ], "Direction of an OMNI test: words joined by | (send, recv, stream, maerts, rr, crr) or a number of bits, 2 to transmit and 4 to receive.",
         explicit_direction),
     // It takes no argument, whatever the stock help says.
-    flag('D', Nothing, &["-D [L][,R]        Set TCP_NODELAY locally and/or remotely (TCP_*)"],
-        "Set TCP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) }),
-    flag('h', Nothing, &["-h                Display this text"],
-        "Print the help text and exit with 1.", |_, _| Err(Stop::Help)),
+    NO_DELAY,
+    HELP,
     flag('H', Value("name[/bits][,family]"), &[
         "-H name[/mask],fam  Use name (or IP) and family as target of data connection",
         "                  A mask value will cause randomization of the IP used",
@@ -197,10 +194,8 @@ pub(super) static OMNI: Section<TestOptions> = Section {
         "                  Default: 0 (off) for UDP_STREAM, 1 (on) otherwise",
     ], "Whether datagrams may be routed; 0 sets SO_DONTROUTE. Default 0 for UDP tests that are not request/response, else 1.",
         ROUTING),
-    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
-        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
-    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
-        "The same of the remote one.", REMOTE_BUFFERS),
+    LOCAL_BUFFERS,
+    REMOTE_BUFFERS,
     flag('t', Value("type"), &[
         "-t type           Explicitly set socket type. Default is implicit",
         "                  based on other settings",
@@ -213,10 +208,8 @@ pub(super) static OMNI: Section<TestOptions> = Section {
     flag('u', Value("text"), &["-u uuid           Use the supplied string as the UUID for this test."],
         "The UUID of this test; one is made otherwise.",
         |t, v| { t.uuid = Some(v.chars().take(37).collect()); Ok(()) }),
-    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
-        "IPv4 for the data connection.", IPV4),
-    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"],
-        "IPv6 for the data connection.", IPV6),
+    IPV4,
+    IPV6,
     flag('a', Nothing, &[],
         "Set TCP_DEFER_ACCEPT on the server's listening socket.", |t, _| { t.defer_accept = true; Ok(()) }),
     flag('B', Nothing, &[],
@@ -257,16 +250,11 @@ pub(super) static CLASSIC: Section<TestOptions> = Section {
     // No classic test sends requests ahead, but harnesses pass it with every test.
     flag('b', Value("requests"), &["-b number         Send number requests at start of _RR tests"],
         "Without effect in these tests, as in the stock tool.", |_, v| count(v).map(drop)),
-    flag('C', Nothing, &["-C                Set TCP_CORK when available"],
-        "Set TCP_CORK on the local data socket.", |t, _| { t.cork = true; Ok(()) }),
-    flag('D', Nothing, &["-D [L][,R]        Set TCP_NODELAY locally and/or remotely (TCP_*)"],
-        "Set TCP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) }),
-    flag('h', Nothing, &["-h                Display this text"],
-        "Print the help text and exit with 1.", |_, _| Err(Stop::Help)),
-    flag('H', Value("name[,family]"), &["-H name,fam       Use name (or IP) and family as target of data connection"],
-        "Where the data connection goes.", |t, v| data_end(&mut t.remote, &mut t.notices, v)),
-    flag('L', Value("name[,family]"), &["-L name,fam       Use name (or IP) and family as source of data connection"],
-        "Where the data connection comes from.", |t, v| data_end(&mut t.local, &mut t.notices, v)),
+    CORK,
+    NO_DELAY,
+    HELP,
+    TARGET,
+    SOURCE,
     flag('m', Value("bytes"), &["-m bytes          Set the send size (TCP_STREAM, UDP_STREAM)"],
         "Bytes a send call.", SEND_SIZE),
     flag('M', Value("bytes"), &["-M bytes          Set the recv size (TCP_STREAM, UDP_STREAM)"],
@@ -277,18 +265,13 @@ pub(super) static CLASSIC: Section<TestOptions> = Section {
         "Without effect in these tests.", NO_EFFECT),
     flag('p', Value("min[,max]"), &["-p min[,max]      Set the min/max port numbers for TCP_CRR, TCP_TRR"],
         "Local ports of TCP_CC, 5000 to 65535 by default.", port_range),
-    flag('P', Value("local[,remote]"), &["-P local[,remote] Set the local/remote port for the data socket"],
-        "Ports of the data connection.", DATA_PORT),
+    PORTS,
     flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (TCP_RR, UDP_RR)"],
         "Without effect in these tests, which move no requests.", SIZES),
-    flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
-        "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.", LOCAL_BUFFERS),
-    flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
-        "The same of the remote one.", REMOTE_BUFFERS),
-    flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
-        "IPv4 for the data connection.", IPV4),
-    flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"],
-        "IPv6 for the data connection.", IPV6),
+    LOCAL_BUFFERS,
+    REMOTE_BUFFERS,
+    IPV4,
+    IPV6,
     flag('R', Value("0|1"), &[], "Whether the data may be routed.", ROUTING),
     flag('V', Nothing, &[], "Not available in these tests, which is said.", no_copy_avoidance),
     flag('W', Value("buffers"), &[], "Number of buffers in the send ring.", WIDTH),
@@ -297,14 +280,58 @@ pub(super) static CLASSIC: Section<TestOptions> = Section {
     flag('z', Nothing, &[], "Without effect in these tests.", NO_EFFECT),
 ]};
 
-pub(super) type Apply = getopt::Apply<TestOptions>;
+// Rows of several sections.
+
+#[rustfmt::skip]
+pub(super) const LOCAL_BUFFERS: Flag<TestOptions> = flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
+    "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.",
+    |t, v| t.local_buffers.set(v, count_or_default));
+
+#[rustfmt::skip]
+pub(super) const REMOTE_BUFFERS: Flag<TestOptions> = flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
+    "The same of the remote one.",
+    |t, v| t.remote_buffers.set(v, count_or_default));
+
+#[rustfmt::skip]
+pub(super) const IPV4: Flag<TestOptions> = flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
+    "IPv4 for the data connection.",
+    |t, _| { both_families(t, Family::V4); Ok(()) });
+
+#[rustfmt::skip]
+pub(super) const IPV6: Flag<TestOptions> = flag('6', Nothing, &["-6                Use AF_INET6 (eg IPv6) on both ends of the data conn"],
+    "IPv6 for the data connection.",
+    |t, _| { both_families(t, Family::V6); Ok(()) });
+
+#[rustfmt::skip]
+pub(super) const TARGET: Flag<TestOptions> = flag('H', Value("name[,family]"), &["-H name,fam       Use name (or IP) and family as target of data connection"],
+    "Where the data connection goes.", |t, v| data_end(&mut t.remote, &mut t.notices, v));
+
+#[rustfmt::skip]
+pub(super) const SOURCE: Flag<TestOptions> = flag('L', Value("name[,family]"), &["-L name,fam       Use name (or IP) and family as source of data connection"],
+    "Where the data connection comes from.", |t, v| data_end(&mut t.local, &mut t.notices, v));
+
+#[rustfmt::skip]
+pub(super) const PORTS: Flag<TestOptions> = flag('P', Value("local[,remote]"), &["-P local[,remote] Set the local/remote port for the data socket"],
+    "Ports of the data connection.", DATA_PORT);
+
+#[rustfmt::skip]
+pub(super) const CORK: Flag<TestOptions> = flag('C', Nothing, &["-C                Set TCP_CORK when available"],
+    "Set TCP_CORK on the local data socket.", |t, _| { t.cork = true; Ok(()) });
+
+#[rustfmt::skip]
+pub(super) const NO_DELAY: Flag<TestOptions> = flag('D', Nothing, &["-D [L][,R]        Set TCP_NODELAY locally and/or remotely (TCP_*)"],
+    "Set TCP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) });
+
+#[rustfmt::skip]
+pub(super) const HELP: Flag<TestOptions> = flag('h', Nothing, &["-h                Display this text"],
+    "Print the help text and exit with 1.", |_, _| Err(Stop::Help));
+
+type Apply = getopt::Apply<TestOptions>;
 
 pub(super) const SEND_SIZE: Apply = |t, v| t.send_size.set_first(v, |half| Ok(Some(count(half)?)));
 pub(super) const RECEIVE_SIZE: Apply =
     |t, v| t.receive_size.set_first(v, |half| Ok(Some(count(half)?)));
-pub(super) const DATA_PORT: Apply = |t, v| t.port.set(v, |half| Ok(Some(port(half)?)));
-pub(super) const LOCAL_BUFFERS: Apply = |t, v| t.local_buffers.set(v, count_or_default);
-pub(super) const REMOTE_BUFFERS: Apply = |t, v| t.remote_buffers.set(v, count_or_default);
+const DATA_PORT: Apply = |t, v| t.port.set(v, |half| Ok(Some(port(half)?)));
 pub(super) const SIZES: Apply = |t, v| {
     t.sizes
         .set(v, |half| Ok(Some(number(half, 1..=i64::from(i32::MAX))?)))
@@ -317,25 +344,16 @@ const WIDTH: Apply = |t, v| {
     t.width = count(v)?;
     Ok(())
 };
-pub(super) const IPV4: Apply = |t, _| {
-    t.remote.family = Family::V4;
-    t.local.family = Family::V4;
-    Ok(())
-};
-pub(super) const IPV6: Apply = |t, _| {
-    t.remote.family = Family::V6;
-    t.local.family = Family::V6;
-    Ok(())
-};
+fn both_families(options: &mut TestOptions, family: Family) {
+    options.remote.family = family;
+    options.local.family = family;
+}
+
 /// What the stock tool takes and never looks at.
 pub(super) const NO_EFFECT: Apply = |_, _| Ok(());
 
 /// `name[/bits][,family]`.
-pub(super) fn data_end(
-    end: &mut DataEnd,
-    notices: &mut Vec<String>,
-    text: &str,
-) -> Result<(), Stop> {
+fn data_end(end: &mut DataEnd, notices: &mut Vec<String>, text: &str) -> Result<(), Stop> {
     let mut host = None;
     endpoint(&mut host, &mut end.family, notices, text);
     let Some(host) = host else {
@@ -499,6 +517,7 @@ mod tests {
         }
     }
 
+    #[rustfmt::skip]
     #[test]
     fn data_ends() {
         for (text, host, bits, family) in [
@@ -506,18 +525,8 @@ mod tests {
             ("a,6", Some("a"), None, Family::V6),
             (",4", None, None, Family::V4),
             ("10.0.0.1/24,4", Some("10.0.0.1"), Some(24), Family::V4),
-            (
-                "fe80::1%eth0",
-                Some("fe80::1%eth0"),
-                None,
-                Family::Unspecified,
-            ),
-            (
-                "fe80::1%eth0/64,inet6",
-                Some("fe80::1%eth0"),
-                Some(64),
-                Family::V6,
-            ),
+            ("fe80::1%eth0", Some("fe80::1%eth0"), None, Family::Unspecified),
+            ("fe80::1%eth0/64,inet6", Some("fe80::1%eth0"), Some(64), Family::V6),
         ] {
             let mut end = DataEnd::default();
             data_end(&mut end, &mut Vec::new(), text).unwrap();
