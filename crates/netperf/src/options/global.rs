@@ -538,6 +538,7 @@ mod tests {
         }
     }
 
+    #[rustfmt::skip]
     #[test]
     fn pacing_and_dirtying_in_halves() {
         for (line, burst, interval_us, touch) in [
@@ -545,12 +546,7 @@ mod tests {
             ("-b ,6 -w ,7u", (0, 6), (0, 7), [None; 4]),
             ("-w 5,6 -b 5,6", (5, 6), (5_000, 6_000), [None; 4]),
             ("-b 10G", (10 << 30, 0), (0, 0), [None; 4]),
-            (
-                "-k 1,2 -K ,3",
-                (0, 0),
-                (0, 0),
-                [Some(1), Some(2), None, Some(3)],
-            ),
+            ("-k 1,2 -K ,3", (0, 0), (0, 0), [Some(1), Some(2), None, Some(3)]),
             ("-k 4", (0, 0), (0, 0), [Some(4), Some(4), None, None]),
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();

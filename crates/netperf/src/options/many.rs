@@ -83,23 +83,14 @@ mod tests {
         line.split_whitespace().map(Into::into)
     }
 
+    #[rustfmt::skip]
     #[test]
     fn the_kernel_developers_grammar() {
         for (line, flows, test, form) in [
             ("3 -H h", 3, Test::TcpStream, Form::Total),
             ("1 -t TCP_RR -- -r 1,1", 1, Test::TcpRr, Form::Total),
-            (
-                "20 -t UDP_STREAM -H h -l10 -- -n -P,1000 -m 120",
-                20,
-                Test::UdpStream,
-                Form::Total,
-            ),
-            (
-                "2 -t TCP_RR -- -k",
-                2,
-                Test::TcpRr,
-                Form::KeyVal(Selection::Default),
-            ),
+            ("20 -t UDP_STREAM -H h -l10 -- -n -P,1000 -m 120", 20, Test::UdpStream, Form::Total),
+            ("2 -t TCP_RR -- -k", 2, Test::TcpRr, Form::KeyVal(Selection::Default)),
         ] {
             let settings = super_netperf("super_netperf", words(line)).unwrap();
             assert_eq!(settings.flows, flows, "{line}");

@@ -446,6 +446,7 @@ mod tests {
         );
     }
 
+    #[rustfmt::skip]
     #[test]
     fn sizes_and_widths() {
         use SizeRule::{Bytes, SocketBuffer};
@@ -457,41 +458,17 @@ mod tests {
         for (line, expected) in [
             ("", [DEFAULT, DEFAULT, DEFAULT, DEFAULT]),
             ("-- -m 1K", [bulk(1024), DEFAULT, DEFAULT, DEFAULT]),
-            (
-                "-- -m 1K,2K -M 3K,4K",
-                [bulk(1024), bulk(4096), bulk(2048), bulk(3072)],
-            ),
+            ("-- -m 1K,2K -M 3K,4K", [bulk(1024), bulk(4096), bulk(2048), bulk(3072)]),
             ("-- -m ,2K", [DEFAULT, DEFAULT, bulk(2048), DEFAULT]),
             ("-- -M 3K", [DEFAULT, DEFAULT, DEFAULT, bulk(3072)]),
             ("-- -m 0 -M 0", [DEFAULT, DEFAULT, DEFAULT, DEFAULT]),
-            (
-                "-t TCP_RR",
-                [message(1), message(1), message(1), message(1)],
-            ),
-            (
-                "-t TCP_RR -- -r 5,6",
-                [message(5), message(6), message(6), message(5)],
-            ),
-            (
-                "-t TCP_RR -- -r 5,",
-                [message(5), message(1), message(1), message(5)],
-            ),
-            (
-                "-t TCP_RR -- -m 9,9 -M 9,9",
-                [message(1), message(1), message(1), message(1)],
-            ),
-            (
-                "-- -r 5 -m 9",
-                [message(5), message(5), message(5), message(5)],
-            ),
-            (
-                "-t TCP_SENDFILE -- -r 5 -m 9",
-                [bulk(9), DEFAULT, DEFAULT, DEFAULT],
-            ),
-            (
-                "-t TCP_CC -- -r 5,6",
-                [message(5), message(6), message(6), message(5)],
-            ),
+            ("-t TCP_RR", [message(1), message(1), message(1), message(1)]),
+            ("-t TCP_RR -- -r 5,6", [message(5), message(6), message(6), message(5)]),
+            ("-t TCP_RR -- -r 5,", [message(5), message(1), message(1), message(5)]),
+            ("-t TCP_RR -- -m 9,9 -M 9,9", [message(1), message(1), message(1), message(1)]),
+            ("-- -r 5 -m 9", [message(5), message(5), message(5), message(5)]),
+            ("-t TCP_SENDFILE -- -r 5 -m 9", [bulk(9), DEFAULT, DEFAULT, DEFAULT]),
+            ("-t TCP_CC -- -r 5,6", [message(5), message(6), message(6), message(5)]),
             (
                 "-W 3,4",
                 [

@@ -142,24 +142,16 @@ const MAX_ENTRY: usize = 80;
 mod tests {
     use super::*;
 
+    #[rustfmt::skip]
     #[test]
     fn selections() {
         for (text, blocks) in [
             ("THROUGHPUT", &[&["THROUGHPUT"] as &[&str]] as &[&[&str]]),
-            (
-                "throughput,Elapsed_Time",
-                &[&["THROUGHPUT", "ELAPSED_TIME"]],
-            ),
+            ("throughput,Elapsed_Time", &[&["THROUGHPUT", "ELAPSED_TIME"]]),
             ("THROUGHPUT, UUID", &[&["THROUGHPUT", "UUID"]]),
             ("throughput ,,UUID", &[&["THROUGHPUT", "UUID"]]),
-            (
-                "UUID;THROUGHPUT UUID",
-                &[&["UUID"], &["THROUGHPUT", "UUID"]],
-            ),
-            (
-                " ;UUID;;UUID;UUID;NOSUCH",
-                &[&[], &["UUID"], &[], &["UUID"]],
-            ),
+            ("UUID;THROUGHPUT UUID", &[&["UUID"], &["THROUGHPUT", "UUID"]]),
+            (" ;UUID;;UUID;UUID;NOSUCH", &[&[], &["UUID"], &[], &["UUID"]]),
         ] {
             assert_eq!(names(&select(text).unwrap().selection), blocks, "{text}");
         }

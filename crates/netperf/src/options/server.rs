@@ -221,6 +221,7 @@ mod tests {
     use super::*;
     use crate::options::netserver;
 
+    #[rustfmt::skip]
     #[test]
     fn every_option_has_its_field() {
         let with = |change: fn(&mut ServerSettings)| {
@@ -232,28 +233,13 @@ mod tests {
             ("", with(|_| ())),
             ("-4 -6", with(|s| s.family = Family::V6)),
             ("-6 -4", with(|s| s.family = Family::V4)),
-            (
-                "-D",
-                with(|s| (s.foreground, s.may_be_inetd) = (true, false)),
-            ),
-            (
-                "-f",
-                with(|s| (s.limits.server.serial, s.may_be_inetd) = (true, false)),
-            ),
-            (
-                "--user nobody",
-                with(|s| s.user = Some("nobody".to_owned())),
-            ),
+            ("-D", with(|s| (s.foreground, s.may_be_inetd) = (true, false))),
+            ("-f", with(|s| (s.limits.server.serial, s.may_be_inetd) = (true, false))),
+            ("--user nobody", with(|s| s.user = Some("nobody".to_owned()))),
             ("-ddN", with(|s| (s.debug, s.suppress_debug) = (2, true))),
             ("-v 3 -n 256", with(|s| s.verbosity = 3)),
-            (
-                "-Zsecret",
-                with(|s| s.passphrase = Some("secret".to_owned())),
-            ),
-            (
-                "-p 30000",
-                with(|s| (s.port, s.may_be_inetd) = ("30000".to_owned(), false)),
-            ),
+            ("-Zsecret", with(|s| s.passphrase = Some("secret".to_owned()))),
+            ("-p 30000", with(|s| (s.port, s.may_be_inetd) = ("30000".to_owned(), false))),
             (
                 "-L fe80::1%eth0,6",
                 with(|s| {
@@ -306,22 +292,14 @@ mod tests {
         }
     }
 
+    #[rustfmt::skip]
     #[test]
     fn wrong_values_are_one_line_that_names_them() {
         for (line, stderr) in [
-            (
-                "-p 1234567890",
-                "netserver: -p 1234567890: '1234567890' is not a port\n",
-            ),
+            ("-p 1234567890", "netserver: -p 1234567890: '1234567890' is not a port\n"),
             ("-v x", "netserver: -v x: 'x' is not a number\n"),
-            (
-                "--data-wait 0",
-                "netserver: --data-wait 0: 0 is not from 1 to 4294967295\n",
-            ),
-            (
-                "--max-clients x",
-                "netserver: --max-clients x: 'x' is not a number\n",
-            ),
+            ("--data-wait 0", "netserver: --data-wait 0: 0 is not from 1 to 4294967295\n"),
+            ("--max-clients x", "netserver: --max-clients x: 'x' is not a number\n"),
             (
                 "--allow-peers 10/8",
                 "netserver: --allow-peers 10/8: not an address, nor one with a prefix length \

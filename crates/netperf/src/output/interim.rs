@@ -85,6 +85,7 @@ mod tests {
         Interim::new(&crate::options::netperf("netperf", words).unwrap())
     }
 
+    #[rustfmt::skip]
     #[test]
     fn layouts_are_stocks() {
         // The times and rates of a recorded run.
@@ -108,12 +109,7 @@ mod tests {
                 1_000,
                 "Interim result:    1.00 10^6bits/s over 1.000 seconds ending at 1795253781.542\n",
             ),
-            (
-                "-- -o THROUGHPUT",
-                611_604_000,
-                336,
-                "14562.00,10^6bits/s,0.336,1795253781.542\n",
-            ),
+            ("-- -o THROUGHPUT", 611_604_000, 336, "14562.00,10^6bits/s,0.336,1795253781.542\n"),
         ] {
             let mut interim = of(line);
             let counts = Counts {

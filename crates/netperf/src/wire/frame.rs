@@ -170,19 +170,12 @@ mod tests {
         const { assert!(MESSAGE_LEN == 656 && PAYLOAD == 8, "as layout! has it") };
     }
 
+    #[rustfmt::skip]
     #[test]
     fn addresses_as_x86_sends_them() {
         for (ip, family, sent) in [
-            (
-                "127.0.0.3",
-                FAMILY_IPV4,
-                [127, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
-            (
-                "::1",
-                FAMILY_IPV6,
-                [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
-            ),
+            ("127.0.0.3", FAMILY_IPV4, [127, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ("::1", FAMILY_IPV6, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]),
             (
                 "102:304:506:708:90a:b0c:d0e:f10",
                 FAMILY_IPV6,

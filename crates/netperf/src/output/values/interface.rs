@@ -69,6 +69,7 @@ pub(in crate::output) fn packets(end: Known<'_>) -> Option<u64> {
 mod tests {
     use super::*;
 
+    #[rustfmt::skip]
     #[test]
     fn words_and_numbers() {
         let network_card = Interface {
@@ -92,25 +93,9 @@ mod tests {
             ..Interface::default()
         };
         for (end, words) in [
-            (
-                Known::Facts(&network_card),
-                ["eth0", "virtio_net", "None", "0x1af4", "0x0041", "4"],
-            ),
-            (
-                Known::Facts(&virtual_one),
-                ["lo", "None", "None", "0xffffffff", "0xffffffff", "-1"],
-            ),
-            (
-                Known::Unknown,
-                [
-                    "Unknown",
-                    "Unknown",
-                    "Unknown",
-                    "0xffffffff",
-                    "0xffffffff",
-                    "-1",
-                ],
-            ),
+            (Known::Facts(&network_card), ["eth0", "virtio_net", "None", "0x1af4", "0x0041", "4"]),
+            (Known::Facts(&virtual_one), ["lo", "None", "None", "0xffffffff", "0xffffffff", "-1"]),
+            (Known::Unknown, ["Unknown", "Unknown", "Unknown", "0xffffffff", "0xffffffff", "-1"]),
             (
                 Known::NotTold,
                 [
