@@ -221,24 +221,15 @@ mod tests {
         assert!(kept.is_sorted_by_key(|sample| sample.at));
     }
 
+    #[rustfmt::skip]
     #[test]
     fn the_grid_skips_what_is_past_and_what_the_end_will_have() {
         let ms = Duration::from_millis;
         // Interval, end, times at which samples were taken → times that were due.
         for (interval, end, taken, due) in [
-            (
-                300,
-                None,
-                &[300, 600, 950, 1201][..],
-                &[300, 600, 900, 1200, 1500][..],
-            ),
+            (300, None, &[300, 600, 950, 1201][..], &[300, 600, 900, 1200, 1500][..]),
             (300, None, &[1_000], &[300, 1_200]),
-            (
-                200,
-                Some(1_000),
-                &[200, 400, 600, 801],
-                &[200, 400, 600, 800, 1_200],
-            ),
+            (200, Some(1_000), &[200, 400, 600, 801], &[200, 400, 600, 800, 1_200]),
             (300, Some(1_000), &[300, 600, 900], &[300, 600, 900, 1_500]),
             (1_000, Some(1_000), &[], &[2_000]),
             (5_000, Some(1_000), &[], &[10_000]),

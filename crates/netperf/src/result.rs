@@ -1,8 +1,8 @@
 //! What a test leaves: the client returns it, and the output room prints it.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use model::{Confidence, Counts, Outcome};
+use model::{Confidence, Outcome};
 use sys::Address;
 
 use crate::peer_report::PeerReport;
@@ -59,14 +59,10 @@ pub struct Endpoints {
     pub dest: Address,
 }
 
-/// What was counted in an interval of a test that runs (`-D`).
+/// An interval of a test that runs (`-D`).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Interval {
-    /// The counts at its beginning …
-    pub(crate) from: Counts,
-    /// … and at its end.
-    pub(crate) to: Counts,
-    pub(crate) elapsed: Duration,
+pub(crate) struct InterimResult {
+    pub(crate) interval: engine::Interval,
     /// Its end, for the label only: the wall clock may be set while a test runs.
     pub(crate) ended: SystemTime,
     /// What was left when the loop ended, which may be nothing.

@@ -1,5 +1,4 @@
-//! Interim results (`-D`): a thread that looks at the counts on a grid of time, so that the loop that
-//! counts knows nothing of it.
+//! Interim results (`-D`): a thread that samples the counters, so that the loop that counts does not notice.
 
 use std::io;
 use std::sync::Arc;
@@ -7,18 +6,18 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{Counters, Reason, Stop};
-use model::{Counts, Limit};
+use engine::{Counters, Reading, Reason, Sampler, Stop};
+use model::Limit;
 
 use super::answer::Answer;
 use crate::options::{Settings, Test};
-use crate::result::Interval;
+use crate::result::InterimResult;
 
-/// A flow's counts, and who is told when they begin and end to move.
+/// A flow's counters, and the threads that follow them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
     pub(super) counters: &'a Arc<Counters>,
-    /// Those of all flows of the test, at the one flow that says when it begins.
+    /// The counters of all flows, at the one flow that reports when the test begins.
     pub(super) all: &'a [Arc<Counters>],
     pub(super) interim: Option<&'a Interim>,
     /// Whether the peer answers.
@@ -31,11 +30,7 @@ pub(crate) struct Interim(Sender<Phase>);
 
 #[derive(Debug)]
 enum Phase {
-    Begun {
-        at: Instant,
-        before: Counts,
-        counters: Vec<Arc<Counters>>,
-    },
+    Begun(Reading, Vec<Arc<Counters>>),
     /// One of the flows has ended.
     Ended(Instant),
 }
@@ -46,11 +41,11 @@ impl Progress<'_> {
         if let Some(Interim(thread)) = self.interim
             && !self.all.is_empty()
         {
-            let _ = thread.send(Phase::Begun {
+            let begun = Reading {
                 at,
-                before: counts(self.all),
-                counters: self.all.to_vec(),
-            });
+                ..Reading::now(self.all)
+            };
+            let _ = thread.send(Phase::Begun(begun, self.all.to_vec()));
         }
     }
 
@@ -62,14 +57,6 @@ impl Progress<'_> {
     }
 }
 
-fn counts(counters: &[Arc<Counters>]) -> Counts {
-    let mut sum = Counts::default();
-    for counters in counters {
-        sum += counters.counts();
-    }
-    sum
-}
-
 impl Interim {
     /// Starts the thread; `None` when no interim results are wanted. It must be started before this
     /// thread is bound to a CPU, or it would share that.
@@ -79,7 +66,7 @@ impl Interim {
         scope: &'scope Scope<'scope, '_>,
         settings: &Settings,
         cancel: &Stop,
-        report: impl FnMut(Interval) -> io::Result<()> + Send + 'scope,
+        report: impl FnMut(InterimResult) -> io::Result<()> + Send + 'scope,
     ) -> io::Result<Option<Self>> {
         let Some(interval) = settings.print.interim else {
             return Ok(None);
@@ -118,26 +105,12 @@ struct Reporter<F> {
     report: F,
 }
 
-/// What had been done when.
-#[derive(Clone, Copy)]
-struct Sample {
-    at: Instant,
-    counts: Counts,
-}
-
-impl<F: FnMut(Interval) -> io::Result<()>> Reporter<F> {
+impl<F: FnMut(InterimResult) -> io::Result<()>> Reporter<F> {
     fn follow(&mut self, phases: &Receiver<Phase>) {
         let mut phase = phases.recv().ok();
         while let Some(now) = phase {
             phase = match now {
-                Phase::Begun {
-                    at,
-                    before,
-                    counters,
-                } => {
-                    let begun = Sample { at, counts: before };
-                    self.report_until_next(phases, begun, &counters)
-                }
+                Phase::Begun(begun, counters) => self.report_until_next(phases, begun, &counters),
                 Phase::Ended(_) => phases.recv().ok(),
             };
         }
@@ -147,29 +120,30 @@ impl<F: FnMut(Interval) -> io::Result<()>> Reporter<F> {
     fn report_until_next(
         &mut self,
         phases: &Receiver<Phase>,
-        begun: Sample,
+        begun: Reading,
         counters: &[Arc<Counters>],
     ) -> Option<Phase> {
-        let mut last = begun;
+        let mut sampler = Sampler::new(begun, self.interval).ending_after(self.expected_end);
         let mut moving = counters.len();
-        let mut grid = Grid::new(self.interval, self.expected_end);
         loop {
-            let due = begun.at + grid.next();
-            match phases.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            let left = sampler.due().saturating_duration_since(Instant::now());
+            match phases.recv_timeout(left) {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    let sample = sample(counters);
-                    self.report(last, sample, false);
-                    grid.pass(sample.at - begun.at);
-                    last = sample;
+                    let reading = Reading::now(counters);
+                    self.report(&reading, sampler.last(), false);
+                    sampler.add(reading);
                 }
                 Ok(Phase::Ended(_)) if moving > 1 => moving -= 1,
                 Ok(phase) => {
                     if let Phase::Ended(at) = phase
                         && self.tells_rest
                     {
-                        let counts = counts(counters);
-                        self.report(last, Sample { at, counts }, true);
+                        let ended = Reading {
+                            at,
+                            ..Reading::now(counters)
+                        };
+                        self.report(&ended, sampler.last(), true);
                     }
                     return Some(phase);
                 }
@@ -177,72 +151,14 @@ impl<F: FnMut(Interval) -> io::Result<()>> Reporter<F> {
         }
     }
 
-    fn report(&mut self, from: Sample, to: Sample, is_rest: bool) {
-        let reported = (self.report)(Interval {
-            from: from.counts,
-            to: to.counts,
-            elapsed: to.at - from.at,
+    fn report(&mut self, to: &Reading, from: &Reading, is_rest: bool) {
+        let reported = (self.report)(InterimResult {
+            interval: to.since(from),
             ended: SystemTime::now() - to.at.elapsed(),
             is_rest,
         });
         if reported.is_err() {
             self.cancel.pull(Reason::Cancelled);
-        }
-    }
-}
-
-/// Looks at the clock and the counts at once: when it was kept off its CPU in between, again.
-fn sample(counters: &[Arc<Counters>]) -> Sample {
-    const AT_ONCE: Duration = Duration::from_micros(20);
-    const TRIES: u32 = 5;
-    let look = || {
-        let at = Instant::now();
-        let counts = counts(counters);
-        (Sample { at, counts }, at.elapsed())
-    };
-    let mut best = look();
-    for _ in 1..TRIES {
-        if best.1 < AT_ONCE {
-            break;
-        }
-        best = look();
-    }
-    best.0
-}
-
-/// The times at which results are due, from the beginning of the phase.
-#[derive(Debug)]
-struct Grid {
-    interval: Duration,
-    due: Duration,
-    /// When the phase will end by itself: a result that is due then is the last line's.
-    expected_end: Option<Duration>,
-}
-
-impl Grid {
-    fn new(interval: Duration, expected_end: Option<Duration>) -> Self {
-        let mut grid = Self {
-            interval,
-            due: Duration::ZERO,
-            expected_end,
-        };
-        grid.pass(Duration::ZERO);
-        grid
-    }
-
-    fn next(&self) -> Duration {
-        self.due
-    }
-
-    /// Sets the next time, the first on the grid after `now`: lateness does not add up.
-    fn pass(&mut self, now: Duration) {
-        let intervals = now.as_nanos() / self.interval.as_nanos() + 1;
-        let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
-        self.due = self.interval.saturating_mul(intervals);
-        let is_the_end = |end: Duration| self.due + self.interval / 10 >= end;
-        if self.expected_end.is_some_and(is_the_end) {
-            self.due += self.interval;
-            self.expected_end = None;
         }
     }
 }
@@ -267,8 +183,8 @@ mod tests {
         let mut intervals = Vec::new();
         let (begun, total) = (Instant::now(), 10_000_000);
         let ended = std::thread::scope(|scope| {
-            let report = |interval| {
-                intervals.push(interval);
+            let report = |result| {
+                intervals.push(result);
                 Ok(())
             };
             let interim = Interim::start(scope, &settings, &Stop::new(), report).unwrap();
@@ -287,12 +203,12 @@ mod tests {
             begun.elapsed()
         });
         assert!(intervals.len() > 1, "{intervals:?}");
-        let time: Duration = intervals.iter().map(|interval| interval.elapsed).sum();
+        let time: Duration = intervals.iter().map(|result| result.interval.elapsed).sum();
         assert!(
             ended.abs_diff(time) < Duration::from_millis(10),
             "{intervals:?}"
         );
-        let bytes = |interval: &Interval| interval.to.received.0 - interval.from.received.0;
+        let bytes = |result: &InterimResult| result.interval.counts.received.0;
         assert_eq!(intervals.iter().map(bytes).sum::<u64>(), total as u64);
     }
 
@@ -317,29 +233,5 @@ mod tests {
             }
         });
         assert_eq!(cancel.reason(), Some(Reason::Cancelled));
-    }
-
-    #[rustfmt::skip]
-    #[test]
-    fn the_grid_skips_what_is_past_and_what_the_last_line_tells() {
-        let ms = Duration::from_millis;
-        // Interval, end, times at which the results were printed → times that were due.
-        for (interval, end, printed, due) in [
-            (300, None, &[300, 600, 950, 1201][..], &[300, 600, 900, 1200, 1500][..]),
-            (300, None, &[1_000], &[300, 1_200]),
-            (200, Some(1_000), &[200, 400, 600, 801], &[200, 400, 600, 800, 1_200]),
-            (300, Some(1_000), &[300, 600, 900], &[300, 600, 900, 1_500]),
-            (1_000, Some(1_000), &[], &[2_000]),
-            (5_000, Some(1_000), &[], &[10_000]),
-        ] {
-            let mut grid = Grid::new(ms(interval), end.map(ms));
-            let mut seen = vec![grid.next()];
-            for at in printed {
-                grid.pass(ms(*at));
-                seen.push(grid.next());
-            }
-            let due: Vec<_> = due.iter().map(|at| ms(*at)).collect();
-            assert_eq!(seen, due, "{interval} {end:?}");
-        }
     }
 }

@@ -10,7 +10,7 @@ use model::Warning;
 use crate::client::{ClientError, Established, Flows, HistogramFile, Interim, calibration};
 use crate::options::{Exit, Form, Selection, Settings, Test};
 use crate::output;
-use crate::result::Interval;
+use crate::result::InterimResult;
 
 /// Runs `netperf` to its end. What the stock tool prints before the test goes to `out` at its time;
 /// the rest is in the exit.
@@ -90,12 +90,12 @@ fn print_measured(
         let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
     }
     let mut lines = output::Interim::new(settings);
-    let print = |interval: Interval| {
-        let work = lines.work(&interval.to) - lines.work(&interval.from);
-        if interval.is_rest && work == 0 {
+    let print = |result: InterimResult| {
+        let work = lines.work(&result.interval.counts);
+        if result.is_rest && work == 0 {
             return Ok(());
         }
-        let text = lines.result(work, interval.elapsed, interval.ended);
+        let text = lines.result(work, result.interval.elapsed, result.ended);
         out.write_all(text.as_bytes())?;
         out.flush()
     };
