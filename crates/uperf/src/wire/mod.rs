@@ -37,7 +37,7 @@ pub use layout::Layout;
 pub use protocol::{protocol_number, protocol_numbered};
 pub use records::{GroupRecord, SlaveInfo, TransactionRecord};
 pub use reply::{Ack1, Ack2, Refusal};
-pub use work::{Lacking, Received, TransactionWork, Work};
+pub use work::{Received, TransactionWork, Work};
 
 /// Length in bytes of the shortest header, which is enough of the others to understand them.
 pub const SHORT_HEADER: usize = 352;

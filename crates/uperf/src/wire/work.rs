@@ -63,39 +63,20 @@ impl Work {
     }
 
     /// Fails with the first option that a slave of this layout does not know.
-    pub fn check_layout(&self, layout: Layout) -> Result<(), Lacking> {
-        for (transaction, work) in self.transactions.iter().enumerate() {
-            for (flowop, record) in work.flowops.iter().enumerate() {
+    pub fn check_layout(&self, layout: Layout) -> Result<(), String> {
+        let transactions = self.transactions.iter().zip(1..);
+        for (transaction, number) in transactions {
+            for (record, flowop) in transaction.flowops.iter().zip(1..) {
                 if let Some(option) = record.lacking(layout) {
-                    return Err(Lacking {
-                        transaction,
-                        flowop,
-                        option,
-                        layout,
-                    });
+                    return Err(format!(
+                        "flowop {flowop} of transaction {number}: {option}= is not known to a slave of {layout} \
+                         and older"
+                    ));
                 }
             }
         }
         Ok(())
     }
-}
-
-/// An option that cannot be said to a slave.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "flowop {} of transaction {}: {option}= is not known to a slave of {layout} and older",
-    .flowop + 1,
-    .transaction + 1
-)]
-pub struct Lacking {
-    /// Its index in the group.
-    pub transaction: usize,
-    /// Its index in the transaction.
-    pub flowop: usize,
-    /// As a profile has it.
-    pub option: &'static str,
-    /// The slave's.
-    pub layout: Layout,
 }
 
 /// A workorder that has come in.
@@ -314,7 +295,7 @@ mod tests {
         assert_eq!(work.check_layout(Layout::Repeat), Ok(()));
         let lacking = work.check_layout(Layout::V1_0_8).expect_err("repeat=");
         assert_eq!(
-            lacking.to_string(),
+            lacking,
             "flowop 2 of transaction 2: repeat= is not known to a slave of uperf 1.0.8 and older"
         );
     }
