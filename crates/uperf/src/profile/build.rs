@@ -3,6 +3,8 @@
 //! As in uperf an attribute acts on the group, transaction or flowop that is at hand, whatever element
 //! it stands in.
 
+use std::borrow::Cow;
+
 use crate::workorder::{Flowop, Group, Kind, Strands, Transaction, Workorder};
 
 use super::Surroundings;
@@ -133,21 +135,12 @@ struct Builder<'a, 't> {
     inside: Option<Element>,
 }
 
-/// An attribute's value, and what to say of where it is from.
-struct Resolved {
-    text: String,
-    /// As it is written, of the same length.
-    written: String,
-    is_from_environment: bool,
-}
-
 impl Builder<'_, '_> {
     fn start(&mut self, element: Element, span: &Span) {
         match element {
             Element::Profile => self.profile = Some(span.clone()),
             Element::Group => {
-                self.leave_transaction("<group");
-                self.leave_group("<group");
+                self.leave("<group");
                 if self.draft.groups.len() == MOST_GROUPS {
                     self.notes.error(span, "more than 1024 groups");
                 }
@@ -183,8 +176,7 @@ impl Builder<'_, '_> {
     fn end(&mut self, element: Element) {
         match element {
             Element::Profile => {
-                self.leave_transaction("</profile>");
-                self.leave_group("</profile>");
+                self.leave("</profile>");
                 self.profile = None;
             }
             Element::Group => {
@@ -197,35 +189,30 @@ impl Builder<'_, '_> {
     }
 
     fn close_what_is_open(&mut self) {
-        self.leave_transaction("the end");
-        self.leave_group("the end");
+        self.leave("the end");
         if let Some(span) = self.profile.take() {
-            let text = "<profile> has no </profile>";
-            self.notes.warn(&span, text, "it before the end");
+            lacks_end(self.notes, &span, Element::Profile, "the end");
         }
     }
 
-    /// `before` is what comes in the place of its end.
+    /// `before` is what comes in the place of the ends of what is open.
+    fn leave(&mut self, before: &str) {
+        self.leave_transaction(before);
+        if self.group_is_open
+            && let Some(group) = self.draft.groups.last()
+        {
+            lacks_end(self.notes, &group.span, Element::Group, before);
+        }
+        self.group_is_open = false;
+    }
+
     fn leave_transaction(&mut self, before: &str) {
         if self.transaction_is_open
             && let Some(transaction) = last_transaction(&mut self.draft)
         {
-            let text = "<transaction> has no </transaction>";
-            let assumed = format!("it before {before}");
-            self.notes.warn(&transaction.span, text, assumed);
+            lacks_end(self.notes, &transaction.span, Element::Transaction, before);
         }
         self.transaction_is_open = false;
-    }
-
-    fn leave_group(&mut self, before: &str) {
-        if self.group_is_open
-            && let Some(group) = self.draft.groups.last()
-        {
-            let assumed = format!("it before {before}");
-            self.notes
-                .warn(&group.span, "<group> has no </group>", assumed);
-        }
-        self.group_is_open = false;
     }
 
     fn push_group(&mut self, span: &Span) {
@@ -324,17 +311,17 @@ impl Builder<'_, '_> {
             let assumed = format!("it is of the <{}> at hand", acts_on.name());
             self.notes.warn(&value.span, text, assumed);
         }
-        let Some(resolved) = self.resolve(value) else {
+        let Some(value) = self.resolve(value) else {
             self.refuse(acts_on);
             return;
         };
         match key {
-            Key::Name => self.name(value, &resolved.text, acts_on),
-            Key::Threads | Key::Processes => self.strands(key, value, &resolved.text),
-            Key::Iterations | Key::Rate => self.repetition(key, value, &resolved.text),
-            Key::Duration => self.duration(value, &resolved.text),
-            Key::Type => self.kind(value, &resolved.text),
-            Key::Options => self.options(value, &resolved),
+            Key::Name => self.name(&value, acts_on),
+            Key::Threads | Key::Processes => self.strands(key, &value),
+            Key::Iterations | Key::Rate => self.repetition(key, &value),
+            Key::Duration => self.duration(&value),
+            Key::Type => self.kind(&value),
+            Key::Options => self.options(&value),
         }
     }
 
@@ -351,27 +338,23 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// A value that begins with `$` is all of it the name of a variable.
-    fn resolve(&mut self, value: &Value) -> Option<Resolved> {
+    /// A value that begins with `$` is all of it the name of a variable, and no part of its value has a place.
+    fn resolve<'v>(&mut self, value: &'v Value) -> Option<Cow<'v, Value>> {
         let Some(name) = value.text.strip_prefix('$') else {
-            return Some(Resolved {
-                text: value.text.clone(),
-                written: value.written.clone(),
-                is_from_environment: false,
-            });
+            return Some(Cow::Borrowed(value));
         };
-        let written = &value.written[1..];
-        let found = self.variable(name, written, &value.span);
+        let found = self.variable(name, &value.written[1..], &value.span);
         let Some(text) = found.filter(|text| !text.is_empty()) else {
             let text = format!("${name} is not set");
             self.notes.error(&value.span, text);
             return None;
         };
-        Some(Resolved {
+        Some(Cow::Owned(Value {
             written: text.clone(),
             text,
-            is_from_environment: true,
-        })
+            span: value.span.clone(),
+            start: value.span.end,
+        }))
     }
 
     /// The variable's value: as uperf looks it up, which is in lower case, or else as it is written.
@@ -396,7 +379,8 @@ impl Builder<'_, '_> {
         Some(value)
     }
 
-    fn name(&mut self, value: &Value, text: &str, acts_on: Element) {
+    fn name(&mut self, value: &Value, acts_on: Element) {
+        let text = &value.text;
         let most = if acts_on == Element::Group { 31 } else { 128 };
         let kept: String = text.chars().take(most).collect();
         if kept.len() < text.len() {
@@ -409,8 +393,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn strands(&mut self, key: Key, value: &Value, text: &str) {
-        let Some(count) = self.integer(value, text) else {
+    fn strands(&mut self, key: Key, value: &Value) {
+        let Some(count) = self.integer(value) else {
             self.refuse(Element::Group);
             return;
         };
@@ -428,8 +412,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn repetition(&mut self, key: Key, value: &Value, text: &str) {
-        let Some(number) = self.integer(value, text) else {
+    fn repetition(&mut self, key: Key, value: &Value) {
+        let Some(number) = self.integer(value) else {
             return;
         };
         let Some(transaction) = last_transaction(&mut self.draft) else {
@@ -440,12 +424,13 @@ impl Builder<'_, '_> {
             transaction.iterations = Some(value.span.clone());
         } else {
             transaction.settings.rate = number;
-            shortened(text, 127).clone_into(&mut transaction.settings.rate_text);
+            shortened(&value.text, 127).clone_into(&mut transaction.settings.rate_text);
             transaction.rate = Some(value.span.clone());
         }
     }
 
-    fn duration(&mut self, value: &Value, text: &str) {
+    fn duration(&mut self, value: &Value) {
+        let text = &value.text;
         let number = match number::time(text) {
             Ok(number) => number,
             Err(why) => {
@@ -467,7 +452,8 @@ impl Builder<'_, '_> {
         self.doubt(&value.span, number.doubt);
     }
 
-    fn integer(&mut self, value: &Value, text: &str) -> Option<u32> {
+    fn integer(&mut self, value: &Value) -> Option<u32> {
+        let text = &value.text;
         let Some(Number {
             value: number,
             doubt,
@@ -481,7 +467,8 @@ impl Builder<'_, '_> {
         Some(number)
     }
 
-    fn kind(&mut self, value: &Value, text: &str) {
+    fn kind(&mut self, value: &Value) {
+        let text = &value.text;
         let Some((kind, doubt)) = options::kind(&text.to_ascii_lowercase()) else {
             self.notes
                 .error(&value.span, format!("Unknown flowop {text}"));
@@ -494,7 +481,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn options(&mut self, value: &Value, resolved: &Resolved) {
+    fn options(&mut self, value: &Value) {
         let Some(flowop) = self.flowop_at_hand() else {
             return;
         };
@@ -504,14 +491,10 @@ impl Builder<'_, '_> {
             let assumed = "count, repeat, batch_size, size, duration and conn begin anew";
             self.notes.warn(&value.span, text, assumed);
         }
-        for word in words(&resolved.text) {
-            let place = if resolved.is_from_environment {
-                value.span.clone()
-            } else {
-                value.part(word.clone())
-            };
-            let written = resolved.written.get(word.clone()).unwrap_or_default();
-            self.option(&resolved.text[word], written, &place);
+        for word in words(&value.text) {
+            let place = value.part(word.clone());
+            let written = value.written.get(word.clone()).unwrap_or_default();
+            self.option(&value.text[word], written, &place);
         }
     }
 
@@ -549,33 +532,39 @@ impl Builder<'_, '_> {
             return;
         }
         let written = written.get(word.len() - text.len()..).unwrap_or_default();
-        let value = match text.strip_prefix('$') {
-            None => text.to_owned(),
-            Some(name) => match self.variable(name, written.get(1..).unwrap_or_default(), place) {
-                // An empty one is refused where it matters, as uperf does.
-                Some(value) if value.is_empty() && key != "remotehost" => {
-                    let text = format!("Env variable {key} = {text} is empty");
-                    self.refuse_word(place, text);
-                    return;
-                }
-                Some(value) if value.starts_with('$') => {
-                    let text = format!("{key}={text} is {value}, which is not looked up in turn");
-                    self.refuse_word(place, text);
-                    return;
-                }
-                Some(value) => value,
-                None => {
-                    let text = format!("Env variable {key} = {text} not set");
-                    self.refuse_word(place, text);
-                    return;
-                }
-            },
+        let Some(value) = self.option_value(key, text, written, place) else {
+            return;
         };
         if keeps_case(key) && !text.starts_with('$') && text != written {
             let text = format!("{key}={written} is folded to lower case");
             self.notes.warn(place, text, format!("{key}={value}"));
         }
         self.set(place, |flowop| options::set(flowop, key, &value));
+    }
+
+    /// An option's value, or that of the variable that it names.
+    fn option_value(
+        &mut self,
+        key: &str,
+        text: &str,
+        written: &str,
+        place: &Span,
+    ) -> Option<String> {
+        let Some(name) = text.strip_prefix('$') else {
+            return Some(text.to_owned());
+        };
+        let value = self.variable(name, written.get(1..).unwrap_or_default(), place);
+        let refused = match value.as_deref() {
+            None => format!("Env variable {key} = {text} not set"),
+            // An empty one is refused where it matters, as uperf does.
+            Some("") if key != "remotehost" => format!("Env variable {key} = {text} is empty"),
+            Some(value) if value.starts_with('$') => {
+                format!("{key}={text} is {value}, which is not looked up in turn")
+            }
+            Some(_) => return value,
+        };
+        self.refuse_word(place, refused);
+        None
     }
 
     fn given(&mut self, key: &str, place: &Span) {
@@ -630,6 +619,11 @@ impl Builder<'_, '_> {
 
 const MOST_GROUPS: usize = 1024;
 const MOST_TRANSACTIONS: usize = 100;
+
+fn lacks_end(notes: &mut Notes, span: &Span, element: Element, before: &str) {
+    let text = format!("<{element}> has no </{element}>");
+    notes.warn(span, text, format!("it before {before}"));
+}
 
 fn last_transaction(draft: &mut Draft) -> Option<&mut TransactionDraft> {
     draft.groups.last_mut()?.transactions.last_mut()
