@@ -51,6 +51,12 @@ pub(super) enum Event {
     Attribute(Key, Value),
 }
 
+/// The comment or processing instruction that a text begins with: how it begins, and how it ends.
+pub(super) fn comment(text: &str) -> Option<(&'static str, &'static str)> {
+    let known = [("<!--", "-->"), ("<?", "?>")];
+    known.into_iter().find(|(begin, _)| text.starts_with(begin))
+}
+
 words! {
     pub(super) enum Element {
         Profile = 0 "profile",

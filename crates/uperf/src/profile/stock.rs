@@ -4,7 +4,7 @@
 //! look at how elements nest. The last byte, which uperf throws away, is read here: a file may end
 //! without a line end.
 
-use super::reading::{Element, Event, Key, Reading, Value};
+use super::reading::{Element, Event, Key, Reading, Value, comment};
 use super::text::Span;
 
 /// Elements and attributes as uperf finds them. What ends its reading, of which it names the first, are
@@ -36,10 +36,7 @@ fn token_start(text: &str, mut at: usize, reading: &mut Reading) -> Option<usize
     loop {
         at += text[at..].bytes().position(|byte| !separates(byte))?;
         let rest = &text[at..];
-        let skipped = [("<!--", "-->"), ("<?", "?>")]
-            .into_iter()
-            .find(|(begin, _)| rest.starts_with(begin));
-        let Some((begin, end)) = skipped else {
+        let Some((begin, end)) = comment(rest) else {
             return Some(at);
         };
         let Some(length) = rest[begin.len()..].find(end) else {

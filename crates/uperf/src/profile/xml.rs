@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::reading::{Element, Event, Key, Reading, Value};
+use super::reading::{Element, Event, Key, Reading, Value, comment};
 
 /// What keeps a text from being read as XML, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -149,10 +149,7 @@ fn without_document_type(text: &str) -> Cow<'_, str> {
 /// What follows the comments and processing instructions at the beginning.
 fn after_comments(text: &str) -> &str {
     let mut left = text.trim_start();
-    while let Some((begin, end)) = [("<!--", "-->"), ("<?", "?>")]
-        .into_iter()
-        .find(|(begin, _)| left.starts_with(begin))
-    {
+    while let Some((begin, end)) = comment(left) {
         let Some((_, rest)) = left[begin.len()..].split_once(end) else {
             break;
         };
@@ -170,15 +167,9 @@ fn too_much(text: &str) -> Option<(usize, &'static str)> {
     loop {
         at += text[at..].find('<')?;
         let rest = &text[at..];
-        let skipped = [
-            ("<!--", "-->"),
-            ("<![CDATA[", "]]>"),
-            ("<?", "?>"),
-            ("<!", ">"),
-        ]
-        .into_iter()
-        .find(|(begin, _)| rest.starts_with(begin));
-        if let Some((begin, end)) = skipped {
+        let others = [("<![CDATA[", "]]>"), ("<!", ">")].into_iter();
+        let other = || others.clone().find(|(begin, _)| rest.starts_with(begin));
+        if let Some((begin, end)) = comment(rest).or_else(other) {
             at += begin.len() + rest[begin.len()..].find(end)? + end.len();
         } else if rest.starts_with("</") {
             depth = depth.saturating_sub(1);

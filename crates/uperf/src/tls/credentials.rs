@@ -28,10 +28,8 @@ pub(super) fn read(
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, Trouble> {
     let chain = certificates(certificate)?;
-    let content = |why: String| Trouble::Content {
-        path: key.to_owned(),
-        why,
-    };
+    let file = key;
+    let content = |why: String| Trouble::content(file, why);
     let sections = sections(key)?;
     let section = sections
         .iter()
@@ -59,10 +57,7 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, Trouble> {
                 Error::InvalidCertificate(why) => of_certificate(why),
                 other => describe(other),
             };
-            Trouble::Content {
-                path: path.to_owned(),
-                why: format!("a certificate of no use: {why}"),
-            }
+            Trouble::content(path, format!("a certificate of no use: {why}"))
         })?;
     }
     Ok(roots)
@@ -83,19 +78,14 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
         .map(|section| CertificateDer::from(section.into_contents()))
         .collect();
     if chain.is_empty() {
-        return Err(Trouble::Content {
-            path: path.to_owned(),
-            why: "no certificate in it".to_owned(),
-        });
+        return Err(Trouble::content(path, "no certificate in it"));
     }
     Ok(chain)
 }
 
 fn sections(path: &Path) -> Result<Vec<Pem>, Trouble> {
-    pem::parse_many(contents(path)?).map_err(|error| Trouble::Content {
-        path: path.to_owned(),
-        why: format!("not PEM: {error}"),
-    })
+    pem::parse_many(contents(path)?)
+        .map_err(|error| Trouble::content(path, format!("not PEM: {error}")))
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, Trouble> {

@@ -1,3 +1,5 @@
+#[cfg(feature = "tls")]
+use std::path::Path;
 use std::path::PathBuf;
 
 /// What keeps this end from making TLS connections.
@@ -28,4 +30,14 @@ pub enum Trouble {
     /// A build without the library.
     #[error("this linerate was built without TLS")]
     Absent,
+}
+
+#[cfg(feature = "tls")]
+impl Trouble {
+    pub(super) fn content(path: &Path, why: impl Into<String>) -> Self {
+        Self::Content {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
 }

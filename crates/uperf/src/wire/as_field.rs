@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use codec::Text;
+use codec::{Field, Text};
 
-use super::bytes::Field;
 use super::protocol::{protocol_number, protocol_numbered};
 use crate::{Flags, Kind, Protocol, WorkLimits};
 

@@ -1,8 +1,6 @@
 //! What a master says while a test runs, and the last word of its slaves.
 
-use codec::Text;
-
-use super::bytes::{Field, Order, Record, record};
+use codec::{Field, Order, Record, Text, record};
 
 /// What a slave is to do.
 ///

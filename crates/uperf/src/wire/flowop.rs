@@ -1,9 +1,8 @@
 //! The record of a flowop.
 
-use codec::Text;
+use codec::{Field, Order, Text};
 
 use super::as_field::AsField;
-use super::bytes::{Field, Order};
 use super::layout::{Layout, Run};
 use crate::{Amount, Flags, Flowop, Kind, WorkLimits};
 

@@ -1,8 +1,7 @@
 //! What a master begins both phases of the handshake with.
 
-use codec::Text;
+use codec::{Field, Order, Record, Text, part, record};
 
-use super::bytes::{Field, Order, PROBE, Record, order_of_probe, part, record};
 use super::protocol::{announced, announcing};
 use super::{Layout, Refusal, SHORT_HEADER};
 use crate::Protocol;
@@ -133,6 +132,16 @@ impl Header {
 const MAGIC: &str = "0xbadcafedeadbeef";
 const PROBE_AT: usize = 32;
 
+/// The order in which these bytes are the probe word.
+pub(super) fn order_of_probe(word: [u8; 4]) -> Option<Order> {
+    [Order::Little, Order::Big]
+        .into_iter()
+        .find(|order| u32::read(&word, 0, *order) == PROBE)
+}
+
+/// What a master writes so that a slave sees in which order it writes.
+pub(super) const PROBE: u32 = 0xBADC;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +206,17 @@ mod tests {
         let mut none = Header::default();
         none.protocols[0] = 1;
         assert_eq!(none.check_protocols(|_| true), Err(Refusal::Protocol(0)));
+    }
+
+    #[test]
+    fn the_probe_shows_the_order() {
+        for (word, order) in [
+            ([0xDC, 0xBA, 0, 0], Some(Order::Little)),
+            ([0, 0, 0xBA, 0xDC], Some(Order::Big)),
+            ([0xBA, 0xDC, 0, 0], None),
+            ([0; 4], None),
+        ] {
+            assert_eq!(order_of_probe(word), order, "{word:?}");
+        }
     }
 }

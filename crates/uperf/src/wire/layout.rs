@@ -3,8 +3,9 @@
 
 use std::fmt;
 
+use codec::{Field, Order};
+
 use super::Version;
-use super::bytes::{Field, Order};
 use super::flowop::{DIRECTORY, REMOTE_HOST};
 use crate::Kind;
 

@@ -16,7 +16,6 @@
 //! 4. The master sends a [`Command`] now and then, and the slave a [`Goodbye`].
 
 mod as_field;
-mod bytes;
 mod command;
 mod flowop;
 mod header;
@@ -26,10 +25,9 @@ mod records;
 mod reply;
 mod work;
 
-pub use codec::Text;
+pub use codec::{Order, Text};
 
 pub(crate) use as_field::AsField;
-pub use bytes::Order;
 pub use command::{Command, Goodbye, WrongMagic};
 pub use flowop::FlowopRecord;
 pub use header::{Header, Version};

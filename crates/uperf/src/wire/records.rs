@@ -1,8 +1,8 @@
 //! The records of a workorder but its flowops, and those that tell ports.
 
-use codec::Text;
+use codec::{Field, Order, Record, Text, part, record};
 
-use super::bytes::{Field, Order, PROBE, Record, order_of_probe, part, record};
+use super::header::{PROBE, order_of_probe};
 use super::{Refusal, protocol};
 use crate::Protocol;
 

@@ -1,8 +1,7 @@
 //! What a slave answers in the handshake.
 
-use codec::Text;
+use codec::{Field, Order, Text};
 
-use super::bytes::{Field, Order};
 use super::protocol::refused_name;
 use crate::account::Scarce;
 

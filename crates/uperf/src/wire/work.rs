@@ -1,6 +1,7 @@
 //! A workorder as it travels: the records of one group, one after the other.
 
-use super::bytes::Order;
+use codec::Order;
+
 use super::layout::{Layout, Length, layout, length};
 use super::{FlowopRecord, GroupRecord, Refusal, SlaveInfo, TransactionRecord, Version};
 use crate::{Kind, WorkLimits};
