@@ -29,6 +29,17 @@ pub struct Ran {
     /// The failed call and its error number, when it ended with [`Ended::Failed`] or because the
     /// peer reset.
     pub failure: Option<(&'static str, i32)>,
+    /// The step of a list whose execution failed.
+    pub failed_step: Option<(usize, Failure)>,
+}
+
+/// Why an execution failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was tried, in the dialect's words or as the call's name.
+    pub what: String,
+    /// The error number, 0 for none.
+    pub errno: i32,
 }
 
 impl From<Ended> for Ran {
@@ -43,6 +54,7 @@ impl From<Ended> for Ran {
             retransmits: None,
             ended,
             failure: None,
+            failed_step: None,
         }
     }
 }
@@ -55,6 +67,40 @@ impl From<Reason> for Ran {
             failure: (reason == Reason::Silence).then_some(timed_out),
             ..Ended::from(reason).into()
         }
+    }
+}
+
+impl Failure {
+    /// A failure of a call.
+    pub fn of_call(what: &str, error: Error) -> Self {
+        Self {
+            what: what.to_owned(),
+            errno: error.raw_os_error(),
+        }
+    }
+
+    /// One that no call is to blame for.
+    pub fn of_sense(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            errno: 0,
+        }
+    }
+
+    /// Whether the peer has closed the connection with something unread.
+    pub fn is_reset(&self) -> bool {
+        [Error::CONNRESET, Error::PIPE]
+            .map(Error::raw_os_error)
+            .contains(&self.errno)
+    }
+
+    /// Whether nobody has the port any more that datagrams were sent to.
+    pub fn is_refused(&self) -> bool {
+        self.errno == Error::CONNREFUSED.raw_os_error()
+    }
+
+    pub(crate) fn is_interruption(&self) -> bool {
+        self.errno == Error::INTR.raw_os_error()
     }
 }
 

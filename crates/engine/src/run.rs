@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use model::{Ended, Half, Limit, Operation, Timing, Workload};
+use model::{Ended, Half, Limit, Operation, Pacing, Timing, Workload};
 use stats::Histogram;
 use sys::call::Drain;
 use sys::{Address, Socket};
@@ -18,16 +18,37 @@ use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, pipelined, request_response};
 use crate::ring::Ring;
+use crate::script::{ConnectionManager, Orders, Script, StepTimes};
 use crate::stop::Stop;
 use crate::timer::Clocked;
 
-/// One flow's part of a plan, everything settled.
+/// One worker's part of a plan, everything settled.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// What is repeated.
-    pub workload: &'a Workload,
-    /// Bytes or transactions after which it ends; time is the [`Stop`]'s business.
+    pub body: Body<'a>,
+    /// Bytes, transactions or rounds after which it ends; time is the [`Stop`]'s business.
     pub limit: Limit,
+    /// What ends it.
+    pub stop: &'a Stop,
+    /// Where it counts.
+    pub counters: &'a Counters,
+}
+
+/// What a job repeats.
+#[derive(Debug)]
+pub enum Body<'a> {
+    /// The operations of one flow, by a loop of their own.
+    Loop(Loop<'a>),
+    /// A list of steps over several connections.
+    Steps(Steps<'a>),
+}
+
+/// The operations of one flow.
+#[derive(Debug)]
+pub struct Loop<'a> {
+    /// What is repeated.
+    pub workload: &'a Workload,
     /// Requests in flight beyond one.
     pub burst: u32,
     /// Which times are kept.
@@ -36,16 +57,24 @@ pub struct Job<'a> {
     pub half: &'a Half,
     /// What it sends from and receives into.
     pub buffers: &'a mut Buffers,
-    /// What ends it.
-    pub stop: &'a Stop,
     /// A connection that is open at the stop is served to its end, or until this.
     pub drain: Option<&'a Stop>,
-    /// Where it counts.
-    pub counters: &'a Counters,
+}
+
+/// A list of steps.
+#[derive(Debug)]
+pub struct Steps<'a> {
+    /// The list, with the connections of its steps.
+    pub script: &'a mut Script,
+    /// When each round begins; `None` is as fast as it goes.
+    pub pacing: Option<Pacing>,
+    /// What it sends from and receives into.
+    pub buffer: &'a mut [u8],
+    /// The times that are kept.
+    pub times: Option<&'a mut StepTimes>,
 }
 
 /// Where the data moves.
-#[derive(Debug)]
 pub enum Path<'a> {
     /// Open sockets.
     Flow(Flow<'a>),
@@ -53,6 +82,8 @@ pub enum Path<'a> {
     Connector(&'a mut Connector),
     /// A new connection a pass, accepted.
     Listener(&'a mut Accepting),
+    /// The connections that the steps of a list ask for.
+    Manager(&'a mut dyn ConnectionManager),
 }
 
 impl<'a> From<Flow<'a>> for Path<'a> {
@@ -63,43 +94,105 @@ impl<'a> From<Flow<'a>> for Path<'a> {
 
 /// Runs a job to its end. The same job can be run again.
 pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
-    let path = path.into();
     let _attending = job.stop.attend();
-    let _attending_drain = job.drain.map(Stop::attend);
-    let Some(mut extras) = Extras::of(job.half, job.length()) else {
-        return on_path(job, path, &mut ());
-    };
-    let ran = on_path(job, path, &mut extras);
-    let retransmits = extras.retransmits();
-    let (paced, send_gaps) = extras.finish().unzip();
-    Ran {
-        paced,
-        send_gaps,
-        retransmits,
-        ..ran
+    let (limit, stop, counters) = (job.limit, job.stop, job.counters);
+    match (&mut job.body, path.into()) {
+        (Body::Steps(steps), Path::Manager(manager)) => steps.run(manager, limit, stop, counters),
+        (Body::Steps(_), _) => unsupported(),
+        (Body::Loop(body), path) => {
+            let send_size = body.buffers.used().send_bytes.unwrap_or(0);
+            let bounds = Bounds {
+                budget: Budget::of(limit, send_size),
+                stop,
+                counters: counters.writer(),
+            };
+            let length = body.length(limit);
+            body.run(path, bounds, length)
+        }
     }
 }
 
-fn on_path(job: &mut Job<'_>, path: Path<'_>, hooks: &mut impl Hooks) -> Ran {
+impl Steps<'_> {
+    fn run(
+        &mut self,
+        manager: &mut dyn ConnectionManager,
+        limit: Limit,
+        stop: &Stop,
+        counters: &Counters,
+    ) -> Ran {
+        let orders = Orders {
+            limit,
+            pacing: self.pacing,
+            stop,
+            counters,
+        };
+        let (script, buffer) = (&mut *self.script, &mut *self.buffer);
+        let end = match &mut self.times {
+            Some(times) => script.run(manager, &orders, buffer, *times),
+            None => script.run(manager, &orders, buffer, &mut ()),
+        };
+        end.into()
+    }
+}
+
+impl Loop<'_> {
+    /// `length` is how long it goes on of its own accord, if that is known.
+    fn run(&mut self, path: Path<'_>, bounds: Bounds<'_>, length: Option<Duration>) -> Ran {
+        let _attending_drain = self.drain.map(Stop::attend);
+        let Some(mut extras) = Extras::of(self.half, length) else {
+            return on_path(self, path, bounds, &mut ());
+        };
+        let ran = on_path(self, path, bounds, &mut extras);
+        let retransmits = extras.retransmits();
+        let (paced, send_gaps) = extras.finish().unzip();
+        Ran {
+            paced,
+            send_gaps,
+            retransmits,
+            ..ran
+        }
+    }
+
+    /// How long this end goes on of its own accord; a receiver goes on to the end of the data.
+    fn length(&self, limit: Limit) -> Option<Duration> {
+        let begins = matches!(
+            self.workload.body.first(),
+            Some(Operation::Send | Operation::Connect)
+        );
+        match limit {
+            Limit::Time(length) if begins => Some(length),
+            _ => None,
+        }
+    }
+}
+
+fn on_path(body: &mut Loop<'_>, path: Path<'_>, bounds: Bounds<'_>, hooks: &mut impl Hooks) -> Ran {
     match path {
         Path::Flow(flow) => {
-            let half = job.half;
-            io::run(&flow, half, OnFlow { job, hooks })
+            let half = body.half;
+            let work = OnFlow {
+                body,
+                bounds,
+                hooks,
+            };
+            io::run(&flow, half, work)
         }
-        Path::Connector(connector) => on_connector(job, connector, hooks),
-        Path::Listener(accepting) => on_listener(job, accepting, hooks),
+        Path::Connector(connector) => on_connector(body, connector, bounds, hooks),
+        Path::Listener(accepting) => on_listener(body, accepting, bounds, hooks),
+        Path::Manager(_) => unsupported(),
     }
 }
 
-/// A job on open sockets.
+/// A loop on open sockets.
 struct OnFlow<'a, 'b, H> {
-    job: &'a mut Job<'b>,
+    body: &'a mut Loop<'b>,
+    bounds: Bounds<'a>,
     hooks: &'a mut H,
 }
 
 impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
     fn run(self, io: &impl Io) -> Ran {
-        on_flow(self.job, io, self.hooks)
+        on_flow(self.body, io, self.bounds, self.hooks)
     }
 }
 
@@ -133,18 +226,17 @@ fn opened(result: Result<(), LoopEnd>, stop: &Stop) -> Option<Ran> {
     result.err().map(|end| end.ran(stop))
 }
 
-fn on_flow(job: &mut Job<'_>, io: &impl Io, hooks: &mut impl Hooks) -> Ran {
+fn on_flow(body: &mut Loop<'_>, io: &impl Io, bounds: Bounds<'_>, hooks: &mut impl Hooks) -> Ran {
     use Operation::{Receive, ReceiveAll, Send};
-    let bounds = job.bounds();
-    let timing = job.timing;
-    let discard = job.half.discard_in_kernel && io.is_connected();
-    let asks_again = job.half.socket.receive_timeout.is_some();
+    let timing = body.timing;
+    let discard = body.half.discard_in_kernel && io.is_connected();
+    let asks_again = body.half.socket.receive_timeout.is_some();
     let Buffers {
         send,
         send_file,
         receive,
-    } = &mut *job.buffers;
-    match (job.workload.body.as_slice(), send, receive) {
+    } = &mut *body.buffers;
+    match (body.workload.body.as_slice(), send, receive) {
         ([Send], Some(ring), _) => send_bulk(&mut io.source(ring, bounds), timing, bounds, hooks),
         ([Send], None, _) => match send_file {
             Some(file) => {
@@ -175,7 +267,7 @@ fn on_flow(job: &mut Job<'_>, io: &impl Io, hooks: &mut impl Hooks) -> Ran {
                 responses,
                 asks_again,
             },
-            job.burst,
+            body.burst,
             timing,
             bounds,
             hooks,
@@ -192,11 +284,15 @@ fn on_flow(job: &mut Job<'_>, io: &impl Io, hooks: &mut impl Hooks) -> Ran {
     }
 }
 
-fn on_connector(job: &mut Job<'_>, connector: &mut Connector, hooks: &mut impl Hooks) -> Ran {
-    let bounds = job.bounds();
-    let exchange = exchange(&mut job.buffers.send, &mut job.buffers.receive);
-    let closes_first = job.workload.body.contains(&Operation::HalfClose);
-    if job.timing.passes {
+fn on_connector(
+    body: &mut Loop<'_>,
+    connector: &mut Connector,
+    bounds: Bounds<'_>,
+    hooks: &mut impl Hooks,
+) -> Ran {
+    let exchange = exchange(&mut body.buffers.send, &mut body.buffers.receive);
+    let closes_first = body.workload.body.contains(&Operation::HalfClose);
+    if body.timing.passes {
         let mut timer = Clocked::new();
         let end =
             connection_test::connect(connector, exchange, closes_first, bounds, &mut timer, hooks);
@@ -210,11 +306,16 @@ fn on_connector(job: &mut Job<'_>, connector: &mut Connector, hooks: &mut impl H
     }
 }
 
-fn on_listener(job: &mut Job<'_>, accepting: &mut Accepting, hooks: &mut impl Hooks) -> Ran {
-    let (bounds, cut) = (job.bounds(), job.drain.unwrap_or(job.stop));
+fn on_listener(
+    body: &mut Loop<'_>,
+    accepting: &mut Accepting,
+    bounds: Bounds<'_>,
+    hooks: &mut impl Hooks,
+) -> Ran {
+    let cut = body.drain.unwrap_or(bounds.stop);
     // Seen from here what is sent are the responses.
-    let exchange = exchange(&mut job.buffers.receive, &mut job.buffers.send);
-    let options = &job.half.socket;
+    let exchange = exchange(&mut body.buffers.receive, &mut body.buffers.send);
+    let options = &body.half.socket;
     connection_test::accept(accepting, exchange, bounds, cut, options, hooks).ran(bounds.stop)
 }
 
@@ -298,28 +399,6 @@ fn unsupported() -> Ran {
     Ended::Failed("no loop runs this list of operations on this path".to_owned()).into()
 }
 
-impl<'a> Job<'a> {
-    /// How long this end goes on of its own accord; who receives goes on to the end of the data.
-    fn length(&self) -> Option<Duration> {
-        let begins = matches!(
-            self.workload.body.first(),
-            Some(Operation::Send | Operation::Connect)
-        );
-        match self.limit {
-            Limit::Time(length) if begins => Some(length),
-            _ => None,
-        }
-    }
-
-    fn bounds(&self) -> Bounds<'a> {
-        Bounds {
-            budget: Budget::of(self.limit, self.buffers.used().send_bytes.unwrap_or(0)),
-            stop: self.stop,
-            counters: self.counters.writer(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -378,14 +457,16 @@ mod tests {
                 Limit::Bytes(SIZE as u64)
             };
             let mut job = Job {
-                workload: &workload,
+                body: Body::Loop(Loop {
+                    workload: &workload,
+                    burst,
+                    timing: Timing::default(),
+                    half: &half,
+                    buffers: &mut buffers,
+                    drain: None,
+                }),
                 limit,
-                burst,
-                timing: Timing::default(),
-                half: &half,
-                buffers: &mut buffers,
                 stop: &stop,
-                drain: None,
                 counters: &counters,
             };
             let connects = workload.connects();

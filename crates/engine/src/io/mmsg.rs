@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::ring::Contents;
-    use crate::{Buffers, Counters, Job, Memory, Ran, Stop, run};
+    use crate::{Body, Buffers, Counters, Job, Loop, Memory, Ran, Stop, run};
 
     const SIZE: u32 = 10;
 
@@ -194,14 +194,16 @@ mod tests {
             receive: ring(),
         };
         let mut job = Job {
-            workload,
+            body: Body::Loop(Loop {
+                workload,
+                burst: 0,
+                timing: Timing::default(),
+                half,
+                buffers: &mut buffers,
+                drain: None,
+            }),
             limit,
-            burst: 0,
-            timing: Timing::default(),
-            half,
-            buffers: &mut buffers,
             stop: &Stop::new(),
-            drain: None,
             counters,
         };
         run(&mut job, Flow::Connected(socket.as_fd()))

@@ -12,15 +12,16 @@ use sys::message::{ControlMessage, Messages};
 use crate::counters::{Counter, CounterWriter};
 use model::{Action, Amount, Batch, Step, Transfer};
 
-use super::manager::{ConnectionManager, Failure};
+use super::manager::ConnectionManager;
+use crate::end::Failure;
 use crate::io::{Connection, Io};
 use crate::loops::fast_path::{self, Context, Exit, FastStep, Place};
 use crate::stop::Stop;
 use crate::timer::Watch;
 
 /// What executes the steps.
-pub(super) struct Executor<'a, P> {
-    pub(super) manager: &'a mut P,
+pub(super) struct Executor<'a> {
+    pub(super) manager: &'a mut dyn ConnectionManager,
     pub(super) buffer: &'a mut [u8],
     pub(super) random: &'a mut SmallRng,
     pub(super) stop: &'a Stop,
@@ -105,7 +106,7 @@ impl Steps {
     }
 }
 
-impl<P: ConnectionManager> Executor<'_, P> {
+impl Executor<'_> {
     /// So many rounds as fast as they go; else the step that was left, and why.
     pub(super) fn rounds(
         &mut self,

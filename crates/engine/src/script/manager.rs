@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use sys::call::Error;
-
+use crate::end::Failure;
 use crate::io::Connection;
 use crate::stop::Stop;
 
@@ -15,7 +14,7 @@ pub trait ConnectionManager {
     fn perform(&mut self, step: usize, stop: &Stop) -> Result<Performed, Failure>;
 }
 
-/// What a step of the manager's own came to.
+/// The result of a step of the manager's own.
 #[derive(Debug, Default)]
 pub struct Performed {
     /// Bytes that it sent.
@@ -26,47 +25,4 @@ pub struct Performed {
     pub closed: [Option<Rc<Connection>>; 2],
     /// There is no more to do: the script ends here, as if it had been done.
     pub ends: bool,
-}
-
-/// Why an execution failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What was tried, in the dialect's words or as the call's name.
-    pub what: String,
-    /// The error number, 0 for none.
-    pub errno: i32,
-}
-
-impl Failure {
-    /// A failure of a call.
-    pub fn of_call(what: &str, error: Error) -> Self {
-        Self {
-            what: what.to_owned(),
-            errno: error.raw_os_error(),
-        }
-    }
-
-    /// One that no call is to blame for.
-    pub fn of_sense(what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            errno: 0,
-        }
-    }
-
-    /// Whether the peer has closed the connection with something unread.
-    pub fn is_reset(&self) -> bool {
-        [Error::CONNRESET, Error::PIPE]
-            .map(Error::raw_os_error)
-            .contains(&self.errno)
-    }
-
-    /// Whether nobody has the port any more that datagrams were sent to.
-    pub fn is_refused(&self) -> bool {
-        self.errno == Error::CONNREFUSED.raw_os_error()
-    }
-
-    pub(super) fn is_interruption(&self) -> bool {
-        self.errno == Error::INTR.raw_os_error()
-    }
 }

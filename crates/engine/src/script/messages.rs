@@ -5,10 +5,9 @@ use sys::message::{ControlMessage, Messages, Moved};
 use super::executor::{Executor, Left, Way};
 use model::Transfer;
 
-use super::manager::ConnectionManager;
 use crate::io::Connection;
 
-impl<P: ConnectionManager> Executor<'_, P> {
+impl Executor<'_> {
     /// Sends all messages of a batch, which are of one size, or receives as many bytes in whatever
     /// messages they come; where their size is not known, as many messages.
     pub(super) fn batch(

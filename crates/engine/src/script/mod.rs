@@ -11,46 +11,37 @@ mod messages;
 mod tests;
 mod watch;
 
+pub use crate::end::Failure;
 pub use crate::io::{Connection, Early, Layer};
 pub use crate::timer::Watch;
 pub use counting::EventCounts;
-pub use manager::{ConnectionManager, Failure, Performed};
+pub use manager::{ConnectionManager, Performed};
 pub use watch::{Journal, Pass, StepReport, StepTimes};
 
-use model::{Pacing, Step};
+use model::{Ended, Limit, Pacing, Step};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::counters::Counters;
+use crate::end::Ran;
 use crate::pace::Pace;
 use crate::stop::{Reason, Stop};
 use executor::{Executor, Left, Steps};
 
-/// How often the list is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rounds {
-    /// So often.
-    Times(u64),
-    /// Until the stop is pulled.
-    UntilStopped,
-}
-
 /// What a script runs under.
 #[derive(Debug)]
-pub struct Orders<'a> {
-    /// How often.
-    pub rounds: Rounds,
+pub(crate) struct Orders<'a> {
+    /// Rounds after which it ends.
+    pub(crate) limit: Limit,
     /// When each round begins; `None` is as fast as it goes.
-    pub pacing: Option<Pacing>,
-    /// What ends it.
-    pub stop: &'a Stop,
-    /// Where it counts.
-    pub counters: &'a Counters,
+    pub(crate) pacing: Option<Pacing>,
+    pub(crate) stop: &'a Stop,
+    pub(crate) counters: &'a Counters,
 }
 
 /// How a script ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScriptEnd {
+pub(crate) enum ScriptEnd {
     /// All rounds are done, or the manager said that there is no more to do.
     Done,
     /// The stop was pulled.
@@ -80,7 +71,7 @@ impl Script {
         }
     }
 
-    /// What the buffer of [`Self::run`] must hold, in bytes.
+    /// The size of the buffer that it needs, in bytes.
     pub fn largest(&self) -> usize {
         self.steps.largest()
     }
@@ -89,20 +80,19 @@ impl Script {
     ///
     /// # Panics
     /// When the buffer is smaller than [`Self::largest`].
-    pub fn run(
+    pub(crate) fn run(
         &mut self,
-        manager: &mut impl ConnectionManager,
+        manager: &mut dyn ConnectionManager,
         orders: &Orders<'_>,
         buffer: &mut [u8],
         watch: &mut impl Watch,
     ) -> ScriptEnd {
         assert!(buffer.len() >= self.largest(), "the buffer is too small");
         let stop = orders.stop;
-        let _attending = stop.attend();
         let mut pace = orders.pacing.map(|pacing| Pace::start(&pacing, None));
-        let mut rounds = match orders.rounds {
-            Rounds::Times(times) => times,
-            Rounds::UntilStopped => u64::MAX,
+        let mut rounds = match orders.limit {
+            Limit::Transactions(rounds) => rounds,
+            _ => u64::MAX,
         };
         let mut executor = Executor {
             manager,
@@ -143,6 +133,20 @@ impl Left {
             Self::EndOfStream => ScriptEnd::EndOfStream(at),
             Self::Done => ScriptEnd::Done,
             Self::Failed(failure) => ScriptEnd::Failed(at, failure),
+        }
+    }
+}
+
+impl From<ScriptEnd> for Ran {
+    fn from(end: ScriptEnd) -> Self {
+        match end {
+            ScriptEnd::Done => Ended::Count.into(),
+            ScriptEnd::Stopped(reason) => reason.into(),
+            ScriptEnd::EndOfStream(_) => Ended::PeerClosed.into(),
+            ScriptEnd::Failed(at, failure) => Self {
+                failed_step: Some((at, failure.clone())),
+                ..Ended::Failed(failure.what).into()
+            },
         }
     }
 }

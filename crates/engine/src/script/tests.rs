@@ -68,15 +68,16 @@ fn exactly(bytes: u32) -> Transfer {
     }
 }
 
-fn run(script: &mut Script, host: &mut Host, rounds: Rounds, stop: &Stop) -> (ScriptEnd, Counts) {
+fn run(script: &mut Script, host: &mut Host, limit: Limit, stop: &Stop) -> (ScriptEnd, Counts) {
     let counters = Counters::default();
     let orders = Orders {
-        rounds,
+        limit,
         pacing: None,
         stop,
         counters: &counters,
     };
     let mut buffer = vec![0; script.largest()];
+    let _attending = stop.attend();
     let end = script.run(host, &orders, &mut buffer, &mut ());
     (end, counters.counts())
 }
@@ -103,7 +104,12 @@ fn rounds_of_request_and_response() {
         once(Action::Nothing),
     ];
     let mut script = Script::new(steps, 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(50), &Stop::new());
+    let (end, counts) = run(
+        &mut script,
+        &mut host,
+        Limit::Transactions(50),
+        &Stop::new(),
+    );
     peer.join().unwrap();
     assert_eq!(end, ScriptEnd::Done);
     let expected = Counts {
@@ -124,7 +130,12 @@ fn random_sizes_are_within_their_bounds_and_of_one_call() {
         ..exactly(0)
     };
     let mut script = Script::new(vec![once(Action::Send(random))], 7);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(1000), &Stop::new());
+    let (end, counts) = run(
+        &mut script,
+        &mut host,
+        Limit::Transactions(1000),
+        &Stop::new(),
+    );
     assert_eq!(end, ScriptEnd::Done);
     assert!(
         (5000 + 1000..9000 - 1000).contains(&counts.sent.0),
@@ -164,7 +175,7 @@ fn random_sizes_go_whole_through_a_layer() {
         ..exactly(0)
     };
     let mut script = Script::new(vec![once(Action::Send(random))], 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 95));
 }
@@ -176,7 +187,7 @@ fn the_end_of_a_stream_ends_it_and_what_came_before_counts() {
     drop(far);
     let steps = vec![once(Action::Nothing), once(Action::Receive(exactly(100)))];
     let mut script = Script::new(steps, 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(9), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(9), &Stop::new());
     assert_eq!(end, ScriptEnd::EndOfStream(1));
     assert_eq!((counts.received.0, counts.operations), (250, 5));
 }
@@ -188,7 +199,7 @@ fn a_stop_ends_a_receive_that_waits() {
     let begun = Instant::now();
     let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(50), &stop);
     let mut script = Script::new(vec![once(Action::Receive(exactly(1)))], 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::UntilStopped, &stop);
+    let (end, counts) = run(&mut script, &mut host, Limit::Unlimited, &stop);
     assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
     assert_eq!(counts, Counts::default());
     assert!(begun.elapsed() >= Duration::from_millis(50));
@@ -206,13 +217,13 @@ fn what_may_fail_counts_and_what_may_not_ends_it() {
         ..once(Action::Receive(impatient))
     };
     let mut script = Script::new(vec![step.clone()], 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!((counts.operations, counts.failed_operations), (3, 3));
 
     step.can_fail = false;
     let mut script = Script::new(vec![step], 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
     let why = Failure::of_call("receive", Error::TIMEDOUT);
     assert_eq!(end, ScriptEnd::Failed(0, why));
     assert_eq!(counts, Counts::default());
@@ -232,7 +243,7 @@ fn patience_outlasts_what_is_no_stop() {
     let begun = Instant::now();
     let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(10), &other);
     let mut script = Script::new(vec![once(Action::Receive(patient))], 0);
-    let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     let late = Failure::of_call("receive", Error::TIMEDOUT);
     assert_eq!(end, ScriptEnd::Failed(0, late));
     assert!(begun.elapsed() >= patience);
@@ -250,7 +261,7 @@ fn own_steps_say_who_forgets_which_line() {
     let send = || once(Action::Send(exactly(1)));
     let steps = vec![send(), once(Action::Own), send()];
     let mut script = Script::new(steps, 0);
-    let (end, _) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+    let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!(
         host.looked_up,
@@ -265,7 +276,7 @@ fn own_steps_say_who_forgets_which_line() {
             ..Performed::default()
         })
     });
-    let (end, _) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+    let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!(host.looked_up, [2, 0, 2], "whoever has it forgets it");
 
@@ -276,7 +287,7 @@ fn own_steps_say_who_forgets_which_line() {
         })
     });
     host.performed.clear();
-    let (end, _) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+    let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
     assert_eq!((end, host.performed), (ScriptEnd::Done, vec![1]));
 }
 
@@ -284,7 +295,7 @@ fn own_steps_say_who_forgets_which_line() {
 fn without_a_line_a_transfer_fails() {
     let mut host = Host::default();
     let mut script = Script::new(vec![once(Action::Send(exactly(1)))], 0);
-    let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     let why = Failure::of_sense("No such connection 0");
     assert_eq!(end, ScriptEnd::Failed(0, why));
 }
@@ -301,7 +312,7 @@ fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
         let begun = Instant::now();
         let mut script = Script::new(vec![think(20)], 0);
         let mut host = Host::default();
-        let (end, counts) = run(&mut script, &mut host, Rounds::Times(2), &Stop::new());
+        let (end, counts) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
         assert_eq!((end, counts.operations), (ScriptEnd::Done, 2));
         assert!(begun.elapsed() >= Duration::from_millis(40));
 
@@ -309,7 +320,7 @@ fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
         let _deadline =
             crate::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
         let mut script = Script::new(vec![think(3_600_000)], 0);
-        let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &stop);
+        let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &stop);
         assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
     }
 }
@@ -331,7 +342,7 @@ fn times_of_steps_and_rounds() {
     let mut script = Script::new(steps, 0);
     let (counters, stop) = (Counters::default(), Stop::new());
     let orders = Orders {
-        rounds: Rounds::Times(4),
+        limit: Limit::Transactions(4),
         pacing: None,
         stop: &stop,
         counters: &counters,
@@ -367,7 +378,7 @@ fn counters_are_read_from_step_to_step() {
     let mut times = StepTimes::new(2, true, false).with_counters(Rc::new(counters));
     let (stop, counters) = (Stop::new(), Counters::default());
     let orders = Orders {
-        rounds: Rounds::Times(2),
+        limit: Limit::Transactions(2),
         pacing: None,
         stop: &stop,
         counters: &counters,
@@ -434,7 +445,7 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
         let mut script = Script::new(steps, 0);
         let (counters, stop) = (Counters::default(), Stop::new());
         let orders = Orders {
-            rounds: Rounds::Times(ROUNDS),
+            limit: Limit::Transactions(ROUNDS),
             pacing: None,
             stop: &stop,
             counters: &counters,
@@ -488,7 +499,7 @@ fn batches(bytes: u32) -> Transfer {
 fn a_batch_is_several_messages() {
     let (mut host, far) = datagrams();
     let mut script = Script::new(vec![once(Action::Send(batches(100)))], 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(3), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 2 * 5 * 100));
     let mut buffer = [0; 1000];
@@ -505,7 +516,7 @@ fn a_batch_is_received_to_its_last_byte() {
         far.send(&vec![1; length]).unwrap();
     }
     let mut script = Script::new(vec![once(Action::Receive(batches(50)))], 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!(counts.received.0, 500);
 }
@@ -529,7 +540,7 @@ fn a_batch_of_random_sizes_is_received_to_its_last_message() {
         ..batches(0)
     };
     let mut script = Script::new(vec![once(Action::Receive(random))], 0);
-    let (end, counts) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     sender.join().unwrap();
     assert_eq!(end, ScriptEnd::Done);
     assert_eq!(counts.received.0, sizes.iter().sum::<usize>() as u64);
@@ -543,7 +554,7 @@ fn who_does_not_wait_fails_or_has_patience() {
         ..exactly(1)
     };
     let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
-    let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+    let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     let again = Failure::of_call("receive", Error::AGAIN);
     assert_eq!(end, ScriptEnd::Failed(0, again));
     for batch in [None, batches(1).batch] {
@@ -554,7 +565,7 @@ fn who_does_not_wait_fails_or_has_patience() {
         };
         let begun = Instant::now();
         let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
-        let (end, _) = run(&mut script, &mut host, Rounds::Times(1), &Stop::new());
+        let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
         let late = Failure::of_call("receive", Error::TIMEDOUT);
         assert_eq!(end, ScriptEnd::Failed(0, late));
         assert!(begun.elapsed() >= Duration::from_millis(20));
@@ -596,7 +607,7 @@ fn datagrams_that_came_early_are_received_first() {
         let mut script = Script::new(steps, 0);
         let rounds = if transfer.batch.is_some() { 3 } else { 6 };
         let stop = Stop::new();
-        let (end, counts) = run(&mut script, &mut host, Rounds::Times(rounds), &stop);
+        let (end, counts) = run(&mut script, &mut host, Limit::Transactions(rounds), &stop);
         assert_eq!(end, ScriptEnd::Done);
         assert_eq!((counts.received.0, counts.sent.0), (24, 4 * rounds));
         assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");

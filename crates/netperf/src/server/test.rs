@@ -7,9 +7,9 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Accepting, Associations, Buffers, Clock, Counters, DataSocket, Exceeded, Finish, Flow, Job,
-    Looper, Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted, deadline_thread,
-    dropped, facts_at_end, prepare_accepted, receive_late, run,
+    Accepting, Associations, Body, Buffers, Clock, Counters, DataSocket, Exceeded, Finish, Flow,
+    Job, Loop, Looper, Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted,
+    deadline_thread, dropped, facts_at_end, prepare_accepted, receive_late, run,
 };
 use model::{Ended, Limit, Refused, Side, Timing, Transport};
 use server::{Accepted, DataPeer};
@@ -428,14 +428,16 @@ impl Prepared {
         counters: &'a Counters,
     ) -> Job<'a> {
         Job {
-            workload: &self.assignment.workload,
+            body: Body::Loop(Loop {
+                workload: &self.assignment.workload,
+                burst: 0,
+                timing: self.timing,
+                half: &self.assignment.half,
+                buffers: &mut self.buffers,
+                drain,
+            }),
             limit: self.assignment.limit,
-            burst: 0,
-            timing: self.timing,
-            half: &self.assignment.half,
-            buffers: &mut self.buffers,
             stop,
-            drain,
             counters,
         }
     }

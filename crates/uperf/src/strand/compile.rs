@@ -1,6 +1,5 @@
 //! From a transaction to the steps that the engine runs.
 
-use engine::script::Rounds;
 use model::{Action, Batch, Body, Limit, Pacing, Phases, Plan, Step, Transfer, Wait, Workers};
 
 use std::collections::HashMap;
@@ -34,10 +33,6 @@ pub(crate) fn plan(workorder: &Workorder, sampling: Duration) -> Plan {
 }
 
 fn transactions(group: &Group) -> Vec<model::Transaction> {
-    let limit = |transaction: &Transaction| match transaction.duration {
-        Some(duration) => Limit::Time(duration),
-        None => Limit::Transactions(transaction.iterations),
-    };
     let transactions = group.transactions.iter().zip(lists(group));
     let transactions = transactions.map(|(transaction, steps)| model::Transaction {
         limit: limit(transaction),
@@ -67,11 +62,11 @@ pub(super) fn lists(group: &Group) -> Vec<Vec<Step>> {
     group.transactions.iter().map(list).collect()
 }
 
-/// How often the list is run.
-pub(super) fn rounds(transaction: &Transaction) -> Rounds {
+/// When the list ends.
+pub(super) fn limit(transaction: &Transaction) -> Limit {
     match transaction.duration {
-        Some(_) => Rounds::UntilStopped,
-        None => Rounds::Times(transaction.iterations),
+        Some(duration) => Limit::Time(duration),
+        None => Limit::Transactions(transaction.iterations),
     }
 }
 

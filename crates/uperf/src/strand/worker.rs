@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::script::{Failure, Orders, STEP_BYTES, Script, ScriptEnd, StepTimes};
-use engine::{BarrierEvent, Counters, Reason, StartBarrier};
+use engine::script::{Failure, STEP_BYTES, Script, StepTimes};
+use engine::{BarrierEvent, Body, Counters, Job, Path, Reason, StartBarrier, Steps};
+use model::Ended;
 use sys::buffer::BufferRing;
 use sys::call::Error;
 use sys::counter::EventCounters;
@@ -79,17 +80,19 @@ impl Worker {
             }
             let began = Instant::now();
             let before = self.counters.counts();
-            let orders = Orders {
-                rounds: compile::rounds(transaction),
-                pacing: compile::pacing(transaction),
+            let mut times = group.watching.step_times(transaction, events.as_ref());
+            let mut job = Job {
+                body: Body::Steps(Steps {
+                    script: &mut script,
+                    pacing: compile::pacing(transaction),
+                    buffer,
+                    times: times.as_mut(),
+                }),
+                limit: compile::limit(transaction),
                 stop: &group.stops[stage],
                 counters: &self.counters,
             };
-            let mut times = group.watching.step_times(transaction, events.as_ref());
-            let end = match &mut times {
-                Some(times) => script.run(&mut connections, &orders, buffer, times),
-                None => script.run(&mut connections, &orders, buffer, &mut ()),
-            };
+            let ran = engine::run(&mut job, Path::Manager(&mut connections));
             let elapsed = began.elapsed();
             outcomes.push(TransactionOutcome {
                 began,
@@ -99,20 +102,25 @@ impl Worker {
                 cut: None,
                 times: times.map(StepTimes::finish).unwrap_or_default(),
             });
-            match end {
-                ScriptEnd::Failed(at, failure)
+            match (ran.ended, ran.failed_step) {
+                (_, Some((at, failure)))
                     if group.is_end(transaction, at, began.elapsed(), &failure) =>
                 {
                     self.barrier.report(BarrierEvent::PeerClosed);
                 }
-                ScriptEnd::Failed(at, failure) => {
+                (_, Some((at, failure))) => {
                     say(&mut connections.log, transaction, at, &failure);
                     failed = true;
                     break;
                 }
-                ScriptEnd::Stopped(Reason::Cancelled) => break,
-                ScriptEnd::EndOfStream(_) => self.barrier.report(BarrierEvent::PeerClosed),
-                ScriptEnd::Done | ScriptEnd::Stopped(_) => {}
+                (Ended::Cancelled, _) => break,
+                // The end of a stream, not a stop because the control connection ended.
+                (Ended::PeerClosed, _)
+                    if group.stops[stage].reason() != Some(Reason::PeerClosed) =>
+                {
+                    self.barrier.report(BarrierEvent::PeerClosed);
+                }
+                _ => {}
             }
             if let (Some(duration), true) = (transaction.duration, setup.has_stock_slave) {
                 settle(&self.barrier, &connections.open, began, duration, buffer);

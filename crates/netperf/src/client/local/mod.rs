@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job,
-    Passed, Ran, Reason, Stop, connect, connect_without_data, deadline_thread, facts_at_end, run,
+    Body, Buffers, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job,
+    Loop, Passed, Ran, Reason, Stop, connect, connect_without_data, deadline_thread, facts_at_end,
+    run,
 };
 use model::{
     End, Ended, FlowPlan, Limit, Operation, Side, SocketFacts, Transport, Warning, Workload,
@@ -384,14 +385,16 @@ impl LocalEnd<'_> {
 
     fn job<'b>(&'b mut self, stop: &'b Stop, counters: &'b Arc<Counters>) -> Job<'b> {
         Job {
-            workload: &self.plan.workload,
+            body: Body::Loop(Loop {
+                workload: &self.plan.workload,
+                burst: self.plan.burst,
+                timing: self.plan.timing,
+                half: &self.plan.here,
+                buffers: &mut self.buffers,
+                drain: None,
+            }),
             limit: self.plan.limit,
-            burst: self.plan.burst,
-            timing: self.plan.timing,
-            half: &self.plan.here,
-            buffers: &mut self.buffers,
             stop,
-            drain: None,
             counters,
         }
     }
