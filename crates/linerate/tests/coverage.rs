@@ -59,7 +59,7 @@ fn every_option_has_its_line_among_those_of_its_command_or_family() {
 /// Besides, the table has tests that are refused.
 fn every_test_has_its_line() {
     let mut named = subjects_of("test");
-    for (_, name) in Test::ALL {
+    for (_, name) in Test::ALL.iter().copied() {
         assert!(named.remove(name), "test {name}");
     }
     for name in named {

@@ -264,7 +264,7 @@ fn no_figure_is_too_odd_to_print() {
         Some(Duration::from_nanos(1)),
         Some(Duration::MAX),
     ];
-    for (test, _) in Test::ALL {
+    for &(test, _) in Test::ALL {
         for (float, count, elapsed) in floats
             .iter()
             .flat_map(|float| counts.iter().map(move |count| (float, count)))

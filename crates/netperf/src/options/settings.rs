@@ -94,75 +94,65 @@ pub enum Unanswered {
     GiveUp(Duration),
 }
 
-/// A test by its name on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they are the field's names")]
-pub enum Test {
-    TcpStream,
-    TcpMaerts,
-    TcpSendfile,
-    TcpMss,
-    TcpRr,
-    TcpCrr,
-    TcpCc,
-    UdpStream,
-    UdpRr,
-    Omni,
-    Uuid,
-    LocCpu,
-    RemCpu,
-    StreamStream,
-    StreamRr,
-    DgStream,
-    DgRr,
-    SctpStream,
-    SctpStreamMany,
-    SctpRr,
-    SctpRrMany,
-    DlcoStream,
-    DlcoRr,
-    DlclStream,
-    DlclRr,
+macro_rules! tests {
+    ($($test:ident $name:literal $family:ident,)+) => {
+        /// A test by its name on the command line.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "they are the field's names")]
+        pub enum Test {
+            $($test,)+
+        }
+
+        impl Test {
+            /// Every test, with its name.
+            pub const ALL: &[(Self, &'static str)] = &[$((Self::$test, $name),)+];
+
+            /// The name on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$test => $name,)+
+                }
+            }
+
+            /// The family that it belongs to.
+            pub fn family(self) -> TestFamily {
+                match self {
+                    $(Self::$test => TestFamily::$family,)+
+                }
+            }
+        }
+    };
+}
+
+tests! {
+    TcpStream "TCP_STREAM" Inet,
+    TcpMaerts "TCP_MAERTS" Inet,
+    TcpSendfile "TCP_SENDFILE" Inet,
+    TcpMss "TCP_MSS" Inet,
+    TcpRr "TCP_RR" Inet,
+    TcpCrr "TCP_CRR" Inet,
+    TcpCc "TCP_CC" Inet,
+    UdpStream "UDP_STREAM" Inet,
+    UdpRr "UDP_RR" Inet,
+    Omni "OMNI" Inet,
+    Uuid "UUID" Inet,
+    LocCpu "LOC_CPU" Inet,
+    RemCpu "REM_CPU" Inet,
+    StreamStream "STREAM_STREAM" Unix,
+    StreamRr "STREAM_RR" Unix,
+    DgStream "DG_STREAM" Unix,
+    DgRr "DG_RR" Unix,
+    SctpStream "SCTP_STREAM" Sctp,
+    SctpStreamMany "SCTP_STREAM_MANY" Sctp,
+    SctpRr "SCTP_RR" Sctp,
+    SctpRrMany "SCTP_RR_MANY" Sctp,
+    DlcoStream "DLCO_STREAM" Dlpi,
+    DlcoRr "DLCO_RR" Dlpi,
+    DlclStream "DLCL_STREAM" Dlpi,
+    DlclRr "DLCL_RR" Dlpi,
 }
 
 impl Test {
-    /// Every test, with its name.
-    pub const ALL: [(Self, &'static str); 25] = [
-        (Self::TcpStream, "TCP_STREAM"),
-        (Self::TcpMaerts, "TCP_MAERTS"),
-        (Self::TcpSendfile, "TCP_SENDFILE"),
-        (Self::TcpMss, "TCP_MSS"),
-        (Self::TcpRr, "TCP_RR"),
-        (Self::TcpCrr, "TCP_CRR"),
-        (Self::TcpCc, "TCP_CC"),
-        (Self::UdpStream, "UDP_STREAM"),
-        (Self::UdpRr, "UDP_RR"),
-        (Self::Omni, "OMNI"),
-        (Self::Uuid, "UUID"),
-        (Self::LocCpu, "LOC_CPU"),
-        (Self::RemCpu, "REM_CPU"),
-        (Self::StreamStream, "STREAM_STREAM"),
-        (Self::StreamRr, "STREAM_RR"),
-        (Self::DgStream, "DG_STREAM"),
-        (Self::DgRr, "DG_RR"),
-        (Self::SctpStream, "SCTP_STREAM"),
-        (Self::SctpStreamMany, "SCTP_STREAM_MANY"),
-        (Self::SctpRr, "SCTP_RR"),
-        (Self::SctpRrMany, "SCTP_RR_MANY"),
-        (Self::DlcoStream, "DLCO_STREAM"),
-        (Self::DlcoRr, "DLCO_RR"),
-        (Self::DlclStream, "DLCL_STREAM"),
-        (Self::DlclRr, "DLCL_RR"),
-    ];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(test, _)| *test == self)
-            .map_or("", |(_, name)| name)
-    }
-
     /// Whether it moves data, or opens connections: the others ask for a figure.
     pub fn moves_data(self) -> bool {
         !matches!(self, Self::Uuid | Self::LocCpu | Self::RemCpu)
@@ -172,18 +162,6 @@ impl Test {
     pub fn is_classic(self) -> bool {
         matches!(self, Self::TcpSendfile | Self::TcpMss | Self::TcpCc)
             || self.family() != TestFamily::Inet
-    }
-
-    /// The family that it belongs to.
-    pub fn family(self) -> TestFamily {
-        match self {
-            Self::StreamStream | Self::StreamRr | Self::DgStream | Self::DgRr => TestFamily::Unix,
-            Self::SctpStream | Self::SctpStreamMany | Self::SctpRr | Self::SctpRrMany => {
-                TestFamily::Sctp
-            }
-            Self::DlcoStream | Self::DlcoRr | Self::DlclStream | Self::DlclRr => TestFamily::Dlpi,
-            _ => TestFamily::Inet,
-        }
     }
 
     /// Whether it is a request/response test of one of the families with classic messages only.
