@@ -12,10 +12,9 @@ use std::sync::Arc;
 use engine::Stop;
 use sys::WholeFile;
 use uperf::Workorder;
-use uperf::master;
 use uperf::options::{self, Master, Role, Settings};
 use uperf::output::Width;
-use uperf::output::html::{self, Page};
+use uperf::output::html::{self, Measured, Page};
 use uperf::profile::{self, Source, Surroundings};
 use uperf::slave::{Shelf, Slave, Terms};
 use uperf::tls::Security;
@@ -69,15 +68,15 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
     crate::signals::stop_on_signals(&stop);
     let width = Width::of(columns());
     let mut stdout = std::io::stdout();
-    let finished = master::run(settings, master, &workorder, width, &stop, &mut stdout);
-    let Some(measured) = finished.measured else {
+    let finished = uperf::run(settings, master, &workorder, width, &stop, &mut stdout);
+    let Some(outcome) = finished.outcome else {
         return ExitCode::from(finished.code);
     };
     let whole = Page {
         command_line: typed.to_owned(),
         name: workorder.name.clone(),
         profile,
-        measured,
+        measured: Measured::of(&outcome),
     };
     let mut code = finished.code;
     if master.json {

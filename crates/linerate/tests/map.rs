@@ -108,9 +108,10 @@ fn prose(text: &str) -> String {
 }
 
 /// A dialect's crate, a room of it, and one that it must not import.
-const APART: [(&str, &str, &str); 3] = [
+const APART: [(&str, &str, &str); 4] = [
     ("netperf", "client", "output"),
     ("netperf", "output", "client"),
+    ("uperf", "master", "output"),
     ("uperf", "output", "master"),
 ];
 

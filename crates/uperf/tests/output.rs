@@ -17,12 +17,13 @@ mod sample;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use model::LogEntry;
-use sample::{figures, master, printed};
-use uperf::output::{
-    Active, Executions, Interfaces, PROGRESS_END, Report, Sample, Slave, Totals, Traffic, Width,
-    progress, report, started, starting,
+use model::{
+    CombinedTotals, Counts, GroupOutcome, InterfaceTraffic, LogEntry, Outcome, Side, StepOutcome,
+    Times, Totals, Traffic, TransactionOutcome,
 };
+use sample::{master, outcome, peer, plan, printed};
+use units::Bytes;
+use uperf::output::{PROGRESS_END, Sample, Width, progress, report, started, starting};
 use uperf::{Group, Strands, Workorder};
 
 #[test]
@@ -35,15 +36,21 @@ fn recorded_reports() {
             .filter(|line| !line.is_empty())
             .partition(|line| line.starts_with("> "));
         let text: Vec<_> = text.iter().map(|line| &line[1..]).collect();
-        let print = master(options).print;
+        let mut master = master(options);
         let run = Run::of(&figures);
         let width = Width::of(None);
-        let rule = if print.progress {
-            width.rule()
+        let head = if master.print.progress {
+            // Stock takes the figures of its first line and those of its last one at different times.
+            master.print.progress = false;
+            let mut only_total = self::master("-n");
+            only_total.print.progress = true;
+            let text = report(&only_total, width, &run.total);
+            let line = text.lines().next().expect("a line");
+            format!("{}{line}\n", width.rule())
         } else {
             String::new()
         };
-        let printed = run.before + &rule + &report(&print, width, &run.report);
+        let printed = run.before + &head + &report(&master, width, &run.outcome);
         let printed = without_own_lines(&printed);
         let printed: Vec<_> = printed.lines().map(last_written).collect();
         let is_exact = text.iter().any(|line| line.ends_with(' '));
@@ -87,14 +94,14 @@ fn our_own_lines_are_below_the_differences() {
 /// A host has a line for each group, and then one of its own.
 #[test]
 fn hosts_with_several_groups_have_a_sum() {
-    let mut figures = figures();
-    let first = figures.slaves[0].clone();
+    let mut outcome = outcome();
+    let first = outcome.peers[0].clone();
     let mut second = first.clone();
-    second.group = 1;
+    second.group = Some(1);
     let mut other = first;
     "10.0.0.2".clone_into(&mut other.host);
-    figures.slaves.extend([second, other]);
-    let text = report(&master("").print, Width::of(None), &figures);
+    outcome.peers.extend([second, other]);
+    let text = report(&master(""), Width::of(None), &outcome);
     let rule = "-".repeat(79);
     let section = format!(
         "501op/s \n\nEach host, all its groups\n{rule}\n\
@@ -107,9 +114,10 @@ fn hosts_with_several_groups_have_a_sum() {
 
 #[test]
 fn a_figure_that_was_not_measured_is_no_number() {
-    let mut figures = figures();
-    figures.flowops[1].cpu = None;
-    let text = report(&master("-f").print, Width::of(None), &figures);
+    let mut outcome = outcome();
+    let times = &mut outcome.groups[0].transactions[1].steps[0].times;
+    times.as_mut().expect("times").cpu = None;
+    let text = report(&master("-f"), Width::of(None), &outcome);
     let line = text
         .lines()
         .find(|line| line.starts_with("write "))
@@ -122,20 +130,17 @@ fn a_figure_that_was_not_measured_is_no_number() {
 
 #[test]
 fn a_slave_that_was_lost_has_no_figures() {
-    let mut figures = figures();
-    figures.slaves[0].totals = None;
-    let text = report(&master("").print, Width::of(None), &figures);
+    let mut outcome = outcome();
+    outcome.peers[0].totals = None;
+    let text = report(&master(""), Width::of(None), &outcome);
     let lost = "-\n\nError saying goodbye with 127.0.0.1\nmaster ";
     assert!(text.contains(lost), "{text}");
     let difference = "Difference(%)      0.00%      0.00%        0.00%        0.00%       0.00%\n";
     assert!(text.contains(difference), "{text}");
-    figures.slaves.push(Slave {
-        host: "10.0.0.2".to_owned(),
-        group: 0,
-        said: Some("Success".to_owned()),
-        totals: Some(figures.master),
-    });
-    let text = report(&master("").print, Width::of(None), &figures);
+    let mut second = peer("10.0.0.2", outcome.groups[0].totals.combined());
+    second.message = Some("Success".to_owned());
+    outcome.peers.push(second);
+    let text = report(&master(""), Width::of(None), &outcome);
     let lines = "[10.0.0.2] Success10.0.0.2           5.00s     2.86MB     4.80Mb/s         1503        \
                  0.00\nTotal              5.00s     2.86MB     4.80Mb/s         1503        0.00\n";
     assert!(text.contains(lines), "{text}");
@@ -143,19 +148,18 @@ fn a_slave_that_was_lost_has_no_figures() {
 
 #[test]
 fn what_this_end_has_not_got_differs_without_end() {
-    let mut figures = figures();
-    figures.master.bytes = 0;
-    figures.master.errors = 15;
-    let text = report(&master("").print, Width::of(None), &figures);
+    let mut outcome = outcome();
+    outcome.here.counts.sent = Bytes(0);
+    outcome.here.counts.failed_operations = 15;
+    let text = report(&master(""), Width::of(None), &outcome);
     let difference = "Difference(%)     -0.02%      -inf%        -inf%        0.00%       1.00%\n";
     assert!(text.contains(difference), "{text}");
 }
 
 #[test]
 fn no_statistics_prints_what_is_asked_for_afterwards() {
-    let mut figures = figures();
-    figures.latencies = None;
-    let text = |options| report(&master(options).print, Width::of(None), &figures);
+    let outcome = outcome();
+    let text = |options| report(&master(options), Width::of(None), &outcome);
     let log = "** Warning: Send buffer: 128.00KB (Requested:64.00KB)  \n";
     assert_eq!(text("-a -n"), format!("{log}\n"));
     let with_interfaces = text("-n -k");
@@ -171,20 +175,22 @@ fn no_statistics_prints_what_is_asked_for_afterwards() {
 
 #[test]
 fn an_interface_may_come_and_one_without_traffic_is_left_out() {
-    let mut figures = figures();
-    let interfaces = &mut figures.interfaces;
-    interfaces.each.push(Traffic {
+    let mut outcome = outcome();
+    let interfaces = outcome.here.interfaces.as_mut().expect("interfaces");
+    interfaces.each.push(InterfaceTraffic {
         name: "veth1".to_owned(),
-        packets_in: 5,
-        bytes_in: 500,
+        traffic: Traffic {
+            received_packets: 5,
+            received_bytes: 500,
+            ..Traffic::default()
+        },
         came_online: true,
-        ..Traffic::default()
     });
-    interfaces.each.push(Traffic {
+    interfaces.each.push(InterfaceTraffic {
         name: "idle0".to_owned(),
-        ..Traffic::default()
+        ..InterfaceTraffic::default()
     });
-    let text = report(&master("").print, Width::of(Some(60)), &figures);
+    let text = report(&master(""), Width::of(Some(60)), &outcome);
     let rule = "-".repeat(59);
     let section = format!(
         "\nNetstat statistics for this run\n{rule}\n\
@@ -199,78 +205,105 @@ fn an_interface_may_come_and_one_without_traffic_is_left_out() {
 /// A case's figures, and what was printed before the report.
 struct Run {
     before: String,
-    report: Report,
+    outcome: Outcome,
+    /// With the figures of the first line.
+    total: Outcome,
 }
 
 impl Run {
     fn of(lines: &[&str]) -> Self {
-        let mut run = Self {
-            before: String::new(),
-            report: empty(),
-        };
+        let empty = || Outcome::of_flow(plan(), UNIX_EPOCH, Side::default(), None);
+        let (mut before, mut outcome, mut total) = (String::new(), empty(), empty());
         let mut profile = Workorder::default();
+        // Lines of strands are in the order of the groups.
+        let mut strands = 0;
         for line in lines {
             let (name, rest) = line[2..].split_once(' ').unwrap();
             let words: Vec<_> = rest.split(' ').collect();
-            let report = &mut run.report;
             match name {
                 "strands" => profile.groups.push(group(words[0], words[1])),
                 "profile" => {
                     rest.clone_into(&mut profile.name);
-                    run.before = starting(&profile) + &started(Duration::ZERO);
+                    before = starting(&profile) + &started(Duration::ZERO);
                 }
                 "progress" => {
-                    run.before += &progress(false, Width::of(None), &sample(&words));
-                    run.before += PROGRESS_END;
+                    let sample = Sample {
+                        name: words[0],
+                        totals: totals(&words[1..]).combined(),
+                        ended: UNIX_EPOCH,
+                    };
+                    before += &progress(false, Width::of(None), &sample);
+                    before += PROGRESS_END;
                 }
-                "total" => report.total = sample(&words),
-                "group" => report.groups.push(sample(&words)),
-                "strand" => report.strands.push(sample(&words)),
-                "txn" => report.transactions.push(executions(&words)),
-                "flowop" => report.flowops.push(executions(&words)),
-                "interfaces" => report.interfaces.elapsed = nanoseconds(words[0]),
-                "interface" => report.interfaces.each.push(traffic(&words)),
-                "slave" => report.slaves.push(Slave {
-                    host: words[0].to_owned(),
-                    group: 0,
-                    said: None,
-                    totals: Some(totals(&words[1..])),
+                "total" => total.here = side(&words[1..]),
+                "group" => outcome.groups.push(GroupOutcome {
+                    name: words[0].to_owned(),
+                    totals: totals(&words[1..]),
+                    ..GroupOutcome::default()
                 }),
-                "master" => report.master = totals(&words),
+                "strand" => {
+                    strands += usize::from(words[0] == "Thr0");
+                    let group = at(&mut outcome.groups, strands - 1);
+                    group.workers.push(totals(&words[1..]));
+                }
+                "txn" => at(&mut outcome.groups, 0)
+                    .transactions
+                    .push(TransactionOutcome {
+                        name: words[0].to_owned(),
+                        times: Some(times(&words)),
+                        ..TransactionOutcome::default()
+                    }),
+                "flowop" => {
+                    let transactions = &mut at(&mut outcome.groups, 0).transactions;
+                    at(transactions, 0).steps.push(StepOutcome {
+                        name: words[0].to_owned(),
+                        times: Some(times(&words)),
+                        counters: Vec::new(),
+                    });
+                }
+                "interfaces" | "interface" => {
+                    let interfaces = outcome.here.interfaces.get_or_insert_default();
+                    if name == "interface" {
+                        interfaces.each.push(traffic(&words));
+                    } else {
+                        interfaces.elapsed = nanoseconds(words[0]);
+                    }
+                }
+                "slave" => outcome.peers.push(peer(words[0], reported(&words[1..]))),
+                "master" => {
+                    outcome.here = Side {
+                        interfaces: outcome.here.interfaces.take(),
+                        ..side(&words)
+                    }
+                }
                 "error" | "warning" => {
                     let (count, rest) = rest.split_once(' ').unwrap();
                     let (text, reason) = rest.split_once(" | ").unwrap_or((rest, ""));
-                    report.log.push(LogEntry {
+                    outcome.log.push(LogEntry {
                         is_warning: name == "warning",
                         text: text.replace("\\n", "\n"),
                         reason: reason.to_owned(),
                         count: number(count),
                     });
                 }
-                "failures" => report.failures = number(words[0]),
+                "failures" => outcome.failures = number(words[0]),
                 other => panic!("{other}"),
             }
         }
-        run
+        Self {
+            before,
+            outcome,
+            total,
+        }
     }
 }
 
-fn empty() -> Report {
-    Report {
-        total: sample(&["Total", "0", "0", "0"]),
-        groups: Vec::new(),
-        strands: Vec::new(),
-        transactions: Vec::new(),
-        flowops: Vec::new(),
-        interfaces: Interfaces::default(),
-        slaves: Vec::new(),
-        master: Totals::default(),
-        active: Active::default(),
-        starts: Vec::new(),
-        latencies: None,
-        log: Vec::new(),
-        failures: 0,
+/// That of this number, which may be the next one.
+fn at<T: Default>(all: &mut Vec<T>, number: usize) -> &mut T {
+    if all.len() <= number {
+        all.push(T::default());
     }
+    &mut all[number]
 }
 
 fn group(count: &str, kind: &str) -> Group {
@@ -285,48 +318,52 @@ fn group(count: &str, kind: &str) -> Group {
     }
 }
 
-/// Name, bytes, operations, nanoseconds.
-fn sample(words: &[&str]) -> Sample {
-    Sample {
-        name: words[0].to_owned(),
-        totals: totals(&words[1..]),
-        ended: UNIX_EPOCH,
-    }
-}
-
 /// Bytes, operations, nanoseconds.
 fn totals(words: &[&str]) -> Totals {
     Totals {
-        bytes: number(words[0]),
-        operations: number(words[1]),
-        errors: 0,
+        counts: Counts {
+            sent: Bytes(number(words[0])),
+            operations: number(words[1]),
+            ..Counts::default()
+        },
         elapsed: nanoseconds(words[2]),
     }
 }
 
+fn reported(words: &[&str]) -> CombinedTotals {
+    totals(words).combined()
+}
+
+fn side(words: &[&str]) -> Side {
+    let Totals { counts, elapsed } = totals(words);
+    Side {
+        counts,
+        elapsed: Some(elapsed),
+        ..Side::default()
+    }
+}
+
 /// Name, count, and in nanoseconds all together, CPU time, longest, shortest.
-fn executions(words: &[&str]) -> Executions {
-    Executions {
-        name: words[0].to_owned(),
-        group: 0,
-        transaction: 0,
-        count: number(words[1]),
-        time: nanoseconds(words[2]),
+fn times(words: &[&str]) -> Times {
+    Times {
+        executions: number(words[1]),
+        total: nanoseconds(words[2]),
         cpu: Some(nanoseconds(words[3])),
         longest: nanoseconds(words[4]),
         shortest: nanoseconds(words[5]),
-        counters: Vec::new(),
     }
 }
 
 /// Name, packets out and in, bytes out and in.
-fn traffic(words: &[&str]) -> Traffic {
-    Traffic {
+fn traffic(words: &[&str]) -> InterfaceTraffic {
+    InterfaceTraffic {
         name: words[0].to_owned(),
-        packets_out: number(words[1]),
-        packets_in: number(words[2]),
-        bytes_out: number(words[3]),
-        bytes_in: number(words[4]),
+        traffic: Traffic {
+            sent_packets: number(words[1]),
+            received_packets: number(words[2]),
+            sent_bytes: number(words[3]),
+            received_bytes: number(words[4]),
+        },
         came_online: false,
     }
 }

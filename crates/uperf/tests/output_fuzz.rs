@@ -8,31 +8,38 @@ mod sample;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use model::LogEntry;
+use model::{
+    CombinedTotals, Counts, InterfaceTraffic, LogEntry, Outcome, PeerOutcome, Times, Totals,
+    Traffic,
+};
 use rand::Rng;
 use rand::rngs::SmallRng;
-use sample::{figures, master, page, printed};
+use sample::{master, outcome, page, printed};
 use testkit::fuzz::{each, fewer, one_of};
 use units::Bytes;
-use uperf::output::html;
-use uperf::output::{
-    Executions, Report, Sample, Slave, Totals, Traffic, Width, goodbye, log, progress, report,
-};
+use uperf::output::html::{self, Measured};
+use uperf::output::{Sample, Width, goodbye, log, progress, report};
 
 #[test]
 fn no_figures_panic() {
     let plain = printed("-a");
     each("figures", 100..=100, |rng| {
-        let figures = disturbed(rng);
+        let outcome = disturbed(rng);
         let options = one_of(rng, &["", "-a", "-R -a", "-a -e -p", "-n -a"]);
-        let print = master(options).print;
+        let master = master(options);
         let width = Width::of(rng.random_bool(0.5).then(|| rng.random()));
-        let line = progress(print.raw, width, &figures.total);
-        let text = report(&print, width, &figures);
+        let name = self::text(rng);
+        let sample = Sample {
+            name: &name,
+            totals: totals(rng).combined(),
+            ended: UNIX_EPOCH + Duration::from_nanos(rng.random()),
+        };
+        let line = progress(master.print.raw, width, &sample);
+        let text = report(&master, width, &outcome);
         assert!(!text.contains("NaN"), "{text}");
-        assert_eq!(line.ends_with('\n'), print.raw, "{line:?}");
+        assert_eq!(line.ends_with('\n'), master.print.raw, "{line:?}");
         // A text of a peer may have line ends, a name none.
-        let own = log(&figures.log);
+        let own = log(&outcome.log);
         let (lines, own) = (text.lines().count(), own.lines().count());
         assert!(lines <= own + plain.lines().count() + 16, "{text}");
         true
@@ -43,7 +50,7 @@ fn no_figures_panic() {
 fn no_page_panics() {
     fewer("pages", 10, 100..=100, |rng| {
         let mut page = page();
-        page.measured.report = disturbed(rng);
+        page.measured.report = Measured::of(&disturbed(rng)).report;
         let percentiles = &mut page.measured.distributions[0].percentiles;
         percentiles.truncate(rng.random_range(0..5));
         for (percent, time) in percentiles {
@@ -82,71 +89,79 @@ fn no_message_moves_the_cursor() {
 }
 
 /// The sample run with some of its figures as nobody expects them.
-fn disturbed(rng: &mut SmallRng) -> Report {
-    let mut figures = figures();
+fn disturbed(rng: &mut SmallRng) -> Outcome {
+    let mut outcome = outcome();
     for _ in 0..rng.random_range(1..8) {
+        let group = &mut outcome.groups[0];
         match rng.random_range(0..9) {
-            0 => figures.total = sample(rng),
-            1 => figures.groups[0] = sample(rng),
-            2 => figures.strands[0] = sample(rng),
-            3 => figures.transactions[1] = executions(rng),
-            4 => figures.flowops[2] = executions(rng),
-            5 => figures.interfaces.each[0] = traffic(rng),
-            6 => figures.slaves[0] = slave(rng),
-            7 => figures.master = totals(rng),
-            _ => figures.log.push(entry(rng)),
+            0 => {
+                let whole = totals(rng);
+                (outcome.here.counts, outcome.here.elapsed) = (whole.counts, Some(whole.elapsed));
+            }
+            1 => (group.name, group.totals, group.active) = (text(rng), totals(rng), totals(rng)),
+            2 => group.workers[0] = totals(rng),
+            3 => {
+                let transaction = &mut group.transactions[1];
+                (transaction.name, transaction.times) = (text(rng), times(rng));
+                (transaction.begun, transaction.start_spread) = (duration(rng), duration(rng));
+            }
+            4 => {
+                let step = &mut group.transactions[1].steps[1];
+                (step.name, step.times) = (text(rng), times(rng));
+            }
+            5 => outcome.here.interfaces.as_mut().expect("interfaces").each[0] = interface(rng),
+            6 => outcome.peers[0] = peer(rng),
+            7 => outcome.active = Some(totals(rng)),
+            _ => outcome.log.push(entry(rng)),
         }
     }
-    figures
+    outcome
 }
 
-fn sample(rng: &mut SmallRng) -> Sample {
-    Sample {
-        name: text(rng),
-        totals: totals(rng),
-        ended: UNIX_EPOCH + Duration::from_nanos(rng.random()),
-    }
-}
-
-fn executions(rng: &mut SmallRng) -> Executions {
-    Executions {
-        name: text(rng),
-        group: 0,
-        transaction: 0,
-        count: number(rng),
-        time: duration(rng),
+fn times(rng: &mut SmallRng) -> Option<Times> {
+    rng.random_bool(0.9).then(|| Times {
+        executions: number(rng).max(1),
+        total: duration(rng),
         cpu: rng.random_bool(0.5).then(|| duration(rng)),
         longest: duration(rng),
         shortest: duration(rng),
-        counters: Vec::new(),
-    }
+    })
 }
 
-fn traffic(rng: &mut SmallRng) -> Traffic {
-    Traffic {
+fn interface(rng: &mut SmallRng) -> InterfaceTraffic {
+    InterfaceTraffic {
         name: "eth0".to_owned(),
-        packets_out: number(rng),
-        packets_in: number(rng),
-        bytes_out: number(rng),
-        bytes_in: number(rng),
+        traffic: Traffic {
+            sent_packets: number(rng),
+            received_packets: number(rng),
+            sent_bytes: number(rng),
+            received_bytes: number(rng),
+        },
         came_online: rng.random(),
     }
 }
 
-fn slave(rng: &mut SmallRng) -> Slave {
-    Slave {
-        host: text(rng),
-        group: 0,
-        said: rng.random_bool(0.3).then(|| text(rng)),
-        totals: rng.random_bool(0.9).then(|| totals(rng)),
+fn peer(rng: &mut SmallRng) -> PeerOutcome {
+    let totals = CombinedTotals {
+        failed_operations: number(rng),
+        ..totals(rng).combined()
+    };
+    PeerOutcome {
+        message: rng.random_bool(0.3).then(|| text(rng)),
+        totals: rng.random_bool(0.9).then_some(totals),
+        ..sample::peer(&text(rng), totals)
     }
 }
 
 fn totals(rng: &mut SmallRng) -> Totals {
     Totals {
-        bytes: number(rng),
-        operations: number(rng),
-        errors: number(rng),
+        counts: Counts {
+            sent: Bytes(number(rng)),
+            received: Bytes(number(rng)),
+            operations: number(rng),
+            failed_operations: number(rng),
+            ..Counts::default()
+        },
         elapsed: duration(rng),
     }
 }

@@ -147,7 +147,7 @@ fn master(recording: &Recording, control: u16) -> String {
     let mut out = Vec::new();
     let stop = Stop::new();
     let width = Width::of(None);
-    let finished = uperf::master::run(&settings, master, &workorder, width, &stop, &mut out);
+    let finished = uperf::run(&settings, master, &workorder, width, &stop, &mut out);
     let code = finished.code;
     format!("{code}: {}", String::from_utf8_lossy(&out))
 }

@@ -193,6 +193,6 @@ fn master(profile: &str, control: u16) -> String {
     let workorder = parse(&source, &surroundings).workorder.expect("a profile");
     let (mut out, stop) = (Vec::new(), Stop::new());
     let width = Width::of(None);
-    let ended = uperf::master::run(&settings, master, &workorder, width, &stop, &mut out);
+    let ended = uperf::run(&settings, master, &workorder, width, &stop, &mut out);
     format!("{}: {}", ended.code, String::from_utf8_lossy(&out))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Sample, Series};
+use model::{Sample, Series, Warning};
 use report::profile::{
     Course, Entry, Flowop, Group, Interface, Moment, PROFILE_SCHEMA, Profile, ProfileReport,
     ProfileTest, ProfileWarning, Slave, Times, Totals, Transaction,
@@ -10,16 +10,15 @@ use report::profile::{
 use report::{Peer, profile_json};
 use serde_json::{Map, Value};
 use units::Bytes;
-use uperf::output::html::Page;
-use uperf::output::{Executions, Part, transaction_name};
-use uperf::{Protocol, Workorder, output};
+use uperf::output::html::{self as output, Executions, Page, Part};
+use uperf::{Protocol, Workorder, transaction_name};
 
 /// The document, of a run with this control port that ended with this code.
 pub(super) fn document(page: &Page, workorder: &Workorder, port: u32, code: u8) -> String {
     let measured = &page.measured;
     let report = &measured.report;
     let host = report.slaves.first().map(|slave| slave.host.clone());
-    let interrupted = code == uperf::master::INTERRUPTED;
+    let interrupted = code == uperf::INTERRUPTED;
     let failed = format!("{} strands or slaves failed", report.failures);
     profile_json(&ProfileReport {
         version: env!("CARGO_PKG_VERSION"),
@@ -41,7 +40,7 @@ pub(super) fn document(page: &Page, workorder: &Workorder, port: u32, code: u8) 
 fn tests(page: &Page, workorder: &Workorder) -> Vec<ProfileTest> {
     let same_host = ProfileWarning {
         kind: "same_host",
-        text: uperf::master::SHARED_HOST.to_owned(),
+        text: Warning::SameHost.to_string(),
     };
     let shares_host = page.measured.shares_host;
     let test = |part: &Part| {
@@ -148,7 +147,7 @@ fn times(executed: &Executions) -> Option<Times> {
 fn counters(flowop: &Executions) -> Map<String, Value> {
     let counters = flowop.counters.iter();
     counters
-        .map(|(counter, value)| (counter.name().to_owned(), Value::from(*value)))
+        .map(|(counter, value)| (counter.clone(), Value::from(*value)))
         .collect()
 }
 

@@ -27,12 +27,6 @@ pub(super) fn counted(asked: &[Counter]) -> (Vec<Counter>, Vec<Warning>) {
     }
 }
 
-/// All of them in one line.
-pub(super) fn text(warnings: &[Warning]) -> Option<String> {
-    let texts: Vec<String> = warnings.iter().map(Warning::to_string).collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
-}
-
 fn sorted(asked: &[Counter], allowed: Vec<Allowed>) -> (Vec<Counter>, Vec<Warning>) {
     let mut counted = Vec::new();
     let mut in_user_space = Vec::new();
@@ -81,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_counted_is_said_in_one_line() {
+    fn what_is_not_counted_is_said_with_the_reason() {
         let asked = [
             Counter::Cycles,
             Counter::Instructions,
@@ -101,10 +95,13 @@ mod tests {
             ],
         );
         assert_eq!(counted, [Counter::TaskClock, Counter::PageFaults]);
-        let expected = "not counted: cycles, instructions (this machine has no such counter); \
-                        not counted: context-switches (kernel.perf_event_paranoid); \
-                        counted in user space alone: page-faults (kernel.perf_event_paranoid)";
-        assert_eq!(text(&warnings).as_deref(), Some(expected));
+        let expected = [
+            "not counted: cycles, instructions (this machine has no such counter)",
+            "not counted: context-switches (kernel.perf_event_paranoid)",
+            "counted in user space alone: page-faults (kernel.perf_event_paranoid)",
+        ];
+        let texts: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+        assert_eq!(texts, expected);
     }
 
     #[test]

@@ -6,37 +6,27 @@ mod files;
 mod hosts;
 mod interfaces;
 mod outcome;
-mod parts;
 mod probe;
-mod report;
 mod run;
-mod voice;
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Stop;
-use model::{CombinedTotals, HostFacts, Outcome, PeerOutcome, Warning};
-use units::Bytes;
+use model::{HostFacts, Outcome, PeerOutcome, Warning};
 
 use crate::mirror;
 use crate::options::{self, Counter, Master, Settings};
-use crate::output::html::Measured;
-use crate::output::{self, Message, Step, Width};
 use crate::strand::{
     GroupSetup, Listeners, Log, Peers, ResponseFile, StrandOutcome, Watching, Workers, refusal,
 };
 use crate::tls::{self, Contexts, Security};
 use crate::wire::{Command, Goodbye};
-use crate::{Group, Workorder};
-
-pub use hosts::SHARED_HOST;
+use crate::{Event, Group, Step, Workorder};
 
 use connect::{GOODBYE, GOODBYE_AFTER_FAILURE, Slave};
 use interfaces::InterfaceCounters;
-use run::Narrator;
-use voice::Voice;
+use run::Progress;
 
 /// What keeps a master from running, or ends its run.
 #[derive(Debug, thiserror::Error)]
@@ -102,104 +92,65 @@ const TICK: Duration = Duration::from_millis(100);
 /// What a slave is that is a linerate.
 const LINERATE: &str = "linerate";
 
-/// The exit code after a signal.
-pub const INTERRUPTED: u8 = 2;
-
-/// How a run ended.
-#[derive(Debug)]
-pub struct Finished {
-    /// The exit code.
-    pub code: u8,
-    /// What was measured; `None` where it did not come to that.
-    pub measured: Option<Measured>,
-    /// The same for every dialect.
-    pub outcome: Option<Outcome>,
-}
-
-/// Runs a profile; what is printed goes to `out`.
+/// Runs a profile, and reports what happens meanwhile.
 pub fn run(
     settings: &Settings,
     master: &Master,
     workorder: &Workorder,
-    width: Width,
     stop: &Stop,
-    out: &mut dyn Write,
-) -> Finished {
+    events: &mut dyn FnMut(&Event<'_>),
+) -> Result<Outcome, Trouble> {
     // Before the first strand: threads inherit what they are bound to.
     let _ = engine::deadline_thread();
     let session = Session {
         settings,
         master,
         workorder,
-        width,
         stop,
     };
-    let voice = Voice::new(out, master.json, settings.verbose);
-    let mut narrator = Narrator::new(master, width, voice);
-    match session.run(&mut narrator) {
-        Ok((code, measured, outcome)) => Finished {
-            code,
-            measured: Some(measured),
-            outcome: Some(outcome),
-        },
-        Err(_) if stop.is_set() => {
-            eprint!("{}", Message::Interrupted);
-            Finished {
-                code: INTERRUPTED,
-                measured: None,
-                outcome: None,
-            }
-        }
-        Err(trouble) => {
-            let code = told(&trouble, &mut narrator);
-            eprintln!("uperf: {trouble}");
-            Finished {
-                code,
-                measured: None,
-                outcome: None,
-            }
-        }
-    }
+    session.run(&mut Progress::new(master.interval, events))
 }
 
 struct Session<'a> {
     settings: &'a Settings,
     master: &'a Master,
     workorder: &'a Workorder,
-    width: Width,
     stop: &'a Stop,
 }
 
 impl Session<'_> {
-    #[expect(
-        clippy::too_many_lines,
-        reason = "two results, until everything reads the Outcome"
-    )]
-    fn run(&self, narrator: &mut Narrator<'_>) -> Result<(u8, Measured, Outcome), Trouble> {
+    fn run(&self, progress: &mut Progress<'_>) -> Result<Outcome, Trouble> {
         self.refuse_what_cannot_be()?;
         let (counted, mut warnings) = counted::counted(&self.master.counters);
-        let doubt = counted::text(&warnings);
-        if let Some(doubt) = &doubt {
-            eprintln!("uperf: warning: {doubt}");
+        if !warnings.is_empty() {
+            progress.report(&Event::Doubtful(&warnings));
         }
         let watching = self.watching(&counted)?;
         let responses = watching.responses.clone();
         let contexts = self.contexts()?;
+        if self.has_useless_tls(&contexts) {
+            let useless = Warning::OptionUnused {
+                option: "--tls-*".to_owned(),
+                why: "the profile has no SSL connections".to_owned(),
+            };
+            progress.report(&Event::Doubtful(std::slice::from_ref(&useless)));
+            warnings.push(useless);
+        }
         let mut slaves = self.slaves()?;
         for slave in &mut slaves {
             slave.greet(&self.workorder.groups[slave.group])?;
         }
-        narrator.step(&Step::Phase1Done);
+        progress.step(&Step::Phase1Done);
         probe_all(&mut slaves);
-        narrator.step(&Step::Phase2);
-        let setups = self.setups(&mut slaves, contexts, narrator)?;
-        narrator.step(&Step::Phase2Done);
-        narrator.print(&output::starting(self.workorder));
+        progress.step(&Step::Phase2);
+        let setups = self.setups(&mut slaves, contexts, progress)?;
+        progress.step(&Step::Phase2Done);
+        progress.report(&Event::Starting);
         let begun = Instant::now();
         let mut workers = Workers::start(setups, &watching, self.stop).map_err(|error| {
             Trouble::Here(format!("Error creating threads: {}", sys::describe(&error)))
         })?;
-        narrator.print(&output::started(begun.elapsed()));
+        progress.report(&Event::Started(begun.elapsed()));
         for slave in &slaves {
             if let Err(trouble) = slave.agree() {
                 workers.abort();
@@ -210,11 +161,11 @@ impl Session<'_> {
         let counters = InterfaceCounters::now();
         let (agreed, wall) = (Instant::now(), SystemTime::now());
         let mut log = Log::default();
-        let mut failed = run::stages(&mut workers, &mut slaves, narrator, self.stop, &mut log);
-        let place = narrator.place();
+        let mut has_failed = run::stages(&mut workers, &mut slaves, progress, self.stop, &mut log);
+        let place = progress.place();
         let traffic = counters.since();
-        let was_told = self.master.print.statistics || failed.is_some();
-        let (strands, ended) = self.end(workers, &mut slaves, failed.is_some(), narrator);
+        let is_told = self.master.print.statistics || has_failed;
+        let (strands, ended) = self.end(workers, &mut slaves, has_failed, progress);
         let elapsed = ended - agreed;
         let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
         for strand in &strands {
@@ -223,26 +174,24 @@ impl Session<'_> {
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
             log.say(format!("-X: {}", sys::describe(&error)), 0);
         }
-        let told = if was_told {
-            let patience = match failed {
-                Some(_) => GOODBYE_AFTER_FAILURE,
-                None => GOODBYE,
+        let peers = if is_told {
+            let patience = if has_failed {
+                GOODBYE_AFTER_FAILURE
+            } else {
+                GOODBYE
             };
-            self.goodbyes(&mut slaves, patience, narrator, &place, &mut log)
+            self.goodbyes(&mut slaves, patience, progress, &place, &mut log)
         } else {
-            Vec::new()
+            let silent = slaves.iter().map(|slave| hosts::peer(slave, None, None));
+            silent.collect()
         };
         // A slave may be stopped just when it is asked for its figures.
         let is_interrupted = |slave: &Slave| {
             let goodbye = slave.last_word.as_ref();
             goodbye.is_some_and(|said| said.as_ref().is_ok_and(Goodbye::is_interruption))
         };
-        if told.iter().any(|slave| slave.totals.is_none()) || slaves.iter().any(is_interrupted) {
-            failed.get_or_insert(1);
-        }
-        if failures > 0 {
-            failed.get_or_insert(1);
-        }
+        has_failed |= is_told && peers.iter().any(|peer| peer.totals.is_none());
+        has_failed |= slaves.iter().any(is_interrupted);
         warnings.extend(hosts::are_shared(&slaves).then_some(Warning::SameHost));
         let run = outcome::Run {
             master: self.master,
@@ -251,38 +200,16 @@ impl Session<'_> {
             agreed: (agreed, wall),
             elapsed,
             host: self.host(&slaves),
-            interfaces: interfaces::carried(&traffic),
+            interfaces: traffic,
             counted: &counted,
-            peers: peers(&slaves, &told),
-            series: narrator.series(agreed),
+            peers,
+            series: progress.series(agreed),
             log: &log,
-            failures: failures.max(u64::from(failed.is_some())),
+            failures: failures.max(u64::from(has_failed)),
             is_interrupted: self.stop.is_set(),
             warnings,
         };
-        let outcome = run.outcome();
-        let figures = report::Figures {
-            master: self.master,
-            workorder: self.workorder,
-            strands: &strands,
-            elapsed,
-            traffic,
-            counted: &counted,
-            told,
-            log: &log,
-            failures: failures.max(u64::from(failed.is_some())),
-        };
-        let mut measured = self.measured(figures, doubt, &slaves);
-        measured.begun = wall;
-        measured.series = narrator.series(agreed);
-        let text = output::report(&self.master.print, self.width, &measured.report);
-        narrator.print(&text);
-        let mut code = failed.unwrap_or(0);
-        if self.stop.is_set() {
-            eprint!("{}", Message::Interrupted);
-            code = INTERRUPTED;
-        }
-        Ok((code, measured, outcome))
+        Ok(run.outcome())
     }
 
     /// This host, for those who ask for more than text.
@@ -291,36 +218,6 @@ impl Session<'_> {
             let first = slaves.first().and_then(|slave| slave.control.here());
             engine::facts(first.and_then(|here| here.ip()))
         })
-    }
-
-    /// All that was measured, with facts of the hosts for those who ask for more than text.
-    fn measured(
-        &self,
-        figures: report::Figures<'_>,
-        about_counters: Option<String>,
-        slaves: &[Slave],
-    ) -> Measured {
-        let shares_host = hosts::are_shared(slaves);
-        let about_hosts = shares_host.then(|| SHARED_HOST.to_owned());
-        let here = self.host(slaves).unwrap_or_default();
-        let is_ours = |group| {
-            let mut of_group = slaves.iter().filter(|slave| slave.group == group);
-            of_group.all(|slave| slave.is_ours)
-        };
-        let program = |slave: &Slave| if slave.is_ours { "linerate" } else { "uperf" };
-        Measured {
-            begun: SystemTime::now(),
-            series: Vec::new(),
-            distributions: figures.distributions(),
-            parts: figures.parts(is_ours),
-            report: figures.report(),
-            hosts: hosts::hosts(&here, slaves),
-            here,
-            peer: slaves.first().map(program),
-            shares_host,
-            doubts: about_counters.into_iter().chain(about_hosts).collect(),
-            is_interrupted: self.stop.is_set(),
-        }
     }
 
     fn refuse_what_cannot_be(&self) -> Result<(), Trouble> {
@@ -367,10 +264,11 @@ impl Session<'_> {
         let groups = self.workorder.groups.iter();
         let contexts = groups.map(|group| security.prepare(group).map_err(here));
         let contexts = contexts.collect::<Result<Vec<_>, _>>()?;
-        if *tls != options::Tls::default() && contexts.iter().all(Contexts::is_empty) {
-            eprintln!("uperf: warning: --tls-*: the profile has no SSL connections");
-        }
         Ok(contexts)
+    }
+
+    fn has_useless_tls(&self, contexts: &[Contexts]) -> bool {
+        self.settings.tls != options::Tls::default() && contexts.iter().all(Contexts::is_empty)
     }
 
     /// A control connection for each group and host, in the order of the profile.
@@ -390,7 +288,7 @@ impl Session<'_> {
         &self,
         slaves: &mut [Slave],
         contexts: Vec<Contexts>,
-        narrator: &mut Narrator<'_>,
+        progress: &mut Progress<'_>,
     ) -> Result<Vec<GroupSetup>, Trouble> {
         let mut setups = Vec::new();
         for ((number, group), tls) in self.workorder.groups.iter().enumerate().zip(contexts) {
@@ -414,10 +312,10 @@ impl Session<'_> {
                 .rev()
                 .filter(|slave| slave.group == number)
             {
-                narrator.step(&Step::Phase2With(&slave.host));
-                narrator.step(&Step::AcceptsReady);
+                progress.step(&Step::Phase2With(&slave.host));
+                progress.step(&Step::AcceptsReady);
                 peers.add(slave.assign(&group, &listeners)?);
-                narrator.assigned(&slave.host, &group);
+                progress.assigned(&slave.host, &group);
             }
             setups.push(GroupSetup {
                 group,
@@ -440,7 +338,7 @@ impl Session<'_> {
         workers: Workers,
         slaves: &mut [Slave],
         has_failed: bool,
-        narrator: &mut Narrator<'_>,
+        progress: &mut Progress<'_>,
     ) -> (Vec<StrandOutcome>, Instant) {
         let mut ended = Instant::now();
         let mut aborted = Vec::new();
@@ -448,9 +346,9 @@ impl Session<'_> {
             aborted = abort_all(slaves);
             workers.abort();
         } else {
-            narrator.close();
+            progress.close();
             if self.master.print.statistics {
-                self.ask_for_figures(slaves, narrator);
+                self.ask_for_figures(slaves, progress);
             }
             // As stock masters, which take a while to see that the run is over: a stock slave ends after it.
             if slaves.iter().any(|slave| !slave.is_ours) {
@@ -460,23 +358,23 @@ impl Session<'_> {
         let strands = workers.finish();
         let failures = strands.iter().filter(|strand| strand.failed);
         for (number, _) in (1..).zip(failures) {
-            narrator.say(&Message::Strand(number));
+            progress.report(&Event::StrandFailed(number));
         }
         if has_failed {
-            narrator.close();
+            progress.close();
         }
         for host in aborted {
-            narrator.step(&Step::Told(Command::Abort, &host));
+            progress.step(&Step::Told(Command::Abort, &host));
         }
         (strands, ended)
     }
 
     /// Has all slaves report their figures.
-    fn ask_for_figures(&self, slaves: &mut [Slave], narrator: &mut Narrator<'_>) {
+    fn ask_for_figures(&self, slaves: &mut [Slave], progress: &mut Progress<'_>) {
         for slave in &mut *slaves {
             let strands = self.workorder.groups[slave.group].strands.count;
             for command in slave.end_of_run(strands) {
-                narrator.command(slave, command);
+                progress.command(slave, command);
             }
         }
         await_last_words(slaves);
@@ -487,14 +385,14 @@ impl Session<'_> {
         &self,
         slaves: &mut [Slave],
         patience: Duration,
-        narrator: &mut Narrator<'_>,
+        progress: &mut Progress<'_>,
         place: &str,
         log: &mut Log,
-    ) -> Vec<output::Slave> {
+    ) -> Vec<PeerOutcome> {
         let until = Instant::now() + patience;
         let told = slaves
             .iter_mut()
-            .map(|slave| self.goodbye(slave, until, narrator, place, log));
+            .map(|slave| self.goodbye(slave, until, progress, place, log));
         told.collect()
     }
 
@@ -503,60 +401,31 @@ impl Session<'_> {
         &self,
         slave: &mut Slave,
         until: Instant,
-        narrator: &mut Narrator<'_>,
+        progress: &mut Progress<'_>,
         place: &str,
         log: &mut Log,
-    ) -> output::Slave {
+    ) -> PeerOutcome {
         // What a signal here has ended is not lost.
         let is_news = slave.last_word.is_none() && !self.stop.is_set();
         slave.hear(until);
         let host = &slave.host;
-        let goodbye = match &slave.last_word {
-            Some(Ok(goodbye)) => goodbye,
+        let (said, totals) = match &slave.last_word {
+            Some(Ok(goodbye)) => {
+                run::note(log, host, goodbye);
+                let words = goodbye.message.lines();
+                let totals = hosts::reported(goodbye, slave.counted_ends);
+                (self.settings.verbose.then_some(words), Some(totals))
+            }
             lost => {
-                if self.master.json || !self.master.print.statistics {
-                    narrator.say(&Message::Goodbye(host));
-                }
+                progress.report(&Event::SlaveLost(host));
                 if let (Some(Err(error)), true) = (lost, is_news) {
                     run::lost(log, host, place, error);
                 }
-                return output::Slave {
-                    host: host.clone(),
-                    group: slave.group,
-                    said: None,
-                    totals: None,
-                };
+                (None, None)
             }
         };
-        run::note(log, host, goodbye);
-        let words = goodbye.message.lines();
-        output::Slave {
-            host: host.clone(),
-            group: slave.group,
-            said: self.settings.verbose.then_some(words),
-            totals: Some(output::Totals::told(
-                goodbye.bytes,
-                goodbye.operations.saturating_sub(slave.counted_ends.into()),
-                goodbye.errors,
-                Duration::from_nanos(goodbye.elapsed_ns),
-            )),
-        }
+        hosts::peer(slave, said, totals)
     }
-}
-
-fn peers(slaves: &[Slave], told: &[output::Slave]) -> Vec<PeerOutcome> {
-    let peers = slaves.iter().enumerate().map(|(at, slave)| {
-        let told: Option<&output::Slave> = told.get(at);
-        let combined = |totals: output::Totals| CombinedTotals {
-            bytes: Bytes(totals.bytes),
-            operations: totals.operations,
-            failed_operations: totals.errors,
-            elapsed: totals.elapsed,
-        };
-        let totals = told.and_then(|told| told.totals).map(combined);
-        hosts::peer(slave, told.and_then(|told| told.said.clone()), totals)
-    });
-    peers.collect()
 }
 
 /// Aborts the run at the slaves that have not said their last word; their hosts.
@@ -592,35 +461,4 @@ fn await_last_words(slaves: &[Slave]) {
     while Instant::now() < until && !slaves.iter().all(Slave::speaks) {
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// Says in uperf's words what went wrong; the exit code that it has then.
-fn told(trouble: &Trouble, narrator: &mut Narrator<'_>) -> u8 {
-    let mut say = |message: Message<'_>| narrator.say(&message);
-    match trouble {
-        Trouble::Connecting { host, why } => {
-            say(Message::Connecting(host));
-            narrator.tell(&format!("\n** {why}\n"));
-        }
-        Trouble::Refused { host, phase, said } => {
-            say(match phase {
-                1 => Message::Phase1(host),
-                _ => Message::Phase2(host),
-            });
-            say(Message::Says { host, said });
-            say(Message::Handshaking(host));
-            narrator.tell("\n");
-        }
-        Trouble::Lost { host, .. } => {
-            say(Message::Handshaking(host));
-            narrator.tell("\n");
-        }
-        Trouble::Phase3 { host, .. } => {
-            say(Message::Phase3(host));
-            return 255;
-        }
-        Trouble::ResponseFile(_) => say(Message::ResponseFile),
-        Trouble::Unsendable { .. } | Trouble::Here(_) => {}
-    }
-    1
 }

@@ -13,7 +13,7 @@ use units::Bytes;
 use super::LINERATE;
 use crate::options::{Counter, Master};
 use crate::strand::{Log, StrandOutcome, TransactionOutcome, has_datagrams, plan};
-use crate::{Flowop, Group, Transaction, Workorder};
+use crate::{Flowop, Group, Transaction, Workorder, transaction_name};
 
 /// A run that is over.
 pub(super) struct Run<'a> {
@@ -202,11 +202,6 @@ impl Run<'_> {
         });
         reported.sum::<Option<u64>>().map(Bytes)
     }
-}
-
-/// The transaction of this number, from 0, as reports name it.
-pub(super) fn transaction_name(number: usize) -> String {
-    format!("Txn{number}")
 }
 
 /// The time in which transactions ran: of each from its first strand's beginning to its last one's end.

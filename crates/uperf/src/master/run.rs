@@ -4,19 +4,14 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{BarrierStatus, Interval, Reading, Sampler, Stop};
-use model::{Counts, Series};
+use model::{Series, Totals};
 use sys::clock::Prompt;
 
 use super::TICK;
 use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
-use super::voice::Voice;
-use crate::options::Master;
-use crate::output::{
-    self, Message, PROGRESS_END, Sample, Step, Totals, Width, running_name, transaction_name,
-};
 use crate::strand::{Log, Workers};
 use crate::wire::{Command, Goodbye};
-use crate::{Group, Kind};
+use crate::{Event, Group, Kind, Step, running_name, transaction_name};
 use control::why;
 
 /// How long a stock slave's strands are given to come to their next barrier: it interrupts those that are
@@ -33,43 +28,43 @@ const LAST_OF_ITS_CONNECTIONS: Duration = Duration::from_millis(200);
 /// How long before a transaction's time is up nothing else is waited for.
 const CUT_APPROACH: Duration = Duration::from_millis(100);
 
-/// Runs all transactions; the exit code of a run that did not come to its end.
+/// Runs all transactions; whether the run did not come to its end.
 pub(super) fn stages(
     workers: &mut Workers,
     slaves: &mut [Slave],
-    narrator: &mut Narrator<'_>,
+    progress: &mut Progress<'_>,
     stop: &Stop,
     log: &mut Log,
-) -> Option<u8> {
+) -> bool {
     let has_stock_slave = slaves.iter().any(|slave| !slave.is_ours);
-    let least = narrator.interval.min(LONGEST_STAGE);
+    let least = progress.interval.min(LONGEST_STAGE);
     let mut begun = Instant::now();
     for stage in 0..workers.stages() {
-        if let Some(code) = until(workers, Some(stage), slaves, narrator, stop, log) {
-            return Some(code);
+        if until(workers, Some(stage), slaves, progress, stop, log) {
+            return true;
         }
         if has_stock_slave {
             await_stock_slaves(workers, stage, begun + least);
         }
-        narrator.ended(workers);
+        progress.ended(workers);
         for slave in slaves.iter() {
             if let Some(command) = slave.next(stage as u32) {
-                narrator.command(slave, command);
+                progress.command(slave, command);
             }
         }
         // What is done before anybody looks is of the transaction as well.
         let counts = workers.counts();
         begun = workers.release(stage);
-        narrator.begun(Reading { at: begun, counts });
+        progress.begun(Reading { at: begun, counts });
     }
-    let code = until(workers, None, slaves, narrator, stop, log);
-    if code.is_none() {
-        narrator.ended(workers);
+    let has_failed = until(workers, None, slaves, progress, stop, log);
+    if !has_failed {
+        progress.ended(workers);
         if slaves.iter().any(|slave| slave.parks_at.is_some()) {
             await_stock_slaves(workers, workers.stages(), Instant::now());
         }
     }
-    code
+    has_failed
 }
 
 /// Gives stock slaves' strands time to come to this barrier, at least until then. After a transaction's
@@ -85,18 +80,18 @@ fn await_stock_slaves(workers: &Workers, stage: usize, not_before: Instant) {
     std::thread::sleep(until.saturating_duration_since(Instant::now()));
 }
 
-/// Waits for a barrier, or the end of all strands.
+/// Waits for a barrier, or the end of all strands; whether the run has failed.
 fn until(
     workers: &mut Workers,
     stage: Option<usize>,
     slaves: &mut [Slave],
-    narrator: &mut Narrator<'_>,
+    progress: &mut Progress<'_>,
     stop: &Stop,
     log: &mut Log,
-) -> Option<u8> {
+) -> bool {
     let mut prompt = None;
     loop {
-        let next_line = narrator.due();
+        let next_line = progress.due();
         let status = look(workers, stage, next_line, &mut prompt);
         if status.peer_closed && (status.complete || status.running == 0) {
             await_word(slaves);
@@ -105,23 +100,23 @@ fn until(
         let speaks = slaves.iter_mut().find(|slave| slave.speaks());
         // Only now: a signal in between ends the asking too, as if somebody spoke.
         if stop.is_set() {
-            return Some(2);
+            return true;
         }
         if let Some(slave) = speaks {
-            narrator.say(&Message::SlaveAborted);
+            progress.report(&Event::SlaveAborted);
             slave.hear(Instant::now() + GOODBYE_AFTER_FAILURE);
             if let Some(Err(error)) = &slave.last_word {
-                lost(log, &slave.host, &narrator.place(), error);
+                lost(log, &slave.host, &progress.place(), error);
             }
-            return Some(1);
+            return true;
         }
         if status.failed {
-            return Some(1);
+            return true;
         }
         if status.complete || status.running == 0 {
-            return None;
+            return false;
         }
-        narrator.tick(workers);
+        progress.tick(workers);
     }
 }
 
@@ -173,12 +168,9 @@ pub(super) fn note(log: &mut Log, host: &str, goodbye: &Goodbye) {
     }
 }
 
-/// Who prints how far the run is.
-pub(super) struct Narrator<'a> {
-    voice: Voice<'a>,
-    is_raw: bool,
-    is_silent: bool,
-    width: Width,
+/// How far the run is: its samples, and the events that report it.
+pub(super) struct Progress<'a> {
+    events: &'a mut dyn FnMut(&Event<'_>),
     pub(super) interval: Duration,
     /// The samples of each transaction that has begun.
     samplers: Vec<Sampler>,
@@ -191,35 +183,23 @@ pub(super) struct Narrator<'a> {
 /// Without a data connection for this long the master reports it.
 const REPORT_UNANSWERED_AFTER: Duration = Duration::from_secs(5);
 
-impl<'a> Narrator<'a> {
-    pub(super) fn new(master: &Master, width: Width, voice: Voice<'a>) -> Self {
+impl<'a> Progress<'a> {
+    pub(super) fn new(interval: Duration, events: &'a mut dyn FnMut(&Event<'_>)) -> Self {
         Self {
-            voice,
-            is_raw: master.print.raw,
-            is_silent: !master.print.progress,
-            width,
-            interval: master.interval,
+            events,
+            interval,
             samplers: Vec::new(),
             is_running: false,
             opened_to: Vec::new(),
         }
     }
 
-    pub(super) fn print(&mut self, text: &str) {
-        self.voice.print(text);
-    }
-
-    pub(super) fn say(&mut self, message: &Message<'_>) {
-        self.voice.say(message);
-    }
-
-    /// A line that is not of the result.
-    pub(super) fn tell(&mut self, line: &str) {
-        self.voice.tell(line);
+    pub(super) fn report(&mut self, event: &Event<'_>) {
+        (self.events)(event);
     }
 
     pub(super) fn step(&mut self, step: &Step<'_>) {
-        self.voice.step(step);
+        self.report(&Event::Step(*step));
     }
 
     /// Tells a slave what to do.
@@ -267,14 +247,8 @@ impl<'a> Narrator<'a> {
 
     /// The progress is over.
     pub(super) fn close(&mut self) {
-        if self.is_silent {
-            return;
-        }
-        // The line of a transaction that has failed has no end yet.
-        if std::mem::take(&mut self.is_running) {
-            self.print(PROGRESS_END);
-        }
-        self.print(&self.width.rule());
+        let is_cut = std::mem::take(&mut self.is_running);
+        self.report(&Event::SamplesEnded { is_cut });
     }
 
     /// Returns the samples of the transactions, by the time since `run_begun`.
@@ -323,20 +297,14 @@ impl<'a> Narrator<'a> {
         }
         let mut hosts = std::mem::take(&mut self.opened_to);
         hosts.dedup();
-        let hosts = hosts.join(", ");
-        eprintln!(
-            "uperf: the control connection to {hosts} is up, but no data connection gets an answer; does a firewall \
-             drop them? (port= in the profile sets their port)"
-        );
+        self.report(&Event::Unanswered(&hosts));
     }
 
     fn ended(&mut self, workers: &Workers) {
         if std::mem::take(&mut self.is_running) {
             let (counts, at) = workers.counts_by(self.samplers.len() - 1);
             self.line(Reading { at, counts });
-            if !self.is_silent {
-                self.print(PROGRESS_END);
-            }
+            self.report(&Event::TransactionEnded);
         }
     }
 
@@ -345,25 +313,10 @@ impl<'a> Narrator<'a> {
         let sampler = &mut self.samplers[stage];
         sampler.add(reading);
         let Interval { elapsed, counts } = sampler.total();
-        if self.is_silent {
-            return;
-        }
-        let sample = Sample {
-            name: running_name(stage),
-            totals: totals(&counts, elapsed),
-            ended: SystemTime::now() - reading.at.elapsed(),
-        };
-        let text = output::progress(self.is_raw, self.width, &sample);
-        self.print(&text);
-    }
-}
-
-/// Counts over a time, as they are printed.
-pub(super) fn totals(counts: &Counts, elapsed: Duration) -> Totals {
-    Totals {
-        bytes: counts.bytes(),
-        operations: counts.operations,
-        errors: counts.failed_operations,
-        elapsed,
+        self.report(&Event::Sampled {
+            stage,
+            totals: Totals { counts, elapsed }.combined(),
+            at: SystemTime::now() - reading.at.elapsed(),
+        });
     }
 }

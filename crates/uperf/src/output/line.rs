@@ -1,9 +1,21 @@
 //! Lines of every kind: the rule, and what a sample says, for people and for programs.
 
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::figures::Sample;
+use model::CombinedTotals;
+
 use super::number::{bytes, rate};
+
+/// What a line says of a transaction that runs, a group, a strand, or the whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// What it is of.
+    pub name: &'a str,
+    /// So much.
+    pub totals: CombinedTotals,
+    /// When its time ended, by the wall clock.
+    pub ended: SystemTime,
+}
 
 /// How wide the output is, in columns: the terminal's width, at most 128, and 80 where there is no
 /// terminal or it does not know.
@@ -31,32 +43,32 @@ impl Width {
 }
 
 /// A sample for people, without a line end (spec section 6.2).
-pub(super) fn summary(sample: &Sample) -> String {
+pub(super) fn summary(sample: &Sample<'_>) -> String {
     let totals = &sample.totals;
-    let name = printable(&sample.name);
-    let bytes = bytes(totals.bytes, 8);
+    let name = printable(sample.name);
+    let bytes = bytes(totals.bytes.0, 8);
     let seconds = totals.elapsed.as_secs_f64();
-    let rate = rate(totals.bit_rate(), 12);
-    let operations = totals.operation_rate();
+    let rate = rate(totals.bits_per_second(), 12);
+    let operations = totals.operations_per_second();
     format!("{name:<8.8} {bytes}/{seconds:7.2}(s) = {rate} {operations:10.0}op/s ")
 }
 
 /// A sample for programs (`-R`), with its line end. The time stamp is in milliseconds.
-pub(super) fn raw(sample: &Sample) -> String {
+pub(super) fn raw(sample: &Sample<'_>) -> String {
     let since = sample.ended.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (milliseconds, rest) = (since.as_millis(), since.subsec_nanos() % 1_000_000);
-    let name = printable(&sample.name);
+    let name = printable(sample.name);
     let totals = &sample.totals;
     format!(
         "timestamp_ms:{milliseconds}.{:04} name:{name} nr_bytes:{} nr_ops:{}\n",
         rest / 100,
-        totals.bytes,
+        totals.bytes.0,
         totals.operations
     )
 }
 
 /// One line of a section.
-pub(super) fn section_line(is_raw: bool, sample: &Sample) -> String {
+pub(super) fn section_line(is_raw: bool, sample: &Sample<'_>) -> String {
     if is_raw {
         raw(sample)
     } else {
@@ -84,7 +96,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::output::Totals;
+    use units::Bytes;
 
     #[test]
     fn the_width_is_the_terminals_within_bounds() {
@@ -105,11 +117,11 @@ mod tests {
     #[test]
     fn a_sample_in_both_forms() {
         let mut sample = Sample {
-            name: "Txn2".to_owned(),
-            totals: Totals {
-                bytes: 30,
+            name: "Txn2",
+            totals: CombinedTotals {
+                bytes: Bytes(30),
                 operations: 3,
-                errors: 0,
+                failed_operations: 0,
                 elapsed: Duration::from_millis(500),
             },
             ended: UNIX_EPOCH + Duration::from_nanos(1_795_211_141_197_884_399),
@@ -123,7 +135,7 @@ mod tests {
             "timestamp_ms:1795211141197.8843 name:Txn2 nr_bytes:30 nr_ops:3\n"
         );
         // No line of another kind can be made of a name.
-        sample.name = "two\nlines, long".to_owned();
+        sample.name = "two\nlines, long";
         assert!(summary(&sample).starts_with("two line   30.00B "));
         assert!(raw(&sample).contains(" name:two lines, long nr_bytes"));
         sample.ended = UNIX_EPOCH - Duration::from_secs(1);

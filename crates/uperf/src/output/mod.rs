@@ -1,9 +1,8 @@
-//! Figures → the stock tool's text, to the character, and our own lines beside it.
+//! The Outcome → the stock tool's text, to the character, and our own lines beside it.
 //!
 //! Where a stock figure is wrong by the way in which it is computed, the line is stock's and the figure
 //! is what happened.
 
-mod figures;
 pub mod html;
 mod latency;
 mod line;
@@ -16,60 +15,92 @@ mod sections;
 mod statistics;
 mod step;
 
-pub use figures::{
-    Active, Executions, Interfaces, Latencies, Part, Report, Sample, Slave, Start, Totals, Traffic,
-    strand_name,
-};
-pub use line::Width;
+pub use line::{Sample, Width};
 pub use log::{goodbye, log};
 pub use message::Message;
 pub(crate) use number::size;
-pub use progress::{PROGRESS_END, progress, running_name, started, starting};
+pub use progress::{PROGRESS_END, progress, started, starting};
 pub use response::Response;
-pub use step::Step;
 
-use crate::options::Print;
+use std::iter;
+use std::time::Duration;
+
+use model::{CombinedTotals, Outcome, Totals};
+
+use crate::options::Master;
 
 /// What is printed when a run has ended, after its progress and a rule.
-pub fn report(print: &Print, width: Width, report: &Report) -> String {
+pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
+    let print = &master.print;
+    let here = Totals {
+        counts: outcome.here.counts,
+        elapsed: outcome.here.elapsed.unwrap_or_default(),
+    }
+    .combined();
+    let groups = &outcome.groups;
+    let sample = |name, totals: CombinedTotals| Sample {
+        name,
+        totals,
+        ended: ended(outcome),
+    };
+    let transactions = || groups.iter().flat_map(|group| &group.transactions);
+    let steps = || transactions().flat_map(|transaction| &transaction.steps);
     let mut text = String::new();
     if print.progress {
-        text += &line::section_line(print.raw, &report.total);
+        text += &line::section_line(print.raw, &sample("Total", here));
     }
     if print.groups {
-        text += &sections::groups(print.raw, width, &report.groups);
+        let samples = groups.iter();
+        let samples = samples.map(|group| sample(&group.name, group.totals.combined()));
+        text += &sections::samples("Group Details", print.raw, width, samples);
     }
     if print.strands {
-        text += &sections::strands(print.raw, width, &report.strands);
+        let most = groups.iter().map(|group| group.workers.len()).max();
+        let names: Vec<String> = (0..most.unwrap_or(0))
+            .map(|it| format!("Thr{it}"))
+            .collect();
+        let workers = groups
+            .iter()
+            .flat_map(|group| iter::zip(&names, &group.workers));
+        let samples = workers.map(|(name, worker)| sample(name, worker.combined()));
+        text += &sections::samples("Strand Details", print.raw, width, samples);
     }
     if print.transactions {
-        text += &sections::executions("Txn", width, &report.transactions);
+        let executed = transactions().map(|one| (&*one.name, one.times));
+        text += &sections::executions("Txn", width, executed);
     }
     if print.flowops {
-        text += &sections::executions("Flowop", width, &report.flowops);
-        text += &sections::counters(width, &report.flowops);
+        let executed = steps().map(|step| (&*step.name, step.times));
+        text += &sections::executions("Flowop", width, executed);
+        text += &sections::counters(width, steps());
     }
-    if print.interfaces {
-        text += &sections::interfaces(width, &report.interfaces);
+    if print.interfaces
+        && let Some(interfaces) = &outcome.here.interfaces
+    {
+        text += &sections::interfaces(width, interfaces);
     }
     if print.statistics {
-        text += &statistics::run_statistics(width, &report.slaves, &report.master);
-        text += &statistics::active(width, &report.active);
-        text += &statistics::hosts(width, &report.slaves);
-        text += &statistics::starts(width, &report.starts);
+        text += &statistics::run_statistics(width, &outcome.peers, &here);
+        text += &statistics::active(width, &outcome.active.unwrap_or_default(), groups);
+        text += &statistics::hosts(width, &outcome.peers);
+        text += &statistics::starts(width, groups);
     }
-    if let Some(latencies) = &report.latencies {
-        text += &latency::latencies(latencies);
+    if master.latencies {
+        text += &latency::latencies(groups).unwrap_or_default();
     }
-    text += &log(&report.log);
-    if report.failures > 0 {
-        text += &Message::Failures(report.failures).to_string();
+    text += &log(&outcome.log);
+    if outcome.failures > 0 {
+        text += &Message::Failures(outcome.failures).to_string();
     }
     text.push('\n');
     text
 }
 
-/// The transaction of this number, from 0, in the report.
-pub fn transaction_name(number: usize) -> String {
-    format!("Txn{number}")
+/// When the run was over, by the wall clock.
+fn ended(outcome: &Outcome) -> std::time::SystemTime {
+    let elapsed = outcome.here.elapsed.unwrap_or(Duration::ZERO);
+    outcome
+        .started
+        .checked_add(elapsed)
+        .unwrap_or(outcome.started)
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::figures::Sample;
-use super::line::{self, Width, printable};
+use super::line::{self, Sample, Width, printable};
 use crate::{Strands, Workorder};
 
 /// The first line, before the strands are there; [`started`] is its end.
@@ -28,13 +27,8 @@ pub fn started(elapsed: Duration) -> String {
     format!(" {:5.2} seconds\n", elapsed.as_secs_f64())
 }
 
-/// The transaction of this number, from 0, while it runs.
-pub fn running_name(number: usize) -> String {
-    format!("Txn{}", number + 1)
-}
-
 /// How far a transaction is. For people it takes the place of the line before and has no end.
-pub fn progress(is_raw: bool, width: Width, sample: &Sample) -> String {
+pub fn progress(is_raw: bool, width: Width, sample: &Sample<'_>) -> String {
     if is_raw {
         line::raw(sample)
     } else {

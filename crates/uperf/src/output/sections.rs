@@ -2,37 +2,43 @@
 
 use std::time::Duration;
 
-use super::figures::{Executions, Interfaces, Sample, Traffic, per_second};
-use super::line::{Width, printable, section_line};
+use model::{InterfaceTraffic, Interfaces, StepOutcome, Times};
+
+use super::line::{Sample, Width, printable, section_line};
 use super::number::{column, nanoseconds, rate, time};
-use crate::options::Counter;
 
-/// `-g`.
-pub(super) fn groups(is_raw: bool, width: Width, groups: &[Sample]) -> String {
-    samples("Group Details", is_raw, width, groups)
-}
-
-/// `-T`.
-pub(super) fn strands(is_raw: bool, width: Width, strands: &[Sample]) -> String {
-    samples("Strand Details", is_raw, width, strands)
+/// `-g`, `-T`.
+pub(super) fn samples<'s>(
+    title: &str,
+    is_raw: bool,
+    width: Width,
+    samples: impl Iterator<Item = Sample<'s>>,
+) -> String {
+    let lines: String = samples
+        .map(|sample| section_line(is_raw, &sample))
+        .collect();
+    format!("\n{title}\n{}{lines}\n", width.rule())
 }
 
 /// `-t`, `-f`: what was executed at all.
-pub(super) fn executions(title: &str, width: Width, executions: &[Executions]) -> String {
+pub(super) fn executions<'o>(
+    title: &str,
+    width: Width,
+    executed: impl Iterator<Item = (&'o str, Option<Times>)>,
+) -> String {
     let mut text = format!(
         "\n{title:<15} {:>8} {:>11} {:>11} {:>11} {:>11} \n",
         "Count", "avg", "cpu", "max", "min"
     );
     text.push_str(&width.rule());
-    let executed = executions.iter().filter(|executed| executed.count > 0);
-    text.extend(executed.map(executed_line));
+    let executed = executed.filter_map(|(name, times)| Some((name, times?)));
+    text.extend(executed.map(|(name, times)| executed_line(name, &times)));
     text + "\n"
 }
 
 /// `-e`, `-E`: nothing where nothing was to be counted. Stock has no such section on Linux.
-pub(super) fn counters(width: Width, flowops: &[Executions]) -> String {
-    let executed = flowops.iter().filter(|flowop| flowop.count > 0);
-    let lines: String = executed.map(counter_lines).collect();
+pub(super) fn counters<'o>(width: Width, steps: impl Iterator<Item = &'o StepOutcome>) -> String {
+    let lines: String = steps.filter_map(counter_lines).collect();
     if lines.is_empty() {
         return lines;
     }
@@ -55,60 +61,59 @@ pub(super) fn interfaces(width: Width, interfaces: &Interfaces) -> String {
     text + &rule
 }
 
-fn samples(title: &str, is_raw: bool, width: Width, samples: &[Sample]) -> String {
-    let lines: String = samples
-        .iter()
-        .map(|sample| section_line(is_raw, sample))
-        .collect();
-    format!("\n{title}\n{}{lines}\n", width.rule())
-}
-
-fn executed_line(executed: &Executions) -> String {
-    let mean = |time: Duration| nanoseconds(time.as_nanos() as f64 / executed.count as f64, 11);
-    let cpu = executed.cpu.map_or_else(|| column("-", 11), mean);
+fn executed_line(name: &str, times: &Times) -> String {
+    let count = times.executions;
+    let mean = |time: Duration| nanoseconds(time.as_nanos() as f64 / count as f64, 11);
+    let cpu = times.cpu.map_or_else(|| column("-", 11), mean);
     format!(
-        "{:<15} {:>8} {}{cpu}{}{}\n",
-        printable(&executed.name),
-        executed.count,
-        mean(executed.time),
-        time(executed.longest, 11),
-        time(executed.shortest, 11),
+        "{:<15} {count:>8} {}{cpu}{}{}\n",
+        printable(name),
+        mean(times.total),
+        time(times.longest, 11),
+        time(times.shortest, 11),
     )
 }
 
-fn counter_lines(flowop: &Executions) -> String {
-    let name = printable(&flowop.name);
-    let line = |(counter, value): &(Counter, Option<u64>)| {
-        let each = value.map(|value| format!("{:.2}", value as f64 / flowop.count as f64));
+fn counter_lines(step: &StepOutcome) -> Option<String> {
+    let (name, executions) = (printable(&step.name), step.times?.executions);
+    let line = |(counter, value): &(String, Option<u64>)| {
+        let each = value.map(|value| format!("{:.2}", value as f64 / executions as f64));
         let total = value.map(|value| value.to_string());
         format!(
-            "{name:<15} {:<18} {:>20} {:>20} \n",
-            counter.name(),
+            "{name:<15} {counter:<18} {:>20} {:>20} \n",
             total.as_deref().unwrap_or("-"),
             each.as_deref().unwrap_or("-"),
         )
     };
-    flowop.counters.iter().map(line).collect()
+    Some(step.counters.iter().map(line).collect())
 }
 
 /// None where there was no traffic.
-fn traffic_lines(traffic: &Traffic, elapsed: Duration) -> String {
-    let name = &traffic.name;
-    let news = if traffic.came_online {
+fn traffic_lines(interface: &InterfaceTraffic, elapsed: Duration) -> String {
+    let InterfaceTraffic { name, traffic, .. } = interface;
+    let news = if interface.came_online {
         format!("Nic {name} came online\n")
     } else {
         String::new()
     };
-    if traffic.packets_out == 0 && traffic.packets_in == 0 {
+    if traffic.sent_packets == 0 && traffic.received_packets == 0 {
         return news;
     }
     let packets = |packets: u64| per_second(packets as f64, elapsed);
     let bits = |bytes: u64| rate(per_second(bytes as f64 * 8.0, elapsed), 11);
     format!(
         "{news}{name:<5}  {:10.0}  {:10.0}  {} {}\n",
-        packets(traffic.packets_out),
-        packets(traffic.packets_in),
-        bits(traffic.bytes_out),
-        bits(traffic.bytes_in),
+        packets(traffic.sent_packets),
+        packets(traffic.received_packets),
+        bits(traffic.sent_bytes),
+        bits(traffic.received_bytes),
     )
+}
+
+/// So many in a second; 0 where no time has passed.
+fn per_second(amount: f64, elapsed: Duration) -> f64 {
+    if elapsed.is_zero() {
+        return 0.0;
+    }
+    amount / elapsed.as_secs_f64()
 }

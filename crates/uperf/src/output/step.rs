@@ -3,44 +3,8 @@
 
 use std::fmt::{self, Display};
 
+use crate::Step;
 use crate::wire::Command;
-
-/// One step, displayed with its line end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// All slaves know the protocol and what will be needed.
-    Phase1Done,
-    /// They get their work now.
-    Phase2,
-    /// This one does.
-    Phase2With(&'a str),
-    /// This end listens where the profile wants it to.
-    AcceptsReady,
-    /// The header is sent.
-    Header,
-    /// The group follows.
-    Sending,
-    /// It is sent.
-    Workorder,
-    /// One of its transactions is.
-    Transaction,
-    /// One of their flowops is.
-    Flowop,
-    /// All of it is.
-    Sent,
-    /// This slave has all that it needs.
-    Phase2DoneWith(&'a str),
-    /// All have.
-    Phase2Done,
-    /// A command goes to this slave.
-    Told(Command, &'a str),
-    /// A master has connected.
-    Accepted(&'a str),
-    /// A command has come from this master.
-    Heard(Command, &'a str),
-    /// The strands of this master's group are let go, for the transaction of this number.
-    Unlocked(u32),
-}
 
 impl Display for Step<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

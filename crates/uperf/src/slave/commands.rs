@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use engine::{BarrierStatus, Stop};
 
 use super::session::Session;
-use crate::output::{self, Step};
 use crate::strand::{Workers, machine_text};
 use crate::wire::{Command, Order};
+use crate::{Step, running_name};
 
 /// How often strands are looked at that finish by themselves what the master's have finished already: its
 /// word may come before the last data.
@@ -62,7 +62,7 @@ pub(super) enum Ending {
 pub(super) fn place(opened: Option<usize>) -> String {
     match opened {
         None => "before Txn1".to_owned(),
-        Some(stage) => format!("in {}", output::running_name(stage)),
+        Some(stage) => format!("in {}", running_name(stage)),
     }
 }
 

@@ -15,9 +15,9 @@ use super::commands::Ending;
 use super::goodbye::{farewell, interruption};
 use super::{Masters, permit};
 use crate::Protocol;
+use crate::Step;
 use crate::account::Account;
 use crate::options::Limits;
-use crate::output::Step;
 use crate::strand::{Log, StrandOutcome, has, machine_text};
 use crate::wire::{Ack1, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, Version};
 

@@ -3,7 +3,7 @@
 use crate::rules::{
     anchored, behind, differences, rates_beside, raw_samples, suspicious, words_of,
 };
-use crate::sample::printed;
+use crate::sample::{latencies, printed};
 
 const K8S: &str = "-v -a -R -i 1";
 
@@ -37,9 +37,14 @@ fn k8s_netperf_finds_three_latencies() {
         let mut values = text.lines().filter_map(|line| behind(line, label));
         (values.next(), values.next())
     };
-    assert_eq!(found("Average"), (Some(12.345), None));
-    assert_eq!(found("50th"), (Some(11.0), None));
-    assert_eq!(found("99th"), (Some(98.765), None));
+    let times = latencies();
+    let microseconds = |percent| {
+        let time = times.percentile(percent).expect("times");
+        Some(time.as_nanos() as f64 / 1000.0)
+    };
+    assert_eq!(found("Average"), (Some(50.5), None));
+    assert_eq!(found("50th"), (microseconds(50.0), None));
+    assert_eq!(found("99th"), (microseconds(99.0), None));
     let without = printed(K8S);
     assert!(without.lines().all(|line| behind(line, "99th").is_none()));
 }

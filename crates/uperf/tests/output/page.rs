@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use uperf::output::html;
+use uperf::output::html::{self, Measured};
 
-use crate::sample::{figures, page, printed};
+use crate::sample::{outcome, page, printed};
 
 #[test]
 fn every_tag_is_closed() {
@@ -110,7 +110,7 @@ fn a_run_without_anything_has_a_page() {
     page.measured.hosts.clear();
     page.measured.doubts.clear();
     page.profile.clear();
-    page.measured.report = figures();
+    page.measured.report = Measured::of(&outcome()).report;
     page.measured.report.active.all.elapsed = Duration::ZERO;
     for executions in [
         &mut page.measured.report.transactions,

@@ -2,36 +2,32 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use model::{HostFacts, LogEntry, Series};
-use units::Bytes;
-use uperf::options::{Counter, Master, Role, uperf};
-use uperf::output::html::{Distribution, Host, Measured, Page};
-use uperf::output::{
-    Active, Executions, Interfaces, Latencies, PROGRESS_END, Report, Sample, Slave, Start, Totals,
-    Traffic, Width, progress, report, running_name, started, starting, strand_name,
-    transaction_name,
+use model::{
+    CombinedTotals, Counts, Ended, GroupOutcome, InterfaceTraffic, Interfaces, LogEntry, Outcome,
+    PeerOutcome, Phases, Plan, Series, Side, StepOutcome, Times, Totals, Traffic,
+    TransactionOutcome,
 };
-use uperf::{Group, Strands, Workorder};
+use stats::Histogram;
+use units::Bytes;
+use uperf::options::{Master, Role, uperf};
+use uperf::output::html::{Distribution, Host, Measured, Page};
+use uperf::output::{PROGRESS_END, Sample, Width, progress, report, started, starting};
+use uperf::{Group, Strands, Workorder, running_name};
 
 /// All that a master with these options prints of the sample run, whose second transaction took 3 s with
 /// 1,000,000 bytes and 500 operations in each, and a bit.
 pub(crate) fn printed(options: &str) -> String {
-    let Master {
-        print, latencies, ..
-    } = master(options);
+    let master = master(options);
     let width = Width::of(None);
     let mut text = starting(&profile()) + &started(Duration::from_micros(4321));
     for (number, samples) in [(0, 1), (1, 3), (2, 1)] {
         for sample in 1..=samples {
-            text += &progress(print.raw, width, &running(number, sample));
+            let name = running_name(number);
+            text += &progress(master.print.raw, width, &running(&name, number, sample));
         }
         text += PROGRESS_END;
     }
-    let mut figures = figures();
-    if !latencies {
-        figures.latencies = None;
-    }
-    text + &width.rule() + &report(&print, width, &figures)
+    text + &width.rule() + &report(&master, width, &outcome())
 }
 
 /// What is asked for by `options`, of the profile `p`.
@@ -58,72 +54,103 @@ pub(crate) fn profile() -> Workorder {
     }
 }
 
-/// The figures of the run, of a slave at 127.0.0.1.
-pub(crate) fn figures() -> Report {
+/// What came of the run, of a slave at 127.0.0.1.
+pub(crate) fn outcome() -> Outcome {
     let whole = totals(3_000_000, 1503, 5000);
-    let sample = |name: String, totals| Sample {
-        name,
-        totals,
-        ended: wall(5000),
-    };
-    Report {
-        total: sample("Total".to_owned(), whole),
-        groups: vec![sample("Group0".to_owned(), whole)],
-        strands: vec![sample(strand_name(0), whole)],
-        transactions: (0..3)
-            .map(|number| executions(&transaction_name(number), [1, 500, 1][number]))
+    let active = totals(3_000_000, 1503, 3001);
+    let transaction = |number: usize, steps: &[(&str, u64)]| TransactionOutcome {
+        name: format!("Txn{number}"),
+        begun: Duration::from_secs(number as u64),
+        workers: 1,
+        times: Some(times([1, 500, 1][number])),
+        steps: steps
+            .iter()
+            .map(|(name, count)| step(name, *count))
             .collect(),
-        flowops: [
-            ("connect", 1),
-            ("write", 500),
-            ("read", 500),
-            ("disconnect", 1),
-        ]
-        .map(|(name, count)| executions(name, count))
-        .into(),
-        interfaces: Interfaces {
+        ..TransactionOutcome::default()
+    };
+    let second = TransactionOutcome {
+        workers: 2,
+        start_spread: Duration::from_nanos(12_345),
+        is_timed: true,
+        latency: Some(latencies()),
+        ..transaction(1, &[("write", 500), ("read", 500)])
+    };
+    let group = GroupOutcome {
+        name: "Group0".to_owned(),
+        totals: whole,
+        active,
+        workers: vec![whole],
+        transactions: vec![
+            transaction(0, &[("connect", 1)]),
+            second,
+            transaction(2, &[("disconnect", 1)]),
+        ],
+    };
+    let lo = InterfaceTraffic {
+        name: "lo".to_owned(),
+        traffic: Traffic {
+            sent_packets: 10_000,
+            received_packets: 10_000,
+            sent_bytes: 4_000_000,
+            received_bytes: 4_000_000,
+        },
+        came_online: false,
+    };
+    let here = Side {
+        counts: whole.counts,
+        elapsed: Some(whole.elapsed),
+        interfaces: Some(Interfaces {
             elapsed: Duration::from_secs(5),
-            each: vec![Traffic {
-                name: "lo".to_owned(),
-                packets_out: 10_000,
-                packets_in: 10_000,
-                bytes_out: 4_000_000,
-                bytes_in: 4_000_000,
-                came_online: false,
-            }],
-        },
-        slaves: vec![Slave {
-            host: "127.0.0.1".to_owned(),
-            group: 0,
-            said: None,
-            totals: Some(Totals {
-                elapsed: Duration::from_millis(5001),
-                ..whole
-            }),
-        }],
-        master: whole,
-        active: Active {
-            all: totals(3_000_000, 1503, 3001),
-            groups: vec![("Group0".to_owned(), totals(3_000_000, 1503, 3001))],
-        },
-        starts: vec![Start {
-            transaction: 1,
-            strands: 2,
-            spread: Duration::from_nanos(12_345),
-        }],
-        latencies: Some(Latencies {
-            mean: Duration::from_nanos(12_345),
-            median: Duration::from_micros(11),
-            p99: Duration::from_nanos(98_765),
+            each: vec![lo],
         }),
+        ..Side::default()
+    };
+    let reported = CombinedTotals {
+        elapsed: Duration::from_millis(5001),
+        ..whole.combined()
+    };
+    Outcome {
+        groups: vec![group],
+        active: Some(active),
+        peers: vec![peer("127.0.0.1", reported)],
         log: vec![LogEntry {
             is_warning: true,
             text: "Send buffer: 128.00KB (Requested:64.00KB)".to_owned(),
             reason: String::new(),
             count: 1,
         }],
-        failures: 0,
+        ended: Ended::Deadline,
+        ..Outcome::of_flow(plan(), wall(0), here, None)
     }
+}
+
+pub(crate) fn plan() -> Plan {
+    Plan {
+        name: profile().name,
+        source: None,
+        groups: Vec::new(),
+        phases: Phases::default(),
+        sampling: None,
+    }
+}
+
+pub(crate) fn peer(host: &str, totals: CombinedTotals) -> PeerOutcome {
+    PeerOutcome {
+        host: host.to_owned(),
+        group: Some(0),
+        totals: Some(totals),
+        ..PeerOutcome::default()
+    }
+}
+
+/// The times of its second transaction.
+pub(crate) fn latencies() -> Histogram {
+    let mut times = Histogram::default();
+    for microseconds in 1..=100 {
+        times.record(1000 * microseconds);
+    }
+    times
 }
 
 /// A page of the run.
@@ -169,8 +196,6 @@ pub(crate) fn page() -> Page {
         name: profile().name,
         profile: "<profile name=\"stream\">\n  <group/>\n</profile>\n".to_owned(),
         measured: Measured {
-            begun: wall(0),
-            report: figures(),
             series: vec![
                 series("Txn0", 0, vec![second(1, 0, 0)]),
                 series(
@@ -187,48 +212,50 @@ pub(crate) fn page() -> Page {
             distributions: vec![distribution("Txn1", 1), distribution("Txn1 of Group1", 3)],
             hosts: vec![host("127.0.0.1"), host("master")],
             doubts: vec!["both ends were on one host & shared its CPUs".to_owned()],
-            parts: Vec::new(),
-            here: HostFacts::default(),
-            peer: Some("linerate"),
-            shares_host: true,
-            is_interrupted: false,
+            ..Measured::of(&outcome())
         },
     }
 }
 
 /// The transaction of this number at this sample, from 1.
-fn running(number: usize, sample: u64) -> Sample {
+fn running(name: &str, number: usize, sample: u64) -> Sample<'_> {
     let is_measured = number == 1;
     let seconds = if is_measured { sample } else { 0 };
     Sample {
-        name: running_name(number),
-        totals: totals(seconds * 1_000_000, 500 * seconds + 1, seconds * 1000),
+        name,
+        totals: totals(seconds * 1_000_000, 500 * seconds + 1, seconds * 1000).combined(),
         ended: wall(1000 * number as u64 + 1000 * sample),
     }
 }
 
-fn executions(name: &str, count: u64) -> Executions {
-    Executions {
+fn step(name: &str, count: u64) -> StepOutcome {
+    StepOutcome {
         name: name.to_owned(),
-        group: 0,
-        transaction: 0,
-        count,
-        time: Duration::from_micros(20 * count),
-        cpu: Some(Duration::from_micros(5 * count)),
-        longest: Duration::from_millis(1),
-        shortest: Duration::from_nanos(781),
+        times: Some(times(count)),
         counters: vec![
-            (Counter::Cycles, None),
-            (Counter::TaskClock, Some(7 * count)),
+            ("cycles".to_owned(), None),
+            ("task-clock".to_owned(), Some(7 * count)),
         ],
     }
 }
 
-fn totals(bytes: u64, operations: u64, milliseconds: u64) -> Totals {
+fn times(count: u64) -> Times {
+    Times {
+        executions: count,
+        total: Duration::from_micros(20 * count),
+        cpu: Some(Duration::from_micros(5 * count)),
+        longest: Duration::from_millis(1),
+        shortest: Duration::from_nanos(781),
+    }
+}
+
+pub(crate) fn totals(bytes: u64, operations: u64, milliseconds: u64) -> Totals {
     Totals {
-        bytes,
-        operations,
-        errors: 0,
+        counts: Counts {
+            sent: Bytes(bytes),
+            operations,
+            ..Counts::default()
+        },
         elapsed: Duration::from_millis(milliseconds),
     }
 }

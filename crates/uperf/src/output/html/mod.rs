@@ -1,5 +1,6 @@
 //! `--html`: the result as one page, which needs nothing but itself.
 
+mod figures;
 mod plot;
 mod style;
 mod table;
@@ -9,9 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use model::{HostFacts, Series};
 
-use super::figures::{Executions, Part, Report, Totals};
 use super::line::printable;
-use super::transaction_name;
+use crate::transaction_name;
+pub use figures::*;
 use table::{Cell, table};
 use text::{amount, duration, escaped};
 
@@ -297,7 +298,7 @@ fn counters(page: &Page) -> String {
             vec![
                 Cell::Text(flowop.name.clone()),
                 Cell::Text(place(page, flowop)),
-                Cell::Text(counter.name().to_owned()),
+                Cell::Text(counter.clone()),
                 Cell::Number(known(value)),
                 Cell::Number(known(each)),
             ]
@@ -376,7 +377,7 @@ fn ends(page: &Page) -> String {
 
 fn interfaces(page: &Page) -> String {
     let interfaces = &page.measured.report.interfaces;
-    let rate = |amount: u64| super::figures::per_second(amount as f64, interfaces.elapsed);
+    let rate = |amount: u64| figures::per_second(amount as f64, interfaces.elapsed);
     let rows: Vec<Vec<Cell>> = interfaces
         .each
         .iter()

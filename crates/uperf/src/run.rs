@@ -1,0 +1,229 @@
+//! A master's run from the profile to its Outcome, and what is printed meanwhile and at the end.
+
+use std::io::Write;
+
+use engine::Stop;
+use model::{Ended, Outcome, Warning};
+
+use crate::master::{self, Trouble};
+use crate::options::{Master, Settings};
+use crate::output::{self, Message, PROGRESS_END, Sample, Width};
+use crate::{Event, Step, Workorder, running_name};
+
+/// The exit code after a signal.
+pub const INTERRUPTED: u8 = 2;
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit code.
+    pub code: u8,
+    /// What was measured; `None` where it did not come to that.
+    pub outcome: Option<Outcome>,
+}
+
+/// Runs a profile; what is printed goes to `out`.
+pub fn run(
+    settings: &Settings,
+    master: &Master,
+    workorder: &Workorder,
+    width: Width,
+    stop: &Stop,
+    out: &mut dyn Write,
+) -> Finished {
+    let mut printer = Printer {
+        out,
+        is_mute: master.json,
+        is_verbose: settings.verbose,
+        master,
+        workorder,
+        width,
+    };
+    let ended = master::run(settings, master, workorder, stop, &mut |event| {
+        printer.show(event);
+    });
+    let (code, outcome) = match ended {
+        Ok(outcome) => {
+            printer.print(&output::report(master, width, &outcome));
+            (code(&outcome), Some(outcome))
+        }
+        Err(_) if stop.is_set() => (INTERRUPTED, None),
+        Err(trouble) => {
+            let code = printer.trouble(&trouble);
+            eprintln!("uperf: {trouble}");
+            (code, None)
+        }
+    };
+    if code == INTERRUPTED {
+        eprint!("{}", Message::Interrupted);
+    }
+    Finished { code, outcome }
+}
+
+fn code(outcome: &Outcome) -> u8 {
+    match outcome.ended {
+        Ended::Cancelled => INTERRUPTED,
+        Ended::Failed(_) => 1,
+        _ => 0,
+    }
+}
+
+/// Text goes to stdout; where a document has its place, what went wrong and what is being done goes to
+/// stderr, and all else is in the document.
+struct Printer<'a> {
+    out: &'a mut dyn Write,
+    /// `--json`.
+    is_mute: bool,
+    /// `-v`.
+    is_verbose: bool,
+    master: &'a Master,
+    workorder: &'a Workorder,
+    width: Width,
+}
+
+impl Printer<'_> {
+    fn show(&mut self, event: &Event<'_>) {
+        let print = &self.master.print;
+        let shows_progress = print.progress;
+        match *event {
+            Event::Step(step) => self.step(&step),
+            Event::Doubtful(warnings) => {
+                let texts: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+                eprintln!("uperf: warning: {}", texts.join("; "));
+            }
+            Event::Starting => self.print(&output::starting(self.workorder)),
+            Event::Started(elapsed) => self.print(&output::started(elapsed)),
+            Event::Sampled { stage, totals, at } if shows_progress => {
+                let sample = Sample {
+                    name: &running_name(stage),
+                    totals,
+                    ended: at,
+                };
+                self.print(&output::progress(print.raw, self.width, &sample));
+            }
+            Event::TransactionEnded if shows_progress => self.print(PROGRESS_END),
+            Event::SamplesEnded { is_cut } if shows_progress => {
+                // The line of a transaction that has failed has no end yet.
+                if is_cut {
+                    self.print(PROGRESS_END);
+                }
+                self.print(&self.width.rule());
+            }
+            Event::Unanswered(hosts) => eprintln!(
+                "uperf: the control connection to {} is up, but no data connection gets an answer; does a firewall \
+                 drop them? (port= in the profile sets their port)",
+                hosts.join(", ")
+            ),
+            Event::SlaveAborted => self.say(&Message::SlaveAborted),
+            Event::StrandFailed(number) => self.say(&Message::Strand(number)),
+            // The statistics have it in the slave's place.
+            Event::SlaveLost(host) if self.is_mute || !print.statistics => {
+                self.say(&Message::Goodbye(host));
+            }
+            _ => {}
+        }
+    }
+
+    /// What somebody reads in time. A reader that has had enough is no failure.
+    fn print(&mut self, text: &str) {
+        if !self.is_mute {
+            let _ = self.out.write_all(text.as_bytes());
+            let _ = self.out.flush();
+        }
+    }
+
+    fn say(&mut self, message: &Message<'_>) {
+        self.tell(&message.to_string());
+    }
+
+    fn step(&mut self, step: &Step<'_>) {
+        if self.is_verbose {
+            self.tell(&step.to_string());
+        }
+    }
+
+    /// A line that is not of the result.
+    fn tell(&mut self, line: &str) {
+        if self.is_mute {
+            eprint!("{line}");
+        } else {
+            self.print(line);
+        }
+    }
+
+    /// Says in uperf's words what went wrong; the exit code that it has then.
+    fn trouble(&mut self, trouble: &Trouble) -> u8 {
+        match trouble {
+            Trouble::Connecting { host, why } => {
+                self.say(&Message::Connecting(host));
+                self.tell(&format!("\n** {why}\n"));
+            }
+            Trouble::Refused { host, phase, said } => {
+                self.say(&match phase {
+                    1 => Message::Phase1(host),
+                    _ => Message::Phase2(host),
+                });
+                self.say(&Message::Says { host, said });
+                self.say(&Message::Handshaking(host));
+                self.tell("\n");
+            }
+            Trouble::Lost { host, .. } => {
+                self.say(&Message::Handshaking(host));
+                self.tell("\n");
+            }
+            Trouble::Phase3 { host, .. } => {
+                self.say(&Message::Phase3(host));
+                return 255;
+            }
+            Trouble::ResponseFile(_) => self.say(&Message::ResponseFile),
+            Trouble::Unsendable { .. } | Trouble::Here(_) => {}
+        }
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{self, Role};
+
+    #[test]
+    fn a_document_stands_alone() {
+        let settings = options::uperf("uperf", ["-m", "p"].map(Into::into)).expect("options");
+        let Role::Master(master) = settings.role else {
+            panic!("a master");
+        };
+        let workorder = Workorder::default();
+        for (is_mute, is_verbose, expected) in [
+            (
+                false,
+                false,
+                "Starting 0 threads running profile: ... \n*** Slave aborted! ***\n",
+            ),
+            (
+                false,
+                true,
+                "Starting 0 threads running profile: ... \n*** Slave aborted! ***\nCompleted handshake phase 1\n",
+            ),
+            (true, true, ""),
+        ] {
+            let mut out = Vec::new();
+            let mut printer = Printer {
+                out: &mut out,
+                is_mute,
+                is_verbose,
+                master: &master,
+                workorder: &workorder,
+                width: Width::of(None),
+            };
+            for event in [
+                Event::Starting,
+                Event::SlaveAborted,
+                Event::Step(Step::Phase1Done),
+            ] {
+                printer.show(&event);
+            }
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+}
