@@ -35,13 +35,14 @@ pub(super) enum Allowance {
 impl Allowance {
     /// That of a strand of this group. The memory of a process is taken before it is forked: [`process_bytes`].
     pub(super) fn new(account: Option<&Account>, group: &Group) -> Self {
+        let (bytes_each, of_process) = costs(group);
         match account {
             None => Self::Unlimited,
-            Some(_) if group.strands.processes => Self::Fixed(of_process(group)),
+            Some(_) if group.strands.processes => Self::Fixed(of_process),
             Some(account) => Self::Growing {
                 account: account.clone(),
                 taken: 0,
-                bytes_each: bytes_each(group),
+                bytes_each,
             },
         }
     }
@@ -80,30 +81,23 @@ impl Allowance {
 
 /// Bytes of the connections of a process.
 pub(super) fn process_bytes(group: &Group) -> u64 {
-    of_process(group) * bytes_each(group)
+    let (bytes_each, of_process) = costs(group);
+    of_process * bytes_each
 }
 
-fn of_process(group: &Group) -> u64 {
+/// Bytes of a connection, and the connections of a process.
+fn costs(group: &Group) -> (u64, u64) {
     if has_encryption(group) {
-        OF_ENCRYPTED_PROCESS
+        (ENCRYPTED, OF_ENCRYPTED_PROCESS)
     } else {
-        OF_PROCESS
-    }
-}
-
-fn bytes_each(group: &Group) -> u64 {
-    if has_encryption(group) {
-        ENCRYPTED
-    } else {
-        PLAIN
+        (PLAIN, OF_PROCESS)
     }
 }
 
 /// Whether a group opens TLS connections.
 pub(super) fn has_encryption(group: &Group) -> bool {
-    group
-        .openings()
-        .any(|flowop| flowop.endpoint.protocol == Some(Protocol::Ssl))
+    let mut openings = group.openings();
+    openings.any(|flowop| flowop.endpoint.protocol == Some(Protocol::Ssl))
 }
 
 #[cfg(test)]

@@ -366,23 +366,27 @@ mod tests {
         caller
     }
 
-    fn accept(listener: &mut DatagramListener, control: &str, takes_strangers: bool) -> Handshake {
-        let control = Address::Inet(control.parse().unwrap());
-        let peer = DataPeer {
-            control: &control,
-            named: None,
-            policy: Policy::default(),
-        };
-        let call = Call {
+    /// Calls `act` with what a strand is to accept whose control connection is with `control`.
+    fn with_call<T>(control: &str, takes_strangers: bool, act: impl FnOnce(&Call<'_>) -> T) -> T {
+        act(&Call {
             options: &SocketOptions::default(),
-            peer: &peer,
+            peer: &DataPeer {
+                control: &Address::Inet(control.parse().unwrap()),
+                named: None,
+                policy: Policy::default(),
+            },
             others: &|_| false,
             takes_strangers,
             account: None,
             patience: Some(SOON),
             stop: &Stop::new(),
-        };
-        listener.accept(&call).unwrap()
+        })
+    }
+
+    fn accept(listener: &mut DatagramListener, control: &str, takes_strangers: bool) -> Handshake {
+        with_call(control, takes_strangers, |call| {
+            listener.accept(call).unwrap()
+        })
     }
 
     /// From an expected address.
@@ -474,25 +478,10 @@ mod tests {
     #[test]
     fn strangers_do_not_keep_others_out() {
         let (mut listener, at) = listener();
-        let control = Address::Inet(ELSEWHERE.parse().unwrap());
-        let peer = DataPeer {
-            control: &control,
-            named: None,
-            policy: Policy::default(),
-        };
-        let call = Call {
-            options: &SocketOptions::default(),
-            peer: &peer,
-            others: &|_| false,
-            takes_strangers: false,
-            account: None,
-            patience: Some(SOON),
-            stop: &Stop::new(),
-        };
         let strangers: Vec<_> = (0..MOST_CANDIDATES + 2)
             .map(|_| {
                 let stranger = caller_with_handshake(&at);
-                listener.receive(&call).unwrap();
+                with_call(ELSEWHERE, false, |call| listener.receive(call)).unwrap();
                 stranger
             })
             .collect();

@@ -113,9 +113,7 @@ impl Ports {
         let found = self.0.iter().find(|(other, _)| *other == protocol);
         found.map(|(_, port)| *port)
     }
-}
 
-impl Ports {
     /// What the other end has told of one of its strands.
     pub(crate) fn of_info(info: &SlaveInfo) -> Self {
         let mut ports = Self::default();
@@ -193,9 +191,17 @@ impl PeerHost {
     }
 }
 
+/// The accepts of a group, each with its protocol.
+fn accepts(group: &Group) -> impl Iterator<Item = (Protocol, &Flowop)> {
+    let accepts = group
+        .openings()
+        .filter(|flowop| flowop.kind == Kind::Accept);
+    accepts.filter_map(|accept| Some((accept.endpoint.protocol?, accept)))
+}
+
 impl Listeners {
-    /// Opens what the accepts of a group need: a listener a strand and protocol, or, where the profile
-    /// names a port, one for all strands. The strands' listeners, in their order.
+    /// Opens what the accepts of a group need: a listener per strand and protocol, or one for all strands if the
+    /// profile names a port. Returns the listeners of each strand, in their order.
     ///
     /// `here` says where a host reaches this end. Datagrams are received there and leave from there, and not from
     /// whichever address the route says.
@@ -205,13 +211,7 @@ impl Listeners {
     ) -> Result<Vec<Self>, ListenError> {
         let mut all: Vec<Self> = Vec::new();
         all.resize_with(group.strands.count as usize, Self::default);
-        for accept in group
-            .openings()
-            .filter(|flowop| flowop.kind == Kind::Accept)
-        {
-            let Some(protocol) = accept.endpoint.protocol else {
-                continue;
-            };
+        for (protocol, accept) in accepts(group) {
             let here = here(&accept.endpoint.remote_host);
             if all
                 .first_mut()
@@ -247,22 +247,16 @@ impl Listeners {
 
     /// How many sockets [`Self::open`] opens, all strands' together.
     pub(crate) fn count(group: &Group) -> u64 {
-        let mut protocols: Vec<(Protocol, bool)> = Vec::new();
-        for accept in group
-            .openings()
-            .filter(|flowop| flowop.kind == Kind::Accept)
-        {
-            let Some(protocol) = accept.endpoint.protocol else {
-                continue;
-            };
-            if !protocols.iter().any(|(known, _)| *known == protocol) {
+        let mut protocols: Vec<Protocol> = Vec::new();
+        let mut count = 0;
+        for (protocol, accept) in accepts(group) {
+            if !protocols.contains(&protocol) {
                 let is_shared = accept.endpoint.port != 0 && protocol != Protocol::Udp;
-                protocols.push((protocol, is_shared));
+                count += u64::from(if is_shared { 1 } else { group.strands.count });
+                protocols.push(protocol);
             }
         }
-        let strands = u64::from(group.strands.count);
-        let of_protocol = |(_, is_shared): &(Protocol, bool)| if *is_shared { 1 } else { strands };
-        protocols.iter().map(of_protocol).sum()
+        count
     }
 
     /// What the end is told that reaches this one here.
