@@ -545,6 +545,26 @@ mod tests {
     }
 
     #[test]
+    fn no_delay_is_set_where_the_transport_has_it() {
+        for (test, expected) in [
+            (Classic::TcpStream, true),
+            (Classic::TcpRr, true),
+            (Classic::UdpRr, false),
+            (Classic::SctpStream, true),
+            (Classic::SctpRr, true),
+            (Classic::SctpRrMany, true),
+            (Classic::DgRr, false),
+        ] {
+            let request = ClassicRequest {
+                no_delay: true,
+                ..ClassicRequest::default()
+            };
+            let assignment = classic(test, &request, &Limits::default()).unwrap();
+            assert_eq!(assignment.half.socket.no_delay, expected, "{test:?}");
+        }
+    }
+
+    #[test]
     fn a_negative_length_counts_what_the_test_counts() {
         let bulk = OmniRequest {
             direction: OmniRequest::RECEIVE,
