@@ -268,8 +268,10 @@ pub(super) fn kind(name: &str) -> Option<(Kind, Option<Doubt>)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::workorder::Amount;
+    use crate::workorder::{Amount, Endpoint, Sctp};
 
     fn after(words: &[(&str, &str)]) -> Flowop {
         let mut flowop = Flowop::new(Kind::Write);
@@ -280,101 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn each_option_has_its_field() {
-        let flowop = after(&[
-            ("size", "1.5k"),
-            ("rsize", "3k"),
-            ("count", "12"),
-            ("repeat", "5"),
-            ("batch_size", "6"),
-            ("conn", "9"),
-            ("timeout", "250ms"),
-            ("duration", "5us"),
-            ("nfiles", "7"),
-            ("dir", "/tmp"),
-            ("protocol", "TCP"),
-            ("remotehost", "a"),
-            ("localhost", "b"),
-            ("port", "5000"),
-            ("wndsz", "96k"),
-            ("cc", "reno"),
-            ("stack", "s"),
-            ("bblog", "3"),
-            ("encaps", "9899"),
-            ("engine", "e"),
-            ("cipher", "c"),
-            ("method", "m"),
-        ]);
-        let endpoint = &flowop.endpoint;
-        assert_eq!(flowop.size, Amount::Exactly(1536));
-        assert_eq!(
-            (flowop.slave_size, flowop.count, flowop.repeat),
-            (3072, 12, 5)
-        );
-        assert_eq!(
-            (flowop.batch_size, flowop.connection, flowop.files),
-            (6, 9, 7)
-        );
-        assert_eq!(flowop.timeout, Some(std::time::Duration::from_millis(250)));
-        assert_eq!(flowop.duration, std::time::Duration::from_micros(5));
-        assert_eq!(flowop.directory, "/tmp");
-        assert_eq!(endpoint.protocol, Some(Protocol::Tcp));
-        assert_eq!((endpoint.port, endpoint.window), (5000, 98_304));
-        assert_eq!(
-            (endpoint.black_box_log, endpoint.encapsulation_port),
-            (3, 9899)
-        );
-        let texts = [
-            &endpoint.remote_host,
-            &endpoint.local_host,
-            &endpoint.congestion_control,
-            &endpoint.stack,
-            &endpoint.engine,
-            &endpoint.cipher,
-            &endpoint.method,
-        ];
-        assert_eq!(texts, ["a", "b", "reno", "s", "e", "c", "m"]);
-    }
-
-    #[test]
-    fn each_sctp_option_has_its_field() {
-        let flowop = after(&[
-            ("sctp_rto_min", "1"),
-            ("sctp_rto_max", "2"),
-            ("sctp_rto_initial", "3"),
-            ("sctp_sack_delay", "4"),
-            ("sctp_sack_frequency", "5"),
-            ("sctp_max_burst_size", "6"),
-            ("sctp_max_fragment_size", "7"),
-            ("sctp_hb_interval", "8"),
-            ("sctp_path_mtu", "9"),
-            ("sctp_out_streams", "10"),
-            ("sctp_in_streams", "11"),
-            ("sctp_stream_id", "12"),
-            ("sctp_pr_policy", "rtx"),
-            ("sctp_pr_value", "13"),
-        ]);
-        let expected = crate::workorder::Sctp {
-            rto_min_ms: 1,
-            rto_max_ms: 2,
-            rto_initial_ms: 3,
-            sack_delay_ms: 4,
-            sack_frequency: 5,
-            max_burst: 6,
-            max_fragment_bytes: 7,
-            heartbeat_ms: 8,
-            path_mtu_bytes: 9,
-            out_streams: 10,
-            in_streams: 11,
-            stream: 12,
-            partial_reliability: "rtx".to_owned(),
-            partial_reliability_value: 13,
-        };
-        assert_eq!(flowop.endpoint.sctp, expected);
-    }
-
-    #[test]
-    fn sizes_may_be_random() {
+    fn names_and_sizes_are_in_any_case() {
+        let flowop = after(&[("protocol", "TCP"), ("sctp_pr_policy", "RTX")]);
+        assert_eq!(flowop.endpoint.protocol, Some(Protocol::Tcp));
+        assert_eq!(flowop.endpoint.sctp.partial_reliability, "rtx");
         let flowop = after(&[("size", "rand(1k,2k)")]);
         let (min, max) = (1024, 2048);
         assert_eq!(flowop.size, Amount::Between { min, max });
@@ -491,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_read_again() {
+    fn each_option_has_its_field_and_is_shown_again() {
         let all = "remotehost=a localhost=b protocol=sctp port=5000 wndsz=96k cc=reno stack=s bblog=3 \
                    encaps=9899 engine=e cipher=c method=m sctp_rto_min=1 sctp_rto_max=2 \
                    sctp_rto_initial=3 sctp_sack_delay=4 sctp_sack_frequency=5 sctp_max_burst_size=6 \
@@ -510,6 +421,63 @@ mod tests {
                 flowop.flags = flowop.flags.with(flag);
             }
         }
+        let flags = [
+            Flags::NO_DELAY,
+            Flags::CAN_FAIL,
+            Flags::NON_BLOCKING,
+            Flags::IDLE,
+            Flags::BUSY,
+            Flags::SCTP_UNORDERED,
+            Flags::SCTP_NO_DELAY,
+        ];
+        let expected = Flowop {
+            count: 12,
+            repeat: 5,
+            batch_size: 6,
+            size: Amount::Between {
+                min: 100,
+                max: 3072,
+            },
+            slave_size: 4 << 20,
+            connection: 9,
+            flags: flags.into_iter().fold(Flags::default(), Flags::with),
+            timeout: Some(Duration::from_micros(1500)),
+            duration: Duration::from_nanos(30_000_001_024),
+            endpoint: Endpoint {
+                protocol: Some(Protocol::Sctp),
+                remote_host: "a".to_owned(),
+                local_host: "b".to_owned(),
+                port: 5000,
+                window: 98_304,
+                congestion_control: "reno".to_owned(),
+                stack: "s".to_owned(),
+                black_box_log: 3,
+                encapsulation_port: 9899,
+                sctp: Sctp {
+                    rto_min_ms: 1,
+                    rto_max_ms: 2,
+                    rto_initial_ms: 3,
+                    sack_delay_ms: 4,
+                    sack_frequency: 5,
+                    max_burst: 6,
+                    max_fragment_bytes: 7,
+                    heartbeat_ms: 8,
+                    path_mtu_bytes: 9,
+                    out_streams: 11,
+                    in_streams: 10,
+                    stream: 12,
+                    partial_reliability: "ttl".to_owned(),
+                    partial_reliability_value: 13,
+                },
+                engine: "e".to_owned(),
+                cipher: "c".to_owned(),
+                method: "m".to_owned(),
+            },
+            files: 7,
+            directory: "/tmp".to_owned(),
+            ..Flowop::new(Kind::Write)
+        };
+        assert_eq!(flowop, expected);
         assert_eq!(shown(&flowop), all);
         assert_eq!(shown(&Flowop::new(Kind::Nop)), "");
     }
