@@ -22,6 +22,24 @@ use crate::script::{ConnectionManager, Orders, Script, StepTimes};
 use crate::stop::Stop;
 use crate::timer::Clocked;
 
+/// Runs a loop, compiled with a timer whose times go to the field of [`Ran`], and without one.
+macro_rules! timed {
+    ($is_timed:expr, $times:ident, $stop:expr, |$timer:ident| $run:expr) => {
+        if $is_timed {
+            let mut clocked = Clocked::new();
+            let $timer = &mut clocked;
+            let end: LoopEnd = $run;
+            Ran {
+                $times: Some(clocked.times),
+                ..end.ran($stop)
+            }
+        } else {
+            let $timer = &mut ();
+            $run.ran($stop)
+        }
+    };
+}
+
 /// One worker's part of a plan, everything settled.
 #[derive(Debug)]
 pub struct Job<'a> {
@@ -292,18 +310,9 @@ fn on_connector(
 ) -> Ran {
     let exchange = exchange(&mut body.buffers.send, &mut body.buffers.receive);
     let closes_first = body.workload.body.contains(&Operation::HalfClose);
-    if body.timing.passes {
-        let mut timer = Clocked::new();
-        let end =
-            connection_test::connect(connector, exchange, closes_first, bounds, &mut timer, hooks);
-        Ran {
-            latency: Some(timer.times),
-            ..end.ran(bounds.stop)
-        }
-    } else {
-        connection_test::connect(connector, exchange, closes_first, bounds, &mut (), hooks)
-            .ran(bounds.stop)
-    }
+    timed!(body.timing.passes, latency, bounds.stop, |timer| {
+        connection_test::connect(connector, exchange, closes_first, bounds, timer, hooks)
+    })
 }
 
 fn on_listener(
@@ -339,23 +348,17 @@ fn ask(
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
 ) -> Ran {
-    if burst > 0 {
-        let mut times = timing.passes.then(Histogram::default);
-        let window = burst as usize + 1;
-        let end = pipelined::ask(io, exchange, window, bounds, times.as_mut(), hooks);
-        Ran {
-            latency: times,
-            ..end.ran(bounds.stop)
-        }
-    } else if timing.passes {
-        let mut timer = Clocked::new();
-        let end = request_response::ask(io, exchange, bounds, &mut timer, hooks);
-        Ran {
-            latency: Some(timer.times),
-            ..end.ran(bounds.stop)
-        }
-    } else {
-        request_response::ask(io, exchange, bounds, &mut (), hooks).ran(bounds.stop)
+    if burst == 0 {
+        return timed!(timing.passes, latency, bounds.stop, |timer| {
+            request_response::ask(io, exchange, bounds, timer, hooks)
+        });
+    }
+    let mut times = timing.passes.then(Histogram::default);
+    let window = burst as usize + 1;
+    let end = pipelined::ask(io, exchange, window, bounds, times.as_mut(), hooks);
+    Ran {
+        latency: times,
+        ..end.ran(bounds.stop)
     }
 }
 
@@ -365,16 +368,9 @@ fn send_bulk(
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
 ) -> Ran {
-    if timing.calls {
-        let mut timer = Clocked::new();
-        let end = bulk::send(source, bounds, &mut timer, hooks);
-        Ran {
-            send_times: Some(timer.times),
-            ..end.ran(bounds.stop)
-        }
-    } else {
-        bulk::send(source, bounds, &mut (), hooks).ran(bounds.stop)
-    }
+    timed!(timing.calls, send_times, bounds.stop, |timer| {
+        bulk::send(source, bounds, timer, hooks)
+    })
 }
 
 fn receive_bulk(
@@ -383,16 +379,9 @@ fn receive_bulk(
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
 ) -> Ran {
-    if timing.calls {
-        let mut timer = Clocked::new();
-        let end = bulk::receive(sink, bounds, &mut timer, hooks);
-        Ran {
-            receive_times: Some(timer.times),
-            ..end.ran(bounds.stop)
-        }
-    } else {
-        bulk::receive(sink, bounds, &mut (), hooks).ran(bounds.stop)
-    }
+    timed!(timing.calls, receive_times, bounds.stop, |timer| {
+        bulk::receive(sink, bounds, timer, hooks)
+    })
 }
 
 fn unsupported() -> Ran {
