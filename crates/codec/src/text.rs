@@ -1,3 +1,5 @@
+//! Texts of fixed size, and what of a peer's text is shown escaped.
+
 use std::fmt::{self, Write};
 
 /// A text in a field of `N` bytes, padded with NULs. It need not be UTF-8, and one that fills its field has no NUL.

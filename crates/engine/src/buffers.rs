@@ -1,3 +1,5 @@
+//! The buffers of both directions of a flow.
+
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! The clock of the measured phase.
+
 use std::time::{Duration, Instant};
 
 use model::{CpuUse, Half, Warning};

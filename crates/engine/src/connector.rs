@@ -1,3 +1,5 @@
+//! Opens connections, from local ports of a range where the plan has one.
+
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! What a flow or worker has moved: one writer, any number of readers.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,3 +1,5 @@
+//! CPU time of the host over the measured phase.
+
 use std::sync::Arc;
 
 use model::{CpuMethod, CpuUse, Half};

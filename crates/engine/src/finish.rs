@@ -1,3 +1,5 @@
+//! The end of a flow: how it is told to the peer, and how the peer's is awaited.
+
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 

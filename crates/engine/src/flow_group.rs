@@ -1,3 +1,5 @@
+//! What flows share that run together: their start and the host's CPU time.
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -1,3 +1,5 @@
+//! What is known of this host.
+
 use std::fmt::Write as _;
 use std::net::IpAddr;
 

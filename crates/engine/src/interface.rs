@@ -1,3 +1,5 @@
+//! What the interface of a path carried.
+
 use model::{Interface, PciIds, Traffic};
 use sys::{Address, interface};
 

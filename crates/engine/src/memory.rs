@@ -1,3 +1,5 @@
+//! A bound on the memory of buffers.
+
 use crate::budget::{Budget, Exceeded, Holder, Share};
 
 /// How much memory buffers may take: one ring, and all rings of a budget.

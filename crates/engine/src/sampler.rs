@@ -1,3 +1,5 @@
+//! Samples of counters on a time grid.
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

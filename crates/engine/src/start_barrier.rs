@@ -1,3 +1,5 @@
+//! Where flows and workers wait for each other before they start.
+
 use std::fmt::Debug;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

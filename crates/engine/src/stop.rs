@@ -1,3 +1,5 @@
+//! A flag with a reason that ends a run, and the threads that must see it.
+
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! ARCHITECTURE.md's list of files has each of them; no document and no comment names a file that does not
-//! exist; rooms of a dialect that must not depend on each other do not. No test of the program's is left out
+//! ARCHITECTURE.md has a row for each crate, with what it depends on, and each source says in its first line what
+//! it is; no document and no comment names a file that does not exist; rooms of a dialect that must not depend on each other do not. No test of the program's is left out
 //! of the list of its suite.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,8 @@ use testkit::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
-        every_file_has_its_place_in_the_list,
+        every_crate_has_its_row,
+        every_file_says_what_it_is,
         what_is_named_is_there,
         rooms_are_apart,
         no_test_is_for_another_runner,
@@ -18,19 +19,63 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The entries of each directory of sources, by its name.
-type Map = BTreeMap<String, BTreeSet<String>>;
-
 /// These say themselves what is in their directory.
 const ROOTS: [&str; 3] = ["lib.rs", "main.rs", "mod.rs"];
 
-fn every_file_has_its_place_in_the_list() {
-    let (listed, there) = (listed(), there());
-    for (directory, entries) in &there {
-        let in_list = listed.get(directory);
-        assert_eq!(in_list, Some(entries), "{directory}: listed, and there");
+/// The rows of ARCHITECTURE.md's table of crates: the name, and what stands in the last column.
+fn every_crate_has_its_row() {
+    let text = architecture();
+    let rows = text.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        let name = cells.next()?.trim_end_matches('`').to_owned();
+        Some((name, cells.nth(1)?.trim_end_matches(" |").to_owned()))
+    });
+    let listed: BTreeMap<String, String> = rows.collect();
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let names: Vec<String> = fs::read_dir(&crates)
+        .expect("crates")
+        .flatten()
+        .map(|entry| name(&entry.path()))
+        .collect();
+    let mut there = BTreeMap::new();
+    for of in &names {
+        let manifest = read(&crates.join(of).join("Cargo.toml"));
+        let (_, needs) = manifest
+            .split_once("\n[dependencies]\n")
+            .unwrap_or_default();
+        let (needs, _) = needs.split_once("\n[").unwrap_or((needs, ""));
+        let mut needs: Vec<&str> = needs
+            .lines()
+            .filter_map(|line| line.split(['.', ' ']).next())
+            .filter(|need| names.iter().any(|name| name == need))
+            .collect();
+        needs.sort_unstable();
+        there.insert(of.clone(), needs.join(", "));
     }
-    assert_eq!(listed.len(), there.len(), "directories listed, and there");
+    let of_all = ["linerate".to_owned()];
+    for (name, needs) in &there {
+        let row = listed.get(name).map(String::as_str);
+        let expected = match needs.as_str() {
+            _ if of_all.contains(name) => "all",
+            "" => "–",
+            needs => needs,
+        };
+        assert_eq!(
+            row,
+            Some(expected),
+            "{name} in ARCHITECTURE.md, and in its manifest"
+        );
+    }
+}
+
+fn every_file_says_what_it_is() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let silent: Vec<PathBuf> = sources()
+        .into_iter()
+        .filter(|path| path.iter().nth(1).is_some_and(|part| part == "src"))
+        .filter(|path| !read(&crates.join(path)).starts_with("//! "))
+        .collect();
+    assert_eq!(silent, [""; 0].map(PathBuf::from));
 }
 
 /// Directories of the checkout whose files have paths in comments and documents.
@@ -260,44 +305,6 @@ fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
     all
 }
 
-/// What there is, from `crates/*/src` on.
-fn there() -> Map {
-    let mut map = Map::new();
-    for path in sources() {
-        let of_program = path.iter().nth(1).is_some_and(|part| part == "src");
-        let is_root = ROOTS.iter().any(|root| path.ends_with(root));
-        let mut path = without_src(&path);
-        let mut entry = name(&path);
-        while of_program && path.pop() && path != Path::new("") {
-            let directory = map.entry(path.to_string_lossy().into_owned());
-            let entries: &mut BTreeSet<String> = directory.or_default();
-            if !(is_root && is_rust(Path::new(&entry))) {
-                entries.insert(entry);
-            }
-            entry = format!("{}/", name(&path));
-        }
-    }
-    map
-}
-
-/// What the list has: the words in code type that are files or directories, behind that of their own
-/// directory.
-fn listed() -> Map {
-    let text = architecture();
-    let (_, list) = text.split_once("\n### Files\n").expect("a list of files");
-    let (list, _) = list.split_once("\n## ").expect("an end of the list");
-    let of_directory = |item| {
-        let mut words = in_code_type(item);
-        let directory = words.next().expect("a directory").to_owned();
-        let is_entry = |word: &&str| is_rust(Path::new(word)) || word.ends_with('/');
-        (
-            directory,
-            words.filter(is_entry).map(str::to_owned).collect(),
-        )
-    };
-    list.split("\n- ").skip(1).map(of_directory).collect()
-}
-
 /// Every file of Rust, its path from `crates` on.
 fn sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -344,9 +351,4 @@ fn name(path: &Path) -> String {
 fn architecture() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
     fs::read_to_string(path).expect("it is there")
-}
-
-/// Words and phrases between backticks.
-fn in_code_type(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
 }

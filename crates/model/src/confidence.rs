@@ -1,3 +1,5 @@
+//! How well means are known.
+
 use serde::Serialize;
 use stats::confidence::Level;
 

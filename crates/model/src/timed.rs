@@ -1,3 +1,5 @@
+//! An Outcome's histograms as lines of a histogram log.
+
 use std::time::{Duration, SystemTime};
 
 use stats::Histogram;

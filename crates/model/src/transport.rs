@@ -1,3 +1,5 @@
+//! What carries data, and what each transport has.
+
 use serde::{Deserialize, Serialize};
 
 /// What carries the data.

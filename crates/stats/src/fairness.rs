@@ -1,3 +1,5 @@
+//! Jain's index of fairness.
+
 /// Jain's fairness index of what each of several got: 1 when all got the same, 1/n when one got it
 /// all. `None` of nothing (Jain, Chiu, Hawe: A Quantitative Measure Of Fairness, 1984).
 pub fn jain_index(shares: &[f64]) -> Option<f64> {

@@ -1,3 +1,5 @@
+//! Go's durations.
+
 use std::time::Duration;
 
 /// A duration as Go's `time.Duration` prints it (`10s`, `1m0s`, `1h0m0s`, `1.5s`, `200ms`), or

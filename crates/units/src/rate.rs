@@ -1,3 +1,5 @@
+//! Rates by tc's suffixes.
+
 use crate::BitRate;
 
 /// A rate as tc(8) reads one: a number and a unit, with prefixes of 1000, or of 1024 with an `i`;

@@ -1,3 +1,5 @@
+//! Sizes by each tool's suffixes.
+
 /// A number as netperf reads one: an integer, then a suffix anywhere in the text.
 ///
 /// `K`, `M`, `G` are 2¹⁰, 2²⁰, 2³⁰ and `k`, `m`, `g` are 10³, 10⁶, 10⁹; several suffixes multiply.

@@ -1,3 +1,5 @@
+//! What the CPU counts in each step.
+
 use std::rc::Rc;
 
 use sys::counter::{EventCounters, MOST};

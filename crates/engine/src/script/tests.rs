@@ -1,3 +1,5 @@
+//! Tests of scripts over real sockets.
+
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -1,3 +1,5 @@
+//! Times of steps and rounds.
+
 use std::fmt;
 use std::rc::Rc;
 

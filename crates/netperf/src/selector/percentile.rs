@@ -1,3 +1,5 @@
+//! Selectors of any percentile.
+
 use std::borrow::Cow;
 
 /// Any percentile of the latency, by a number from 0 to 100: `P95_LATENCY`, `P99.99_LATENCY`.

@@ -1,3 +1,5 @@
+//! What is wrong with a TLS setting.
+
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::path::PathBuf;

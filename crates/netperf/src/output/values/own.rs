@@ -1,3 +1,5 @@
+//! The text of each selector that netperf does not have.
+
 use model::{Half, Paced, Side, Warning, Workload};
 use stats::Summary;
 

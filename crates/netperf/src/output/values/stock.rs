@@ -1,3 +1,5 @@
+//! The text of each of netperf's selectors.
+
 use std::path::Path;
 
 use model::{Confidence, Half, HostFacts};
