@@ -52,7 +52,7 @@ pub use loops::connection_test::Accepting;
 pub use memory::Memory;
 pub use ring::RingError;
 pub use run::{Body, Job, Loop, Path, Steps, connect, connect_without_data, receive_late, run};
-pub use sampler::{Interval, Reading, Sampler};
+pub use sampler::{Interval, Reading, Sampler, sample_until};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,
     datagram_listener, dropped, facts_at_end, prepare_accepted,

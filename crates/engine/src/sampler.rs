@@ -1,6 +1,7 @@
 //! Samples of counters on a time grid.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use model::{Counts, Sample};
@@ -141,6 +142,39 @@ impl Sampler {
     /// Returns the samples, cumulative since the start. The first one is the start itself.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
+    }
+}
+
+/// Samples counters until `ended` hangs up: from the last reading before they move to `length` later. `seen` gets
+/// each reading.
+pub fn sample_until(
+    ended: &Receiver<()>,
+    counters: &[Arc<Counters>],
+    interval: Duration,
+    length: Option<Duration>,
+    mut seen: impl FnMut(&Reading),
+) -> Vec<Sample> {
+    let mut sampler = Sampler::new(Reading::now(counters), interval);
+    let mut has_moved = false;
+    while ended.recv_timeout(sampler.due().saturating_duration_since(Instant::now()))
+        == Err(RecvTimeoutError::Timeout)
+    {
+        let reading = Reading::now(counters);
+        let Counts { transactions, .. } = reading.counts;
+        has_moved |= transactions > 0 || reading.counts.bytes() > 0;
+        if !has_moved {
+            sampler = Sampler::new(reading, interval);
+        } else if length.is_none_or(|length| reading.at <= sampler.started() + length) {
+            sampler.add(reading);
+        } else {
+            sampler.skip(reading.at);
+        }
+        seen(&reading);
+    }
+    if has_moved {
+        sampler.samples
+    } else {
+        Vec::new()
     }
 }
 

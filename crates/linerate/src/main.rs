@@ -5,6 +5,8 @@
 
 #[cfg_attr(not(feature = "run"), path = "small.rs")]
 mod command_line;
+#[cfg(feature = "report")]
+mod document;
 #[cfg(feature = "run")]
 mod histogram;
 mod links;

@@ -1,5 +1,8 @@
 //! `netperf` and `netserver`: from argv to the exit code.
 
+#[cfg(feature = "report")]
+mod report;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,13 +38,14 @@ pub(crate) fn client(program: &str, args: impl IntoIterator<Item = OsString>) ->
 
 /// Runs a client of many flows, which says in one line why there is no result.
 pub(crate) fn many(program: &str, settings: Result<Settings, Exit>) -> ExitCode {
-    let exit = match settings {
-        Ok(settings) => run(&settings),
+    let settings = match settings {
+        Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };
+    let exit = run(&settings);
     let said = [&exit.stderr, &exit.stdout];
     let reason = said.into_iter().flat_map(|text| text.lines()).next();
-    match reason.filter(|_| exit.code != 0) {
+    match reason.filter(|_| exit.code != 0 && !settings.json) {
         None => exit.print(),
         Some(reason) => {
             eprintln!("{program}: {}", reason.trim_start_matches("netperf: "));
@@ -50,8 +54,19 @@ pub(crate) fn many(program: &str, settings: Result<Settings, Exit>) -> ExitCode 
     }
 }
 
+#[cfg(feature = "report")]
 fn run(settings: &Settings) -> Exit {
+    report::run(settings)
+}
+
+/// A build for small machines has no place for reports.
+#[cfg(not(feature = "report"))]
+fn run(settings: &Settings) -> Exit {
+    if settings.has_report() {
+        let why = "netperf: --json, --html: this build has no reports (cargo feature report)\n";
+        return Exit::stderr(why, 1);
+    }
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals_and_alarm(&stop);
-    netperf::run(settings, &stop, &mut std::io::stdout())
+    netperf::run(settings, &stop, &mut std::io::stdout()).exit
 }

@@ -1,7 +1,5 @@
 //! `uperf`: from argv to the exit code.
 
-mod document;
-
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -10,21 +8,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use engine::Stop;
-use sys::WholeFile;
+use model::Outcome;
+use report::{Peer, Report, Tested};
 use uperf::Workorder;
 use uperf::options::{self, Master, Role, Settings};
 use uperf::output::Width;
-use uperf::output::html::{self, Measured, Page};
 use uperf::profile::{self, Source, Surroundings};
 use uperf::slave::{Shelf, Slave, Terms};
 use uperf::tls::Security;
 
-use document::document;
+use crate::document::Page;
 
 /// Runs a master, a slave, or looks at a profile.
 pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = args.into_iter().collect();
-    let typed = typed(program, &words);
+    let typed =
+        crate::document::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
     let settings = match options::uperf(program, words) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
@@ -45,22 +44,10 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
         print(&format!("Error parsing {}\n", master.profile.display()));
         return ExitCode::FAILURE;
     };
-    let unwritten = |path: &Path, error: &io::Error| {
-        eprintln!(
-            "{program}: cannot write {}: {}",
-            path.display(),
-            sys::describe(error)
-        );
-    };
-    let page = match master
-        .html
-        .as_deref()
-        .map(|path| (path, WholeFile::begin(path)))
-    {
-        None => None,
-        Some((path, Ok(file))) => Some((path, file)),
-        Some((path, Err(error))) => {
-            unwritten(path, &error);
+    let page = match master.html.as_deref().map(Page::begin).transpose() {
+        Ok(page) => page,
+        Err(why) => {
+            eprintln!("{program}: {why}");
             return ExitCode::FAILURE;
         }
     };
@@ -69,26 +56,50 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
     let width = Width::of(columns());
     let mut stdout = std::io::stdout();
     let finished = uperf::run(settings, master, &workorder, width, &stop, &mut stdout);
-    let Some(outcome) = finished.outcome else {
-        return ExitCode::from(finished.code);
-    };
-    let whole = Page {
-        command_line: typed.to_owned(),
-        name: workorder.name.clone(),
-        profile,
-        measured: Measured::of(&outcome),
-    };
     let mut code = finished.code;
-    if master.json {
-        print(&document(&whole, &workorder, settings.port, code));
+    let Some(mut outcome) = finished.outcome else {
+        return ExitCode::from(code);
+    };
+    if !master.json && page.is_none() {
+        return ExitCode::from(code);
     }
-    if let Some((path, file)) = page
-        && let Err(error) = file.write(html::page(&whole).as_bytes())
-    {
-        unwritten(path, &error);
+    outcome.plan.source = Some(profile);
+    let is_interrupted = code == uperf::INTERRUPTED;
+    let report = report(typed, settings.port, outcome, is_interrupted);
+    if master.json {
+        print(&report::json(&report));
+    }
+    if let Some(Err(why)) = page.map(|page| page.write(&report)) {
+        eprintln!("{program}: {why}");
         code = code.max(1);
     }
     ExitCode::from(code)
+}
+
+/// A profile's run as the one test of a report.
+fn report(typed: &str, port: u32, outcome: Outcome, interrupted: bool) -> Report {
+    let peer = outcome.peers.first();
+    let failed = outcome.failures > 0 && !interrupted;
+    let error = format!("{} strands or slaves failed", outcome.failures);
+    Report {
+        version: env!("CARGO_PKG_VERSION"),
+        command_line: typed.to_owned(),
+        started: outcome.started,
+        peer: Peer {
+            host: peer.map_or_else(String::new, |peer| peer.host.clone()),
+            port: Some(port),
+            embedded: false,
+            kind: peer.and_then(|peer| peer.program),
+        },
+        not_run: Vec::new(),
+        interrupted,
+        failure: None,
+        tests: vec![Tested {
+            error: failed.then_some(error),
+            runs: vec![outcome.clone()],
+            ..Tested::of(outcome.plan)
+        }],
+    }
 }
 
 fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCode {
@@ -202,30 +213,4 @@ fn columns() -> Option<u16> {
 fn print(text: &str) {
     // A reader that has had enough is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
-}
-
-/// What was typed, as a shell would take it again.
-fn typed(program: &str, words: &[OsString]) -> String {
-    let words = words.iter().map(|word| {
-        let word = word.to_string_lossy();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
-        if !word.is_empty() && word.chars().all(is_plain) {
-            return word.into_owned();
-        }
-        format!("'{}'", word.replace('\'', "'\\''"))
-    });
-    let words = std::iter::once(program.to_owned()).chain(words);
-    words.collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_typed_can_be_typed_again() {
-        let words = ["-m", "a b.xml", "--html=x.html", "it's", ""].map(OsString::from);
-        let expected = r"uperf -m 'a b.xml' --html=x.html 'it'\''s' ''";
-        assert_eq!(typed("uperf", &words), expected);
-    }
 }

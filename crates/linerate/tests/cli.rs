@@ -231,10 +231,10 @@ fn two_tests_on_loopback_as_json() {
     );
     assert!(output.stderr.is_empty(), "no progress where no terminal is");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["schema"], "linerate-run/1");
+    assert_eq!(document["schema"], "linerate/2");
     assert_eq!(document["peer"]["kind"], "linerate");
     assert_eq!(document["peer"]["embedded"], true);
-    assert!(document.get("error").is_none());
+    assert!(document["error"].is_null());
     for end in ["here", "there"] {
         for fact in ["kernel", "cpus", "mtu_bytes", "congestion_control"] {
             assert!(!document["hosts"][end][fact].is_null(), "{end} {fact}");

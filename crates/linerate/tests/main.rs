@@ -7,6 +7,7 @@ mod aggregate;
 mod book;
 mod cli;
 mod coverage;
+mod documents;
 mod effects;
 mod flent;
 mod hosts;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         ("aggregate", aggregate::trials()),
         ("uperf", uperf::trials()),
         ("cli", cli::trials()),
+        ("documents", documents::trials()),
         ("interop", interop::trials()),
         ("flent", flent::trials()),
         ("packaging", packaging::trials()),

@@ -36,4 +36,4 @@ pub mod wire;
 
 pub use peer_report::PeerReport;
 pub use result::{Endpoints, Headline, Repeated, TestRun};
-pub use run::run;
+pub use run::{Finished, run};

@@ -47,7 +47,7 @@ fn succeeds(rng: &mut SmallRng, test: &str) -> bool {
     let (exit, printed) = std::thread::scope(|scope| {
         scope.spawn(|| serve(&listener, &over, rng));
         let mut out = Vec::new();
-        let exit = netperf::run(&settings, &Stop::new(), &mut out);
+        let exit = netperf::run(&settings, &Stop::new(), &mut out).exit;
         over.pull(Reason::Cancelled);
         (exit, String::from_utf8(out).expect("text"))
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Counts, FlowShare, Outcome, Sample, Side};
+use model::{CombinedTotals, Counts, FlowShare, Outcome, Sample, Side, TransactionOutcome};
 use serde::Serialize;
 use stats::{Levels, Summary, jain_index};
 use units::{BitRate, Bytes};
@@ -19,6 +19,10 @@ pub struct Figures {
     pub offered_bps: Option<BitRate>,
     /// Transactions over the test's time.
     pub transactions_per_s: Option<f64>,
+    /// Payload of both directions that this end's calls moved, over the time in which they ran; of lists of steps.
+    pub moved_bps: Option<BitRate>,
+    /// Executions of steps over the time in which they ran; of lists of steps.
+    pub operations_per_s: Option<f64>,
     /// From each request to its response, or of connection tests from the connection's opening to
     /// its end.
     pub latency: Option<Summary>,
@@ -34,6 +38,45 @@ pub struct Figures {
     /// Two levels that the rate had within the run, in bits or transactions per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<Levels>,
+}
+
+/// The derived figures of one transaction of a group. What it does not have is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TransactionFigures {
+    /// Payload that arrived, at either end, over the transaction's time; of one direction.
+    pub throughput_bps: Option<BitRate>,
+    /// Payload that was sent in datagrams, over the same time; of one direction.
+    pub offered_bps: Option<BitRate>,
+    /// Rounds over the same time, where a round is an exchange or opens a connection.
+    pub transactions_per_s: Option<f64>,
+    /// Times of rounds.
+    pub latency: Option<Summary>,
+}
+
+impl TransactionFigures {
+    /// The figures of one transaction.
+    pub fn of(transaction: &TransactionOutcome) -> Self {
+        let elapsed = transaction.totals.elapsed;
+        let counts = &transaction.totals.counts;
+        let has_moved = counts.sent + counts.received > Bytes(0);
+        let is_one_way = !transaction.is_exchange && has_moved;
+        let rounds = transaction.rounds as f64;
+        Self {
+            throughput_bps: transaction
+                .arrived
+                .filter(|_| is_one_way)
+                .and_then(|bytes| bytes.over(elapsed)),
+            offered_bps: (is_one_way && transaction.has_datagrams && counts.sent > Bytes(0))
+                .then(|| counts.sent.over(elapsed))
+                .flatten(),
+            transactions_per_s: (transaction.is_exchange && !elapsed.is_zero())
+                .then(|| rounds / elapsed.as_secs_f64()),
+            latency: transaction
+                .latency
+                .as_ref()
+                .and_then(stats::Histogram::summary),
+        }
+    }
 }
 
 /// Several flows beside each other. A rate is in transactions or bits a second, over the flow's own
@@ -101,6 +144,7 @@ impl Figures {
         let elapsed = outcome.here.elapsed;
         let transactional = outcome.plan.is_transactional();
         let datagrams = datagrams(outcome);
+        let steps = totals_of_steps(outcome);
         let rate = |bytes: Bytes| {
             elapsed
                 .and_then(|elapsed| bytes.over(elapsed))
@@ -112,6 +156,8 @@ impl Figures {
             transactions_per_s: elapsed
                 .filter(|elapsed| transactional && !elapsed.is_zero())
                 .map(|elapsed| outcome.here.counts.transactions as f64 / elapsed.as_secs_f64()),
+            moved_bps: steps.map(|steps| BitRate(steps.bits_per_second())),
+            operations_per_s: steps.map(|steps| steps.operations_per_second()),
             latency: outcome
                 .here
                 .latency
@@ -127,27 +173,20 @@ impl Figures {
 
     /// The one figure by which runs of a test are compared: transactions a second, or bits a second.
     pub fn rate(&self) -> Option<f64> {
-        self.transactions_per_s
-            .or(self.throughput_bps.map(|rate| rate.0))
+        let bits = self.throughput_bps.or(self.moved_bps);
+        self.transactions_per_s.or(bits.map(|rate| rate.0))
+    }
+
+    /// The unit of [`Figures::rate`].
+    pub fn rate_unit(&self) -> &'static str {
+        match self.transactions_per_s {
+            Some(_) => "tran/s",
+            None => "bit/s",
+        }
     }
 }
 
 impl Demand {
-    /// Of work whose CPU time nobody has measured.
-    pub(crate) fn unknown(is_of_transactions: bool) -> Self {
-        if is_of_transactions {
-            Self::Transactions {
-                here_us_per_transaction: None,
-                there_us_per_transaction: None,
-            }
-        } else {
-            Self::Bytes {
-                here_us_per_kb: None,
-                there_us_per_kb: None,
-            }
-        }
-    }
-
     /// This end's and the peer's, in the unit of [`Demand::unit`].
     pub fn both(self) -> (Option<f64>, Option<f64>) {
         match self {
@@ -169,6 +208,12 @@ impl Demand {
             Self::Transactions { .. } => "µs/tran",
         }
     }
+}
+
+/// What groups of transactions moved, over the time in which any of them ran.
+fn totals_of_steps(outcome: &Outcome) -> Option<CombinedTotals> {
+    let totals = outcome.active.as_ref()?.combined();
+    (!totals.elapsed.is_zero()).then_some(totals)
 }
 
 /// The end that sends a one-way transfer.

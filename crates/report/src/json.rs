@@ -1,36 +1,32 @@
-//! The report as one JSON document.
+//! The report as one JSON document, the same for every dialect.
 //!
-//! A key says its figure's unit, but for counts of calls, datagrams and transactions. What was not
-//! measured, or not told, is `null`. Members may be added under the same [`SCHEMA`]; one that goes or
-//! changes its meaning takes another. `uperf --json` has the same document, with a `profile` beside
-//! (`profile.rs`).
+//! A key names its figure's unit, but for counts of calls, datagrams and transactions. A figure that was not measured, or
+//! not reported, is `null`. Members may be added under the same [`SCHEMA`]; one that goes or changes its meaning takes
+//! another. `docs/schema/linerate-2.json` describes each.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::format_rfc3339_millis;
 use model::{
-    BuffersUsed, ClockFacts, Counts, CpuUse, Ended, FlowShare, HostFacts, Interface, Outcome,
-    Paced, Plan, Side, SocketFacts, Warning,
+    BuffersUsed, ClockFacts, CombinedTotals, Counts, CpuUse, Ended, FlowShare, GroupOutcome,
+    HostFacts, Interface, Interfaces, LogEntry, Outcome, Paced, PacketRecord, PeerOutcome, Plan,
+    Refused, Series, Side, SocketFacts, StepOutcome, Times, Totals, TransactionOutcome, Warning,
 };
 use serde::Serialize;
 use stats::confidence::Level;
 use stats::{Histogram, Summary};
 use units::BitRate;
 
-use crate::{Figures, Report, Tested};
+use crate::{Figures, Report, Tested, TransactionFigures};
 
 /// The member `schema` of every document.
-pub const SCHEMA: &str = "linerate-run/1";
+pub const SCHEMA: &str = "linerate/2";
 
 /// The document, indented, with its last newline.
 pub fn json(report: &Report) -> String {
-    text(&Document::of(report))
-}
-
-/// Indented, with its last newline.
-pub(crate) fn text(document: &impl Serialize) -> String {
     // A tree of plain values with text keys always has a text.
-    let document = serde_json::to_string_pretty(document).unwrap_or_default();
+    let document = serde_json::to_string_pretty(&Document::of(report)).unwrap_or_default();
     codec::escaped_json(&document) + "\n"
 }
 
@@ -39,6 +35,8 @@ struct Document<'a> {
     schema: &'static str,
     /// The version of this program.
     linerate: &'static str,
+    /// What was typed.
+    command_line: &'a str,
     /// RFC 3339, UTC.
     started: Option<String>,
     peer: PeerDocument<'a>,
@@ -48,27 +46,26 @@ struct Document<'a> {
     interrupted: bool,
     /// Tests that did not take place for that, or because they would have failed as one before them did.
     not_run: &'a [String],
-    /// Why the run failed, or else the first test that did; missing when none failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Why the run failed, or else the first test that did; `null` when none failed.
     error: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-pub(crate) struct PeerDocument<'a> {
-    pub(crate) host: &'a str,
-    pub(crate) control_port: u32,
+struct PeerDocument<'a> {
+    host: &'a str,
+    control_port: Option<u32>,
     /// It was a server in this process.
-    pub(crate) embedded: bool,
+    embedded: bool,
     /// `linerate`, `netserver` or `uperf`; `null` when no test was answered.
-    pub(crate) kind: Option<&'static str>,
+    kind: Option<&'static str>,
     /// With its version, of a linerate.
-    pub(crate) program: Option<&'a str>,
+    program: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-pub(crate) struct Hosts<'a> {
-    pub(crate) here: Option<&'a HostFacts>,
-    pub(crate) there: Option<&'a HostFacts>,
+struct Hosts<'a> {
+    here: Option<&'a HostFacts>,
+    there: Option<&'a HostFacts>,
 }
 
 #[derive(Serialize)]
@@ -80,17 +77,15 @@ struct TestDocument<'a> {
     /// Of that run.
     figures: Option<Figures>,
     /// What one-way datagrams were paced to.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pace: Option<PaceDocument<'a>>,
     /// The lowest and the highest rate (transactions or bits a second) of several runs.
     rate_range: Option<[f64; 2]>,
     /// How well the mean of several runs is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     confidence: Option<ConfidenceDocument>,
     /// Each doubt of any run once, and those of all of them together.
     warnings: Vec<WarningDocument>,
     runs: Vec<RunDocument<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Why there is not more of it.
     error: Option<&'a str>,
 }
 
@@ -121,28 +116,40 @@ struct ConfidenceDocument {
 #[derive(Serialize)]
 struct RunDocument<'a> {
     started: Option<String>,
-    /// Connections that ran side by side; the figures are of all of them.
-    flows: u32,
-    /// As many more ran the other way.
-    bidirectional: bool,
-    /// What each of several did.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    each_flow: &'a [FlowShare],
     ended: &'a Ended,
+    /// Somebody here ended it before its time.
+    interrupted: bool,
     figures: Figures,
     here: SideDocument<'a>,
     there: Option<SideDocument<'a>>,
+    /// Each of several, in both directions.
+    flows: &'a [FlowShare],
+    peers: Vec<PeerOutcomeDocument<'a>>,
+    groups: Vec<GroupDocument<'a>>,
+    /// Of transactions, over the time in which any of them ran.
+    active: Option<TotalsDocument<'a>>,
+    series: &'a [Series],
+    packets: &'a [PacketRecord],
+    log: &'a [LogEntry],
+    /// Workers and peers that failed.
+    failures: u64,
     warnings: Vec<WarningDocument>,
 }
 
 #[derive(Serialize)]
 struct SideDocument<'a> {
+    program: Option<&'a str>,
     counts: &'a Counts,
     elapsed_ns: Option<u64>,
+    thread_cpu_ns: Option<u64>,
     socket: &'a SocketFacts,
+    /// Settings that the system refused.
+    refused: &'a [Refused],
     buffers: &'a BuffersUsed,
     cpu: Option<&'a CpuUse>,
     interface: Option<&'a Interface>,
+    /// What each interface of the host carried.
+    interfaces: Option<&'a Interfaces>,
     clock: Option<&'a ClockFacts>,
     latency: Option<Summary>,
     send_times: Option<Summary>,
@@ -150,6 +157,75 @@ struct SideDocument<'a> {
     /// The rate that was reached and how evenly, of a test at a pace.
     paced: Option<&'a Paced>,
     send_gaps: Option<Summary>,
+}
+
+#[derive(Serialize)]
+struct PeerOutcomeDocument<'a> {
+    host: &'a str,
+    /// The group's place in `groups`, where it took part in one alone.
+    group: Option<usize>,
+    address: Option<&'a str>,
+    is_local: bool,
+    program: Option<&'static str>,
+    form: Option<&'a str>,
+    /// `null` if it was lost.
+    totals: Option<CombinedDocument>,
+    side: Option<SideDocument<'a>>,
+    host_facts: Option<&'a HostFacts>,
+    message: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct TotalsDocument<'a> {
+    counts: &'a Counts,
+    elapsed_ns: u64,
+    /// Both directions.
+    moved_bps: Option<f64>,
+    operations_per_s: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct CombinedDocument {
+    bytes: u64,
+    operations: u64,
+    failed_operations: u64,
+    elapsed_ns: u64,
+    moved_bps: Option<f64>,
+    operations_per_s: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct GroupDocument<'a> {
+    name: &'a str,
+    totals: TotalsDocument<'a>,
+    active: TotalsDocument<'a>,
+    workers: Vec<TotalsDocument<'a>>,
+    transactions: Vec<TransactionDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct TransactionDocument<'a> {
+    name: &'a str,
+    totals: TotalsDocument<'a>,
+    begun_ns: u64,
+    workers: u64,
+    start_spread_ns: u64,
+    rounds: u64,
+    is_exchange: bool,
+    is_timed: bool,
+    has_datagrams: bool,
+    arrived_bytes: Option<u64>,
+    figures: TransactionFigures,
+    times: Option<&'a Times>,
+    steps: Vec<StepDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct StepDocument<'a> {
+    name: &'a str,
+    times: Option<&'a Times>,
+    /// By their names; `null` is one that the machine does not have or allow.
+    counters: BTreeMap<&'a str, Option<u64>>,
 }
 
 #[derive(Serialize)]
@@ -161,23 +237,17 @@ struct WarningDocument {
 
 impl<'a> Document<'a> {
     fn of(report: &'a Report) -> Self {
-        let answered = report.tests.iter().any(|test| !test.runs.is_empty());
-        let program = report.first_of(|run| run.there.as_ref(), |side| side.program.as_deref());
-        let kind = if program.is_some() {
-            "linerate"
-        } else {
-            "netserver"
-        };
         Self {
             schema: SCHEMA,
             linerate: report.version,
+            command_line: &report.command_line,
             started: rfc3339(report.started),
             peer: PeerDocument {
                 host: &report.peer.host,
                 control_port: report.peer.port,
                 embedded: report.peer.embedded,
-                kind: answered.then_some(kind),
-                program,
+                kind: report.peer.kind,
+                program: report.first_of(|run| run.there.as_ref(), |side| side.program.as_deref()),
             },
             hosts: Hosts {
                 here: report.first_of(|run| Some(&run.here), |side| side.host.as_ref()),
@@ -228,14 +298,108 @@ impl<'a> RunDocument<'a> {
     fn of(run: &'a Outcome) -> Self {
         Self {
             started: rfc3339(run.started),
-            flows: run.plan.flows(),
-            bidirectional: run.plan.is_bidirectional(),
-            each_flow: &run.flows,
             ended: &run.ended,
+            interrupted: run.ended == Ended::Cancelled,
             figures: Figures::of(run),
             here: SideDocument::of(&run.here),
             there: run.there.as_ref().map(SideDocument::of),
+            flows: &run.flows,
+            peers: run.peers.iter().map(PeerOutcomeDocument::of).collect(),
+            groups: run.groups.iter().map(GroupDocument::of).collect(),
+            active: run.active.as_ref().map(TotalsDocument::of),
+            series: &run.series,
+            packets: &run.packets,
+            log: &run.log,
+            failures: run.failures,
             warnings: run.warnings.iter().map(WarningDocument::of).collect(),
+        }
+    }
+}
+
+impl<'a> PeerOutcomeDocument<'a> {
+    fn of(peer: &'a PeerOutcome) -> Self {
+        Self {
+            host: &peer.host,
+            group: peer.group,
+            address: peer.address.as_deref(),
+            is_local: peer.is_local,
+            program: peer.program,
+            form: peer.form.as_deref(),
+            totals: peer.totals.as_ref().map(CombinedDocument::of),
+            side: peer.side.as_ref().map(SideDocument::of),
+            host_facts: peer.side.as_ref().and_then(|side| side.host.as_ref()),
+            message: peer.message.as_deref(),
+        }
+    }
+}
+
+impl<'a> TotalsDocument<'a> {
+    fn of(totals: &'a Totals) -> Self {
+        let (combined, in_time) = (totals.combined(), !totals.elapsed.is_zero());
+        Self {
+            counts: &totals.counts,
+            elapsed_ns: nanoseconds(totals.elapsed),
+            moved_bps: in_time.then(|| combined.bits_per_second()),
+            operations_per_s: in_time.then(|| combined.operations_per_second()),
+        }
+    }
+}
+
+impl CombinedDocument {
+    fn of(totals: &CombinedTotals) -> Self {
+        let in_time = !totals.elapsed.is_zero();
+        Self {
+            bytes: totals.bytes.0,
+            operations: totals.operations,
+            failed_operations: totals.failed_operations,
+            elapsed_ns: nanoseconds(totals.elapsed),
+            moved_bps: in_time.then(|| totals.bits_per_second()),
+            operations_per_s: in_time.then(|| totals.operations_per_second()),
+        }
+    }
+}
+
+impl<'a> GroupDocument<'a> {
+    fn of(group: &'a GroupOutcome) -> Self {
+        Self {
+            name: &group.name,
+            totals: TotalsDocument::of(&group.totals),
+            active: TotalsDocument::of(&group.active),
+            workers: group.workers.iter().map(TotalsDocument::of).collect(),
+            transactions: (group.transactions.iter())
+                .map(TransactionDocument::of)
+                .collect(),
+        }
+    }
+}
+
+impl<'a> TransactionDocument<'a> {
+    fn of(transaction: &'a TransactionOutcome) -> Self {
+        Self {
+            name: &transaction.name,
+            totals: TotalsDocument::of(&transaction.totals),
+            begun_ns: nanoseconds(transaction.begun),
+            workers: transaction.workers,
+            start_spread_ns: nanoseconds(transaction.start_spread),
+            rounds: transaction.rounds,
+            is_exchange: transaction.is_exchange,
+            is_timed: transaction.is_timed,
+            has_datagrams: transaction.has_datagrams,
+            arrived_bytes: transaction.arrived.map(|bytes| bytes.0),
+            figures: TransactionFigures::of(transaction),
+            times: transaction.times.as_ref(),
+            steps: transaction.steps.iter().map(StepDocument::of).collect(),
+        }
+    }
+}
+
+impl<'a> StepDocument<'a> {
+    fn of(step: &'a StepOutcome) -> Self {
+        let counters = step.counters.iter();
+        Self {
+            name: &step.name,
+            times: step.times.as_ref(),
+            counters: counters.map(|(name, count)| (&**name, *count)).collect(),
         }
     }
 }
@@ -244,12 +408,16 @@ impl<'a> SideDocument<'a> {
     fn of(side: &'a Side) -> Self {
         let summary = |times: &Option<Histogram>| times.as_ref().and_then(Histogram::summary);
         Self {
+            program: side.program.as_deref(),
             counts: &side.counts,
             elapsed_ns: side.elapsed.map(nanoseconds),
+            thread_cpu_ns: side.thread_cpu.map(nanoseconds),
             socket: &side.socket,
+            refused: &side.refused,
             buffers: &side.buffers,
             cpu: side.cpu.as_ref(),
             interface: side.interface.as_ref(),
+            interfaces: side.interfaces.as_ref(),
             clock: side.clock.as_ref(),
             latency: summary(&side.latency),
             send_times: summary(&side.send_times),
@@ -291,7 +459,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// To the millisecond, in UTC; `None` of a time before 1970 or after 9999, which RFC 3339 cannot write.
-pub(crate) fn rfc3339(time: SystemTime) -> Option<String> {
+fn rfc3339(time: SystemTime) -> Option<String> {
     let since_1970 = time.duration_since(UNIX_EPOCH).ok()?;
     (since_1970 < YEAR_10000).then(|| format_rfc3339_millis(time).to_string())
 }

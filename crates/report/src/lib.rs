@@ -1,12 +1,12 @@
-//! Outcomes → the text and the JSON of `linerate run`, and the JSON of a profile's run. Pure functions: nothing here is read from or
-//! written to anything.
+//! Outcomes → the text of `linerate run`, and the JSON document and the HTML page of every dialect. Pure functions:
+//! nothing here is read from or written to anything.
 
 #![forbid(unsafe_code)]
 
 mod figures;
+mod html;
 mod json;
 mod number;
-pub mod profile;
 mod table;
 mod text;
 mod warnings;
@@ -18,9 +18,9 @@ use stats::Modes;
 use stats::confidence::{Goal, Level, Moments};
 use units::BitRate;
 
-pub use figures::{Datagrams, Demand, Figures, Spread};
+pub use figures::{Datagrams, Demand, Figures, Spread, TransactionFigures};
+pub use html::html;
 pub use json::{SCHEMA, json};
-pub use profile::profile_json;
 pub use text::text;
 
 /// One run of several tests over one path: what was asked, and what came of it.
@@ -28,6 +28,8 @@ pub use text::text;
 pub struct Report {
     /// The version of the program that ran it.
     pub version: &'static str,
+    /// What was typed.
+    pub command_line: String,
     /// When it began, by the wall clock; for labels only.
     pub started: SystemTime,
     /// Whom it measured against.
@@ -48,10 +50,12 @@ pub struct Report {
 pub struct Peer {
     /// Its name or address, as it was given.
     pub host: String,
-    /// The port of its control connection.
-    pub port: u32,
+    /// The port of its control connection; `None` without one.
+    pub port: Option<u32>,
     /// Whether it was a server within this process.
     pub embedded: bool,
+    /// Which program serves there (`linerate`, `netserver`, `uperf`), where it is known.
+    pub kind: Option<&'static str>,
 }
 
 /// One test, and its runs.
@@ -87,7 +91,7 @@ impl Report {
     }
 
     /// The first thing that anybody told of this end, or of the other.
-    fn first_of<'a, T>(
+    pub fn first_of<'a, T>(
         &'a self,
         side: impl Fn(&'a Outcome) -> Option<&'a Side>,
         what: impl Fn(&'a Side) -> Option<T>,

@@ -56,9 +56,12 @@ fn heading(report: &Report) -> Vec<String> {
     } else {
         ""
     };
+    let port = peer
+        .port
+        .map_or_else(String::new, |port| format!(" port {port}"));
     let mut lines = vec![format!(
-        "linerate {} to {} port {}{embedded}",
-        report.version, peer.host, peer.port
+        "linerate {} to {}{port}{embedded}",
+        report.version, peer.host
     )];
     let here = report.first_of(|run| Some(&run.here), |side| side.host.as_ref());
     if let Some(here) = here {

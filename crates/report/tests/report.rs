@@ -9,11 +9,7 @@ use model::{
     Outcome, Phases, Plan, Sample, Series, Side, SizeRule, Timing, Traffic, Transport, Warning,
     Workload,
 };
-use report::profile::{
-    Course, Entry, Flowop, Moment, Profile, ProfileReport, ProfileTest, ProfileWarning, Slave,
-    Times, Transaction,
-};
-use report::{Figures, Pace, Peer, Report, Tested, profile_json};
+use report::{Figures, Pace, Peer, Report, Tested};
 use stats::Histogram;
 use stats::confidence::{Goal, Level};
 use units::{BitRate, Bytes};
@@ -30,33 +26,6 @@ fn json() {
     assert_eq!(document["schema"], report::SCHEMA);
     assert_eq!(document["error"], "the server refused");
     matches_snapshot("report.json", &text);
-}
-
-/// The same members as a document of `linerate run`, and one more.
-#[test]
-fn profile() {
-    let here = HostFacts::default();
-    let text = profile_json(&profile_report(&here));
-    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let run: serde_json::Value = serde_json::from_str(&report::json(&sample())).unwrap();
-    let members = |value: &serde_json::Value| -> Vec<String> {
-        value.as_object().unwrap().keys().cloned().collect()
-    };
-    for member in ["/peer", "/hosts", "/tests/0/figures"] {
-        let (ours, theirs) = (document.pointer(member), run.pointer(member));
-        assert_eq!(members(ours.unwrap()), members(theirs.unwrap()), "{member}");
-    }
-    // But for what is only there with several runs or after a failure.
-    let but = |value, not: &str| -> Vec<String> {
-        let members = members(value).into_iter();
-        members.filter(|member| member != not).collect()
-    };
-    assert_eq!(but(&document, "profile"), but(&run, "error"));
-    assert_eq!(
-        document["profile"]["schema"],
-        report::profile::PROFILE_SCHEMA
-    );
-    matches_snapshot("profile.json", &text);
 }
 
 /// Columns are left out rather than broken, those that matter least first.
@@ -421,11 +390,13 @@ fn sample() -> Report {
     };
     Report {
         version: "0.1.0",
+        command_line: "linerate run 192.0.2.1".to_owned(),
         started: started(),
         peer: Peer {
             host: "192.0.2.1".to_owned(),
-            port: 12865,
+            port: Some(12865),
             embedded: false,
+            kind: Some("linerate"),
         },
         tests: vec![
             tested(vec![stream()]),
@@ -436,116 +407,6 @@ fn sample() -> Report {
         not_run: Vec::new(),
         interrupted: false,
         failure: None,
-    }
-}
-
-fn profile_report(here: &HostFacts) -> ProfileReport<'_> {
-    let totals = report::profile::Totals {
-        elapsed_ns: 2_000_000_000,
-        bytes: 250_000_000,
-        operations: 1000,
-        failed_operations: 1,
-        rate_bps: 1e9,
-        operations_per_s: 500.0,
-    };
-    ProfileReport {
-        version: "0.1.0",
-        started: started(),
-        peer: Peer {
-            host: "192.0.2.1".to_owned(),
-            port: 20_000,
-            embedded: false,
-        },
-        kind: Some("uperf"),
-        here,
-        tests: vec![ProfileTest {
-            name: "Group0/Txn0".to_owned(),
-            throughput: Some(BitRate(1e9)),
-            offered: None,
-            transactions_per_s: None,
-            latency: None,
-            warnings: vec![ProfileWarning {
-                kind: "same_host",
-                text: "both ends run on one machine".to_owned(),
-            }],
-        }],
-        profile: Profile {
-            schema: report::profile::PROFILE_SCHEMA,
-            name: "a profile".to_owned(),
-            text: "<profile name=\"a profile\"/>\n".to_owned(),
-            total: totals,
-            active: totals,
-            groups: vec![report::profile::Group {
-                name: "Group0".to_owned(),
-                active: totals,
-                transactions: vec![profile_transaction()],
-                strands: vec![totals],
-            }],
-            slaves: vec![Slave {
-                host: "192.0.2.1".to_owned(),
-                group: "Group0".to_owned(),
-                totals: None,
-            }],
-            interfaces: vec![report::profile::Interface {
-                name: "eth0".to_owned(),
-                sent_packets: 1,
-                sent_bytes: 2,
-                received_packets: 3,
-                received_bytes: 4,
-            }],
-            course: vec![Course {
-                name: "Txn0".to_owned(),
-                begun_ns: 0,
-                moments: vec![Moment {
-                    at_ns: 1_000_000_000,
-                    bytes: 125_000_000,
-                    operations: 500,
-                }],
-            }],
-            log: vec![Entry {
-                is_warning: true,
-                text: "Send buffer: 128.00KB (Requested:64.00KB)".to_owned(),
-                reason: String::new(),
-                count: 1,
-            }],
-            doubts: vec!["both ends run on one machine".to_owned()],
-            failures: 0,
-        },
-        interrupted: false,
-        error: None,
-    }
-}
-
-fn profile_transaction() -> Transaction {
-    let times = Times {
-        executions: 1000,
-        total_ns: 1_999_000_000,
-        cpu_ns: None,
-        longest_pass_ns: 5_000_000,
-        shortest_pass_ns: 1_000_000,
-    };
-    let counters = [
-        ("task-clock", 7.into()),
-        ("cycles", serde_json::Value::Null),
-    ];
-    Transaction {
-        name: "Txn0".to_owned(),
-        elapsed_ns: 2_000_000_000,
-        sent_bytes: 250_000_000,
-        received_bytes: 0,
-        executions: 1000,
-        operations: 1000,
-        failed_operations: 1,
-        start_spread_ns: 12_000,
-        times: Some(times),
-        flowops: vec![Flowop {
-            name: "write".to_owned(),
-            times: None,
-            counters: counters
-                .map(|(name, count)| (name.to_owned(), count))
-                .into_iter()
-                .collect(),
-        }],
     }
 }
 

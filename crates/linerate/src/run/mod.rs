@@ -21,6 +21,7 @@ use netperf::server::Embedded;
 use report::{Figures, Pace, Peer, Report, Tested};
 use units::BitRate;
 
+use crate::document::{self, Page};
 pub(crate) use args::Args;
 use args::UdpRate;
 use choice::Test;
@@ -54,6 +55,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::from(FAILED);
         }
     };
+    let page = match args.html.as_deref().map(Page::begin).transpose() {
+        Ok(page) => page,
+        Err(error) => {
+            eprintln!("linerate run: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     let report = measure(args, &tests, &stop);
@@ -66,7 +74,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let runs = report.tests.iter().flat_map(|test| &test.runs);
         log.write(&runs.collect::<Vec<_>>())
     });
-    if let Err(error) = logged {
+    let logged = logged.map_err(|error| error.to_string());
+    let written = page.map_or(Ok(()), |page| page.write(&report));
+    if let Err(error) = logged.and(written) {
         eprintln!("linerate run: {error}");
         return ExitCode::from(FAILED);
     }
@@ -85,14 +95,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
     let mut report = Report {
         version: env!("CARGO_PKG_VERSION"),
+        command_line: document::typed(std::env::args_os()),
         started: SystemTime::now(),
         peer: Peer {
             host: args
                 .host
                 .clone()
                 .unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string()),
-            port: args.port.into(),
+            port: Some(args.port.into()),
             embedded: args.host.is_none(),
+            kind: None,
         },
         tests: Vec::new(),
         not_run: Vec::new(),
@@ -101,6 +113,7 @@ fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
     };
     report.failure = measure_tests(args, tests, stop, &mut report).err();
     report.interrupted = stop.is_set();
+    report.peer.kind = document::kind_of_netserver(&report);
     report
 }
 
@@ -124,7 +137,7 @@ fn measure_tests(
         )
     })?;
     if let Some(server) = &server {
-        report.peer.port = server.port().into();
+        report.peer.port = Some(server.port().into());
     }
     let (mut peer_failed, mut failed_transports) = (false, Vec::new());
     for &test in tests {

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
-use engine::{Counters, Interval, Reading, Sampler};
-use model::{Counts, Sample};
+use engine::{Counters, Interval, Reading};
+use model::Sample;
 use units::{BitRate, Bytes};
 
 /// How often the line changes.
@@ -56,37 +56,20 @@ impl Phase {
         let grid = (self.length / SAMPLES).max(SHORTEST);
         let mut shown = Reading::now(counters);
         let started = shown.at;
-        let mut sampler = Sampler::new(shown, grid);
-        let mut has_moved = false;
-        while ended.recv_timeout(sampler.due().saturating_duration_since(Instant::now()))
-            == Err(RecvTimeoutError::Timeout)
-        {
-            let reading = Reading::now(counters);
-            let Counts { transactions, .. } = reading.counts;
-            has_moved |= transactions > 0 || reading.counts.bytes() > 0;
-            if !has_moved {
-                sampler = Sampler::new(reading, grid);
-            } else if reading.at <= sampler.started() + self.length {
-                sampler.add(reading);
-            } else {
-                sampler.skip(reading.at);
-            }
+        let length = Some(self.length);
+        let samples = engine::sample_until(ended, counters, grid, length, |reading| {
             if let Some(columns) = self.columns
                 && reading.at >= shown.at + TICK
             {
                 let rate = self.rate(&reading.since(&shown));
                 show(&self.line(columns, reading.at - started, &rate));
-                shown = reading;
+                shown = *reading;
             }
-        }
+        });
         if self.columns.is_some() {
             show("");
         }
-        if has_moved {
-            sampler.samples().to_vec()
-        } else {
-            Vec::new()
-        }
+        samples
     }
 
     fn line(&self, columns: usize, elapsed: Duration, rate: &str) -> String {

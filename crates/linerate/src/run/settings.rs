@@ -65,7 +65,7 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
     let control = Control {
         host: peer.host.clone(),
         family,
-        port: peer.port.to_string(),
+        port: peer.port.unwrap_or_default().to_string(),
         local_host: None,
         local_family: family,
         local_port: "0".to_owned(),

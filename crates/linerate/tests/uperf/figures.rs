@@ -29,11 +29,10 @@ fn a_page_stands_alone() {
     assert!(ended.stdout.contains("Run Statistics"), "{ended:?}");
     let page = std::fs::read_to_string(&path).expect("it was written");
     for part in [
-        "<h2>Operations over time</h2>",
-        "<h2>Latency</h2>",
-        "<h2>Counters</h2>",
-        "<h3>master</h3>",
-        "this host is the master&#39;s, too",
+        "<h3>Steps over time</h3>",
+        "<h3>Latency</h3>",
+        "<h3>Counters</h3>",
+        "<h2>Hosts</h2>",
         "both ends run on one machine",
         "&lt;script src=&quot;http://x/&quot;&gt;",
         "</html>\n",
@@ -42,7 +41,14 @@ fn a_page_stands_alone() {
     }
     // The profile is text, in which quotes are none.
     for way in [
-        "src=\"", "url(", "@import", "<script", "<iframe", "<form", "<base", "<object",
+        "src=\"",
+        "url(",
+        "@import",
+        "<script src",
+        "<iframe",
+        "<form",
+        "<base",
+        "<object",
     ] {
         assert!(!page.contains(way), "{way}");
     }
@@ -76,44 +82,39 @@ fn a_document_of_a_run() {
         let value = document.pointer(place);
         value.unwrap_or_else(|| panic!("no {place}: {}", ended.stdout))
     };
-    assert_eq!(at("/schema"), "linerate-run/1");
-    assert_eq!(at("/profile/schema"), "linerate-profile/1");
+    assert_eq!(at("/schema"), "linerate/2");
     assert_eq!(at("/peer/kind"), "linerate");
     assert!(at("/hosts/here/kernel").is_string() && at("/hosts/there").is_null());
-    assert_eq!(at("/tests/1/name"), "Group0/Txn1");
-    assert!(at("/tests/1/figures/transactions_per_s").as_f64() > Some(0.0));
-    assert!(at("/tests/1/figures/throughput_bps").is_null());
-    assert_eq!(at("/tests/1/warnings/0/kind"), "same_host");
-    assert_eq!(at("/tests/4/name"), "streams/Txn1");
-    // All of it arrived, as the slave told.
-    let exchange = "/profile/groups/0/transactions/1";
-    let stream = "/profile/groups/1/transactions/1";
-    assert_eq!(at(&format!("{exchange}/executions")), 1000);
-    assert_eq!(at(&format!("{exchange}/sent_bytes")), 2 * 500 * 4 * 64);
-    assert_eq!(at(&format!("{exchange}/received_bytes")), 2 * 500 * 200);
-    assert_eq!(at(&format!("{stream}/sent_bytes")), 3 * 100 * 2 * 8192);
-    let seconds = at(&format!("{stream}/elapsed_ns"))
-        .as_f64()
-        .expect("a time")
-        / 1e9;
-    let rate = at("/tests/4/figures/throughput_bps")
-        .as_f64()
-        .expect("a rate");
-    let moved = rate * seconds / 8.0;
+    assert_eq!(at("/tests/0/name"), "requests");
+    assert!(at("/tests/0/figures/moved_bps").as_f64() > Some(0.0));
+    assert_eq!(at("/tests/0/warnings/0/kind"), "same_host");
+    let run = "/tests/0/runs/0";
+    assert_eq!(at(&format!("{run}/groups/1/name")), "streams");
+    let exchange = format!("{run}/groups/0/transactions/1");
+    let stream = format!("{run}/groups/1/transactions/1");
+    assert!(at(&format!("{exchange}/figures/transactions_per_s")).as_f64() > Some(0.0));
+    assert!(at(&format!("{exchange}/figures/throughput_bps")).is_null());
+    assert_eq!(at(&format!("{exchange}/rounds")), 1000);
+    let sent = "totals/counts/sent_bytes";
+    assert_eq!(at(&format!("{exchange}/{sent}")), 2 * 500 * 4 * 64);
+    let received = "totals/counts/received_bytes";
+    assert_eq!(at(&format!("{exchange}/{received}")), 2 * 500 * 200);
+    assert_eq!(at(&format!("{stream}/{sent}")), 3 * 100 * 2 * 8192);
+    // All of it arrived, as the slave reported.
+    let number = |place: &str| at(&format!("{stream}/{place}")).as_f64().expect("a number");
+    let moved = number("figures/throughput_bps") * number("totals/elapsed_ns") / 8e9;
     assert!((moved - 4_915_200.0).abs() < 1.0, "{moved}");
-    assert_eq!(at(&format!("{exchange}/flowops/0/name")), "write");
-    assert_eq!(at(&format!("{exchange}/flowops/0/times/executions")), 4000);
-    assert!(at(&format!("{exchange}/flowops/0/times/cpu_ns")).as_u64() > Some(0));
-    let kept = at("/tests/1/figures/latency/count");
-    assert_eq!(kept, 1000);
-    let strands = at("/profile/groups/1/strands").as_array().expect("strands");
-    assert_eq!(strands.len(), 3);
-    assert_eq!(at("/profile/slaves/1/group"), "streams");
-    assert_eq!(at("/profile/slaves/1/totals/bytes"), 4_915_200);
-    assert_eq!(
-        at("/profile/text").as_str().expect("a text").trim(),
-        profile.trim()
-    );
+    let write = format!("{exchange}/steps/0");
+    assert_eq!(at(&format!("{write}/name")), "write");
+    assert_eq!(at(&format!("{write}/times/executions")), 4000);
+    assert!(at(&format!("{write}/times/cpu_ns")).as_u64() > Some(0));
+    assert_eq!(at(&format!("{exchange}/figures/latency/count")), 1000);
+    let workers = at(&format!("{run}/groups/1/workers"));
+    assert_eq!(workers.as_array().expect("workers").len(), 3);
+    assert_eq!(at(&format!("{run}/peers/1/group")), 1);
+    assert_eq!(at(&format!("{run}/peers/1/totals/bytes")), 4_915_200);
+    let source = at("/tests/0/plan/source").as_str().expect("a text");
+    assert_eq!(source.trim(), profile.trim());
 }
 
 /// As benchmark-operator writes it: no XML, with the environment's host and a missing end.
@@ -293,21 +294,21 @@ fn figures_are_of_the_time_in_which_something_ran() {
             .and_then(Value::as_f64)
             .expect(place)
     };
-    assert!((at("/profile/groups/0/active/bytes") - 512_000.0).abs() < 0.1);
-    assert!((at("/profile/groups/0/active/operations") - 504.0).abs() < 0.1);
-    assert!((at("/profile/groups/1/active/bytes") - 307_200.0).abs() < 0.1);
-    assert!((at("/profile/groups/1/active/operations") - 159.0).abs() < 0.1);
-    for group in [0, 1] {
-        let of = |member| at(&format!("/profile/groups/{group}/active/{member}"));
-        let rate = of("bytes") * 8e9 / of("elapsed_ns");
-        assert!((of("rate_bps") / rate - 1.0).abs() < 1e-9);
+    let group = |number: usize| format!("/tests/0/runs/0/groups/{number}");
+    for (number, bytes, operations) in [(0, 512_000.0, 504.0), (1, 307_200.0, 159.0)] {
+        let active = |member: &str| at(&format!("{}/active/{member}", group(number)));
+        let moved = active("counts/sent_bytes") + active("counts/received_bytes");
+        assert!((moved - bytes).abs() < 0.1);
+        assert!((active("counts/operations") - operations).abs() < 0.1);
+        let rate = moved * 8e9 / active("elapsed_ns");
+        assert!((active("moved_bps") / rate - 1.0).abs() < 1e-9);
         // No longer than its transactions, one after the other.
-        let parts = (0..3).map(|number| {
-            at(&format!(
-                "/profile/groups/{group}/transactions/{number}/elapsed_ns"
-            ))
-        });
-        assert!((parts.sum::<f64>() - of("elapsed_ns")).abs() < 1.0);
+        let took = |part: usize| {
+            let transaction = format!("{}/transactions/{part}", group(number));
+            at(&format!("{transaction}/totals/elapsed_ns"))
+        };
+        let parts = (0..3).map(took).sum::<f64>();
+        assert!((parts - active("elapsed_ns")).abs() < 1.0);
     }
 }
 

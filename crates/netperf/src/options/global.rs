@@ -106,6 +106,10 @@ with_defaults! {
         pub(super) data_idle: Duration = DATA_IDLE,
         /// `--strict`.
         pub(super) strict: bool = false,
+        /// `--json`.
+        pub(super) json: bool = false,
+        /// `--html`.
+        pub(super) html: Option<PathBuf> = None,
         /// Lines for stdout.
         pub(super) notices: Vec<String> = Vec::new(),
     }
@@ -268,6 +272,12 @@ pub(super) static SECTION: Section<Global> = Section {
     long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
         "Say on standard error what makes the result doubtful, and exit with 3 if anything does.",
         |g, _| { g.strict = true; Ok(()) }),
+    long("json", Nothing, "Print the result as a JSON document, and nothing else", "",
+        "Print one JSON document on standard output in place of the text: the one that linerate run --json prints. Options that print something else (-o, -O and -k of omni output, -D, -v, -B) are refused. What the stock tool prints as an error goes to standard error.",
+        |g, _| { g.json = true; Ok(()) }),
+    long("html", Value("file"), "Write the result as a page with plots", "",
+        "Write the result as an HTML page with plots of the rate over time and of latencies (-j). The page loads nothing from a network.",
+        |g, v| { g.html = Some(v.into()); Ok(()) }),
 ]};
 
 /// How long data may stop unless `--data-idle` says.

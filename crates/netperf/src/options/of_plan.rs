@@ -111,6 +111,8 @@ fn of_flow(name: String, test: Test, flow: FlowPlan, control: &Control) -> Setti
         data_idle: DATA_IDLE,
         unanswered: Unanswered::Report,
         strict: false,
+        json: false,
+        html: None,
         notices: Vec::new(),
         warnings: Vec::new(),
     }

@@ -43,7 +43,7 @@ pub(super) fn settings(
         has_control_port: global.port.second != "0",
     };
     refusals::several_flows(test, &several)?;
-    refusals::of_output(&global)?;
+    refusals::of_output(test, &global, options.output.is_some())?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
     let print = print::print(test, direction, &global, &options, command_line);
     let warnings = [paced_by_nothing(&global), options.warnings].concat();
@@ -82,6 +82,8 @@ pub(super) fn settings(
         data_idle: global.data_idle,
         unanswered: Unanswered::Report,
         strict: global.strict,
+        json: global.json,
+        html: global.html,
         warnings,
         notices: [global.notices, options.notices].concat(),
     })

@@ -46,8 +46,22 @@ pub(super) fn with_its_options(
     }
 }
 
-/// Refuses options of an output that is not printed.
-pub(super) fn of_output(global: &Global) -> Result<(), Stop> {
+/// Refuses options of an output that is not printed, and a report of what has no result.
+pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Result<(), Stop> {
+    let of_text = [
+        ("-D", global.interim.is_some()),
+        ("-v", global.verbosity != 1),
+        ("-B", global.brand.is_some()),
+        ("test options -o, -O and -k", has_selection),
+    ];
+    if let Some((option, _)) = of_text.iter().find(|(_, given)| global.json && *given) {
+        return refuse(format!(
+            "--json prints nothing beside its document: it contradicts {option}"
+        ));
+    }
+    if (global.json || global.html.is_some()) && !test.moves_data() {
+        return refuse(format!("--json and --html: {} moves no data", test.name()));
+    }
     if global.histogram_buckets.is_some() && global.verbosity < 2 {
         return refuse("--histogram-buckets needs -v 2, which prints the histogram");
     }

@@ -55,6 +55,10 @@ pub struct Settings {
     pub data_idle: Duration,
     /// A data connection that gets no answer.
     pub unanswered: Unanswered,
+    /// `--json`: the result is a document on stdout, and the only thing there.
+    pub json: bool,
+    /// `--html`: the file for the page.
+    pub html: Option<PathBuf>,
     /// `--strict`: a doubt about the result is a failure.
     pub strict: bool,
     /// Lines for stdout before anything else happens, as the stock tool prints them for an address
@@ -66,6 +70,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether more is made of the result than text.
+    pub fn has_report(&self) -> bool {
+        self.json || self.html.is_some()
+    }
+
     /// What is run, in both directions.
     pub fn plan(&self) -> Plan {
         let back = self.reverse.iter();

@@ -1,9 +1,11 @@
 //! A test run over and over, until its means are known as well as was asked for: `-i`, `-I`, `-r`.
 
-use std::mem;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{mem, thread};
 
 use engine::Stop;
-use model::{Confidence, Ended, Warning};
+use model::{Confidence, Ended, Limit, Outcome, Series, Warning};
 use stats::confidence::{Goal, Moments};
 
 use crate::client::{ClientError, Flows, Interim};
@@ -17,8 +19,16 @@ pub(super) fn run(
     flows: &mut Flows,
     cancel: &Stop,
     interim: Option<&Interim>,
+    runs: &mut Vec<Outcome>,
 ) -> Result<TestRun, ClientError> {
-    let mut once = || flows.measure_with(&flows.counters(), interim);
+    let mut once = || {
+        if !settings.has_report() {
+            return flows.measure_with(&flows.counters(), interim);
+        }
+        let run = sampled(settings, flows, interim)?;
+        runs.push(run.outcome.clone());
+        Ok(run)
+    };
     let Some(repeat) = settings.repeat.filter(|_| may_repeat(settings.test)) else {
         return once();
     };
@@ -48,6 +58,43 @@ pub(super) fn run(
         means: found.means(),
         confidence: found.confidence(repeat, reached),
     });
+    Ok(run)
+}
+
+/// Measures once, and samples the counters meanwhile, for a plot.
+fn sampled(
+    settings: &Settings,
+    flows: &mut Flows,
+    interim: Option<&Interim>,
+) -> Result<TestRun, ClientError> {
+    /// So many samples of a test, unless they are closer than [`SHORTEST`].
+    const SAMPLES: u32 = 200;
+    const SHORTEST: Duration = Duration::from_millis(10);
+    const WITHOUT_LENGTH: Duration = Duration::from_millis(100);
+    let length = match settings.flow.limit {
+        Limit::Time(length) => Some(length),
+        _ => None,
+    };
+    let grid = length.map_or(WITHOUT_LENGTH, |length| (length / SAMPLES).max(SHORTEST));
+    let counters = flows.counters();
+    // The test has the new thread: it may bind itself to a CPU, which the samples keep out of.
+    let (run, samples) = thread::scope(|scope| {
+        let (running, ended) = mpsc::channel();
+        let counters = &counters;
+        let test = scope.spawn(move || {
+            let _running: mpsc::Sender<()> = running;
+            flows.measure_with(counters, interim)
+        });
+        let samples = engine::sample_until(&ended, counters, grid, length, |_| ());
+        (test.join(), samples)
+    });
+    let broken = |_| ClientError::Ended("the thread of the test broke off".to_owned());
+    let mut run = run.map_err(broken)??;
+    run.outcome.series = vec![Series {
+        name: settings.name.clone(),
+        samples,
+        ..Series::default()
+    }];
     Ok(run)
 }
 

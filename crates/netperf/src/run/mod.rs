@@ -5,17 +5,32 @@ mod iterations;
 use std::io::{IsTerminal, Write, stderr};
 
 use engine::{Looper, Stop};
-use model::Warning;
+use model::{Outcome, Warning};
 
 use crate::client::{ClientError, Established, Flows, HistogramFile, Interim, calibration};
 use crate::options::{Exit, Form, Selection, Settings, Test};
 use crate::output;
 use crate::result::InterimResult;
 
+/// How an invocation ended.
+#[derive(Debug, Default)]
+pub struct Finished {
+    /// What is left to print, and the exit code.
+    pub exit: Exit,
+    /// What was measured, each time that the test was run; empty unless a report is to be made.
+    pub runs: Vec<Outcome>,
+    /// Why the test failed, in one line.
+    pub error: Option<String>,
+}
+
 /// Runs `netperf` to its end. What the stock tool prints before the test goes to `out` at its time;
 /// the rest is in the exit.
-pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> Exit {
+pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> Finished {
     for notice in &settings.notices {
+        if settings.json {
+            eprintln!("{notice}");
+            continue;
+        }
         // A reader that has gone away is no failure of the measurement.
         let _ = writeln!(out, "{notice}");
     }
@@ -29,21 +44,26 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) ->
     | Form::Csv(Selection::List)
     | Form::KeyVal(Selection::List) = &settings.print.form
     {
-        return Exit::stdout(output::selector_list(&settings.print.form), 1);
+        return Finished {
+            exit: Exit::stdout(output::selector_list(&settings.print.form), 1),
+            ..Finished::default()
+        };
     }
-    match print_test(settings, cancel, out) {
-        Ok(exit) => exit,
-        Err(error) => error.exit(settings),
-    }
+    let mut runs = Vec::new();
+    let result = print_test(settings, cancel, out, &mut runs);
+    let error = result.as_ref().err().map(ClientError::to_string);
+    let exit = result.unwrap_or_else(|error| error.exit(settings));
+    Finished { exit, runs, error }
 }
 
 fn print_test(
     settings: &Settings,
     cancel: &Stop,
     out: &mut (impl Write + Send),
+    runs: &mut Vec<Outcome>,
 ) -> Result<Exit, ClientError> {
     if settings.test.moves_data() {
-        return print_measured(settings, cancel, out);
+        return print_measured(settings, cancel, out, runs);
     }
     let mut control = if settings.no_control {
         None
@@ -74,6 +94,7 @@ fn print_measured(
     settings: &Settings,
     cancel: &Stop,
     out: &mut (impl Write + Send),
+    runs: &mut Vec<Outcome>,
 ) -> Result<Exit, ClientError> {
     let log = settings
         .histogram
@@ -103,7 +124,7 @@ fn print_measured(
         let interim = Interim::start(scope, settings, cancel, print).map_err(|error| {
             ClientError::Ended(format!("no thread for -D: {}", sys::describe(&error)))
         })?;
-        iterations::run(settings, &mut flows, cancel, interim.as_ref())
+        iterations::run(settings, &mut flows, cancel, interim.as_ref(), runs)
     })?;
     let code = say_doubts(settings, &run.outcome.warnings);
     let stdout = output::result(settings, &run);

@@ -307,6 +307,8 @@ fn settings_of(test: Test) -> Settings {
         data_idle: Duration::from_secs(60),
         unanswered: Unanswered::Report,
         strict: false,
+        json: false,
+        html: None,
         notices: Vec::new(),
         warnings: Vec::new(),
     }

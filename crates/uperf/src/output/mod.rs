@@ -3,7 +3,6 @@
 //! Where a stock figure is wrong by the way in which it is computed, the line is stock's and the figure
 //! is what happened.
 
-pub mod html;
 mod latency;
 mod line;
 mod log;

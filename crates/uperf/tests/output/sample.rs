@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use model::{
-    CombinedTotals, Counts, Ended, GroupOutcome, InterfaceTraffic, Interfaces, LogEntry, Outcome,
-    PeerOutcome, Phases, Plan, Series, Side, StepOutcome, Times, Totals, Traffic,
-    TransactionOutcome,
+    CombinedTotals, Counts, Ended, GroupOutcome, HostFacts, InterfaceTraffic, Interfaces, LogEntry,
+    Outcome, PeerOutcome, Phases, Plan, Series, Side, StepOutcome, Times, Totals, Traffic,
+    TransactionOutcome, Warning,
 };
+use report::{Peer, Report, Tested};
 use stats::Histogram;
 use units::Bytes;
 use uperf::options::{Master, Role, uperf};
-use uperf::output::html::{Distribution, Host, Measured, Page};
 use uperf::output::{PROGRESS_END, Sample, Width, progress, report, started, starting};
 use uperf::{Group, Strands, Workorder, running_name};
 
@@ -154,7 +154,7 @@ pub(crate) fn latencies() -> Histogram {
 }
 
 /// A page of the run.
-pub(crate) fn page() -> Page {
+pub(crate) fn page() -> Report {
     let second = |at: u64, seconds: u64, bytes: u64| model::Sample {
         at: Duration::from_secs(at),
         sent: Bytes(bytes),
@@ -166,54 +166,46 @@ pub(crate) fn page() -> Page {
         begun: Duration::from_secs(begun),
         samples,
     };
-    let microseconds: [(f64, u64); 6] = [
-        (50.0, 11),
-        (75.0, 13),
-        (90.0, 21),
-        (99.0, 99),
-        (99.9, 780),
-        (100.0, 4010),
-    ];
-    let distribution = |name: &str, factor: u64| Distribution {
-        name: name.to_owned(),
-        count: 500,
-        percentiles: microseconds
-            .map(|(percent, time)| (percent, Duration::from_micros(factor * time)))
-            .into(),
-    };
-    let host = |name: &str| Host {
-        name: name.to_owned(),
-        facts: [
-            ("CPU", "8 of <some> make"),
-            ("kernel", "6.12.0"),
-            ("interface", "lo"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into(),
-    };
-    Page {
-        command_line: "uperf -a -m p".to_owned(),
-        name: profile().name,
-        profile: "<profile name=\"stream\">\n  <group/>\n</profile>\n".to_owned(),
-        measured: Measured {
-            series: vec![
-                series("Txn0", 0, vec![second(1, 0, 0)]),
-                series(
-                    "Txn1",
-                    1,
-                    vec![
-                        second(1, 1, 1_000_000),
-                        second(2, 2, 1_600_000),
-                        second(3, 3, 3_000_000),
-                    ],
-                ),
-                series("Txn2", 4, vec![second(1, 0, 0)]),
+    let mut outcome = outcome();
+    outcome.series = vec![
+        series("Txn0", 0, vec![second(0, 0, 0)]),
+        series(
+            "Txn1",
+            1,
+            vec![
+                second(0, 0, 0),
+                second(1, 1, 1_000_000),
+                second(2, 2, 3_000_000),
             ],
-            distributions: vec![distribution("Txn1", 1), distribution("Txn1 of Group1", 3)],
-            hosts: vec![host("127.0.0.1"), host("master")],
-            doubts: vec!["both ends were on one host & shared its CPUs".to_owned()],
-            ..Measured::of(&outcome())
+        ),
+    ];
+    let mut latency = Histogram::default();
+    (1..=500).for_each(|micros| latency.record(micros * 1_000));
+    outcome.groups[0].transactions[1].latency = Some(latency);
+    outcome.here.host = Some(HostFacts {
+        cpu_model: Some("8 of <some> make".to_owned()),
+        kernel: Some("6.12.0".to_owned()),
+        ..HostFacts::default()
+    });
+    outcome.warnings = vec![Warning::SameHost];
+    outcome.plan.source = Some("<profile name=\"stream\">\n  <group/>\n</profile>\n".to_owned());
+    Report {
+        version: "0.1.0",
+        command_line: "uperf -a -m p".to_owned(),
+        started: outcome.started,
+        peer: Peer {
+            host: "192.0.2.1".to_owned(),
+            port: Some(20_000),
+            embedded: false,
+            kind: Some("uperf"),
         },
+        not_run: Vec::new(),
+        interrupted: false,
+        failure: None,
+        tests: vec![Tested {
+            runs: vec![outcome.clone()],
+            ..Tested::of(outcome.plan)
+        }],
     }
 }
 

@@ -35,6 +35,11 @@ pub(super) fn amount(value: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", digits(value))
 }
 
+/// A share.
+pub(super) fn percent(percent: f64) -> String {
+    format!("{} %", digits(percent))
+}
+
 /// A length of time.
 pub(super) fn duration(time: Duration) -> String {
     nanoseconds(time.as_nanos() as f64)

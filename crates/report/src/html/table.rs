@@ -2,6 +2,9 @@
 
 use super::text::escaped;
 
+/// Stands where a figure is not known.
+pub(super) const UNKNOWN: &str = "–";
+
 /// What stands in one place.
 pub(super) enum Cell {
     /// On the left.
@@ -13,6 +16,11 @@ pub(super) enum Cell {
 }
 
 impl Cell {
+    /// On the right, if it is known.
+    pub(super) fn known(text: Option<String>) -> Self {
+        Self::Number(text.unwrap_or_else(|| UNKNOWN.to_owned()))
+    }
+
     /// A bar for `value` where the longest is for `most`.
     pub(super) fn bar(value: f64, most: f64) -> Self {
         if most <= 0.0 {

@@ -1,0 +1,239 @@
+//! Data of the plots, which a script in the page draws.
+
+use model::{Outcome, Sample};
+use serde::Serialize;
+use stats::Histogram;
+
+use super::text::escaped;
+use crate::{Figures, Tested};
+
+/// More runs than this make no picture.
+const MOST_RUNS: usize = 8;
+
+/// An interval shorter than this share of the whole joins the next: its rate would be a scale that hides all else.
+const SHORTEST_SHARE: f64 = 0.001;
+
+/// Points per tenfold rarer times.
+const POINTS_PER_DECADE: u32 = 16;
+
+/// What the script reads.
+#[derive(Serialize)]
+struct Plot<'a> {
+    kind: &'static str,
+    label: &'a str,
+    unit: &'a str,
+    lines: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    x: Vec<f64>,
+    y: Vec<f64>,
+}
+
+/// The rates over time of each run, or of each part of one run.
+pub(super) fn rates(tested: &Tested) -> String {
+    let Some(run) = tested.median().map(|median| &tested.runs[median]) else {
+        return String::new();
+    };
+    let figures = Figures::of(run);
+    if figures.operations_per_s.is_some() {
+        let data = rate_plot(
+            "Throughput over time",
+            "throughput",
+            "bit/s",
+            of_series(run, bits),
+        );
+        let steps = |sample: &Sample| sample.operations as f64;
+        return data
+            + &rate_plot(
+                "Steps over time",
+                "steps per second",
+                "",
+                of_series(run, steps),
+            );
+    }
+    if figures.transactions_per_s.is_some() {
+        let steps = |sample: &Sample| sample.operations as f64;
+        let lines = of_runs(tested, steps);
+        return rate_plot(
+            "Transaction rate over time",
+            "transactions",
+            "tran/s",
+            lines,
+        );
+    }
+    let lines = if figures
+        .spread
+        .is_some_and(|spread| spread.outbound_bps.is_some())
+    {
+        directions(run)
+    } else {
+        of_runs(tested, bits)
+    };
+    rate_plot("Throughput over time", "throughput", "bit/s", lines)
+}
+
+fn bits(sample: &Sample) -> f64 {
+    sample.bytes().0 as f64 * 8.0
+}
+
+/// Each series of a run, by the run's time.
+fn of_series(run: &Outcome, amount: fn(&Sample) -> f64) -> Vec<Line> {
+    let series = run.series.iter();
+    let lines = series.map(|series| {
+        let begun = series.begun.as_secs_f64();
+        line(series.name.clone(), begun, &series.samples, amount)
+    });
+    lines.flatten().collect()
+}
+
+fn of_runs(tested: &Tested, amount: fn(&Sample) -> f64) -> Vec<Line> {
+    let runs = tested.runs.iter().take(MOST_RUNS).enumerate();
+    let lines = runs.map(|(number, run)| {
+        let name = match tested.runs.len() {
+            1 => tested.plan.name.clone(),
+            _ => format!("run {}", number + 1),
+        };
+        line(name, 0.0, &run.series.first()?.samples, amount)
+    });
+    lines.flatten().collect()
+}
+
+/// Both directions of one run.
+fn directions(run: &Outcome) -> Vec<Line> {
+    let Some(series) = run.series.first() else {
+        return Vec::new();
+    };
+    let sent = line("out".to_owned(), 0.0, &series.samples, |sample| {
+        sample.sent.0 as f64 * 8.0
+    });
+    let received = line("in".to_owned(), 0.0, &series.samples, |sample| {
+        sample.received.0 as f64 * 8.0
+    });
+    sent.into_iter().chain(received).collect()
+}
+
+/// The rate in each interval, at the interval's end; `None` of too few samples.
+fn line(name: String, begun: f64, samples: &[Sample], amount: fn(&Sample) -> f64) -> Option<Line> {
+    let (first, last) = (samples.first()?, samples.last()?);
+    let shortest = last.at.saturating_sub(first.at).as_secs_f64() * SHORTEST_SHARE;
+    let (mut x, mut y) = (vec![begun + first.at.as_secs_f64()], Vec::new());
+    let mut before = first;
+    for sample in &samples[1..] {
+        let took = sample.at.saturating_sub(before.at).as_secs_f64();
+        if took <= 0.0 || took < shortest {
+            continue;
+        }
+        x.push(begun + sample.at.as_secs_f64());
+        y.push((amount(sample) - amount(before)) / took);
+        before = sample;
+    }
+    y.insert(0, *y.first()?);
+    Some(Line { name, x, y })
+}
+
+fn rate_plot(title: &str, label: &str, unit: &str, lines: Vec<Line>) -> String {
+    let has_moved = lines
+        .iter()
+        .any(|line| line.y.iter().any(|rate| *rate > 0.0));
+    if !has_moved {
+        return String::new();
+    }
+    let kind = "rate";
+    plot(
+        title,
+        &Plot {
+            kind,
+            label,
+            unit,
+            lines,
+        },
+    )
+}
+
+/// The times that were kept of a run, by their names.
+pub(super) fn histograms(run: &Outcome) -> Vec<(String, &Histogram)> {
+    let sides = [
+        Some(("", &run.here)),
+        run.there.as_ref().map(|side| (" at the peer", side)),
+    ];
+    let mut kept = Vec::new();
+    for (end, side) in sides.into_iter().flatten() {
+        for (name, times) in [
+            ("transactions", &side.latency),
+            ("send calls", &side.send_times),
+            ("receive calls", &side.receive_times),
+            ("intervals", &side.send_gaps),
+        ] {
+            kept.extend(times.as_ref().map(|times| (format!("{name}{end}"), times)));
+        }
+    }
+    let has_several = run.groups.len() > 1;
+    for group in &run.groups {
+        for transaction in &group.transactions {
+            let name = if has_several {
+                format!("{} of {}", transaction.name, group.name)
+            } else {
+                transaction.name.clone()
+            };
+            kept.extend(transaction.latency.as_ref().map(|times| (name, times)));
+        }
+    }
+    kept.retain(|(_, times)| !times.is_empty());
+    kept
+}
+
+/// The distribution of times: the rarer, the further to the right.
+pub(super) fn latencies(run: &Outcome) -> String {
+    let lines: Vec<Line> = histograms(run).into_iter().map(percentiles).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let (kind, label, unit) = ("latency", "time", "s");
+    plot(
+        "Latency",
+        &Plot {
+            kind,
+            label,
+            unit,
+            lines,
+        },
+    )
+}
+
+fn percentiles((name, times): (String, &Histogram)) -> Line {
+    let (mut x, mut y) = (Vec::new(), Vec::new());
+    for step in 0.. {
+        // One in so many times is longer.
+        let rarity = 10_f64.powf(f64::from(step) / f64::from(POINTS_PER_DECADE));
+        let percent = 100.0 - 100.0 / rarity;
+        let Some(time) = times
+            .percentile(percent)
+            .filter(|_| rarity <= times.len() as f64)
+        else {
+            break;
+        };
+        x.push(rarity);
+        // A logarithmic scale has no 0.
+        y.push(time.as_nanos().max(1) as f64);
+    }
+    if let Some((_, longest)) = times.extremes().filter(|_| x.len() > 1) {
+        x.push(times.len() as f64 * 1.0001);
+        y.push(longest.as_nanos().max(1) as f64);
+    }
+    Line { name, x, y }
+}
+
+fn plot(title: &str, plot: &Plot) -> String {
+    // In a script's element only `<` has a meaning.
+    let data = serde_json::to_string(plot).unwrap_or_default();
+    let data = codec::escaped_json(&data).replace('<', "\\u003c");
+    format!(
+        "<h3>{}</h3>\n<div class=\"plot\"><script type=\"application/json\">{data}</script>\
+         <noscript><small>The plot needs scripts.</small></noscript></div>\n\
+         <small>Drag over a span of the plot to zoom in; double-click to zoom out.</small>\n",
+        escaped(title)
+    )
+}
