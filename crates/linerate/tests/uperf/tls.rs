@@ -1,18 +1,18 @@
 //! Data over TLS.
 
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use testkit::{
-    Finished, Profile, Server, Trial, eventually, free_port, is_listening, linerate, profiles, run,
-    short_directory,
+    Finished, LOOPBACK, Master, Profile, Server, Trial, eventually, free_port, is_listening,
+    linerate, profiles, run, short_directory,
 };
 
 use super::{agree, requests};
 
-/// Time for a slave that is refused its options, on a busy machine.
+/// Longer than any of these runs takes, on a busy machine.
 const SOON: Duration = Duration::from_secs(40);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -255,22 +255,47 @@ fn tls_that_a_slave_cannot_have_is_refused() {
     assert!(ended.stdout.to_lowercase().contains(&words), "{ended:?}");
 }
 
-/// A run whose slave waits for a TLS connection at a port that is known, to which somebody else comes before.
+/// Runs a profile with a slave that has a connection of a stranger before its master's. The control connection goes
+/// through a relay that holds back the slave's messages until the stranger is connected.
 fn disturbed(slave: &Server, repeated: &str, disturb: impl FnOnce(TcpStream)) -> Finished {
     let port = free_port();
     let connect = format!("connect remotehost=$h protocol=ssl port={port}");
     let profile = Profile::new("disturbed")
         .group("nthreads=1")
-        .once("think duration=1s")
+        .once("think duration=10ms")
         .transaction(repeated, &[&connect, "write size=64", "disconnect"])
         .text();
+    let relay = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
+    let relayed = relay.local_addr().expect("it listens").port();
+    let master = Master::start(relayed, "", &LOOPBACK, &profile);
+    relay.set_nonblocking(true).expect("it is ours");
+    let mut accepted = None;
+    eventually(SOON, || {
+        accepted = relay.accept().ok();
+        accepted.is_some()
+    });
+    let (to_master, _) = accepted.expect("the master connects");
+    let to_slave = TcpStream::connect(("127.0.0.1", slave.port)).expect("it listens");
+    to_slave.set_read_timeout(Some(SOON)).expect("not zero");
     std::thread::scope(|scope| {
-        let run = scope.spawn(|| slave.run_profile("", &profile));
-        let listens = eventually(Duration::from_secs(10), || is_listening(port));
-        assert!(listens, "the slave does not listen for data");
-        disturb(TcpStream::connect(("127.0.0.1", port)).expect("it listens"));
-        run.join().expect("no panic")
-    })
+        scope.spawn(|| {
+            let _ = io::copy(&mut &to_master, &mut &to_slave);
+            let _ = to_slave.shutdown(Shutdown::Write);
+        });
+        let mut disturb = Some(disturb);
+        let mut message = [0; 4096];
+        while let Ok(length @ 1..) = (&to_slave).read(&mut message) {
+            if let Some(disturb) = disturb.take_if(|_| is_listening(port)) {
+                disturb(TcpStream::connect(("127.0.0.1", port)).expect("it listens"));
+            }
+            if (&to_master).write_all(&message[..length]).is_err() {
+                break;
+            }
+        }
+        let _ = to_master.shutdown(Shutdown::Both);
+        assert!(disturb.is_none(), "the slave does not listen for data");
+    });
+    master.ends_within(SOON)
 }
 
 fn tls_with_who_speaks_none_is_named_and_the_slave_lives() {
