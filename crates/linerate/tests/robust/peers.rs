@@ -1,7 +1,7 @@
 //! A test takes its data from its client, not from the first host that connects.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use testkit::{
     listening_ports, stock, trial,
 };
 
-use super::raw::{Finally, Kind, Raw};
+use super::raw::{Finally, Kind, Raw, stream_from};
 use testkit::Need::Namespaces;
 
 /// The server's address.
@@ -84,11 +84,7 @@ fn control(server: &Server) -> Raw {
 }
 
 fn connect_from(source: Ipv4Addr, port: u16) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&socket, &SocketAddr::from((source, 0))).expect("an address of this host");
-    connect(&socket, &SocketAddr::from((SERVER, port))).expect("the test listens");
-    let socket = TcpStream::from(socket);
+    let socket = stream_from(source, (SERVER, port).into()).expect("the test listens");
     let patience = Some(Duration::from_secs(10));
     socket
         .set_read_timeout(patience)
@@ -398,21 +394,13 @@ fn take_every_port(hosts: &Hosts, control: u16, source: Ipv4Addr, done: &AtomicB
         let new = ports.into_iter().filter(|port| *port != control);
         for port in new {
             hosts.client.enter(|| {
-                if let Ok(mut socket) = try_connect_from(source, port) {
+                if let Ok(mut socket) = stream_from(source, (SERVER, port).into()) {
                     let _ = socket.write_all(b"what a stranger would send");
                     taken.push(socket);
                 }
             });
         }
     }
-}
-
-fn try_connect_from(source: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    bind(&socket, &SocketAddr::from((source, 0)))?;
-    connect(&socket, &SocketAddr::from((SERVER, port)))?;
-    Ok(TcpStream::from(socket))
 }
 
 /// Control over one link and data over another, as with flent's `--control-host`: no request names the data's source.

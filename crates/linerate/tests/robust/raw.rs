@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use netperf::wire::{Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, check};
+use socket2::{Domain, Socket, Type};
 
 /// How long an answer may take that needs no waiting for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,6 +24,15 @@ impl Raw {
 
     pub(crate) fn connect_to(server: SocketAddr) -> Self {
         let control = TcpStream::connect_timeout(&server, PATIENCE).expect("the server listens");
+        Self::on(control)
+    }
+
+    /// From another address of this host.
+    pub(crate) fn connect_from(source: Ipv4Addr, server: SocketAddr) -> Self {
+        Self::on(stream_from(source, server).expect("the server listens"))
+    }
+
+    fn on(control: TcpStream) -> Self {
         control
             .set_read_timeout(Some(PATIENCE))
             .expect("a timeout that is not zero");
@@ -166,6 +176,14 @@ impl Drop for Finally<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// A connection from this address. Programs that other trials start do not inherit it and keep it open.
+pub(crate) fn stream_from(source: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect(&to.into())?;
+    Ok(socket.into())
 }
 
 /// A data connection to a test's port.
