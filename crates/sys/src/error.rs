@@ -1,6 +1,13 @@
 //! Errors as text.
 
-use std::fmt::Display;
+use std::fmt::{Arguments, Display};
+use std::io::Write;
+
+/// Writes a line to standard error by one write(2): the lines of several processes do not mix, and nobody reads a
+/// part of one. Failures are ignored.
+pub fn write_error_line(line: Arguments<'_>) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
 
 /// Describes an error in the system's words, without the number that the standard library adds:
 /// `Connection refused` for `Connection refused (os error 111)`. An error that quotes another one is

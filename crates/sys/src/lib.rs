@@ -35,6 +35,6 @@ pub mod wake;
 mod whole_file;
 
 pub use address::{Address, Llc};
-pub use error::describe;
+pub use error::{describe, write_error_line};
 pub use socket2::{Domain, Protocol, Socket, Type};
 pub use whole_file::WholeFile;

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use engine::Stop;
 use model::{Ended, Outcome, Warning};
+use sys::write_error_line;
 
 use crate::master::{self, Trouble};
 use crate::options::{Master, Settings};
@@ -89,7 +90,7 @@ impl Printer<'_> {
             Event::Step(step) => self.step(&step),
             Event::Doubtful(warnings) => {
                 let texts: Vec<String> = warnings.iter().map(Warning::to_string).collect();
-                eprintln!("uperf: warning: {}", texts.join("; "));
+                write_error_line(format_args!("uperf: warning: {}", texts.join("; ")));
             }
             Event::Starting => self.print(&output::starting(self.workorder)),
             Event::Started(elapsed) => self.print(&output::started(elapsed)),
@@ -109,11 +110,11 @@ impl Printer<'_> {
                 }
                 self.print(&self.width.rule());
             }
-            Event::Unanswered(hosts) => eprintln!(
+            Event::Unanswered(hosts) => write_error_line(format_args!(
                 "uperf: the control connection to {} is up, but no data connection gets an answer; does a firewall \
                  drop them? (port= in the profile sets their port)",
                 hosts.join(", ")
-            ),
+            )),
             Event::SlaveAborted => self.say(&Message::SlaveAborted),
             Event::StrandFailed(number) => self.say(&Message::Strand(number)),
             // The statistics have it in the slave's place.

@@ -1,14 +1,17 @@
 //! One client's demands leave room for others, and nothing is taken without a bound.
 
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use netperf::wire::{Classic, ClassicRequest, OmniRequest, Request};
 use testkit::Trial;
 
 use super::raw::{Kind, Raw};
-use testkit::{Process, Server, eventually, linerate, trial};
+use testkit::{Process, Server, eventually, free_port, linerate, trial};
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);
@@ -37,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("bounds::a_passphrase_in_a_file", &[], passphrase_in_a_file),
         trial("bounds::a_spin", &[], a_spin),
         trial("bounds::lines_of_the_log", &[], lines_of_the_log),
+        trial("bounds::a_whole_line", &[], a_whole_line),
     ]
 }
 
@@ -253,4 +257,27 @@ fn lines_of_the_log() {
     // Some are of the server's start, and of how many were left out.
     let most = periods * 1000 + 100;
     assert!((1000..=most).contains(&lines), "{lines} of {most} lines");
+}
+
+/// A line is written by one call, here into a socket that keeps the bounds of each.
+fn a_whole_line() {
+    let (ours, log) = UnixDatagram::pair().expect("a pair");
+    ours.set_read_timeout(Some(LATEST)).expect("not zero");
+    let port = free_port();
+    let line = format!("netserver -D -p {port} --allow-peers 192.0.2.0/24");
+    let mut server = linerate(&line)
+        .stdout(Stdio::null())
+        .stderr(OwnedFd::from(log))
+        .spawn()
+        .expect("it starts");
+    let connected = eventually(SOON, || TcpStream::connect((FIRST, port)).is_ok());
+    let mut written = [0; 1024];
+    let length = ours.recv(&mut written).unwrap_or_default();
+    server.kill().expect("it is ours");
+    server.wait().expect("it is ours");
+    let written = String::from_utf8_lossy(&written[..length]);
+    assert!(
+        connected && written.ends_with("has its address\n"),
+        "{written:?}"
+    );
 }

@@ -126,7 +126,7 @@ impl Watch {
 
     fn report(&self, missing: &Missing) {
         if !self.was_reported.swap(true, Relaxed) {
-            eprintln!("netperf: {missing}");
+            sys::write_error_line(format_args!("netperf: {missing}"));
         }
     }
 }

@@ -158,7 +158,7 @@ fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
                 | Warning::NoDataInSyn
         );
         if wants_all || not_done {
-            eprintln!("netperf: {doubt}");
+            sys::write_error_line(format_args!("netperf: {doubt}"));
         }
     }
     if settings.strict && !doubts.is_empty() {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sys::write_error_line;
+
 /// The most lines per [`PERIOD`] with `-d`.
 const MOST_LINES: u32 = 1000;
 
@@ -67,9 +69,9 @@ fn write(line: fmt::Arguments<'_>) {
         return;
     };
     if left_out > 0 {
-        eprintln!("netserver: {left_out} log lines left out");
+        write_error_line(format_args!("netserver: {left_out} log lines left out"));
     }
-    eprintln!("netserver: {line}");
+    write_error_line(format_args!("netserver: {line}"));
 }
 
 impl Pace {

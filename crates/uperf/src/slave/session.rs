@@ -10,6 +10,7 @@ use control::{ControlConnection, why};
 use engine::{Holder, Stop, deadline_thread};
 use server::{Dialect, ServerContext};
 use sys::call::Error;
+use sys::write_error_line;
 
 use super::commands::Ending;
 use super::goodbye::{farewell, interruption};
@@ -53,7 +54,8 @@ pub(super) fn serve(control: &ControlConnection, masters: &Masters, server: Serv
         // Whoever connects and goes again is no master.
         Err(End::Lost(error)) => session.note(format_args!("{}: {}", control.peer(), why(&error))),
         Err(End::Left(place, error)) => {
-            eprintln!("uperf: {} lost {place}: {}", control.peer(), why(&error));
+            let (peer, why) = (control.peer(), why(&error));
+            write_error_line(format_args!("uperf: {peer} lost {place}: {why}"));
         }
     }
     if peak.load(Relaxed) > MUCH {
@@ -142,7 +144,7 @@ impl Session<'_> {
         // Before the last word, after which the master may come again.
         drop((strands, share, account));
         for text in log.strangers() {
-            eprintln!("uperf: {}: {text}", self.control.peer());
+            write_error_line(format_args!("uperf: {}: {text}", self.control.peer()));
         }
         match &outcome {
             Ending::Late(stage) => {
