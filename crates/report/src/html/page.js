@@ -60,7 +60,7 @@
       },
       axes: [
         axis(isRate ? "time" : "share of times that are not longer", x, isRate ? undefined : decades, { space: 60 }),
-        axis(plot.label, y, isRate ? undefined : decades, { size: 84, labelSize: 22 }),
+        axis(plot.label, y, isRate ? undefined : decades, { size: 96, labelSize: 22 }),
       ],
       series: [{ label: isRate ? "time" : "share", value: (_, value) => x(value) }, ...plot.lines.map((each, at) => line(each.name, at))],
       cursor: { drag: { x: true, y: false } },

@@ -59,8 +59,8 @@ pub(super) fn rates(tested: &Tested) -> String {
         let lines = of_runs(tested, steps);
         return rate_plot(
             "Transaction rate over time",
-            "transactions",
-            "tran/s",
+            "transactions per second",
+            "",
             lines,
         );
     }

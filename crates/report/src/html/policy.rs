@@ -15,13 +15,13 @@ const SCRIPTS: [&str; 2] = [
 /// SHA-256 of each style in base64: a test prints them anew.
 const STYLE_HASHES: [&str; 2] = [
     "32MMao1vjur/JktQ9zzlsRT2Rv/ZoLt08EmwoAE1+gQ=",
-    "PJ/hq3viSYo3JfATan10A963SYAGjS+5B44FW9PYULk=",
+    "zGxDhfMicvr/1GhJXw+cyx7Eag1+wDBGXjrMR1+pWnU=",
 ];
 
 /// The same of each script.
 const SCRIPT_HASHES: [&str; 2] = [
     "GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=",
-    "GoQF4aRG5mV8hThomixraFXnjy136Q07Y9rPONNzZm0=",
+    "O1WmEbShQo9FPZ81v9eVvLEMl0C0zuapujVmymUPq14=",
 ];
 
 /// The page may load nothing, and runs these scripts alone: a text that somebody sent cannot add one.
