@@ -87,7 +87,7 @@ fn a_slave() {
                 let document = document(&ended);
                 assert!(document["error"].is_string(), "{what}: {ended:#?}");
                 let text = std::fs::read_to_string(page.to_string()).expect("it was written");
-                assert!(text.contains("The run failed: "), "{what}: {text}");
+                assert!(text.contains("held failed: "), "{what}: {text}");
             }
         }
     }
