@@ -105,6 +105,9 @@ impl Failure {
 }
 
 /// What bounds a loop, and where it counts.
+///
+/// Each loop takes it apart at its top: with a parameter `mut bounds` the budget stays in memory, which cost 6
+/// instructions a transaction of TCP_RR and 3 a send of TCP_STREAM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds<'a> {
     pub(crate) budget: Budget,

@@ -210,7 +210,57 @@ struct OnFlow<'a, 'b, H> {
 
 impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
     fn run(self, io: &impl Io) -> Ran {
-        on_flow(self.body, io, self.bounds, self.hooks)
+        use Operation::{Receive, ReceiveAll, Send};
+        let (body, bounds, hooks) = (self.body, self.bounds, self.hooks);
+        let timing = body.timing;
+        let discard = body.half.discard_in_kernel && io.is_connected();
+        let asks_again = body.half.socket.receive_timeout.is_some();
+        let Buffers {
+            send,
+            send_file,
+            receive,
+        } = &mut *body.buffers;
+        match (body.workload.body.as_slice(), send, receive) {
+            ([Send], Some(ring), _) => {
+                send_bulk(&mut io.source(ring, bounds), timing, bounds, hooks)
+            }
+            ([Send], None, _) => {
+                let Some(file) = send_file else {
+                    return unsupported();
+                };
+                let socket = io.socket();
+                send_bulk(&mut FromFile { socket, file }, timing, bounds, hooks)
+            }
+            ([Receive], _, Some(ring)) if discard => {
+                let (socket, size) = (io.socket(), ring.size() as usize);
+                let pipe = match Drain::open() {
+                    Ok(pipe) => pipe,
+                    Err(error) => return LoopEnd::from_io("pipe", &error).ran(bounds.stop),
+                };
+                let mut sink = IntoNothing { socket, pipe, size };
+                receive_bulk(&mut sink, timing, bounds, hooks)
+            }
+            ([Receive], _, Some(ring)) => {
+                receive_bulk(&mut io.sink(ring, bounds), timing, bounds, hooks)
+            }
+            ([Send, ReceiveAll], Some(requests), Some(responses)) => {
+                let mut exchange = Exchange {
+                    requests,
+                    responses,
+                    asks_again,
+                };
+                ask(io, &mut exchange, body.burst, timing, bounds, hooks)
+            }
+            ([ReceiveAll, Send], Some(responses), Some(requests)) => {
+                let mut exchange = Exchange {
+                    requests,
+                    responses,
+                    asks_again,
+                };
+                request_response::answer(io, &mut exchange, bounds, hooks).ran(bounds.stop)
+            }
+            _ => unsupported(),
+        }
     }
 }
 
@@ -242,64 +292,6 @@ pub fn connect_without_data(socket: &Socket, to: &Address, stop: &Stop) -> Optio
 
 fn opened(result: Result<(), LoopEnd>, stop: &Stop) -> Option<Ran> {
     result.err().map(|end| end.ran(stop))
-}
-
-fn on_flow(body: &mut Loop<'_>, io: &impl Io, bounds: Bounds<'_>, hooks: &mut impl Hooks) -> Ran {
-    use Operation::{Receive, ReceiveAll, Send};
-    let timing = body.timing;
-    let discard = body.half.discard_in_kernel && io.is_connected();
-    let asks_again = body.half.socket.receive_timeout.is_some();
-    let Buffers {
-        send,
-        send_file,
-        receive,
-    } = &mut *body.buffers;
-    match (body.workload.body.as_slice(), send, receive) {
-        ([Send], Some(ring), _) => send_bulk(&mut io.source(ring, bounds), timing, bounds, hooks),
-        ([Send], None, _) => match send_file {
-            Some(file) => {
-                let socket = io.socket();
-                send_bulk(&mut FromFile { socket, file }, timing, bounds, hooks)
-            }
-            None => unsupported(),
-        },
-        ([Receive], _, Some(ring)) if discard => {
-            let (socket, size) = (io.socket(), ring.size() as usize);
-            match Drain::open() {
-                Ok(pipe) => receive_bulk(
-                    &mut IntoNothing { socket, pipe, size },
-                    timing,
-                    bounds,
-                    hooks,
-                ),
-                Err(error) => LoopEnd::from_io("pipe", &error).ran(bounds.stop),
-            }
-        }
-        ([Receive], _, Some(ring)) => {
-            receive_bulk(&mut io.sink(ring, bounds), timing, bounds, hooks)
-        }
-        ([Send, ReceiveAll], Some(requests), Some(responses)) => ask(
-            io,
-            &mut Exchange {
-                requests,
-                responses,
-                asks_again,
-            },
-            body.burst,
-            timing,
-            bounds,
-            hooks,
-        ),
-        ([ReceiveAll, Send], Some(responses), Some(requests)) => {
-            let mut exchange = Exchange {
-                requests,
-                responses,
-                asks_again,
-            };
-            request_response::answer(io, &mut exchange, bounds, hooks).ran(bounds.stop)
-        }
-        _ => unsupported(),
-    }
 }
 
 fn on_connector(
