@@ -110,22 +110,20 @@ fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
     // As much of both as uperf keeps: the TLS of this end has all of it, and the two settle it.
     endpoint.cipher = shortened(whole_names(&endpoint.cipher, 49), 49).to_owned();
     endpoint.method = shortened(&endpoint.method, 4).to_owned();
-    let mut record = FlowopRecord::of(&slave)?;
-    if flowop.kind.sends_files() {
-        record.size = flowop.file_bytes.unwrap_or(FILE_PIECE);
-    }
-    if let Amount::Between { .. } = flowop.size {
-        return Ok(record);
-    }
-    if record.slave_size > record.size {
-        if record.count > 1 {
+    if let Amount::Exactly(size) = flowop.size {
+        let size = if flowop.kind.sends_files() {
+            flowop.file_bytes.unwrap_or(FILE_PIECE)
+        } else {
+            size
+        };
+        if flowop.slave_size > size && flowop.count > 1 {
             // As many bytes as here, as far as they can be divided.
-            let bytes = u128::from(record.size) * u128::from(record.count);
-            record.count = (bytes / u128::from(record.slave_size)) as u64;
+            let bytes = u128::from(size) * u128::from(flowop.count);
+            slave.count = (bytes / u128::from(flowop.slave_size)) as u64;
         }
-        record.size = record.slave_size;
+        slave.size = Amount::Exactly(size.max(flowop.slave_size));
     }
-    Ok(record)
+    FlowopRecord::of(&slave)
 }
 
 /// What a slave reads of files in one execution, unless their length is known; stock's.
