@@ -543,15 +543,15 @@ impl Builder<'_, '_> {
     }
 
     /// An option's value, or that of the variable that it names.
-    fn option_value(
+    fn option_value<'w>(
         &mut self,
         key: &str,
-        text: &str,
+        text: &'w str,
         written: &str,
         place: &Span,
-    ) -> Option<String> {
+    ) -> Option<Cow<'w, str>> {
         let Some(name) = text.strip_prefix('$') else {
-            return Some(text.to_owned());
+            return Some(text.into());
         };
         let value = self.variable(name, written.get(1..).unwrap_or_default(), place);
         let refused = match value.as_deref() {
@@ -561,7 +561,7 @@ impl Builder<'_, '_> {
             Some(value) if value.starts_with('$') => {
                 format!("{key}={text} is {value}, which is not looked up in turn")
             }
-            Some(_) => return value,
+            Some(_) => return value.map(Cow::Owned),
         };
         self.refuse_word(place, refused);
         None
