@@ -135,10 +135,10 @@ pub enum ReliabilityPolicy {
 
 impl Amount {
     /// The most bytes that one transfer moves at once.
-    pub fn largest(self) -> usize {
+    pub fn largest(self) -> u32 {
         match self {
-            Self::Exactly(bytes) => bytes as usize,
-            Self::Between { min, max } => max.max(min) as usize,
+            Self::Exactly(bytes) => bytes,
+            Self::Between { min, max } => max.max(min),
         }
     }
 }

@@ -210,7 +210,7 @@ fn assign(work: &Work, limits: &WorkLimits) -> bool {
     for transaction in &group.transactions {
         assert!(transaction.duration.unwrap_or_default() <= limits.duration);
         for flowop in &transaction.flowops {
-            let size = flowop.size.largest() as u64;
+            let size = u64::from(flowop.size.largest());
             let memory = size * u64::from(group.strands.count);
             assert!(!flowop.kind.transfers() || memory <= limits.memory);
             let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);

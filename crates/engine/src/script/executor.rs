@@ -80,7 +80,7 @@ impl Steps {
             Action::Send(transfer) | Action::Receive(transfer) => transfer.amount.largest(),
             _ => 0,
         });
-        largest.max().unwrap_or(0)
+        largest.max().unwrap_or(0) as usize
     }
 
     fn bind(&mut self, at: usize, connection: Option<Rc<Connection>>) {

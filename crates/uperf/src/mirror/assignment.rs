@@ -202,7 +202,7 @@ fn check_memory(group: &Group, limits: &WorkLimits) -> Result<(), Refusal> {
         .map(|flowop| flowop.size.largest());
     let buffer = sizes.max().unwrap_or(0).max(LEAST_BUFFER);
     let strands = group.strands.count;
-    let memory = u64::from(strands) * buffer as u64;
+    let memory = u64::from(strands) * u64::from(buffer);
     if memory <= limits.memory {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use sys::message::{HEADER_BYTES, MOST};
 use crate::workorder::{Flowop, Group, Protocol, Workorder};
 
 /// Bytes that every strand has for what it sends and receives, at least; uperf's.
-pub(crate) const LEAST_BUFFER: usize = 8192;
+pub(crate) const LEAST_BUFFER: u32 = 8192;
 /// What a thread uses of its stack, at most; half of it as measured.
 const STACK: u64 = 64 << 10;
 /// What a TLS connection takes, with the stack of its handshake: 26 to 41 KiB were measured, 8 of which
@@ -34,7 +34,7 @@ pub fn expected_memory(workorder: &Workorder) -> u64 {
 
 /// The same of one group.
 pub(super) fn of_group(group: &Group) -> u64 {
-    let buffer = largest(group).max(LEAST_BUFFER) as u64;
+    let buffer = u64::from(largest(group).max(LEAST_BUFFER));
     let statistics = STATISTICS * (group.transactions.len() + group.flowops().count()) as u64;
     let batches = group.flowops().map(|flowop| flowop.batch_size);
     let batch = batches.filter(|batch| *batch > 1).max().unwrap_or(0);
@@ -46,7 +46,7 @@ pub(super) fn of_group(group: &Group) -> u64 {
 }
 
 /// The most bytes that a flowop of the group moves through a buffer.
-pub(super) fn largest(group: &Group) -> usize {
+pub(super) fn largest(group: &Group) -> u32 {
     let buffered = group
         .flowops()
         .filter(|flowop| flowop.kind.goes_through_a_buffer());

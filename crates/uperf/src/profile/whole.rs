@@ -199,7 +199,7 @@ fn check_transfer(
     opened: Option<&Option<Protocol>>,
     notes: &mut Notes,
 ) {
-    const LARGEST_DATAGRAM: usize = 65_507;
+    const LARGEST_DATAGRAM: u32 = 65_507;
     let (span, settings) = (&flowop.span, &flowop.settings);
     let Some(protocol) = opened else {
         let name = settings.connection;

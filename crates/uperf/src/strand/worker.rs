@@ -234,7 +234,7 @@ fn headers(group: &Group) -> usize {
 pub(super) fn buffer_bytes(group: &Group) -> usize {
     let transfers = group.flowops().filter(|flowop| flowop.kind.transfers());
     let largest = transfers.map(|flowop| flowop.size.largest()).max();
-    largest.unwrap_or(0).max(LEAST_BUFFER)
+    largest.unwrap_or(0).max(LEAST_BUFFER) as usize
 }
 
 /// Logs a failure as uperf does: a failed call as `Error for flowop write  Message too long`; what has words of its

@@ -181,7 +181,7 @@ impl FlowopRecord {
     /// Returns the record of a flowop. Fails with the option for whose value it has no room.
     pub fn of(flowop: &Flowop) -> Result<Self, &'static str> {
         let mut record = Self::said(flowop)?;
-        record.size = flowop.size.largest() as u32;
+        record.size = flowop.size.largest();
         if let Amount::Between { min, max } = flowop.size {
             (record.random_min, record.random_max) = (min, max);
             record.flags |= Flags::RANDOM.0;
