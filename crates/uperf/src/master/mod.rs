@@ -164,6 +164,7 @@ impl Session<'_> {
         let mut has_failed = run::stages(&mut workers, &mut slaves, progress, self.stop, &mut log);
         let place = progress.place();
         let traffic = counters.since();
+        let plan = workers.plan(self.workorder.name.clone(), self.master.interval);
         let is_told = self.master.print.statistics || has_failed;
         let (strands, ended) = self.end(workers, &mut slaves, has_failed, progress);
         let elapsed = ended - agreed;
@@ -196,6 +197,7 @@ impl Session<'_> {
         let run = outcome::Run {
             master: self.master,
             workorder: self.workorder,
+            plan,
             strands: &strands,
             agreed: (agreed, wall),
             elapsed,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::script::Pass;
 use model::{
-    Counts, Ended, GroupOutcome, HostFacts, Interfaces, Outcome, PeerOutcome, Series, Side,
+    Counts, Ended, GroupOutcome, HostFacts, Interfaces, Outcome, PeerOutcome, Plan, Series, Side,
     StepOutcome, Times, Totals, Warning,
 };
 use stats::Histogram;
@@ -12,13 +12,14 @@ use units::Bytes;
 
 use super::LINERATE;
 use crate::options::{Counter, Master};
-use crate::strand::{Log, StrandOutcome, TransactionOutcome, has_datagrams, plan};
+use crate::strand::{Log, StrandOutcome, TransactionOutcome, has_datagrams};
 use crate::{Flowop, Group, Transaction, Workorder, transaction_name};
 
 /// A run that is over.
 pub(super) struct Run<'a> {
     pub(super) master: &'a Master,
     pub(super) workorder: &'a Workorder,
+    pub(super) plan: Plan,
     pub(super) strands: &'a [StrandOutcome],
     /// The end of the handshake.
     pub(super) agreed: (Instant, SystemTime),
@@ -57,12 +58,7 @@ impl Run<'_> {
             peers: self.peers,
             series: self.series,
             warnings: self.warnings,
-            ..Outcome::of_flow(
-                plan(self.workorder, self.master.interval),
-                self.agreed.1,
-                here,
-                None,
-            )
+            ..Outcome::of_flow(self.plan, self.agreed.1, here, None)
         }
     }
 

@@ -1,49 +1,30 @@
 //! From a transaction to the steps that the engine runs.
 
-use model::{Action, Batch, Body, Limit, Pacing, Phases, Plan, Step, Transfer, Wait, Workers};
+use model::{Action, Batch, Body, Limit, Pacing, Step, Transfer, Wait, Workers};
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::sctp;
 use crate::mirror;
-use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Transaction, Workorder};
+use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Transaction};
 
-/// The plan of a whole profile, whose counters are looked at so often.
-pub(crate) fn plan(workorder: &Workorder, sampling: Duration) -> Plan {
-    let group = |group: &Group| model::Group {
+/// The plan of a group whose transactions were compiled.
+pub(super) fn group(group: &Group, transactions: Vec<model::Transaction>) -> model::Group {
+    let hosts = mirror::hosts(group).into_iter();
+    model::Group {
         name: group.name.clone(),
         workers: Workers {
             count: group.strands.count,
             are_processes: group.strands.processes,
         },
-        peers: mirror::hosts(group)
-            .into_iter()
-            .map(str::to_owned)
-            .collect(),
-        body: Body::Transactions(transactions(group)),
-    };
-    Plan {
-        name: workorder.name.clone(),
-        source: None,
-        groups: workorder.groups.iter().map(group).collect(),
-        phases: Phases::default(),
-        sampling: Some(sampling),
+        peers: hosts.map(str::to_owned).collect(),
+        body: Body::Transactions(transactions),
     }
 }
 
-fn transactions(group: &Group) -> Vec<model::Transaction> {
-    let transactions = group.transactions.iter().zip(lists(group));
-    let transactions = transactions.map(|(transaction, steps)| model::Transaction {
-        limit: limit(transaction),
-        pacing: pacing(transaction),
-        steps,
-    });
-    transactions.collect()
-}
-
-/// The steps of each transaction of a group, one a flowop.
-pub(super) fn lists(group: &Group) -> Vec<Vec<Step>> {
+/// The transactions of a group, each with a step for each flowop.
+pub(super) fn transactions(group: &Group) -> Vec<model::Transaction> {
     let mut openings = HashMap::<u32, Openings>::new();
     for flowop in group.openings() {
         let openings = openings.entry(flowop.connection);
@@ -51,19 +32,23 @@ pub(super) fn lists(group: &Group) -> Vec<Vec<Step>> {
             .and_modify(|openings| openings.add(flowop))
             .or_insert_with(|| Openings::of(flowop));
     }
-    let list = |transaction: &Transaction| {
+    let compiled = |transaction: &Transaction| {
         let flowops = transaction.flowops.iter();
         let steps = flowops.map(|flowop| {
             let openings = openings.get(&flowop.connection);
             step(openings.unwrap_or(&Openings::NONE), flowop)
         });
-        steps.collect()
+        model::Transaction {
+            limit: limit(transaction),
+            pacing: pacing(transaction),
+            steps: steps.collect(),
+        }
     };
-    group.transactions.iter().map(list).collect()
+    group.transactions.iter().map(compiled).collect()
 }
 
 /// When the list ends.
-pub(super) fn limit(transaction: &Transaction) -> Limit {
+fn limit(transaction: &Transaction) -> Limit {
     match transaction.duration {
         Some(duration) => Limit::Time(duration),
         None => Limit::Transactions(transaction.iterations),
@@ -71,7 +56,7 @@ pub(super) fn limit(transaction: &Transaction) -> Limit {
 }
 
 /// `rate=`, which only a transaction with a duration has: so many executions a second, evenly.
-pub(super) fn pacing(transaction: &Transaction) -> Option<Pacing> {
+fn pacing(transaction: &Transaction) -> Option<Pacing> {
     transaction.duration?;
     if transaction.rate == 0 {
         return None;
@@ -218,7 +203,7 @@ mod tests {
             transactions: vec![transaction.clone()],
             ..Group::default()
         };
-        match lists(&group)[0][1].action {
+        match transactions(&group)[0].steps[1].action {
             Action::Send(transfer) | Action::Receive(transfer) => transfer,
             ref other => panic!("{other:?}"),
         }

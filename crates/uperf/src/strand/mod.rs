@@ -19,7 +19,7 @@ mod trial;
 mod worker;
 mod workers;
 
-pub(crate) use compile::{has_datagrams, plan, transport};
+pub(crate) use compile::{has_datagrams, transport};
 pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use engine::Stop;
 use engine::script::{Failure, StepReport};
-use model::{Counts, Step};
+use model::Counts;
 use serde::{Deserialize, Serialize};
 use server::Policy;
 use sys::counter::Event;
@@ -102,8 +102,8 @@ pub(crate) struct Watching {
 #[derive(Debug)]
 struct WorkerGroup {
     setup: GroupSetup,
-    /// The compiled steps of each transaction.
-    scripts: Vec<Vec<Step>>,
+    /// What its transactions were compiled to.
+    compiled: Vec<model::Transaction>,
     /// Ends each transaction.
     stops: Vec<Stop>,
     watching: Watching,
@@ -169,7 +169,7 @@ impl WorkerGroup {
         let transactions = setup.group.transactions.iter();
         Self {
             stops: transactions.map(|_| cancel.follower()).collect(),
-            scripts: compile::lists(&setup.group),
+            compiled: compile::transactions(&setup.group),
             setup,
             watching,
         }

@@ -73,7 +73,8 @@ impl Worker {
         let events = group.watching.event_counters(&mut connections.log);
         for (stage, transaction) in transactions.iter().enumerate() {
             // Before the barrier: it is no part of the transaction's time.
-            let mut script = Script::new(group.scripts[stage].clone(), self.seed);
+            let compiled = &group.compiled[stage];
+            let mut script = Script::new(compiled.steps.clone(), self.seed);
             connections.flowops = &transaction.flowops;
             if self.barrier.arrive(stage).is_none() {
                 break;
@@ -84,11 +85,11 @@ impl Worker {
             let mut job = Job {
                 body: Body::Steps(Steps {
                     script: &mut script,
-                    pacing: compile::pacing(transaction),
+                    pacing: compiled.pacing,
                     buffer,
                     times: times.as_mut(),
                 }),
-                limit: compile::limit(transaction),
+                limit: compiled.limit,
                 stop: &group.stops[stage],
                 counters: &self.counters,
             };

@@ -6,12 +6,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::{BarrierStatus, Counters, Promise, Reason, StartBarrier, Stop, deadline_thread};
-use model::Counts;
+use model::{Counts, Phases, Plan};
 use sys::shared::SharedLines;
 
 use super::process::Process;
 use super::worker::{Worker, seed};
-use super::{GroupSetup, Listeners, StrandOutcome, Watching, WorkerGroup};
+use super::{GroupSetup, Listeners, StrandOutcome, Watching, WorkerGroup, compile};
 use crate::workorder::Transaction;
 
 /// Stack of a worker's thread, bytes; its buffer is not on it.
@@ -313,6 +313,19 @@ impl Workers {
         let groups = self.groups.iter();
         let lengths = groups.map(|group| group.setup.group.transactions.len());
         lengths.max().unwrap_or(0)
+    }
+
+    /// What they do, by a profile of this name, whose counters are looked at so often.
+    pub(crate) fn plan(&self, name: String, sampling: Duration) -> Plan {
+        let groups = self.groups.iter();
+        let groups = groups.map(|of| compile::group(&of.setup.group, of.compiled.clone()));
+        Plan {
+            name,
+            source: None,
+            groups: groups.collect(),
+            phases: Phases::default(),
+            sampling: Some(sampling),
+        }
     }
 
     /// Lets the workers close their connections and waits for them. Returns their outcomes in the order of the groups.
