@@ -155,7 +155,7 @@ impl Slave<'_> {
     /// Waits until somebody is served.
     #[track_caller]
     pub(crate) fn serves_somebody(&self, rest: Usage) {
-        let begun = eventually(SOON, || self.server.usage() != rest);
+        let begun = eventually(SOON, || !self.server.usage().is_within(rest));
         assert!(begun, "nobody is served");
     }
 
