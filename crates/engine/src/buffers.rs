@@ -81,14 +81,14 @@ impl Buffers {
         BuffersUsed {
             send_bytes: send
                 .as_ref()
-                .map(Ring::size)
+                .map(|ring| ring.size())
                 .or(file.as_ref().map(SendFile::size)),
             send_width: send
                 .as_ref()
-                .map(Ring::width)
+                .map(|ring| ring.width())
                 .or(file.as_ref().map(SendFile::width)),
-            receive_bytes: receive.as_ref().map(Ring::size),
-            receive_width: receive.as_ref().map(Ring::width),
+            receive_bytes: receive.as_ref().map(|ring| ring.size()),
+            receive_width: receive.as_ref().map(|ring| ring.width()),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -58,7 +59,7 @@ pub(crate) enum Contents<'a> {
     File(File, &'a Path),
 }
 
-/// The buffers.
+/// The buffers, with their share of the memory that is allowed.
 #[derive(Debug)]
 pub(crate) struct Ring {
     buffers: BufferRing,
@@ -84,13 +85,12 @@ impl Ring {
             });
         }
         let too_large = || RingError::TooLarge { size, width };
-        let [count, bytes, alignment, offset] =
-            [width, size, plan.alignment, plan.offset].map(|n| n as usize);
+        let (alignment, offset) = (plan.alignment, plan.offset);
         let footprint =
-            BufferRing::footprint(count, bytes, alignment, offset).ok_or_else(too_large)?;
+            BufferRing::footprint(width, size, alignment, offset).ok_or_else(too_large)?;
         let share = memory.take(footprint as u64)?;
         let mut filler = Filler::of(contents);
-        let mut buffers = BufferRing::new(count, bytes, alignment, offset).ok_or_else(too_large)?;
+        let mut buffers = BufferRing::new(width, size, alignment, offset).ok_or_else(too_large)?;
         if let Some(filler) = &mut filler {
             for _ in 0..width {
                 filler.fill(buffers.advance())?;
@@ -101,33 +101,21 @@ impl Ring {
             _share: share,
         })
     }
+}
 
-    /// Bytes a call.
-    pub(crate) fn size(&self) -> u32 {
-        self.buffers.size() as u32
-    }
+impl Deref for Ring {
+    type Target = BufferRing;
 
-    /// How many buffers.
-    pub(crate) fn width(&self) -> u32 {
-        self.buffers.width() as u32
-    }
-
-    /// All buffers, for a call that takes several.
     #[inline]
-    pub(crate) fn buffers(&mut self) -> &mut BufferRing {
+    fn deref(&self) -> &BufferRing {
+        &self.buffers
+    }
+}
+
+impl DerefMut for Ring {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut BufferRing {
         &mut self.buffers
-    }
-
-    /// The buffer of the next call.
-    #[inline]
-    pub(crate) fn advance(&mut self) -> &mut [u8] {
-        self.buffers.advance()
-    }
-
-    /// The buffer of the last call.
-    #[inline]
-    pub(crate) fn current(&self) -> &[u8] {
-        self.buffers.current()
     }
 }
 

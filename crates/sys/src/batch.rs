@@ -77,10 +77,10 @@ impl Batch {
         for piece in &mut self.pieces[..count] {
             let buffer = ring.advance_pointer().as_ptr();
             piece.iov_base = buffer.cast();
-            piece.iov_len = ring.size();
+            piece.iov_len = ring.size() as usize;
             // SAFETY: the buffer is the ring's, which is borrowed, and initialised; there is no other reference
             // to it at this time.
-            prepare(unsafe { std::slice::from_raw_parts_mut(buffer, ring.size()) });
+            prepare(unsafe { std::slice::from_raw_parts_mut(buffer, piece.iov_len) });
         }
         count
     }

@@ -33,44 +33,45 @@ impl BufferRing {
     /// The memory that a ring takes when all of it is touched, in bytes; `None` when it cannot be
     /// had: the alignment is not a power of two, there are no buffers, or more than there are
     /// addresses.
-    pub fn footprint(width: usize, size: usize, alignment: usize, offset: usize) -> Option<usize> {
+    pub fn footprint(width: u32, size: u32, alignment: u32, offset: u32) -> Option<usize> {
         Self::stride(size, alignment, offset)?
-            .checked_mul(width)?
-            .checked_add(alignment)
+            .checked_mul(width as usize)?
+            .checked_add(alignment as usize)
             .filter(|_| width > 0)
     }
 
     /// Maps `width` buffers; `None` as for [`BufferRing::footprint`], or when the system has not got
     /// the memory.
-    pub fn new(width: usize, size: usize, alignment: usize, offset: usize) -> Option<Self> {
+    pub fn new(width: u32, size: u32, alignment: u32, offset: u32) -> Option<Self> {
         let mapped = Self::footprint(width, size, alignment, offset)?;
         let stride = Self::stride(size, alignment, offset)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, access, flags) };
         let mapping = NonNull::new(mapping.ok()?.cast::<u8>())?;
-        let to_alignment = mapping.as_ptr().align_offset(alignment);
+        let to_alignment = mapping.as_ptr().align_offset(alignment as usize);
         // SAFETY: `footprint` has room for getting to the alignment, and the offset is part of the
         // first stride.
-        let first = unsafe { mapping.add(to_alignment + offset) };
+        let first = unsafe { mapping.add(to_alignment + offset as usize) };
         Some(Self {
             first,
             stride,
             next: 0,
-            width,
-            size,
+            width: width as usize,
+            size: size as usize,
             mapping,
             mapped,
         })
     }
 
-    fn stride(size: usize, alignment: usize, offset: usize) -> Option<usize> {
+    fn stride(size: u32, alignment: u32, offset: u32) -> Option<usize> {
         if !alignment.is_power_of_two() {
             return None;
         }
-        size.checked_add(offset)?
+        (size as usize)
+            .checked_add(offset as usize)?
             .max(1)
-            .checked_next_multiple_of(alignment.max(CACHE_LINE))
+            .checked_next_multiple_of(CACHE_LINE.max(alignment as usize))
     }
 
     /// The next buffer: the first, then from the last down to the second, and so round, which is
@@ -104,13 +105,13 @@ impl BufferRing {
     }
 
     /// How many buffers.
-    pub fn width(&self) -> usize {
-        self.width
+    pub fn width(&self) -> u32 {
+        self.width as u32
     }
 
     /// Bytes of one.
-    pub fn size(&self) -> usize {
-        self.size
+    pub fn size(&self) -> u32 {
+        self.size as u32
     }
 }
 
@@ -136,8 +137,11 @@ mod tests {
             let mut ring = BufferRing::new(width, size, alignment, offset).unwrap();
             for _ in 0..=width {
                 let buffer = ring.advance();
-                assert_eq!((buffer.as_ptr() as usize - offset) % alignment, 0);
-                assert_eq!(buffer.len(), size);
+                assert_eq!(
+                    (buffer.as_ptr() as usize - offset as usize) % alignment as usize,
+                    0
+                );
+                assert_eq!(buffer.len(), size as usize);
                 buffer.fill(7);
             }
         }
@@ -159,7 +163,7 @@ mod tests {
             (0, 1, 8, 0),
             (1, 1, 3, 0),
             (1, 1, 0, 0),
-            (1, usize::MAX, 8, 8),
+            (u32::MAX, u32::MAX, 8, 8),
         ] {
             assert!(BufferRing::new(width, size, alignment, offset).is_none());
         }

@@ -116,7 +116,7 @@ impl Source for Batches<'_> {
 
     #[inline]
     fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
-        let (most, ring) = (self.most(hooks), self.ring.buffers());
+        let (most, ring) = (self.most(hooks), &mut *self.ring);
         let prepare = |buffer: &mut [u8]| hooks.before_send(buffer);
         let moved = self.batch.send(self.socket, ring, most, prepare)?;
         self.bounds.counters.add(Counter::SendBatches, 1);
@@ -132,7 +132,7 @@ impl Sink for Batches<'_> {
         if self.has_ended {
             return Ok(data);
         }
-        let (most, ring, has_ended) = (self.most(hooks), self.ring.buffers(), &mut self.has_ended);
+        let (most, ring, has_ended) = (self.most(hooks), &mut *self.ring, &mut self.has_ended);
         let taken = |datagram: &mut [u8]| {
             *has_ended |= datagram.is_empty();
             if !*has_ended {

@@ -434,7 +434,7 @@ impl Listener {
         let socket = datagram_listener(model::Transport::Udp, &bind, &options(accept));
         let listener = socket
             .map_err(|error| of_kernel(&error))
-            .and_then(|socket| DatagramListener::new(socket, buffer_bytes(group)))
+            .and_then(|socket| DatagramListener::new(socket, buffer_bytes(group) as usize))
             .map_err(refused)?;
         Ok(Self {
             protocol,

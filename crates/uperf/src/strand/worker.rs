@@ -23,7 +23,7 @@ use crate::profile::memory::{LEAST_BUFFER, PROCESS, TLS};
 use crate::workorder::{Group, Transaction};
 
 /// What a strand's buffer begins at a multiple of, bytes.
-const PAGE: usize = 4096;
+const PAGE: u32 = 4096;
 
 /// What the random sizes of a strand come from.
 pub(super) fn seed(group: usize, index: usize) -> u64 {
@@ -201,7 +201,7 @@ pub(crate) fn strand_bytes(group: &Group) -> u64 {
     let longest = transactions
         .map(|transaction| transaction.flowops.len())
         .max();
-    let buffer = buffer_bytes(group);
+    let buffer = buffer_bytes(group) as usize;
     let datagrams = if compile::has_datagrams(group) {
         buffer
     } else {
@@ -232,10 +232,10 @@ fn headers(group: &Group) -> usize {
 }
 
 /// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
-pub(super) fn buffer_bytes(group: &Group) -> usize {
+pub(super) fn buffer_bytes(group: &Group) -> u32 {
     let transfers = group.flowops().filter(|flowop| flowop.kind.transfers());
     let largest = transfers.map(|flowop| flowop.size.largest()).max();
-    largest.unwrap_or(0).max(LEAST_BUFFER) as usize
+    largest.unwrap_or(0).max(LEAST_BUFFER)
 }
 
 /// Logs a failure as uperf does: a failed call as `Error for flowop write  Message too long`; what has words of its
