@@ -37,22 +37,10 @@ impl Outcome {
         doubts.extend((self.here.socket.multipath == Some(false)).then_some(Warning::FellBack));
         let no_data = self.here.socket.data_in_syn == Some(false);
         doubts.extend(no_data.then_some(Warning::NoDataInSyn));
-        let after = self.ended_early(plan);
+        let there = self.there.as_ref().and_then(|there| there.elapsed);
+        let after = ended_early(&self.ended, plan.limit, self.here.elapsed, there);
         doubts.extend(after.map(|after| Warning::EndedEarly { after }));
         doubts
-    }
-
-    /// How long the test ran, if the user or the peer ended it before its time.
-    fn ended_early(&self, plan: &FlowPlan) -> Option<Duration> {
-        let after = self.here.elapsed?;
-        match (&self.ended, plan.limit) {
-            (Ended::Cancelled, _) => Some(after),
-            // A peer that sends goes by its own clock, which begins a little later.
-            (Ended::PeerClosed, Limit::Time(length)) => {
-                (after < length * 99 / 100).then_some(after)
-            }
-            _ => None,
-        }
     }
 
     fn sender_limited(&self, plan: &FlowPlan) -> Option<Warning> {
@@ -61,6 +49,25 @@ impl Outcome {
         let thread_percent = 100.0 * thread.as_secs_f64() / elapsed.as_secs_f64();
         (one_way && thread_percent > NEVER_WAITED_PERCENT)
             .then_some(Warning::SenderLimited { thread_percent })
+    }
+}
+
+/// How long the test ran `here`, if the user or the peer ended it before its time.
+fn ended_early(
+    ended: &Ended,
+    limit: Limit,
+    here: Option<Duration>,
+    there: Option<Duration>,
+) -> Option<Duration> {
+    let after = here?;
+    match (ended, limit) {
+        (Ended::Cancelled, _) => Some(after),
+        // A peer that sends goes by its own clock, which may begin a little earlier or later.
+        (Ended::PeerClosed, Limit::Time(length)) => {
+            let longest = after.max(there.unwrap_or_default());
+            (longest < length * 99 / 100).then_some(after)
+        }
+        _ => None,
     }
 }
 
@@ -218,6 +225,21 @@ mod tests {
                 given_bytes: 425_984,
             }]
         );
+    }
+
+    #[test]
+    fn a_peer_that_took_its_time_did_not_end_early() {
+        let time = |milliseconds| Some(Duration::from_millis(milliseconds));
+        let limit = Limit::Time(Duration::from_secs(1));
+        for (here, there, is_early) in [
+            (time(960), None, true),
+            (time(960), time(500), true),
+            (time(960), time(1001), false),
+            (time(995), time(500), false),
+        ] {
+            let early = ended_early(&Ended::PeerClosed, limit, here, there);
+            assert_eq!(early, here.filter(|_| is_early), "{here:?} {there:?}");
+        }
     }
 
     #[test]
