@@ -2,9 +2,10 @@
 //! manual promises and stock cannot do.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
+use socket2::{Domain, Socket, Type};
 use testkit::{Finished, Make, Role, figures, same_text};
 
 use super::exchange::{peers, run};
@@ -166,8 +167,12 @@ fn what_is_unknown() -> Outcome {
 }
 
 fn refused() -> Outcome {
-    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|unused| unused.local_addr());
-    let port = nobody.map_err(|error| error.to_string())?.port();
+    // Bound, but not listening: a client could else get this port for itself, and connect to itself.
+    let taken = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(|error| error.to_string())?;
+    let bound = taken.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into());
+    let address = bound.and_then(|()| taken.local_addr());
+    let address = address.map_err(|error| error.to_string())?.as_socket();
+    let port = address.ok_or("no port")?.port();
     for test in ["TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_CRR"] {
         let [mine, stock] =
             [Make::Ours, Make::Stock].map(|make| netperf(make, port, &["-t", test], &[]));
