@@ -171,6 +171,8 @@ sctp_waits_in_poll() {
 
 # LLC sockets know the first network namespace only, so both interfaces are in it.
 link() {
+    # Room in the receiver's queue for all that a case sends, also where the receiver is given no CPU for a second.
+    echo 4000000 >/proc/sys/net/core/rmem_default
     ip link delete near0 2>/dev/null || true
     ip link add near0 type veth peer name far0
     ip link set near0 up
@@ -209,8 +211,7 @@ llc_connections() {
 llc_datagrams() {
     link
     serve ours
-    # Slow enough, and room enough, for all of them, also where the receiver is given no CPU for a second.
-    echo 4000000 >/proc/sys/net/core/rmem_default
+    # Slow enough for all of them.
     datagrams -t DLCL_STREAM -b 5 -w 20m -- -D near0,far0
     transactions -t DLCL_RR -- -D near0,far0
     count 40
