@@ -6,7 +6,7 @@ mod peer;
 
 use std::env;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::thread;
 
@@ -54,16 +54,7 @@ fn the_master_says_what_the_recorded_one_said() {
 
 /// Runs the recorded profile with the recorded slaves; where they differ.
 fn run(recording: &Recording) -> Vec<String> {
-    let mut listeners: Vec<(IpAddr, TcpListener)> = Vec::new();
-    for host in &recording.hosts {
-        let host: IpAddr = host.parse().expect("an address");
-        if listeners.iter().any(|(known, _)| *known == host) {
-            continue;
-        }
-        let port = listeners.first().map_or(0, |(_, first)| port(first));
-        let listener = TcpListener::bind((host, port)).expect("a port");
-        listeners.push((host, listener));
-    }
+    let listeners = listeners(recording);
     let control = port(&listeners[0].1);
     thread::scope(|scope| {
         let master = scope.spawn(move || master(recording, control));
@@ -96,6 +87,32 @@ fn run(recording: &Recording) -> Vec<String> {
         }
         differences
     })
+}
+
+/// One listener for each host of the recording, all at one port.
+///
+/// Another program may hold that port at one of the addresses: then another port serves.
+fn listeners(recording: &Recording) -> Vec<(IpAddr, TcpListener)> {
+    let hosts = recording.hosts.iter();
+    let mut hosts: Vec<IpAddr> = hosts
+        .map(|host| host.parse().expect("an address"))
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let bind_all = || -> io::Result<Vec<_>> {
+        let mut free = 0;
+        let mut listeners = Vec::new();
+        for host in &hosts {
+            let listener = TcpListener::bind((*host, free))?;
+            free = port(&listener);
+            listeners.push((*host, listener));
+        }
+        Ok(listeners)
+    };
+    let mut tries = (0..100).map(|_| bind_all());
+    tries
+        .find_map(Result::ok)
+        .expect("a port that is free at each address")
 }
 
 /// What the master finds out the layout with: a slave answers a workorder when it has all of it.
