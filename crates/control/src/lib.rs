@@ -33,6 +33,7 @@ pub struct ControlConnection {
 
 impl ControlConnection {
     /// Connects to `to` from the local address `from`. A wildcard address and port 0 leave the choice to the kernel.
+    /// [`is_stopped`] recognises a stop that ended the attempt.
     pub fn connect(
         transport: Transport,
         from: &Address,
@@ -46,6 +47,7 @@ impl ControlConnection {
         let _deadline = deadline_thread().at(Instant::now() + CONNECT_DEADLINE, &in_time);
         match engine::connect(&socket, to, &in_time) {
             None => Self::new(socket, stop.clone()),
+            Some(_) if stop.is_set() => Err(Error::CANCELED.into()),
             Some(ran) => {
                 let errno = ran.failure.map(|(_, errno)| errno);
                 let errno = errno.unwrap_or(Error::TIMEDOUT.raw_os_error());
@@ -220,6 +222,24 @@ mod tests {
         let stop = control.stop.clone();
         let _deadline = engine::deadline_thread().at(in_milliseconds(20), &stop);
         assert!(control.read::<1>(in_milliseconds(60_000)).is_err());
+    }
+
+    #[test]
+    fn a_stop_ends_an_attempt_to_connect() {
+        // A queue of one connection that nobody accepts: further attempts get no answer.
+        let listener = Socket::new(sys::Domain::IPV4, sys::Type::STREAM, None).unwrap();
+        let any_port = "127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap();
+        listener.bind(&any_port.into()).unwrap();
+        listener.listen(0).unwrap();
+        let to = Address::of(&listener).unwrap();
+        let from = Address::from(any_port);
+        let stop = Stop::new();
+        let _deadline = engine::deadline_thread().at(in_milliseconds(200), &stop);
+        let attempts =
+            (0..8).map(|_| ControlConnection::connect(Transport::Tcp, &from, &to, &stop));
+        let attempts: Vec<_> = attempts.collect();
+        let failed = attempts.iter().find_map(|attempt| attempt.as_ref().err());
+        assert!(is_stopped(failed.expect("the queue is full")), "{failed:?}");
     }
 
     #[test]

@@ -130,14 +130,21 @@ impl Counters {
 }
 
 impl CounterWriter<'_> {
-    /// States what a pass is: one send call and one receive call of so many bytes each, 0 for none.
+    /// States what a pass is: one send call and one receive call of these sizes, 0 for none. Counters that have passes
+    /// keep their sizes.
     pub(crate) fn expect(self, sent: u32, received: u32, is_transaction: bool) {
         for (counter, amount) in [
             (SentPerPass, sent),
             (ReceivedPerPass, received),
             (TransactionsPerPass, is_transaction.into()),
         ] {
-            self.0.0[counter as usize].store(amount.into(), Relaxed);
+            let line = &self.0.0;
+            let (place, amount) = (&line[counter as usize], u64::from(amount));
+            debug_assert!(
+                line[Passes as usize].load(Relaxed) == 0 || place.load(Relaxed) == amount,
+                "passes that are counted would change their size"
+            );
+            place.store(amount, Relaxed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The end of a flow: how it is told to the peer, and how the peer's is awaited.
+//! The end of a flow: marks this end for the peer, and waits for the peer's.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -40,7 +40,8 @@ macro_rules! timed {
     };
 }
 
-/// One worker's part of a plan, everything settled.
+/// One worker's part of a plan, everything settled. It can be run again; a job of other sizes needs counters of its
+/// own, which have one size per pass.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// What is repeated.
@@ -110,7 +111,7 @@ impl<'a> From<Flow<'a>> for Path<'a> {
     }
 }
 
-/// Runs a job to its end. The same job can be run again.
+/// Runs a job to its end, and attends its stop meanwhile.
 pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
     let _attending = job.stop.attend();
     let (limit, stop, counters) = (job.limit, job.stop, job.counters);
@@ -279,12 +280,14 @@ pub fn receive_late(
 }
 
 /// Opens a flow's connection within its time; `Some` says how that ended instead.
+#[must_use]
 pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
     let _attending = stop.attend();
     opened(connector::connect(socket, to, false, stop), stop)
 }
 
 /// As [`connect`], for an end whose socket has fast open on and nothing to send with it.
+#[must_use]
 pub fn connect_without_data(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
     let _attending = stop.attend();
     opened(connector::connect(socket, to, true, stop), stop)

@@ -23,7 +23,7 @@ impl Timer for () {
 pub trait Watch {
     /// A time begins, with the first step or after a pause that is no step's.
     fn start(&mut self);
-    /// A step has been executed so often, and the next one begins.
+    /// A step has been executed this often, and the next one begins.
     fn step(&mut self, step: usize, executions: u64);
     /// A round is done.
     fn round(&mut self);

@@ -149,6 +149,7 @@ fn json_contradicts_other_output() {
         ("-D 1", "contradicts -D"),
         ("-v 2", "contradicts -v"),
         ("-B brand", "contradicts -B"),
+        ("-f k", "contradicts -f"),
         ("-t LOC_CPU", "LOC_CPU moves no data"),
     ] {
         let ended = run(linerate(&format!("netperf --json {options}")), LIMIT).expect("it ends");

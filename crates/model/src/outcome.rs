@@ -26,7 +26,7 @@ pub struct Outcome {
     /// What each of several flows did; empty when there was one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowShare>,
-    /// Each peer, where there were several, or where one told only totals; otherwise empty: the one's side is
+    /// Each peer, where there were several, or where one reported only totals; otherwise empty: the one's side is
     /// `there`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<PeerOutcome>,

@@ -146,14 +146,15 @@ impl Group {
 }
 
 impl FlowPlan {
-    /// The same flow with its data in the other direction: what this end sends there, the peer sends here.
+    /// The same flow with its data in the other direction: what this end sends there, the peer sends here. A flow
+    /// with data in both directions, or with none, stays as it is.
     #[must_use]
     pub fn turned(mut self) -> Self {
-        self.workload = if self.workload == Workload::send() {
-            Workload::receive()
-        } else {
-            Workload::send()
-        };
+        if self.workload == Workload::send() {
+            self.workload = Workload::receive();
+        } else if self.workload == Workload::receive() {
+            self.workload = Workload::send();
+        }
         self
     }
 
@@ -530,7 +531,7 @@ impl Default for BufferPlan {
 }
 
 impl BufferPlan {
-    /// One buffer that holds a message of so many bytes.
+    /// One buffer that holds a message of `bytes`.
     pub fn message(bytes: u32) -> Self {
         Self {
             size: SizeRule::Bytes(bytes),

@@ -12,7 +12,7 @@ use crate::{Limit, Pacing};
 /// A list of steps that is repeated: uperf's transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transaction {
-    /// When it ends: after a time, or after so many rounds ([`Limit::Transactions`]).
+    /// When it ends: after a time, or after a number of rounds ([`Limit::Transactions`]).
     pub limit: Limit,
     /// When each round begins; `None` is as fast as it goes.
     pub pacing: Option<Pacing>,
@@ -76,10 +76,10 @@ pub struct Transfer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// All of so many, in as many calls as it takes.
+    /// This many, in as many calls as it takes.
     #[serde(rename = "bytes")]
     Exactly(u32),
-    /// A random size. To send: so many in one call, or as many as a layer takes. To receive: what one
+    /// A random size. To send: one call, or as much as a layer takes. To receive: what one
     /// call gives, up to the most. In a batch: each message.
     Between {
         /// The fewest.

@@ -1,7 +1,7 @@
 //! The netperf dialect: `netperf` and `netserver` of version 2.7.0 as Debian builds them.
 //!
 //! Five rooms: [`options`] (argv → Plan), [`wire`] (bytes ↔ messages), [`client`] and [`server`]
-//! (who says what when), [`output`] (Outcome → text). [`run`](run()) stands above them. Beside them is what two of them need:
+//! (the order of messages), [`output`] (Outcome → text). [`run`](run()) stands above them. Beside them is what two of them need:
 //! [`selector`], the names that omni output knows.
 
 #![forbid(unsafe_code)]

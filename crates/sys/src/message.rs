@@ -218,7 +218,7 @@ impl fmt::Debug for Messages {
 }
 
 impl ControlMessage {
-    /// What SCTP is told with a message with these options.
+    /// The control data of an SCTP message with these options.
     pub fn of(info: SendInfo) -> Self {
         /// Kinds of linux/sctp.h.
         const SCTP_SNDINFO: i32 = 2;

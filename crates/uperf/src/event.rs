@@ -39,7 +39,7 @@ pub enum Event<'a> {
     SlaveAborted,
     /// So many strands have failed until now.
     StrandFailed(u64),
-    /// A slave told no totals at the end.
+    /// A slave reported no totals at the end.
     SlaveLost(&'a str),
 }
 

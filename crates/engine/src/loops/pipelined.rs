@@ -304,7 +304,7 @@ mod tests {
         peer.join().unwrap();
     }
 
-    /// Whoever neither reads nor answers ends it as one who only does not answer.
+    /// A peer that neither reads nor answers ends it as a peer that only does not answer.
     #[test]
     fn a_peer_that_reads_no_more_requests_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

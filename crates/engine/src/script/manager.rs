@@ -8,7 +8,7 @@ use crate::stop::Stop;
 
 /// The dialect's part of a script: it opens the connections of the steps, and executes the steps of its own.
 pub trait ConnectionManager {
-    /// The connection of a transfer step that has none, or no longer; it keeps it until it is told to forget.
+    /// The connection of a transfer step that has none, or no longer; the step keeps it until it has to forget it.
     fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure>;
     /// Executes a step of its own; the bytes that it sent, and the steps that forget their connections.
     fn perform(&mut self, step: usize, stop: &Stop) -> Result<Performed, Failure>;

@@ -1,4 +1,4 @@
-//! What is told of hosts and connections, against what the system's own tools say of them.
+//! The reported facts of hosts and connections, against what the system's own tools say of them.
 
 mod interface;
 

@@ -134,7 +134,7 @@ const HARNESS: &str = r#"<?xml version=1.0?>
 </profile>
 "#;
 
-/// Real output, read by the rules of those who read stock's.
+/// Reads real output by the rules of harnesses that parse stock's.
 fn harnesses_read_real_runs() {
     let slave = Server::slave("");
     let responses = tempfile::NamedTempFile::new().expect("a temporary file");

@@ -273,7 +273,7 @@ pub(super) static SECTION: Section<Global> = Section {
         "Say on standard error what makes the result doubtful, and exit with 3 if anything does.",
         |g, _| { g.strict = true; Ok(()) }),
     long("json", Nothing, "Print the result as a JSON document, and nothing else", "",
-        "Print one JSON document on standard output in place of the text: the one that linerate run --json prints. Options that print something else (-o, -O and -k of omni output, -D, -v, -B) are refused. What the stock tool prints as an error goes to standard error.",
+        "Print one JSON document on standard output in place of the text: the one that linerate run --json prints. Options that print something else (-o, -O and -k of omni output, -D, -v, -B, -f) are refused. What the stock tool prints as an error goes to standard error.",
         |g, _| { g.json = true; Ok(()) }),
     long("html", Value("file"), "Write the result as a page with plots", "",
         "Write the result as an HTML page with plots of the rate over time and of latencies (-j). The page loads nothing from a network.",

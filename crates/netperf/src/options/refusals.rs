@@ -52,6 +52,7 @@ pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Res
         ("-D", global.interim.is_some()),
         ("-v", global.verbosity != 1),
         ("-B", global.brand.is_some()),
+        ("-f", global.unit.is_some()),
         ("test options -o, -O and -k", has_selection),
     ];
     if let Some((option, _)) = of_text.iter().find(|(_, given)| global.json && *given) {

@@ -206,7 +206,7 @@ pub(super) fn latencies(run: &Outcome) -> String {
 fn percentiles((name, times): (String, &Histogram)) -> Line {
     let (mut x, mut y) = (Vec::new(), Vec::new());
     for step in 0.. {
-        // One in so many times is longer.
+        // One time in this many is longer.
         let rarity = 10_f64.powf(f64::from(step) / f64::from(POINTS_PER_DECADE));
         let percent = 100.0 - 100.0 / rarity;
         let Some(time) = times

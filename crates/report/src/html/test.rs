@@ -175,7 +175,7 @@ fn spread(tested: &Tested) -> String {
     )
 }
 
-/// The times in figures, for who cannot see the plot.
+/// The times in figures, for readers who do not see the plot.
 fn latencies(run: &Outcome) -> String {
     const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0];
     let kept = plot::histograms(run);

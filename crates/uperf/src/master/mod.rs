@@ -214,7 +214,7 @@ impl Session<'_> {
         Ok(run.outcome())
     }
 
-    /// This host, for those who ask for more than text.
+    /// This host, which the JSON document and the page show.
     fn host(&self, slaves: &[Slave]) -> Option<HostFacts> {
         self.master.wants_all().then(|| {
             let first = slaves.first().and_then(|slave| slave.control.here());

@@ -189,7 +189,7 @@ impl Run<'_> {
             .collect()
     }
 
-    /// What the group's slaves moved, if all of them are linerates, whose counts are exact, and told.
+    /// What the group's slaves moved, if all of them are linerates, whose counts are exact, and reported it.
     fn reported_bytes(&self, group: usize) -> Option<Bytes> {
         let peers = self.peers.iter().filter(|peer| peer.group == Some(group));
         let reported = peers.map(|peer| {

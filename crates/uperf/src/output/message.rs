@@ -24,7 +24,7 @@ pub enum Message<'a> {
     Phase3(&'a str),
     /// A slave sent something while it had nothing to say.
     SlaveAborted,
-    /// A slave told no totals at the end.
+    /// A slave reported no totals at the end.
     Goodbye(&'a str),
     /// The file of `-X` cannot be written.
     ResponseFile,

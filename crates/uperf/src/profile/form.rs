@@ -80,7 +80,7 @@ impl Given<'_> {
         Ok(number.map(T::from))
     }
 
-    /// A text for which the messages of the control connection have room: so many bytes.
+    /// A text of at most `most` bytes, for which the messages of the control connection have room.
     pub(super) fn text(&self, most: usize) -> Read<String> {
         if self.value.len() > most {
             return Err(self.refused(&format!("it has more than {most} bytes")));

@@ -58,7 +58,7 @@ pub(super) enum Ending {
     Lost(String, io::Error),
 }
 
-/// Where a run is, for whoever reads of its end.
+/// Where a run is, for the message about its end.
 pub(super) fn place(opened: Option<usize>) -> String {
     match opened {
         None => "before Txn1".to_owned(),

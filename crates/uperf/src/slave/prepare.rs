@@ -184,7 +184,7 @@ fn group_bytes(work: &Work) -> u64 {
 }
 
 fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo> {
-    // Who listens for nothing tells nothing.
+    // A strand that listens for nothing reports no port.
     if listeners.iter().all(Listeners::is_empty) {
         return Vec::new();
     }

@@ -315,7 +315,7 @@ impl Workers {
         lengths.max().unwrap_or(0)
     }
 
-    /// What they do, by a profile of this name, whose counters are looked at so often.
+    /// The plan of the workers of all groups, with the profile's name and the interval of the samples.
     pub(crate) fn plan(&self, name: String, sampling: Duration) -> Plan {
         let groups = self.groups.iter();
         let groups = groups.map(|of| compile::group(&of.setup.group, of.compiled.clone()));

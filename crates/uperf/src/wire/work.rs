@@ -99,7 +99,7 @@ impl Received {
     /// will be. Nothing is believed: no more is asked for than what the limits allow, and the layout of the flowops
     /// is found out.
     ///
-    /// `fill` fills a buffer with what comes next, and is told how many bytes of memory it takes, at most, to keep
+    /// `fill` fills a buffer with what comes next, and receives the number of bytes of memory that it takes, at most, to keep
     /// that, and then to give the workorder. A master whose layout is none of ours may have sent all when more is
     /// asked for: so `fill` must not wait for ever.
     pub fn receive<E: From<Refusal>>(

@@ -25,7 +25,7 @@ fn serving<T>(terms: Terms, masters: impl FnOnce(u16) -> T) -> T {
     done
 }
 
-/// A master of one strand that has been told where the slave's strand listens.
+/// A master of one strand that knows where the slave's strand listens.
 struct Master {
     control: TcpStream,
     /// The port of the slave's strand.

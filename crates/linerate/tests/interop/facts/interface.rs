@@ -1,4 +1,4 @@
-//! What is told of interfaces, against what ethtool(8) and the kernel's files say of them.
+//! The reported facts of interfaces, against what ethtool(8) and the kernel's files say of them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -151,7 +151,7 @@ fn words_of_a_driver() -> Outcome {
     Ok(())
 }
 
-/// What is told of the interface that packets to an address would leave by.
+/// The reported facts of the interface that packets to an address would leave by.
 fn towards(address: &str) -> Result<model::Interface, String> {
     let remote = format!("{address}:9").parse::<SocketAddr>();
     let remote = remote.map_err(|error| format!("{address}: {error}"))?;
