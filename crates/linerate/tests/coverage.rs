@@ -158,13 +158,18 @@ fn suite_of(name: &str) -> Option<PathBuf> {
         .map(|(path, _)| path)
 }
 
-/// The file of a suite, and those in its directory.
+/// The file of a suite, and those below its directory.
 fn files_of(suite: &Path) -> Vec<PathBuf> {
-    let own = ["rs", "sh"].map(|extension| suite.with_extension(extension));
-    let parts = fs::read_dir(suite).into_iter().flatten().flatten();
-    own.into_iter()
-        .chain(parts.map(|entry| entry.path()))
-        .collect()
+    let mut files: Vec<_> = ["rs", "sh"]
+        .map(|extension| suite.with_extension(extension))
+        .into();
+    for entry in fs::read_dir(suite).into_iter().flatten().flatten() {
+        match entry.path() {
+            directory if directory.is_dir() => files.extend(files_of(&directory)),
+            file => files.push(file),
+        }
+    }
+    files
 }
 
 /// Whether the words stand in a line of the file that does something.
