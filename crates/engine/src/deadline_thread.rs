@@ -137,9 +137,10 @@ impl DeadlineThread {
         }
     }
 
-    /// Pulls `stop` when there is something to read from `input` (a pipe that a signal handler writes
-    /// to): somebody here wants it to end.
-    pub fn on_input(&self, input: OwnedFd, stop: &Stop) -> io::Result<()> {
+    /// Pulls `stop` at the first SIGINT, SIGTERM or signal of `others`. A second SIGINT or SIGTERM ends the process at
+    /// once.
+    pub fn on_signals(&self, others: &[i32], stop: &Stop) -> io::Result<()> {
+        let input = OwnedFd::from(sys::signal::first_interrupt(others)?);
         let mut state = self.state();
         let number = state.number();
         self.poller.watch_input(input.as_fd(), number)?;

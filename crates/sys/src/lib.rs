@@ -29,6 +29,7 @@ pub mod resolve;
 pub mod restricted_dir;
 pub mod sctp;
 pub mod shared;
+pub mod signal;
 pub mod tun;
 pub mod user;
 pub mod wake;
