@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Transaction, Transport};
 
 /// One measurement: groups of workers that run side by side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// What people call this test ("TCP_STREAM"); only ever printed.
     pub name: String,
@@ -81,6 +81,19 @@ pub struct FlowPlan {
 }
 
 impl Plan {
+    /// One flow with a peer, as the user named it.
+    pub fn of_flow(name: impl Into<String>, peer: impl Into<String>, flow: FlowPlan) -> Self {
+        let group = Group {
+            peers: vec![peer.into()],
+            ..Group::of_flows(1, flow)
+        };
+        Self {
+            name: name.into(),
+            groups: vec![group],
+            ..Self::default()
+        }
+    }
+
     /// The first group's flow, if its body is one.
     pub fn flow(&self) -> Option<&FlowPlan> {
         self.groups.first()?.flow()
@@ -146,16 +159,47 @@ impl Group {
 }
 
 impl FlowPlan {
+    /// A flow without end whose two ends leave everything at its default.
+    pub fn of(transport: Transport, workload: Workload) -> Self {
+        Self {
+            transport,
+            workload,
+            limit: Limit::Unlimited,
+            burst: 0,
+            timing: Timing::default(),
+            here: Half::default(),
+            there: Half::default(),
+        }
+    }
+
+    /// The same flow with these buffers at both ends, in both directions.
+    #[must_use]
+    pub fn with_buffers(mut self, buffers: BufferPlan) -> Self {
+        for half in [&mut self.here, &mut self.there] {
+            (half.send, half.receive) = (buffers, buffers);
+        }
+        self
+    }
+
     /// The same flow with its data in the other direction: what this end sends there, the peer sends here. A flow
     /// with data in both directions, or with none, stays as it is.
     #[must_use]
     pub fn turned(mut self) -> Self {
-        if self.workload == Workload::send() {
-            self.workload = Workload::receive();
-        } else if self.workload == Workload::receive() {
-            self.workload = Workload::send();
+        if !self.workload.is_transactional() {
+            self.workload = self.workload.mirrored();
         }
         self
+    }
+
+    /// The same flow as its other end sees it.
+    #[must_use]
+    pub fn mirrored(self) -> Self {
+        Self {
+            workload: self.workload.mirrored(),
+            here: self.there,
+            there: self.here,
+            ..self
+        }
     }
 
     /// Whether it sends datagrams in one direction over UDP or UDP-Lite.
@@ -255,6 +299,27 @@ impl Workload {
     pub fn accept_and_close() -> Self {
         Self {
             body: vec![Operation::Accept, Operation::Close],
+        }
+    }
+
+    /// The peer's operations during these. Messages that are answered are received whole; of a connection a pass, the
+    /// end that accepts closes first.
+    #[must_use]
+    pub fn mirrored(&self) -> Self {
+        use Operation::{Accept, AwaitClose, Close, Connect, HalfClose, Receive, ReceiveAll, Send};
+        let accepts = self.body.contains(&Accept);
+        let mirrored = |operation: &Operation| match operation {
+            Connect => vec![Accept],
+            Accept => vec![Connect],
+            Send if self.is_transactional() => vec![ReceiveAll],
+            Send => vec![Receive],
+            Receive | ReceiveAll => vec![Send],
+            HalfClose | AwaitClose => vec![],
+            Close if accepts => vec![AwaitClose, Close],
+            Close => vec![Close],
+        };
+        Self {
+            body: self.body.iter().flat_map(mirrored).collect(),
         }
     }
 
@@ -579,5 +644,43 @@ pub(crate) mod nanos {
         deserializer: D,
     ) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_mirror_each_other() {
+        for (one, other) in [
+            (Workload::send(), Workload::receive()),
+            (Workload::ask(), Workload::answer()),
+            (Workload::connect_and_ask(), Workload::accept_and_answer()),
+            (Workload::connect_and_close(), Workload::accept_and_close()),
+        ] {
+            assert_eq!(one.mirrored(), other);
+            assert_eq!(other.mirrored(), one);
+            assert_eq!(one.clone().closing_first().mirrored(), other);
+            let mut flow = FlowPlan::of(Transport::Tcp, one);
+            flow.here.send = BufferPlan::message(7);
+            let there = flow.clone().mirrored();
+            assert_eq!(
+                (&there.workload, there.there.send),
+                (&other, flow.here.send)
+            );
+            assert_eq!(there.mirrored(), flow);
+        }
+    }
+
+    #[test]
+    fn a_flow_turns_its_data_and_keeps_its_halves() {
+        let plan = Plan::of_flow("X", "host", FlowPlan::of(Transport::Udp, Workload::send()));
+        assert_eq!(plan.groups[0].peers, ["host"]);
+        assert!(plan.sends() && plan.flows() == 1);
+        let turned = plan.flow().unwrap().clone().turned();
+        assert_eq!(turned.workload, Workload::receive());
+        let both = FlowPlan::of(Transport::Udp, Workload::ask());
+        assert_eq!(both.clone().turned(), both);
     }
 }

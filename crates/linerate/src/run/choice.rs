@@ -1,6 +1,6 @@
 //! The tests that there are, over each transport: their names, and what one flow of each does.
 
-use model::{BufferPlan, FlowPlan, Half, Limit, Timing, Transport, Workload};
+use model::{BufferPlan, FlowPlan, Transport, Workload};
 
 /// A test whose result is a rate, over one transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,24 +105,11 @@ impl Test {
         } else {
             BufferPlan::default()
         };
-        let half = Half {
-            send: buffers,
-            receive: buffers,
-            ..Half::default()
-        };
-        let mut here = half.clone();
-        here.send_from_file = self.kind == Sendfile;
+        let mut flow = FlowPlan::of(self.transport, workload).with_buffers(buffers);
+        flow.here.send_from_file = self.kind == Sendfile;
         // Else each datagram would have its path looked up.
-        here.socket.connect_datagrams = self.transport == Transport::UnixDatagram;
-        FlowPlan {
-            transport: self.transport,
-            workload,
-            limit: Limit::Unlimited,
-            burst: 0,
-            timing: Timing::default(),
-            here,
-            there: half,
-        }
+        flow.here.socket.connect_datagrams = self.transport == Transport::UnixDatagram;
+        flow
     }
 }
 
@@ -229,7 +216,7 @@ fn by_name(name: &str, transport: Option<Transport>) -> Result<Test, String> {
 
 #[cfg(test)]
 mod tests {
-    use model::{Group, Phases, Plan};
+    use model::Plan;
 
     use super::*;
 
@@ -254,13 +241,7 @@ mod tests {
                 let typed = netperf::options::netperf("netperf", words)
                     .unwrap_or_else(|exit| panic!("{test:?}: {exit:?}"));
                 assert_eq!(typed.flow, test.flow(), "{test:?}");
-                let plan = Plan {
-                    name: test.name(),
-                    source: None,
-                    groups: vec![Group::of_flows(1, test.flow())],
-                    phases: Phases::default(),
-                    sampling: None,
-                };
+                let plan = Plan::of_flow(test.name(), "host", test.flow());
                 let made = netperf::options::of_plan(&plan, &typed.control).unwrap();
                 assert_eq!(
                     (made.test, made.direction, made.special),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use model::{
-    FlowPlan, Group, Half, IoMethod, Limit, Pacing, Phases, Plan, SizeRule, Timing, Transport, Wait,
+    FlowPlan, Group, Half, IoMethod, Limit, Pacing, Plan, SizeRule, Timing, Transport, Wait,
 };
 use netperf::options::{Control, Family, Settings, Unanswered};
 use report::Peer;
@@ -45,10 +45,8 @@ pub(super) fn plan(args: &Args, test: Test) -> Plan {
     };
     Plan {
         name: test.name(),
-        source: None,
         groups: ways.into_iter().flatten().map(group).collect(),
-        phases: Phases::default(),
-        sampling: None,
+        ..Plan::default()
     }
 }
 

@@ -81,7 +81,6 @@ impl Settings {
         let ways = std::iter::once(self).chain(back.map(|reverse| &**reverse));
         Plan {
             name: self.name.clone(),
-            source: None,
             groups: ways
                 .map(|way| Group::of_flows(way.flows, way.flow.clone()))
                 .collect(),
@@ -89,7 +88,7 @@ impl Settings {
                 wait: self.wait,
                 ..Phases::default()
             },
-            sampling: None,
+            ..Plan::default()
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Confidence, CpuMethod, CpuUse, FlowPlan, Half, Limit, Outcome, Plan, Side, SizeRule, Timing,
-    Transport, Workload,
+    Confidence, CpuMethod, CpuUse, FlowPlan, Limit, Outcome, Plan, Side, SizeRule, Transport,
+    Workload,
 };
 use netperf::options::{
     ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
@@ -239,18 +239,14 @@ fn settings_of(test: Test) -> Settings {
         Test::TcpCc => "cc",
         _ => "send",
     });
+    let transport = match test {
+        Test::UdpStream | Test::UdpRr => Transport::Udp,
+        Test::DgStream | Test::DgRr => Transport::UnixDatagram,
+        _ => Transport::Tcp,
+    };
     let flow = FlowPlan {
-        transport: match test {
-            Test::UdpStream | Test::UdpRr => Transport::Udp,
-            Test::DgStream | Test::DgRr => Transport::UnixDatagram,
-            _ => Transport::Tcp,
-        },
-        workload: Workload::send(),
         limit: Limit::Time(Duration::from_secs(1)),
-        burst: 0,
-        timing: Timing::default(),
-        here: Half::default(),
-        there: Half::default(),
+        ..FlowPlan::of(transport, Workload::send())
     };
     Settings {
         test,

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::{BarrierStatus, Counters, Promise, Reason, StartBarrier, Stop, deadline_thread};
-use model::{Counts, Phases, Plan};
+use model::{Counts, Plan};
 use sys::shared::SharedLines;
 
 use super::process::Process;
@@ -321,10 +321,9 @@ impl Workers {
         let groups = groups.map(|of| compile::group(&of.setup.group, of.compiled.clone()));
         Plan {
             name,
-            source: None,
             groups: groups.collect(),
-            phases: Phases::default(),
             sampling: Some(sampling),
+            ..Plan::default()
         }
     }
 
