@@ -95,6 +95,14 @@ pub struct Rest<'w> {
     pub behind: &'w [String],
 }
 
+impl<'w> Rest<'w> {
+    /// The first word that belongs to no option.
+    pub fn first(&self) -> Option<&'w str> {
+        let stray = self.stray.first().copied();
+        stray.or(self.behind.first().map(String::as_str))
+    }
+}
+
 /// Returns the row of one of the stock tool's letters.
 pub const fn flag<L>(
     letter: char,
@@ -469,15 +477,17 @@ mod tests {
 
     #[test]
     fn words_that_belong_to_no_option_are_told() {
-        for (line, stray) in [
-            ("", ""),
-            ("-d -l 5", ""),
-            ("a -d b -l 5 - -c 5 c -- d", "a b - c"),
-            ("-cd 5", "5"),
+        for (line, stray, first) in [
+            ("", "", None),
+            ("-d -l 5", "", None),
+            ("a -d b -l 5 - -c 5 c -- d", "a b - c", Some("a")),
+            ("-cd 5", "5", Some("5")),
+            ("-d -- -d e", "", Some("-d")),
         ] {
             let words = words(line);
             let rest = scan("p", &SECTION, &words, &mut Vec::new()).unwrap();
             assert_eq!(rest.stray.join(" "), stray, "{line}");
+            assert_eq!(rest.first(), first, "{line}");
         }
     }
 

@@ -33,8 +33,7 @@ pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
             complaint: usage_after(program, ""),
         })
     })?;
-    let behind = rest.behind.iter().map(String::as_str);
-    if let Some(word) = rest.stray.into_iter().chain(behind).next() {
+    if let Some(word) = rest.first() {
         let why = format!("{program}: '{word}' belongs to no option; a profile is named with -m\n");
         return Err(Exit::stderr(why, 1));
     }
