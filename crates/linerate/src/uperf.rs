@@ -78,27 +78,21 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
 
 /// A profile's run as the one test of a report.
 fn report(typed: &str, port: u32, outcome: Outcome, interrupted: bool) -> Report {
-    let peer = outcome.peers.first();
+    let (peer, started) = (outcome.peers.first(), outcome.started);
     let failed = outcome.failures > 0 && !interrupted;
     let error = format!("{} strands or slaves failed", outcome.failures);
+    let peer = Peer {
+        kind: peer.and_then(|peer| peer.program),
+        ..Peer::of(peer.map_or("", |peer| &peer.host), port)
+    };
     Report {
-        version: env!("CARGO_PKG_VERSION"),
         command_line: typed.to_owned(),
-        started: outcome.started,
-        peer: Peer {
-            host: peer.map_or_else(String::new, |peer| peer.host.clone()),
-            port: Some(port),
-            embedded: false,
-            kind: peer.and_then(|peer| peer.program),
-        },
-        not_run: Vec::new(),
         interrupted,
-        failure: None,
         tests: vec![Tested {
             error: failed.then_some(error),
-            runs: vec![outcome.clone()],
-            ..Tested::of(outcome.plan)
+            ..Tested::of_run(outcome)
         }],
+        ..Report::of(peer, started)
     }
 }
 

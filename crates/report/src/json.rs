@@ -3,6 +3,9 @@
 //! A key names its figure's unit, but for counts of calls, datagrams and transactions. A figure that was not measured, or
 //! not reported, is `null`. Members may be added under the same [`SCHEMA`]; one that goes or changes its meaning takes
 //! another. `docs/schema/linerate-2.json` describes each.
+//!
+//! A run and a side are taken apart without `..`, so that a member that is added to the model is shown, or is left out on
+//! purpose.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -296,22 +299,39 @@ impl<'a> TestDocument<'a> {
 
 impl<'a> RunDocument<'a> {
     fn of(run: &'a Outcome) -> Self {
+        let Outcome {
+            // That of the test is shown.
+            plan: _,
+            started,
+            here,
+            there,
+            flows,
+            peers,
+            groups,
+            active,
+            series,
+            packets,
+            log,
+            ended,
+            failures,
+            warnings,
+        } = run;
         Self {
-            started: rfc3339(run.started),
-            ended: &run.ended,
-            interrupted: run.ended == Ended::Cancelled,
+            started: rfc3339(*started),
+            ended,
+            interrupted: *ended == Ended::Cancelled,
             figures: Figures::of(run),
-            here: SideDocument::of(&run.here),
-            there: run.there.as_ref().map(SideDocument::of),
-            flows: &run.flows,
-            peers: run.peers.iter().map(PeerOutcomeDocument::of).collect(),
-            groups: run.groups.iter().map(GroupDocument::of).collect(),
-            active: run.active.as_ref().map(TotalsDocument::of),
-            series: &run.series,
-            packets: &run.packets,
-            log: &run.log,
-            failures: run.failures,
-            warnings: run.warnings.iter().map(WarningDocument::of).collect(),
+            here: SideDocument::of(here),
+            there: there.as_ref().map(SideDocument::of),
+            flows,
+            peers: peers.iter().map(PeerOutcomeDocument::of).collect(),
+            groups: groups.iter().map(GroupDocument::of).collect(),
+            active: active.as_ref().map(TotalsDocument::of),
+            series,
+            packets,
+            log,
+            failures: *failures,
+            warnings: warnings.iter().map(WarningDocument::of).collect(),
         }
     }
 }
@@ -406,24 +426,44 @@ impl<'a> StepDocument<'a> {
 
 impl<'a> SideDocument<'a> {
     fn of(side: &'a Side) -> Self {
+        let Side {
+            counts,
+            elapsed,
+            socket,
+            refused,
+            buffers,
+            latency,
+            send_times,
+            receive_times,
+            paced,
+            send_gaps,
+            thread_cpu,
+            cpu,
+            // Shown once in the document, or beside a peer's side.
+            host: _,
+            interface,
+            interfaces,
+            clock,
+            program,
+        } = side;
         let summary = |times: &Option<Histogram>| times.as_ref().and_then(Histogram::summary);
         Self {
-            program: side.program.as_deref(),
-            counts: &side.counts,
-            elapsed_ns: side.elapsed.map(nanoseconds),
-            thread_cpu_ns: side.thread_cpu.map(nanoseconds),
-            socket: &side.socket,
-            refused: &side.refused,
-            buffers: &side.buffers,
-            cpu: side.cpu.as_ref(),
-            interface: side.interface.as_ref(),
-            interfaces: side.interfaces.as_ref(),
-            clock: side.clock.as_ref(),
-            latency: summary(&side.latency),
-            send_times: summary(&side.send_times),
-            receive_times: summary(&side.receive_times),
-            paced: side.paced.as_ref(),
-            send_gaps: summary(&side.send_gaps),
+            program: program.as_deref(),
+            counts,
+            elapsed_ns: elapsed.map(nanoseconds),
+            thread_cpu_ns: thread_cpu.map(nanoseconds),
+            socket,
+            refused,
+            buffers,
+            cpu: cpu.as_ref(),
+            interface: interface.as_ref(),
+            interfaces: interfaces.as_ref(),
+            clock: clock.as_ref(),
+            latency: summary(latency),
+            send_times: summary(send_times),
+            receive_times: summary(receive_times),
+            paced: paced.as_ref(),
+            send_gaps: summary(send_gaps),
         }
     }
 }

@@ -23,7 +23,7 @@ pub use html::html;
 pub use json::{SCHEMA, json};
 pub use text::text;
 
-/// One run of several tests over one path: what was asked, and what came of it.
+/// One run of one or several tests over one path: the plans, and their outcomes.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The version of the program that ran it.
@@ -45,7 +45,7 @@ pub struct Report {
     pub failure: Option<String>,
 }
 
-/// Whom a run measured against.
+/// The peer of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its name or address, as it was given.
@@ -54,7 +54,8 @@ pub struct Peer {
     pub port: Option<u32>,
     /// Whether it was a server within this process.
     pub embedded: bool,
-    /// Which program serves there (`linerate`, `netserver`, `uperf`), where it is known.
+    /// The kind of program that serves there, by its own name (`netserver`, `uperf`); `linerate` if it is this program;
+    /// `None` where no test was answered.
     pub kind: Option<&'static str>,
 }
 
@@ -75,7 +76,33 @@ pub struct Tested {
     pub ended_early: Option<Duration>,
 }
 
+impl Peer {
+    /// A peer that serves at a control port of a host.
+    pub fn of(host: impl Into<String>, port: u32) -> Self {
+        Self {
+            host: host.into(),
+            port: Some(port),
+            embedded: false,
+            kind: None,
+        }
+    }
+}
+
 impl Report {
+    /// The report of this program without tests, and without a command line.
+    pub fn of(peer: Peer, started: SystemTime) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            command_line: String::new(),
+            started,
+            peer,
+            tests: Vec::new(),
+            not_run: Vec::new(),
+            interrupted: false,
+            failure: None,
+        }
+    }
+
     /// Why the run failed, or else the first test that did.
     pub fn error(&self) -> Option<&str> {
         self.failure
@@ -120,6 +147,15 @@ impl Tested {
             runs: Vec::new(),
             error: None,
             ended_early: None,
+        }
+    }
+
+    /// A test of one run.
+    pub fn of_run(run: Outcome) -> Self {
+        let plan = run.plan.clone();
+        Self {
+            runs: vec![run],
+            ..Self::of(plan)
         }
     }
 

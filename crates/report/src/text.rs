@@ -71,8 +71,10 @@ fn heading(report: &Report) -> Vec<String> {
         return lines;
     }
     let program = report.first_of(|run| run.there.as_ref(), |side| side.program.clone());
-    let program =
-        program.unwrap_or_else(|| "a stock netserver, which does not report its host".to_owned());
+    let program = program.unwrap_or_else(|| match peer.kind {
+        Some(kind) => format!("a stock {kind}, which does not report its host"),
+        None => "does not report its host".to_owned(),
+    });
     let facts = match report.first_of(|run| run.there.as_ref(), |side| side.host.as_ref()) {
         Some(there)
             if here.is_some_and(|here| here.boot_id.is_some() && here.boot_id == there.boot_id) =>

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    ClockFacts, Counts, CpuMethod, CpuUse, End, FlowPlan, Group, Half, HostFacts, Interface, Limit,
-    Outcome, Phases, Plan, Sample, Series, Side, SizeRule, Timing, Traffic, Transport, Warning,
-    Workload,
+    ClockFacts, Counts, CpuMethod, CpuUse, End, FlowPlan, Group, HostFacts, Interface, Limit,
+    Outcome, Plan, Sample, Series, Side, SizeRule, Traffic, Transport, Warning, Workload,
 };
 use report::{Figures, Pace, Peer, Report, Tested};
 use stats::Histogram;
@@ -388,25 +387,20 @@ fn sample() -> Report {
         error: Some("the server refused".to_owned()),
         ..Tested::of(plan("TCP_CRR", Transport::Tcp, Workload::connect_and_ask()))
     };
+    let peer = Peer {
+        kind: Some("linerate"),
+        ..Peer::of("192.0.2.1", 12865)
+    };
     Report {
         version: "0.1.0",
         command_line: "linerate run 192.0.2.1".to_owned(),
-        started: started(),
-        peer: Peer {
-            host: "192.0.2.1".to_owned(),
-            port: Some(12865),
-            embedded: false,
-            kind: Some("linerate"),
-        },
         tests: vec![
             tested(vec![stream()]),
             tested(vec![datagrams()]),
             tested(vec![slower, request_response()]),
             failed,
         ],
-        not_run: Vec::new(),
-        interrupted: false,
-        failure: None,
+        ..Report::of(peer, started())
     }
 }
 
@@ -528,20 +522,13 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
 
 fn plan(name: &str, transport: Transport, workload: Workload) -> Plan {
     let flow = FlowPlan {
-        transport,
-        workload,
         limit: Limit::Time(Duration::from_secs(2)),
-        burst: 0,
-        timing: Timing::default(),
-        here: Half::default(),
-        there: Half::default(),
+        ..FlowPlan::of(transport, workload)
     };
     Plan {
         name: name.to_owned(),
-        source: None,
         groups: vec![Group::of_flows(1, flow)],
-        phases: Phases::default(),
-        sampling: None,
+        ..Plan::default()
     }
 }
 

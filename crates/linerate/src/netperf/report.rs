@@ -49,25 +49,21 @@ fn report(
     let Finished { runs, error, .. } = finished;
     let plan = runs.first().map(|run| run.plan.clone());
     let port = settings.control.port.parse().ok();
+    let peer = Peer {
+        port: port.filter(|_| !settings.no_control),
+        ..Peer::of(&settings.control.host, 0)
+    };
+    let started = runs.first().map_or(started, |run| run.started);
     let mut report = Report {
-        version: env!("CARGO_PKG_VERSION"),
         command_line: document::typed(std::env::args_os()),
-        started: runs.first().map_or(started, |run| run.started),
-        peer: Peer {
-            host: settings.control.host.clone(),
-            port: port.filter(|_| !settings.no_control),
-            embedded: false,
-            kind: None,
-        },
+        interrupted,
         tests: vec![Tested {
             goal: settings.repeat.map(|repeat| repeat.goal),
             error,
             runs,
             ..Tested::of(plan.unwrap_or_else(|| settings.plan()))
         }],
-        not_run: Vec::new(),
-        interrupted,
-        failure: None,
+        ..Report::of(peer, started)
     };
     let kind = document::kind_of_netserver(&report);
     report.peer.kind = kind.filter(|_| !settings.no_control);

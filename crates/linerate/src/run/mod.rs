@@ -93,23 +93,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
+    let host = args.host.clone();
+    let peer = Peer {
+        embedded: host.is_none(),
+        ..Peer::of(
+            host.unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string()),
+            args.port.into(),
+        )
+    };
     let mut report = Report {
-        version: env!("CARGO_PKG_VERSION"),
         command_line: document::typed(std::env::args_os()),
-        started: SystemTime::now(),
-        peer: Peer {
-            host: args
-                .host
-                .clone()
-                .unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string()),
-            port: Some(args.port.into()),
-            embedded: args.host.is_none(),
-            kind: None,
-        },
-        tests: Vec::new(),
-        not_run: Vec::new(),
-        interrupted: false,
-        failure: None,
+        ..Report::of(peer, SystemTime::now())
     };
     report.failure = measure_tests(args, tests, stop, &mut report).err();
     report.interrupted = stop.is_set();

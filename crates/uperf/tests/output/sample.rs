@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use model::{
     CombinedTotals, Counts, Ended, GroupOutcome, HostFacts, InterfaceTraffic, Interfaces, LogEntry,
-    Outcome, PeerOutcome, Phases, Plan, Series, Side, StepOutcome, Times, Totals, Traffic,
+    Outcome, PeerOutcome, Plan, Series, Side, StepOutcome, Times, Totals, Traffic,
     TransactionOutcome, Warning,
 };
 use report::{Peer, Report, Tested};
@@ -128,10 +128,7 @@ pub(crate) fn outcome() -> Outcome {
 pub(crate) fn plan() -> Plan {
     Plan {
         name: profile().name,
-        source: None,
-        groups: Vec::new(),
-        phases: Phases::default(),
-        sampling: None,
+        ..Plan::default()
     }
 }
 
@@ -189,23 +186,15 @@ pub(crate) fn page() -> Report {
     });
     outcome.warnings = vec![Warning::SameHost];
     outcome.plan.source = Some("<profile name=\"stream\">\n  <group/>\n</profile>\n".to_owned());
+    let peer = Peer {
+        kind: Some("uperf"),
+        ..Peer::of("192.0.2.1", 20_000)
+    };
     Report {
         version: "0.1.0",
         command_line: "uperf -a -m p".to_owned(),
-        started: outcome.started,
-        peer: Peer {
-            host: "192.0.2.1".to_owned(),
-            port: Some(20_000),
-            embedded: false,
-            kind: Some("uperf"),
-        },
-        not_run: Vec::new(),
-        interrupted: false,
-        failure: None,
-        tests: vec![Tested {
-            runs: vec![outcome.clone()],
-            ..Tested::of(outcome.plan)
-        }],
+        tests: vec![Tested::of_run(outcome)],
+        ..Report::of(peer, wall(0))
     }
 }
 
