@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +33,23 @@ pub struct ControlConnection {
     stop: Stop,
 }
 
+/// The attempts to reach a peer at its addresses, each with its error.
+#[derive(Debug)]
+pub struct Unreached(pub Vec<(Address, io::Error)>);
+
 impl ControlConnection {
+    /// Connects to the first of a peer's addresses that answers.
+    pub fn reach(transport: Transport, to: &[Address], stop: &Stop) -> Result<Self, Unreached> {
+        let mut unreached = Vec::new();
+        for to in to {
+            match Self::connect(transport, &to.anywhere().with_any_port(), to, stop) {
+                Ok(control) => return Ok(control),
+                Err(error) => unreached.push((to.clone(), error)),
+            }
+        }
+        Err(Unreached(unreached))
+    }
+
     /// Connects to `to` from the local address `from`. A wildcard address and port 0 leave the choice to the kernel.
     /// [`is_stopped`] recognises a stop that ended the attempt.
     pub fn connect(
@@ -78,6 +96,16 @@ impl ControlConnection {
         Address::of(&self.socket).ok()
     }
 
+    /// Returns the address to bind a data socket for this peer to: the local one, with any port.
+    pub fn data_address(&self) -> io::Result<Address> {
+        let local = Address::of(&self.socket)?;
+        Ok(match local.ip().map(|ip| ip.to_canonical()) {
+            // A dual stack's form of an IPv4 address is no address to bind to.
+            Some(IpAddr::V4(ip)) => SocketAddr::from((ip, 0)).into(),
+            _ => local.with_any_port(),
+        })
+    }
+
     /// Detaches the connection from its stop: the last messages of an interrupted test have only their deadlines.
     pub fn outlive_stop(&mut self) {
         self.stop = Stop::new();
@@ -115,6 +143,24 @@ impl ControlConnection {
             }
         }
         Ok(filled)
+    }
+
+    /// Reads a line of at most `most` bytes and returns it without its end (LF, or CR LF), which counts. Fails as
+    /// [`Self::fill`] does, and with [`io::ErrorKind::InvalidData`] if the line is longer or is not UTF-8.
+    pub fn read_line(&self, most: usize, until: Instant) -> io::Result<String> {
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let mut line = Vec::new();
+        // A byte per call: what follows the line is not this message's.
+        while line.last() != Some(&b'\n') {
+            if line.len() == most {
+                return Err(invalid(format!("a line of more than {most} bytes")));
+            }
+            line.push(self.read::<1>(until)?[0]);
+        }
+        let line = String::from_utf8(line);
+        let line = line.map_err(|_| invalid("a line that is not UTF-8".to_owned()))?;
+        let text = line.trim_end_matches('\n');
+        Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
     }
 
     /// Waits until there is something to read or the peer has closed the connection; `false` at the deadline.
@@ -162,6 +208,19 @@ impl AsFd for ControlConnection {
         self.socket.as_fd()
     }
 }
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot connect")?;
+        for (at, (to, error)) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "," };
+            write!(f, "{separator} to {to}: {}", why(error))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Unreached {}
 
 /// Whether a wait ended at its deadline. The kernel's own ETIMEDOUT is an error of the connection.
 pub fn is_late(error: &io::Error) -> bool {
@@ -217,6 +276,55 @@ mod tests {
     }
 
     #[test]
+    fn data_sockets_bind_where_the_peer_connects_to() {
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for (to, expected) in [("127.0.0.1", "127.0.0.1:0"), ("::1", "[::1]:0")] {
+            let _far = TcpStream::connect((to, port)).unwrap();
+            let near = Socket::from(listener.accept().unwrap().0);
+            let control = ControlConnection::new(near, Stop::new()).unwrap();
+            assert_eq!(control.data_address().unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn lines_have_an_end_and_a_bound() {
+        let (control, mut far) = pair();
+        far.write_all(b"one\ntwo\r\n\n12345678\n\xff\n123456789\nx")
+            .unwrap();
+        let line = || control.read_line(9, in_milliseconds(9000));
+        for expected in ["one", "two", "", "12345678"] {
+            assert_eq!(line().unwrap(), expected);
+        }
+        assert_eq!(why(&line().unwrap_err()), "a line that is not UTF-8");
+        let long = line().unwrap_err();
+        assert_eq!(long.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(why(&long), "a line of more than 9 bytes");
+        assert_eq!(line().unwrap(), "", "the end of the long one");
+        drop(far);
+        let cut = line().unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn the_first_address_that_answers_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = Address::from(listener.local_addr().unwrap());
+        // This one is bound, so that it is nobody else's, and does not listen.
+        let closed = Socket::new(sys::Domain::IPV4, sys::Type::STREAM, None).unwrap();
+        let any_port = "127.0.0.1:0".parse::<SocketAddr>().unwrap();
+        closed.bind(&any_port.into()).unwrap();
+        let closed = Address::of(&closed).unwrap();
+        let reach = |to: &[Address]| ControlConnection::reach(Transport::Tcp, to, &Stop::new());
+        let control = reach(&[closed.clone(), there.clone()]).unwrap();
+        assert_eq!(*control.peer(), there);
+        let unreached = reach(&[closed.clone(), closed.clone()]).unwrap_err();
+        let refused = format!("to {closed}: Connection refused");
+        let expected = format!("cannot connect {refused}, {refused}");
+        assert_eq!(unreached.to_string(), expected);
+    }
+
+    #[test]
     fn a_stop_ends_what_waits() {
         let (control, _far) = pair();
         let stop = control.stop.clone();
@@ -228,7 +336,7 @@ mod tests {
     fn a_stop_ends_an_attempt_to_connect() {
         // A queue of one connection that nobody accepts: further attempts get no answer.
         let listener = Socket::new(sys::Domain::IPV4, sys::Type::STREAM, None).unwrap();
-        let any_port = "127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap();
+        let any_port = "127.0.0.1:0".parse::<SocketAddr>().unwrap();
         listener.bind(&any_port.into()).unwrap();
         listener.listen(0).unwrap();
         let to = Address::of(&listener).unwrap();

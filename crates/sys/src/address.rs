@@ -44,6 +44,12 @@ impl Address {
     /// VMADDR_CID_LOCAL: the machine itself, vsock(7).
     pub const OWN_CONTEXT: u32 = libc::VMADDR_CID_LOCAL;
 
+    /// The wildcards of IPv6, which takes IPv4 too if it can be had, and of IPv4.
+    pub fn wildcards(port: u16) -> [Self; 2] {
+        let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        [v6, (Ipv4Addr::UNSPECIFIED, port).into()].map(Self::Inet)
+    }
+
     /// The address that a socket is bound to.
     pub fn of(socket: &Socket) -> io::Result<Self> {
         Self::try_from(&socket.local_addr()?)

@@ -1,7 +1,10 @@
 //! Names to addresses, with the resolver's canonical name and its own word for a failure.
 
 use std::ffi::{CStr, CString};
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use crate::Address;
 
 /// Which addresses are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,15 @@ pub struct Resolved {
     /// The canonical name; of a numeric address the text itself.
     pub name: String,
     /// The addresses, at least one, with port 0.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Address>,
+}
+
+impl Resolved {
+    /// Returns the addresses, each with this port.
+    pub fn at(&self, port: u16) -> Vec<Address> {
+        let at = |address: &Address| address.with_port(port.into());
+        self.addresses.iter().filter_map(at).collect()
+    }
 }
 
 /// Why a name stands for nothing: getaddrinfo(3)'s number and text.
@@ -32,6 +43,14 @@ pub struct Unresolved {
     /// gai_strerror(3).
     pub text: String,
 }
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Unresolved {}
 
 /// Looks a name or a numeric address (with a scope: `fe80::1%eth0`) up: getaddrinfo(3).
 pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
@@ -74,7 +93,8 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
             resolved.name = canonical.to_string_lossy().into_owned();
         }
         // SAFETY: `ai_addr` is a socket address of the family that `ai_family` names.
-        resolved.addresses.extend(unsafe { address(entry) });
+        let address = unsafe { address(entry) };
+        resolved.addresses.extend(address.map(Address::from));
         next = entry.ai_next;
     }
     // SAFETY: `first` is what getaddrinfo gave, freed once.
@@ -138,13 +158,13 @@ mod tests {
     fn numeric_addresses_are_their_own_names() {
         let resolved = resolve("127.0.0.3", Wanted::Any).unwrap();
         assert_eq!(resolved.name, "127.0.0.3");
-        assert_eq!(resolved.addresses, ["127.0.0.3:0".parse().unwrap()]);
-        assert_eq!(
-            resolve("::1", Wanted::V6).unwrap().addresses,
-            ["[::1]:0".parse().unwrap()]
-        );
-        let SocketAddr::V6(scoped) = resolve("fe80::1%lo", Wanted::Any).unwrap().addresses[0]
-        else {
+        let inet = |text: &str| Address::Inet(text.parse().unwrap());
+        assert_eq!(resolved.addresses, [inet("127.0.0.3:0")]);
+        assert_eq!(resolved.at(7), [inet("127.0.0.3:7")]);
+        let v6 = resolve("::1", Wanted::V6).unwrap();
+        assert_eq!(v6.addresses, [inet("[::1]:0")]);
+        let scoped = resolve("fe80::1%lo", Wanted::Any).unwrap();
+        let Address::Inet(SocketAddr::V6(scoped)) = scoped.addresses[0] else {
             panic!("an IPv6 address");
         };
         assert_ne!(scoped.scope_id(), 0);
@@ -166,7 +186,7 @@ mod tests {
     fn a_wrong_family_or_name_says_why() {
         assert!(resolve("127.0.0.1", Wanted::V6).is_err());
         let nowhere = resolve("host.invalid", Wanted::Any).unwrap_err();
-        assert!(!nowhere.text.is_empty());
+        assert!(!nowhere.to_string().is_empty());
         assert!(resolve("a\0b", Wanted::Any).is_err());
     }
 }

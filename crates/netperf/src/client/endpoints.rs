@@ -5,20 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sys::Address;
-use sys::resolve::{Wanted, resolve};
+use sys::resolve::{Resolved, Wanted, resolve};
 
 use super::control::Established;
 use super::error::ClientError;
 use crate::options::{Family, Settings};
 use crate::result::Endpoints;
-
-/// What a name stands for.
-pub(super) struct Found {
-    /// The canonical name; of a number the text itself.
-    pub(super) name: String,
-    /// At least one, with port 0.
-    pub(super) addresses: Vec<Address>,
-}
 
 impl Endpoints {
     /// The ends that the settings ask for: what they leave open is the control connection's, or would
@@ -29,7 +21,7 @@ impl Endpoints {
     ) -> Result<Self, ClientError> {
         let data = &settings.data;
         let mut dest = match (&data.host, control) {
-            (None, Some(control)) if data.family.admits(&control.remote) => Found {
+            (None, Some(control)) if data.family.admits(&control.remote) => Resolved {
                 name: control.remote_name.clone(),
                 addresses: vec![control.remote.clone()],
             },
@@ -89,30 +81,26 @@ impl Endpoints {
 }
 
 /// Looks a name up; a failure has the stock tool's words.
-pub(super) fn look_up(host: &str, family: Family) -> Result<Found, ClientError> {
+pub(super) fn look_up(host: &str, family: Family) -> Result<Resolved, ClientError> {
     let wanted = match family {
         Family::Unspecified => Wanted::Any,
         Family::V4 => Wanted::V4,
         Family::V6 => Wanted::V6,
         Family::Vsock => return context(host),
     };
-    let resolved = resolve(host, wanted).map_err(|cause| ClientError::Unresolved {
+    resolve(host, wanted).map_err(|cause| ClientError::Unresolved {
         host: host.to_owned(),
         family,
         cause,
-    })?;
-    Ok(Found {
-        name: resolved.name,
-        addresses: resolved.addresses.into_iter().map(Address::from).collect(),
     })
 }
 
 /// A context's number; there are no names for them.
-fn context(host: &str) -> Result<Found, ClientError> {
+fn context(host: &str) -> Result<Resolved, ClientError> {
     let context = host
         .parse()
         .map_err(|_| ClientError::BadContext(host.to_owned()))?;
-    Ok(Found {
+    Ok(Resolved {
         name: host.to_owned(),
         addresses: vec![Address::Vsock { context, port: 0 }],
     })
@@ -128,7 +116,7 @@ pub(super) fn family_of(address: &Address) -> Family {
 }
 
 /// The wildcard of a family, under the names that the stock tool has for it.
-pub(super) fn wildcard(family: Family) -> Found {
+pub(super) fn wildcard(family: Family) -> Resolved {
     let inet = |ip: IpAddr| Address::from(SocketAddr::new(ip, 0));
     let (name, address) = match family {
         Family::V6 => ("::0", inet(Ipv6Addr::UNSPECIFIED.into())),
@@ -138,7 +126,7 @@ pub(super) fn wildcard(family: Family) -> Found {
         }
         _ => ("0.0.0.0", inet(Ipv4Addr::UNSPECIFIED.into())),
     };
-    Found {
+    Resolved {
         name: name.to_owned(),
         addresses: vec![address],
     }

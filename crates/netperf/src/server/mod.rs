@@ -16,13 +16,14 @@ mod wait;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv4Addr, TcpListener};
 use std::thread::JoinHandle;
 
 use control::ControlConnection;
 use engine::{Budget, Reason, Stop};
 use model::Transport;
 use server::{Dialect, Server, ServerContext, inherited_listeners, listen};
+use sys::resolve::{self, Wanted};
 use sys::{Address, Socket};
 
 use self::files::Files;
@@ -163,7 +164,7 @@ fn listen_as(settings: &ServerSettings) -> Result<Vec<Socket>, StartError> {
         family,
         error,
     };
-    let port = sys::resolve::port(&settings.port);
+    let port = resolve::port(&settings.port);
     let port = port.ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
     let listeners = listen_at(host, settings.family, port).map_err(refused)?;
     let mut stdout = io::stdout();
@@ -186,15 +187,12 @@ fn listen_at(host: Option<&str>, family: Family, port: u16) -> io::Result<Vec<So
         let port = port.into();
         return listen(Transport::Vsock, &[Address::Vsock { context, port }], false);
     }
-    let addresses: Vec<SocketAddr> = match host {
-        Some(host) => (host, port).to_socket_addrs()?.collect(),
-        None => vec![
-            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
-            SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
-        ],
-    };
-    let addresses = addresses.into_iter().map(Address::from);
-    let addresses: Vec<_> = addresses.filter(|address| family.admits(address)).collect();
+    let mut addresses = Address::wildcards(port).to_vec();
+    if let Some(host) = host {
+        let resolved = resolve::resolve(host, Wanted::Any).map_err(io::Error::other)?;
+        addresses = resolved.at(port);
+    }
+    addresses.retain(|address| family.admits(address));
     listen(Transport::Tcp, &addresses, family == Family::V6)
 }
 

@@ -1,7 +1,6 @@
 //! One control connection, from its first message to its end.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -36,14 +35,9 @@ pub(super) fn serve(
     netserver: &Netserver,
     server: ServerContext<'_>,
 ) -> io::Result<()> {
-    let local = match control.here().ok_or(Error::NOTCONN)? {
-        // A dual stack's form of an IPv4 address is no address to bind to.
-        Address::Inet(local) => SocketAddr::new(local.ip().to_canonical(), 0).into(),
-        other => other.with_any_port(),
-    };
     Session {
+        local: control.data_address()?,
         control,
-        local,
         netserver,
         server,
         last: None,

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use control::{ControlConnection, why};
+use control::{ControlConnection, Unreached, why};
 use engine::Stop;
 use model::Transport;
 use sys::Address;
@@ -50,7 +50,6 @@ pub(super) struct Slave {
     pub(super) last_word: Option<io::Result<Goodbye>>,
     /// The form that it knows flowops in.
     pub(super) layout: Layout,
-    address: Address,
     over: Protocol,
     stop: Stop,
 }
@@ -68,37 +67,21 @@ impl Slave {
             host: host.to_owned(),
             why,
         };
-        let mut why = format!("name_to_addr({host}): no address");
-        for address in addresses(host, over, port).map_err(lost)? {
-            match open(&address, over, stop) {
-                Ok(control) => {
-                    return Ok(Self {
-                        host: host.to_owned(),
-                        group,
-                        control,
-                        is_ours: false,
-                        parks_at: None,
-                        counted_ends: 0,
-                        last_word: None,
-                        layout: Layout::BatchSize,
-                        address,
-                        over,
-                        stop: stop.clone(),
-                    });
-                }
-                Err(error) => {
-                    let protocol = over.name().to_ascii_uppercase();
-                    // Only socket(2) fails so.
-                    let what = if Error::from_io_error(&error) == Some(Error::PROTONOSUPPORT) {
-                        "create socket".to_owned()
-                    } else {
-                        format!("connect to {address}")
-                    };
-                    why = format!("{protocol}: Cannot {what} {}", self::why(&error));
-                }
-            }
-        }
-        Err(lost(why))
+        let addresses = addresses(host, over, port).map_err(lost)?;
+        let control = ControlConnection::reach(transport(over), &addresses, stop)
+            .map_err(|unreached| lost(last_attempt(unreached, over)))?;
+        Ok(Self {
+            host: host.to_owned(),
+            group,
+            is_ours: false,
+            parks_at: None,
+            counted_ends: 0,
+            last_word: None,
+            layout: Layout::BatchSize,
+            control,
+            over,
+            stop: stop.clone(),
+        })
     }
 
     /// Phase 1: whether the slave speaks as we do, and has the protocols.
@@ -170,7 +153,8 @@ impl Slave {
     }
 
     fn reopen(&self) -> io::Result<ControlConnection> {
-        open(&self.address, self.over, &self.stop)
+        let (over, to) = (transport(self.over), self.control.peer());
+        ControlConnection::connect(over, &to.anywhere().with_any_port(), to, &self.stop)
     }
 
     /// Phase 2: the workorder, and the ports of both ends.
@@ -351,23 +335,31 @@ fn addresses(host: &str, over: Protocol, port: u32) -> Result<Vec<Address>, Stri
         return Ok(vec![Address::Vsock { context, port }]);
     }
     let port = u16::try_from(port).map_err(|_| format!("{port} is no port"))?;
-    let found = resolve(host, Wanted::Any)
-        .map_err(|error| format!("name_to_addr({host}): {}", error.text))?;
-    let addresses = found.addresses.into_iter().map(|mut address| {
-        address.set_port(port);
-        Address::Inet(address)
-    });
-    Ok(addresses.collect())
+    let found = resolve(host, Wanted::Any);
+    let found = found.map_err(|error| format!("name_to_addr({host}): {error}"))?;
+    Ok(found.at(port))
 }
 
-fn open(address: &Address, over: Protocol, stop: &Stop) -> io::Result<ControlConnection> {
-    let transport = match over {
+fn transport(over: Protocol) -> Transport {
+    match over {
         Protocol::Vsock => Transport::Vsock,
         Protocol::Sctp => Transport::Sctp,
         _ => Transport::Tcp,
+    }
+}
+
+/// Why there is no connection, as stock reports the last attempt.
+fn last_attempt(Unreached(mut attempts): Unreached, over: Protocol) -> String {
+    let Some((address, error)) = attempts.pop() else {
+        return "no address".to_owned();
     };
-    let anywhere = address.anywhere().with_any_port();
-    ControlConnection::connect(transport, &anywhere, address, stop)
+    let protocol = over.name().to_ascii_uppercase();
+    // Only socket(2) fails so.
+    let what = match Error::from_io_error(&error) {
+        Some(Error::PROTONOSUPPORT) => "create socket".to_owned(),
+        _ => format!("connect to {address}"),
+    };
+    format!("{protocol}: Cannot {what} {}", why(&error))
 }
 
 #[cfg(test)]

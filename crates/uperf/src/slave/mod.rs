@@ -12,7 +12,6 @@ pub use files::Shelf;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use control::ControlConnection;
@@ -110,11 +109,5 @@ impl Dialect for Masters {
 
 fn anywhere(transport: Transport, port: u32) -> io::Result<Vec<Socket>> {
     let port = u16::try_from(port).map_err(|_| Error::INVAL)?;
-    let at = |ip| listen(transport, &[Address::Inet((ip, port).into())], false);
-    match at(std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED)) {
-        Err(error) if Error::from_io_error(&error) == Some(Error::AFNOSUPPORT) => {
-            at(Ipv4Addr::UNSPECIFIED.into())
-        }
-        other => other,
-    }
+    listen(transport, &Address::wildcards(port), false)
 }
