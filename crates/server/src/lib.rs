@@ -2,7 +2,7 @@
 //!
 //! A dialect implements [`Dialect`], what it does with one client. [`Server`] accepts the clients that [`ServerConfig`]
 //! admits, and ends them when it stops. Whose data a test takes, and where its data may go: [`DataPeer`],
-//! [`accept`] and [`Door`]. What clients may have the host do: [`Permissions`].
+//! [`accept_data`] and [`Door`]. What clients may have the host do: [`Permissions`].
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ mod server;
 
 pub use listener::{inherited_listeners, listen};
 pub use network::Network;
-pub use peer::{Accepted, DataPeer, Door, Nonce, Others, PREFERENCE, Policy, accept};
+pub use peer::{Accepted, DataPeer, Door, Nonce, Others, PREFERENCE, Policy, accept_data};
 pub use permissions::Permissions;
 pub use registry::{Registry, Running};
-pub use server::{Dialect, Server, ServerConfig, ServerContext};
+pub use server::{Dialect, Refusal, Server, ServerConfig, ServerContext};

@@ -84,7 +84,16 @@ enum Proof {
     Wrong,
 }
 
-impl DataPeer<'_> {
+impl<'a> DataPeer<'a> {
+    /// A client whose data comes from its own address, under the default policy.
+    pub fn of(control: &'a Address) -> Self {
+        Self {
+            control,
+            named: None,
+            policy: Policy::default(),
+        }
+    }
+
     /// Whether data from `source` is expected: from the control connection's peer, from the address that the
     /// request names, or from any address of this host if the control connection's peer is on it. An address
     /// of another family than the control connection's cannot be compared, and is expected too.
@@ -130,7 +139,7 @@ impl Door {
         self.refused.as_ref()
     }
 
-    /// Accepts the next connection of `peer`. The first is accepted by [`accept`]'s rule within `patience`; later ones
+    /// Accepts the next connection of `peer`. The first is accepted by [`accept_data`]'s rule within `patience`; later ones
     /// when they come, or until `stop`: if an expected one was first, others are closed. With the connection comes its
     /// address, if that is not expected. Connections of `others` are
     /// kept until their turn.
@@ -225,7 +234,7 @@ impl Door {
 /// With a `nonce` it is the one that begins with it, wherever it comes from. Without, it is the first one from
 /// an expected address; or, if none comes within 2 s of it, the first one from another, unless the operator
 /// forbids that. `refused` is called for each connection that is closed because of its address.
-pub fn accept(
+pub fn accept_data(
     listener: &Socket,
     peer: &DataPeer<'_>,
     nonce: Option<&Nonce>,
@@ -246,7 +255,7 @@ pub fn accept(
 /// What becomes of a connection from an unexpected address: it waits for a better one, or it is taken away.
 type MayWait<'a> = &'a mut dyn FnMut(Accepted) -> Option<Accepted>;
 
-/// As [`accept`], with another rule for strangers.
+/// As [`accept_data`], with another rule for strangers.
 fn accept_first(
     listener: &Socket,
     peer: &DataPeer<'_>,
@@ -464,22 +473,14 @@ mod tests {
         Address::Inet(text.parse().unwrap())
     }
 
-    /// The rule of addresses for a peer elsewhere: on this host each address is as good as another.
-    fn elsewhere(control: &Address) -> DataPeer<'_> {
-        DataPeer {
-            control,
-            named: None,
-            policy: Policy::default(),
-        }
-    }
-
     #[test]
     fn datagrams_go_to_the_control_peer_alone() {
+        // A peer elsewhere: on this host each address is as good as another.
         let control = inet("192.0.2.1:7");
         let named = inet("192.0.2.2:7");
         let mut peer = DataPeer {
             named: Some(&named),
-            ..elsewhere(&control)
+            ..DataPeer::of(&control)
         };
         assert!(peer.may_send_to(&inet("192.0.2.1:9")));
         assert!(peer.may_send_to(&inet("[::ffff:192.0.2.1]:9")));
@@ -502,7 +503,7 @@ mod tests {
         peer.policy.third_party = true;
         assert!(peer.may_send_to(&named));
         let here = inet("127.0.0.1:7");
-        assert!(elsewhere(&here).may_send_to(&inet("127.0.0.2:9")));
+        assert!(DataPeer::of(&here).may_send_to(&inet("127.0.0.2:9")));
     }
 
     #[test]
@@ -511,13 +512,13 @@ mod tests {
         let (control, named) = (inet("192.0.2.1:1"), inet("127.0.0.3:1"));
         let peer = DataPeer {
             named: Some(&named),
-            ..elsewhere(&control)
+            ..DataPeer::of(&control)
         };
         let mut stranger = connect_from([127, 0, 0, 2], at);
         let _own = connect_from([127, 0, 0, 3], at);
         let turned_away = Cell::new(0);
         let count = |_: &Address| turned_away.set(turned_away.get() + 1);
-        let accepted = accept(&listening, &peer, None, soon(), &Stop::new(), &count).unwrap();
+        let accepted = accept_data(&listening, &peer, None, soon(), &Stop::new(), &count).unwrap();
         assert!(!accepted.is_stranger);
         assert_eq!(accepted.from.ip(), named.ip());
         assert_eq!(turned_away.into_inner(), 1);
@@ -528,11 +529,11 @@ mod tests {
     fn a_stranger_is_accepted_if_nobody_else_comes_and_the_rule_is_not_strict() {
         let (listening, at) = listener();
         let control = inet("192.0.2.1:1");
-        let mut peer = elsewhere(&control);
+        let mut peer = DataPeer::of(&control);
         drop(connect_from([127, 0, 0, 2], at));
         let _stranger = connect_from([127, 0, 0, 3], at);
         let begun = Instant::now();
-        let accepted = accept(&listening, &peer, None, soon(), &Stop::new(), &|_| ()).unwrap();
+        let accepted = accept_data(&listening, &peer, None, soon(), &Stop::new(), &|_| ()).unwrap();
         assert!(accepted.is_stranger && begun.elapsed() >= PREFERENCE);
         assert_eq!(accepted.from.ip(), inet("127.0.0.3:1").ip());
 
@@ -541,7 +542,7 @@ mod tests {
         let until = Instant::now() + Duration::from_millis(100);
         let refused = Cell::new(false);
         let note = |_: &Address| refused.set(true);
-        let ended = accept(&listening, &peer, None, until, &Stop::new(), &note);
+        let ended = accept_data(&listening, &peer, None, until, &Stop::new(), &note);
         assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
         assert!(refused.get());
     }
@@ -551,9 +552,9 @@ mod tests {
         let (listening, at) = listener();
         let control = inet("127.0.0.1:1");
         let _own = connect_from([127, 0, 0, 1], at);
-        accept(
+        accept_data(
             &listening,
-            &elsewhere(&control),
+            &DataPeer::of(&control),
             None,
             soon(),
             &Stop::new(),
@@ -569,7 +570,7 @@ mod tests {
         let (control, named) = (inet("192.0.2.1:1"), inet("127.0.0.3:1"));
         let peer = DataPeer {
             named: Some(&named),
-            ..elsewhere(&control)
+            ..DataPeer::of(&control)
         };
         let mut door = Door::default();
         let accept = |door: &mut Door| {
@@ -606,7 +607,7 @@ mod tests {
         let control = inet("192.0.2.1:1");
         let peer = |named| DataPeer {
             named: Some(named),
-            ..elsewhere(&control)
+            ..DataPeer::of(&control)
         };
         let mut door = Door::default();
         let mut early = connect_from([127, 0, 0, 2], at);
@@ -638,9 +639,10 @@ mod tests {
         let mut own = connect_from([127, 0, 0, 9], at);
         own.write_all(&NONCE).unwrap();
         own.write_all(b"data").unwrap();
-        let peer = elsewhere(&control);
+        let peer = DataPeer::of(&control);
         let nonce = Some(&NONCE);
-        let accepted = accept(&listening, &peer, nonce, soon(), &Stop::new(), &|_| ()).unwrap();
+        let accepted =
+            accept_data(&listening, &peer, nonce, soon(), &Stop::new(), &|_| ()).unwrap();
         assert_eq!(accepted.from.ip(), inet("127.0.0.9:1").ip());
         let mut data = [0; 4];
         TcpStream::from(accepted.socket)
@@ -657,8 +659,8 @@ mod tests {
         let stop = Stop::new();
         let _deadline =
             engine::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
-        let peer = elsewhere(&control);
-        let ended = accept(&listening, &peer, None, soon(), &stop, &|_| ());
+        let peer = DataPeer::of(&control);
+        let ended = accept_data(&listening, &peer, None, soon(), &stop, &|_| ());
         assert_eq!(ended.unwrap_err(), Error::CANCELED);
     }
 }

@@ -1,13 +1,14 @@
 //! Accepts clients, and gives each a session on a thread of its own.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::ControlConnection;
-use engine::{Budget, Holder, Share, Stop, deadline_thread};
+use engine::{Budget, Exceeded, Holder, Share, Stop, deadline_thread};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -25,8 +26,12 @@ const LAST_MESSAGES: Duration = Duration::from_secs(10);
 
 /// A dialect's part of a server: the sessions with its clients.
 pub trait Dialect: Send + Sync + 'static {
-    /// Serves a client to the end of its connection, on a thread of its own.
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>);
+    /// Serves a client to the end of its connection, on a thread of its own. The server logs an error.
+    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()>;
+
+    /// Answers a client that is not served, if the protocol has a message for that. No other client is accepted
+    /// meanwhile, so it must not wait. The server closes the connection and writes the log line.
+    fn refuse(&self, _control: &ControlConnection, _why: Refusal) {}
 
     /// Writes a line to the log, if the user wants one.
     fn log(&self, line: fmt::Arguments<'_>);
@@ -34,6 +39,33 @@ pub trait Dialect: Send + Sync + 'static {
     /// Writes a line about a refused client, which may be an attacker.
     fn warn(&self, line: fmt::Arguments<'_>) {
         self.log(line);
+    }
+}
+
+/// Why a server does not serve a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its address is outside the networks of `--allow-peers`.
+    Network,
+    /// All places are taken, which are this many.
+    Full(u32),
+    /// Its address has all that one address may have of this many places.
+    AddressFull(u32),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network => f.write_str("no network of --allow-peers has its address"),
+            Self::Full(1) => f.write_str("the only place is taken"),
+            Self::Full(places) => write!(f, "all {places} places are taken"),
+            Self::AddressFull(places) => {
+                write!(
+                    f,
+                    "all places for one address are taken, of {places} in all"
+                )
+            }
+        }
     }
 }
 
@@ -109,7 +141,7 @@ impl<D: Dialect> Server<D> {
     }
 
     /// Serves each client on a thread of its own until the stop, and then waits for those that it has.
-    pub fn accept(self: &Arc<Self>, listeners: Vec<Socket>) {
+    pub fn run(self: &Arc<Self>, listeners: Vec<Socket>) {
         // Before the first session: a client may have its thread bound to a CPU, and threads inherit that.
         deadline_thread();
         // Every session holds a sender, so that the receiver notices the end of the last one.
@@ -153,7 +185,15 @@ impl<D: Dialect> Server<D> {
     /// Serves a client whose connection a super-server has accepted.
     pub fn serve_one(&self, socket: Socket) {
         if let Some((control, _place)) = self.admit(socket) {
-            self.dialect.serve(control, self.context());
+            self.serve(control);
+        }
+    }
+
+    fn serve(&self, control: ControlConnection) {
+        let peer = control.peer().clone();
+        if let Err(error) = self.dialect.serve(control, self.context()) {
+            let why = control::why(&error);
+            self.dialect.log(format_args!("{peer}: {why}"));
         }
     }
 
@@ -162,36 +202,44 @@ impl<D: Dialect> Server<D> {
         let peer = control.peer().clone();
         let server = Arc::clone(self);
         let session = move || {
-            server.dialect.serve(control, server.context());
+            server.serve(control);
             drop((place, held));
         };
         std::thread::Builder::new()
             .stack_size(STACK)
             .spawn(session)
-            .inspect_err(|error| self.refused(&peer, &sys::describe(error)))
+            .inspect_err(|error| self.log_refusal(&peer, &sys::describe(error)))
             .ok()
     }
 
     /// The control connection and the place of a client; a refused client finds its connection closed.
     fn admit(&self, socket: Socket) -> Option<(ControlConnection, Share)> {
         let control = ControlConnection::new(socket, self.cut.follower()).ok()?;
-        let peer = control.peer();
-        if !self.config.admits(peer) {
-            self.refused(peer, "no network of --allow-peers has its address");
-            return None;
-        }
-        match self.clients.take(Holder::of(peer), 1) {
+        match self.place(control.peer()) {
             Ok(place) => Some((control, place)),
-            Err(exceeded) => {
-                self.refused(peer, &exceeded.to_string());
+            Err(why) => {
+                self.dialect.refuse(&control, why);
+                self.log_refusal(control.peer(), &why);
                 None
             }
         }
     }
 
-    fn refused(&self, who: &dyn fmt::Display, why: &str) {
+    fn place(&self, peer: &Address) -> Result<Share, Refusal> {
+        if !self.config.admits(peer) {
+            return Err(Refusal::Network);
+        }
+        let places = self.config.clients;
+        let place = self.clients.take(Holder::of(peer), 1);
+        place.map_err(|exceeded| match exceeded {
+            Exceeded::Holder { .. } => Refusal::AddressFull(places),
+            _ => Refusal::Full(places),
+        })
+    }
+
+    fn log_refusal(&self, peer: &Address, why: &dyn fmt::Display) {
         self.dialect
-            .warn(format_args!("{who}: refused a client: {why}"));
+            .warn(format_args!("{peer}: refused a client: {why}"));
     }
 
     fn context(&self) -> ServerContext<'_> {
@@ -205,7 +253,79 @@ impl<D: Dialect> Server<D> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::time::Instant;
+
+    use engine::Reason;
+
     use super::*;
+
+    /// Answers each client with a line, and keeps it until it leaves.
+    struct Greeter;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    impl Dialect for Greeter {
+        fn serve(&self, control: ControlConnection, _server: ServerContext<'_>) -> io::Result<()> {
+            let until = Instant::now() + PATIENCE;
+            control.read::<5>(until)?;
+            control.write(b"welcome\n", PATIENCE)?;
+            control.read::<1>(until).map(|_| ())
+        }
+
+        fn refuse(&self, control: &ControlConnection, why: Refusal) {
+            control
+                .write(format!("{why}\n").as_bytes(), PATIENCE)
+                .unwrap();
+        }
+
+        fn log(&self, _line: fmt::Arguments<'_>) {}
+    }
+
+    #[test]
+    fn a_dialect_answers_the_clients_that_are_refused() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let stop = Stop::new();
+        let config = ServerConfig {
+            clients: 2,
+            ..ServerConfig::default()
+        };
+        let server = Server::new(Greeter, config, stop.clone());
+        let runs = std::thread::spawn(move || server.run(vec![listener.into()]));
+        let connect = || {
+            let mut stream = TcpStream::connect(at).unwrap();
+            // Unread bytes must not keep the answer from the client.
+            stream.write_all(b"hello").unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            (stream, line)
+        };
+        let (first, second, third) = (connect(), connect(), connect());
+        assert_eq!([&first.1, &second.1], ["welcome\n", "welcome\n"]);
+        assert_eq!(third.1, "all 2 places are taken\n");
+        stop.pull(Reason::Cancelled);
+        runs.join().unwrap();
+    }
+
+    #[test]
+    fn one_address_leaves_places_to_others() {
+        let config = ServerConfig {
+            clients: 32,
+            networks: vec![Network::parse("10.0.0.0/8").unwrap()],
+            ..ServerConfig::default()
+        };
+        let server = Server::new(Greeter, config, Stop::new());
+        let place = |from: &str| server.place(&Address::Inet(from.parse().unwrap()));
+        assert_eq!(place("192.0.2.1:1").unwrap_err(), Refusal::Network);
+        let taken: Vec<_> = (0..30).map(|_| place("10.0.0.1:1").unwrap()).collect();
+        let refusal = place("10.0.0.1:1").unwrap_err();
+        assert_eq!(refusal, Refusal::AddressFull(32));
+        let _others = [place("10.0.0.2:1").unwrap(), place("10.0.0.3:1").unwrap()];
+        assert_eq!(place("10.0.0.4:1").unwrap_err(), Refusal::Full(32));
+        drop(taken);
+    }
 
     #[test]
     fn networks_have_no_vsock() {

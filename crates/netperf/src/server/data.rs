@@ -86,7 +86,7 @@ impl Prepared {
                     peer.control
                 ));
             };
-            server::accept(&self.data.socket, peer, nonce, until, stop, &refused)
+            server::accept_data(&self.data.socket, peer, nonce, until, stop, &refused)
         };
         match &self.proof {
             Some(proof) if proof.is_apart => {

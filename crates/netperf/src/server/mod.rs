@@ -77,7 +77,7 @@ impl Embedded {
         let config = limits.server.clone();
         let server = Server::new(Netserver::new(limits, None)?, config, stop.clone());
         let thread =
-            std::thread::Builder::new().spawn(move || server.accept(vec![listener.into()]))?;
+            std::thread::Builder::new().spawn(move || server.run(vec![listener.into()]))?;
         Ok(Self {
             port,
             stop,
@@ -143,7 +143,7 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
         sys::process::silence().map_err(|error| system("close the standard streams", error))?;
     }
     stop_on_signals(&stop);
-    server.accept(listeners);
+    server.run(listeners);
     Ok(())
 }
 
@@ -222,13 +222,8 @@ impl Netserver {
 }
 
 impl Dialect for Netserver {
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) {
-        if let Err(error) = session::serve(control, self, server) {
-            self.log(format_args!(
-                "control connection: {}",
-                sys::describe(&error)
-            ));
-        }
+    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+        session::serve(control, self, server)
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {

@@ -90,13 +90,13 @@ impl Slave {
 
     /// Serves masters until the stop, and then as long as runs may go on.
     pub fn serve(self) {
-        self.server.accept(self.listeners);
+        self.server.run(self.listeners);
     }
 }
 
 impl Dialect for Masters {
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) {
-        session::serve(&control, self, server);
+    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+        session::serve(&control, self, server)
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {

@@ -32,7 +32,11 @@ const MOST_HELLOS: usize = 16;
 pub(super) const MUCH: u64 = 4 << 20;
 
 /// Serves one master to its end, whatever that is.
-pub(super) fn serve(control: &ControlConnection, masters: &Masters, server: ServerContext<'_>) {
+pub(super) fn serve(
+    control: &ControlConnection,
+    masters: &Masters,
+    server: ServerContext<'_>,
+) -> io::Result<()> {
     let session = Session {
         control,
         masters,
@@ -41,26 +45,26 @@ pub(super) fn serve(control: &ControlConnection, masters: &Masters, server: Serv
         server,
     };
     let _watch = deadline_thread().on_hang_up(control.as_fd(), &session.gone);
-    let account = match masters.budget.admit(Holder::of(control.peer())) {
-        Ok(account) => account,
-        Err(scarce) => return session.note(format_args!("{}: {scarce}", control.peer())),
-    };
+    let account = masters.budget.admit(Holder::of(control.peer()));
+    let account = account.map_err(io::Error::other)?;
     let peak = account.peak();
     let (peer, port) = (machine_text(control.peer()), control.peer().port());
     session.step(&Step::Accepted(&format!("{peer}:{port}")));
-    match session.run(account) {
+    let ended = session.run(account);
+    if peak.load(Relaxed) > MUCH {
+        sys::process::release_freed_memory();
+    }
+    match ended {
         Ok(()) => {}
         Err(End::Refused(refusal)) => session.note(format_args!("{refusal}")),
         // Whoever connects and goes again is no master.
-        Err(End::Lost(error)) => session.note(format_args!("{}: {}", control.peer(), why(&error))),
+        Err(End::Lost(error)) => return Err(error),
         Err(End::Left(place, error)) => {
             let (peer, why) = (control.peer(), why(&error));
             write_error_line(format_args!("uperf: {peer} lost {place}: {why}"));
         }
     }
-    if peak.load(Relaxed) > MUCH {
-        sys::process::release_freed_memory();
-    }
+    Ok(())
 }
 
 pub(super) struct Session<'a> {

@@ -309,9 +309,8 @@ impl Listeners {
         let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
         let listener = self.of(protocol, host.here.as_ref());
         let peer = DataPeer {
-            control: &host.address,
-            named: None,
             policy: call.setup.policy,
+            ..DataPeer::of(&host.address)
         };
         match &mut listener.ok_or(Error::NOTCONN)?.ear {
             Ear::Streams(socket, door) => call.stream(socket, door, &peer, log),
