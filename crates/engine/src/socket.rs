@@ -89,7 +89,7 @@ fn named<T>(what: &'static str, result: io::Result<T>) -> Result<T, SocketError>
 /// A data socket with the facts of its start.
 #[derive(Debug)]
 pub struct DataSocket {
-    /// The socket, bound.
+    /// The socket, bound; a [`Role::Listener`]'s does not listen yet.
     pub socket: Socket,
     /// What the kernel gave it.
     pub facts: SocketFacts,
