@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod confidence;
+mod defaults;
 mod doubts;
 mod flows;
 mod group;

@@ -1,26 +1,3 @@
 //! Structs whose fields have their defaults beside them.
 
-/// Declares a struct and its `Default`: each field is followed by its default.
-macro_rules! with_defaults {
-    (
-        $(#[$about:meta])*
-        $seen:vis struct $name:ident {
-            $($(#[$doc:meta])* $field_seen:vis $field:ident: $kind:ty = $default:expr,)+
-        }
-    ) => {
-        $(#[$about])*
-        $seen struct $name {
-            $($(#[$doc])* $field_seen $field: $kind,)+
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self {
-                    $($field: $default,)+
-                }
-            }
-        }
-    };
-}
-
-pub(crate) use with_defaults;
+pub(crate) use model::with_defaults;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use control::ControlConnection;
 use engine::{Budget, Exceeded, Holder, Share, Stop, deadline_thread};
+use model::with_defaults;
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -80,27 +81,18 @@ pub struct ServerContext<'a> {
     pub cut: &'a Stop,
 }
 
-/// Which clients a server accepts, and what a stop does to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerConfig {
-    /// `--allow-peers`: the networks that clients may connect from; empty for any address.
-    pub networks: Vec<Network>,
-    /// `--max-clients`, `--max-masters`: control connections at a time, of which one address gets at most 15/16.
-    pub clients: u32,
-    /// `--drain-on-exit`: how long running tests may go on after a stop.
-    pub drain: Duration,
-    /// One client at a time; the others wait.
-    pub serial: bool,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self {
-            networks: Vec::new(),
-            clients: 1024,
-            drain: Duration::ZERO,
-            serial: false,
-        }
+with_defaults! {
+    /// Which clients a server accepts, and what a stop does to them.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ServerConfig {
+        /// `--allow-peers`: the networks that clients may connect from; empty for any address.
+        pub networks: Vec<Network> = Vec::new(),
+        /// `--max-clients`, `--max-masters`: control connections at a time, of which one address gets at most 15/16.
+        pub clients: u32 = 1024,
+        /// `--drain-on-exit`: how long running tests may go on after a stop.
+        pub drain: Duration = Duration::ZERO,
+        /// One client at a time; the others wait.
+        pub serial: bool = false,
     }
 }
 

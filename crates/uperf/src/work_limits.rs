@@ -2,31 +2,23 @@
 
 use std::time::Duration;
 
-/// Upper bounds of one workorder that comes over the network: what a slave's own limits, which are
-/// for all its masters together, have left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkLimits {
-    /// Strands.
-    pub strands: u32,
-    /// Transactions of the group.
-    pub transactions: u32,
-    /// Flowops of all transactions together.
-    pub flowops: u32,
-    /// Bytes of all that the run takes.
-    pub memory: u64,
-    /// The longest run, and the longest transaction, think and timeout.
-    pub duration: Duration,
-}
+use model::with_defaults;
 
-impl Default for WorkLimits {
-    fn default() -> Self {
-        Self {
-            strands: 10_000,
-            transactions: 1024,
-            flowops: 10_000,
-            memory: 1 << 30,
-            duration: Duration::from_secs(7 * 86_400),
-        }
+with_defaults! {
+    /// Upper bounds of one workorder that comes over the network: what a slave's own limits, which are
+    /// for all its masters together, have left.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct WorkLimits {
+        /// Strands.
+        pub strands: u32 = 10_000,
+        /// Transactions of the group.
+        pub transactions: u32 = 1024,
+        /// Flowops of all transactions together.
+        pub flowops: u32 = 10_000,
+        /// Bytes of all that the run takes.
+        pub memory: u64 = 1 << 30,
+        /// The longest run, and the longest transaction, think and timeout.
+        pub duration: Duration = Duration::from_secs(7 * 86_400),
     }
 }
 

@@ -67,12 +67,12 @@ fn every_option_of_a_master_has_its_field() {
         ),
         (
             "-e -m p",
-            with(|_, m| (m.counters, m.print.flowops) = (Counter::DEFAULTS.to_vec(), true)),
+            with(|_, m| (m.counters, m.print.flowops) = (Counter::defaults(), true)),
         ),
         (
             "-E cs,cycles,cpu-cycles -m p",
             with(|_, m| {
-                m.counters = vec![Counter::ContextSwitches, Counter::Cycles];
+                m.counters = Counter::named(["cs", "cycles"]).unwrap();
                 m.print.flowops = true;
             }),
         ),
@@ -182,7 +182,7 @@ fn no_statistics_is_about_what_comes_before_it() {
         progress: false,
         statistics: false,
         interfaces: false,
-        ..Print::default()
+        ..Print::usual()
     };
     for (line, expected) in [
         ("-n -m p", none),
@@ -196,7 +196,7 @@ fn no_statistics_is_about_what_comes_before_it() {
                 strands: true,
                 transactions: true,
                 flowops: true,
-                ..Print::default()
+                ..Print::usual()
             },
         ),
         (
@@ -418,7 +418,7 @@ fn master() -> Master {
     Master {
         profile: PathBuf::from("p"),
         interval: Duration::from_secs(1),
-        print: Print::default(),
+        print: Print::usual(),
         flowop_cpu: false,
         counters: Vec::new(),
         response_times: None,

@@ -2,79 +2,69 @@
 
 use sys::counter::Event;
 
-/// Declares the counters, each by the system's event and all names that perf has for it.
-macro_rules! counters {
-    ($($(#[$doc:meta])* $counter:ident = $event:ident [$($name:literal),+],)+) => {
-        /// What is counted while a flowop is executed.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Counter {
-            $($(#[$doc])* $counter,)+
-        }
-
-        impl Counter {
-            /// In the order of perf list.
-            pub const ALL: [Self; [$(stringify!($counter)),+].len()] = [$(Self::$counter),+];
-
-            /// What the system calls it.
-            pub(crate) fn event(self) -> Event {
-                match self {
-                    $(Self::$counter => Event::$event,)+
-                }
-            }
-
-            /// All that perf calls it.
-            fn names(self) -> &'static [&'static str] {
-                match self {
-                    $(Self::$counter => &[$($name),+],)+
-                }
-            }
-        }
-    };
+/// What is counted while a flowop is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    event: Event,
+    names: &'static [&'static str],
 }
 
-counters! {
-    /// Cycles of the CPU.
-    Cycles = CYCLES ["cycles", "cpu-cycles"],
-    /// Instructions that were completed.
-    Instructions = INSTRUCTIONS ["instructions"],
-    /// Accesses to the last cache.
-    CacheReferences = CACHE_REFERENCES ["cache-references"],
-    /// Those of them that went on to memory.
-    CacheMisses = CACHE_MISSES ["cache-misses"],
-    /// Branches.
-    Branches = BRANCHES ["branches", "branch-instructions"],
-    /// Those of them that were not foreseen.
-    BranchMisses = BRANCH_MISSES ["branch-misses"],
-    /// Cycles at a fixed rate, whatever the CPU's own is.
-    ReferenceCycles = REFERENCE_CYCLES ["ref-cycles"],
-    /// Nanoseconds on a CPU.
-    TaskClock = TASK_CLOCK ["task-clock"],
-    /// Changes from this strand to another.
-    ContextSwitches = CONTEXT_SWITCHES ["context-switches", "cs"],
-    /// Moves of the strand to another CPU.
-    Migrations = MIGRATIONS ["cpu-migrations", "migrations"],
-    /// Pages that were not there.
-    PageFaults = PAGE_FAULTS ["page-faults", "faults"],
+/// In the order of perf list.
+const ALL: [Counter; 11] = [
+    counter(Event::CYCLES, &["cycles", "cpu-cycles"]),
+    counter(Event::INSTRUCTIONS, &["instructions"]),
+    counter(Event::CACHE_REFERENCES, &["cache-references"]),
+    counter(Event::CACHE_MISSES, &["cache-misses"]),
+    counter(Event::BRANCHES, &["branches", "branch-instructions"]),
+    counter(Event::BRANCH_MISSES, &["branch-misses"]),
+    counter(Event::REFERENCE_CYCLES, &["ref-cycles"]),
+    counter(Event::TASK_CLOCK, &["task-clock"]),
+    counter(Event::CONTEXT_SWITCHES, &["context-switches", "cs"]),
+    counter(Event::MIGRATIONS, &["cpu-migrations", "migrations"]),
+    counter(Event::PAGE_FAULTS, &["page-faults", "faults"]),
+];
+
+/// Those of `-e`.
+const DEFAULTS: [&str; 4] = ["cycles", "instructions", "task-clock", "context-switches"];
+
+const fn counter(event: Event, names: &'static [&'static str]) -> Counter {
+    Counter { event, names }
 }
 
 impl Counter {
-    /// Those of `-e`.
-    pub const DEFAULTS: [Self; 4] = [
-        Self::Cycles,
-        Self::Instructions,
-        Self::TaskClock,
-        Self::ContextSwitches,
-    ];
+    /// What the system calls it.
+    pub(crate) fn event(self) -> Event {
+        self.event
+    }
 
     /// As it is printed.
     pub fn name(self) -> &'static str {
-        self.names()[0]
+        self.names[0]
     }
 
-    /// The one of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        let known = |counter: &Self| counter.names().contains(&name);
-        Self::ALL.into_iter().find(known)
+    /// Those of these names, each once; the error is a name that none has.
+    pub fn named<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Vec<Self>, &'n str> {
+        let mut counters = Vec::new();
+        for name in names {
+            let mut all = ALL.into_iter();
+            let counter = all
+                .find(|counter| counter.names.contains(&name))
+                .ok_or(name)?;
+            if !counters.contains(&counter) {
+                counters.push(counter);
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Those of `-e`.
+    pub fn defaults() -> Vec<Self> {
+        Self::named(DEFAULTS).unwrap_or_default()
+    }
+
+    /// The names of all, as they are printed.
+    pub(super) fn known() -> String {
+        ALL.map(Self::name).join(", ")
     }
 }
 
@@ -84,12 +74,13 @@ mod tests {
 
     #[test]
     fn each_answers_to_its_names() {
-        for counter in Counter::ALL {
-            for name in counter.names() {
-                assert_eq!(Counter::named(name), Some(counter), "{name}");
+        for counter in ALL {
+            for name in counter.names {
+                assert_eq!(Counter::named([*name]), Ok(vec![counter]), "{name}");
             }
         }
-        assert_eq!(Counter::named("Cycles"), None);
-        assert_eq!(Counter::named(""), None);
+        assert_eq!(Counter::named(["cs", "Cycles"]), Err("Cycles"));
+        assert_eq!(Counter::named([""]), Err(""));
+        assert_eq!(Counter::defaults().len(), DEFAULTS.len());
     }
 }

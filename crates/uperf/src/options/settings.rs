@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getopt::Exit;
+use model::with_defaults;
 use server::{Permissions, Policy, ServerConfig};
 
 use super::table::{NO_PORT, Typed};
@@ -40,31 +41,33 @@ pub enum Role {
     Check(PathBuf),
 }
 
-/// What a master is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Master {
-    /// `-m`: the profile's file.
-    pub profile: PathBuf,
-    /// `-i`: from one progress line to the next.
-    pub interval: Duration,
-    /// What is printed.
-    pub print: Print,
-    /// `-p`: CPU time a flowop.
-    pub flowop_cpu: bool,
-    /// `-e`, `-E`: CPU counters a flowop.
-    pub counters: Vec<Counter>,
-    /// `-X`: the file for the time of each pass of each flowop.
-    pub response_times: Option<PathBuf>,
-    /// `-H stdout`: latencies are kept, and their mean, median and 99th percentile printed.
-    pub latencies: bool,
-    /// `--html`: the file for the page.
-    pub html: Option<PathBuf>,
-    /// `--json`: the result is a JSON document on stdout, and the only thing there.
-    pub json: bool,
+with_defaults! {
+    /// What a master is asked for.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Master {
+        /// `-m`: the profile's file.
+        pub profile: PathBuf = PathBuf::new(),
+        /// `-i`: from one progress line to the next.
+        pub interval: Duration = Duration::from_secs(1),
+        /// What is printed.
+        pub print: Print = Print::usual(),
+        /// `-p`: CPU time a flowop.
+        pub flowop_cpu: bool = false,
+        /// `-e`, `-E`: CPU counters a flowop.
+        pub counters: Vec<Counter> = Vec::new(),
+        /// `-X`: the file for the time of each pass of each flowop.
+        pub response_times: Option<PathBuf> = None,
+        /// `-H stdout`: latencies are kept, and their mean, median and 99th percentile printed.
+        pub latencies: bool = false,
+        /// `--html`: the file for the page.
+        pub html: Option<PathBuf> = None,
+        /// `--json`: the result is a JSON document on stdout, and the only thing there.
+        pub json: bool = false,
+    }
 }
 
-/// What a master prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a master prints; by default nothing, as after `-n`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a section, or one option without a value"
@@ -104,24 +107,26 @@ pub struct Tls {
     pub authorities: Option<PathBuf>,
 }
 
-/// What a slave does for whoever connects, and no more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// `--allow-dir`: directories below which a master may name files to send; by default none.
-    pub directories: Vec<PathBuf>,
-    /// `--allow-peers`, `--max-masters`, `--drain-on-exit`: which masters are accepted.
-    pub server: ServerConfig,
-    /// `--allow-modules`, `--allow-privileged-ports`: what a workorder may change on this host.
-    pub permissions: Permissions,
-    /// `--user`: the user to change to.
-    pub user: Option<String>,
-    /// `--max-connections`: connections, listeners and files of one master at a time.
-    pub connections: u64,
-    /// `--max-strands`, `--max-memory`, `--max-length`: bounds of each workorder; strands and memory are those of
-    /// all masters together.
-    pub work: WorkLimits,
-    /// `--control-idle`: the longest silence of a master before its run begins.
-    pub control_idle: Duration,
+with_defaults! {
+    /// What a slave does for whoever connects, and no more.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// `--allow-dir`: directories below which a master may name files to send; by default none.
+        pub directories: Vec<PathBuf> = Vec::new(),
+        /// `--allow-peers`, `--max-masters`, `--drain-on-exit`: which masters are accepted.
+        pub server: ServerConfig = ServerConfig::default(),
+        /// `--allow-modules`, `--allow-privileged-ports`: what a workorder may change on this host.
+        pub permissions: Permissions = Permissions::default(),
+        /// `--user`: the user to change to.
+        pub user: Option<String> = None,
+        /// `--max-connections`: connections, listeners and files of one master at a time.
+        pub connections: u64 = 32_768,
+        /// `--max-strands`, `--max-memory`, `--max-length`: bounds of each workorder; strands and memory are those
+        /// of all masters together.
+        pub work: WorkLimits = WorkLimits::default(),
+        /// `--control-idle`: the longest silence of a master before its run begins.
+        pub control_idle: Duration = Duration::from_secs(120),
+    }
 }
 
 impl Master {
@@ -131,41 +136,14 @@ impl Master {
     }
 }
 
-impl Default for Print {
-    fn default() -> Self {
+impl Print {
+    /// Without options.
+    pub fn usual() -> Self {
         Self {
             progress: true,
             statistics: true,
             interfaces: true,
-            ..Self::NOTHING
-        }
-    }
-}
-
-impl Print {
-    /// After `-n`.
-    pub(super) const NOTHING: Self = Self {
-        progress: false,
-        statistics: false,
-        groups: false,
-        strands: false,
-        transactions: false,
-        flowops: false,
-        interfaces: false,
-        raw: false,
-    };
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            directories: Vec::new(),
-            server: ServerConfig::default(),
-            permissions: Permissions::default(),
-            user: None,
-            connections: 32_768,
-            work: WorkLimits::default(),
-            control_idle: Duration::from_secs(120),
+            ..Self::default()
         }
     }
 }

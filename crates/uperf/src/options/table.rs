@@ -11,6 +11,7 @@ use std::time::Duration;
 use getopt::Argument::{Nothing, Value};
 use getopt::Name::Letter;
 use getopt::{Exit, Section, Stop, flag, long, own, refuse};
+use model::with_defaults;
 use server::{Network, Policy};
 
 use super::Counter;
@@ -18,68 +19,37 @@ use super::settings::{Limits, Master, Print, Tls};
 use super::value::{integer, number, seconds, time};
 use crate::Protocol;
 
-/// The options as typed.
-pub(super) struct Typed {
-    /// `-m`: the last one.
-    pub(super) profile: Option<PathBuf>,
-    /// `-s`.
-    pub(super) slave: bool,
-    /// `--check`.
-    pub(super) check: Option<PathBuf>,
-    /// `-S`.
-    pub(super) control: Protocol,
-    /// `-P`.
-    pub(super) port: u32,
-    /// `-v`.
-    pub(super) verbose: bool,
-    /// `--tls-*`.
-    pub(super) tls: Tls,
-    /// `--strict-peers`, `--allow-third-party`.
-    pub(super) policy: Policy,
-    /// What a master is asked for, but for the profile.
-    pub(super) master: Master,
-    /// What a slave is held to.
-    pub(super) limits: Limits,
-    /// Options that are for whoever runs something, as they were typed.
-    pub(super) of_both: Vec<&'static str>,
-    /// Options that are for a master alone.
-    pub(super) of_master: Vec<&'static str>,
-    /// Options that are for a slave alone.
-    pub(super) of_slave: Vec<&'static str>,
-}
-
-impl Default for Typed {
-    fn default() -> Self {
-        Self {
-            profile: None,
-            slave: false,
-            check: None,
-            control: Protocol::Tcp,
-            port: DEFAULT_PORT,
-            verbose: false,
-            tls: Tls::default(),
-            policy: Policy::default(),
-            master: Master {
-                profile: PathBuf::new(),
-                interval: DEFAULT_INTERVAL,
-                print: Print::default(),
-                flowop_cpu: false,
-                counters: Vec::new(),
-                response_times: None,
-                latencies: false,
-                html: None,
-                json: false,
-            },
-            limits: Limits::default(),
-            of_both: Vec::new(),
-            of_master: Vec::new(),
-            of_slave: Vec::new(),
-        }
+with_defaults! {
+    /// The options as typed.
+    pub(super) struct Typed {
+        /// `-m`: the last one.
+        pub(super) profile: Option<PathBuf> = None,
+        /// `-s`.
+        pub(super) slave: bool = false,
+        /// `--check`.
+        pub(super) check: Option<PathBuf> = None,
+        /// `-S`.
+        pub(super) control: Protocol = Protocol::Tcp,
+        /// `-P`.
+        pub(super) port: u32 = 20_000,
+        /// `-v`.
+        pub(super) verbose: bool = false,
+        /// `--tls-*`.
+        pub(super) tls: Tls = Tls::default(),
+        /// `--strict-peers`, `--allow-third-party`.
+        pub(super) policy: Policy = Policy::default(),
+        /// What a master is asked for, but for the profile.
+        pub(super) master: Master = Master::default(),
+        /// What a slave is held to.
+        pub(super) limits: Limits = Limits::default(),
+        /// Options that are for whoever runs something, as they were typed.
+        pub(super) of_both: Vec<&'static str> = Vec::new(),
+        /// Options that are for a master alone.
+        pub(super) of_master: Vec<&'static str> = Vec::new(),
+        /// Options that are for a slave alone.
+        pub(super) of_slave: Vec<&'static str> = Vec::new(),
     }
 }
-
-pub(super) const DEFAULT_PORT: u32 = 20_000;
-const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A progress line more often is no measurement of the network any more.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
@@ -250,7 +220,7 @@ pub(super) const NO_PORT: &str = "not a port from 0 to 65535";
 /// It forgets the statistics, and `-R`, that were asked for before it; what comes after it counts.
 fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), Stop> {
     let master = typed.master("-n");
-    master.print = Print::NOTHING;
+    master.print = Print::default();
     master.flowop_cpu = false;
     master.counters.clear();
     master.response_times = None;
@@ -278,23 +248,16 @@ fn flowop_cpu(typed: &mut Typed, _: &str) -> Result<(), Stop> {
 
 fn default_counters(typed: &mut Typed, _: &str) -> Result<(), Stop> {
     let master = typed.master("-e");
-    master.counters = Counter::DEFAULTS.to_vec();
+    master.counters = Counter::defaults();
     master.print.flowops = true;
     Ok(())
 }
 
 fn counters(typed: &mut Typed, text: &str) -> Result<(), Stop> {
-    let mut counters = Vec::new();
-    for name in text.split(',') {
-        let Some(counter) = Counter::named(name) else {
-            let known: Vec<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
-            let known = known.join(", ");
-            return refuse(format!("'{name}' is no counter; there are {known}"));
-        };
-        if !counters.contains(&counter) {
-            counters.push(counter);
-        }
-    }
+    let counters = Counter::named(text.split(',')).or_else(|name| {
+        let known = Counter::known();
+        refuse(format!("'{name}' is no counter; there are {known}"))
+    })?;
     let master = typed.master("-E");
     master.counters = counters;
     master.print.flowops = true;

@@ -20,9 +20,12 @@ pub(super) fn text(program: &str) -> String {
 
 /// `uperf -V`.
 pub(super) fn version() -> String {
-    let protocols: Vec<_> = PROTOCOLS
-        .into_iter()
-        .filter(|protocol| *protocol != Protocol::Ssl || cfg!(feature = "tls"))
+    let is_here = |protocol: &Protocol| match protocol {
+        Protocol::Ssl => cfg!(feature = "tls"),
+        other => *other != Protocol::Rds,
+    };
+    let protocols = Protocol::ALL.into_iter().filter(is_here);
+    let protocols: Vec<_> = protocols
         .map(|protocol| protocol.name().to_ascii_uppercase())
         .collect();
     format!(
@@ -41,16 +44,6 @@ pub(super) fn version() -> String {
 
 /// The uperf that this one stands in for.
 const VERSION: &str = "1.0.8";
-
-const PROTOCOLS: [Protocol; 7] = [
-    Protocol::Tcp,
-    Protocol::Udp,
-    Protocol::Ssl,
-    Protocol::Sctp,
-    Protocol::Vsock,
-    Protocol::Unix,
-    Protocol::Mptcp,
-];
 
 const OWN: Layout = Layout {
     indent: "        ",
