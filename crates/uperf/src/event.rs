@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use model::{CombinedTotals, Warning};
 
+use crate::Group;
 use crate::wire::Command;
 
 /// One event, in the order of a run.
@@ -44,30 +45,16 @@ pub enum Event<'a> {
 }
 
 /// A step of the protocol, at either end: the lines of `-v`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'a> {
     /// All slaves know the protocol and what will be needed.
     Phase1Done,
     /// They get their work now.
     Phase2,
-    /// This one does.
+    /// This one does; this end listens where the profile wants it to.
     Phase2With(&'a str),
-    /// This end listens where the profile wants it to.
-    AcceptsReady,
-    /// The header is sent.
-    Header,
-    /// The group follows.
-    Sending,
-    /// It is sent.
-    Workorder,
-    /// One of its transactions is.
-    Transaction,
-    /// One of their flowops is.
-    Flowop,
-    /// All of it is.
-    Sent,
-    /// This slave has all that it needs.
-    Phase2DoneWith(&'a str),
+    /// This slave has its group, and all else that it needs.
+    Assigned(&'a str, &'a Group),
     /// All have.
     Phase2Done,
     /// A command goes to this slave.

@@ -8,7 +8,7 @@ use sys::write_error_line;
 
 use crate::master::{self, Trouble};
 use crate::options::{Master, Settings};
-use crate::output::{self, Message, PROGRESS_END, Sample, Width};
+use crate::output::{self, PROGRESS_END, Sample, Width};
 use crate::{Event, Step, Workorder, running_name};
 
 /// The exit code after a signal.
@@ -56,7 +56,7 @@ pub fn run(
         }
     };
     if code == INTERRUPTED {
-        eprint!("{}", Message::Interrupted);
+        eprint!("\nGot SIGINT Aborting ...: Interrupt\n");
     }
     Finished { code, outcome }
 }
@@ -115,11 +115,13 @@ impl Printer<'_> {
                  drop them? (port= in the profile sets their port)",
                 hosts.join(", ")
             )),
-            Event::SlaveAborted => self.say(&Message::SlaveAborted),
-            Event::StrandFailed(number) => self.say(&Message::Strand(number)),
+            Event::SlaveAborted => self.tell("\n*** Slave aborted! ***\n"),
+            Event::StrandFailed(number) => self.tell(&format!(
+                "flag_error:global_error={number}, Error executing transactions\n"
+            )),
             // The statistics have it in the slave's place.
             Event::SlaveLost(host) if self.is_mute || !print.statistics => {
-                self.say(&Message::Goodbye(host));
+                self.tell(&output::lost(host));
             }
             _ => {}
         }
@@ -131,10 +133,6 @@ impl Printer<'_> {
             let _ = self.out.write_all(text.as_bytes());
             let _ = self.out.flush();
         }
-    }
-
-    fn say(&mut self, message: &Message<'_>) {
-        self.tell(&message.to_string());
     }
 
     fn step(&mut self, step: &Step<'_>) {
@@ -156,27 +154,24 @@ impl Printer<'_> {
     fn trouble(&mut self, trouble: &Trouble) -> u8 {
         match trouble {
             Trouble::Connecting { host, why } => {
-                self.say(&Message::Connecting(host));
-                self.tell(&format!("\n** {why}\n"));
+                self.tell(&format!("Error connecting to {host}\n\n** {why}\n"));
             }
             Trouble::Refused { host, phase, said } => {
-                self.say(&match phase {
-                    1 => Message::Phase1(host),
-                    _ => Message::Phase2(host),
-                });
-                self.say(&Message::Says { host, said });
-                self.say(&Message::Handshaking(host));
-                self.tell("\n");
+                let phase = if *phase == 1 { "" } else { " phase 2" };
+                self.tell(&format!(
+                    "Error while handshaking{phase} with {host}\n\
+                     {host} says: {said}\n\
+                     error handshaking with {host}\n\n"
+                ));
             }
             Trouble::Lost { host, .. } => {
-                self.say(&Message::Handshaking(host));
-                self.tell("\n");
+                self.tell(&format!("error handshaking with {host}\n\n"));
             }
             Trouble::Phase3 { host, .. } => {
-                self.say(&Message::Phase3(host));
+                self.tell(&format!("Error handshaking P3 with {host}\n"));
                 return 255;
             }
-            Trouble::ResponseFile(_) => self.say(&Message::ResponseFile),
+            Trouble::ResponseFile(_) => self.tell("Cannot open file\n"),
             Trouble::Unsendable { .. } | Trouble::Here(_) => {}
         }
         1
@@ -186,26 +181,16 @@ impl Printer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{self, Role};
 
     #[test]
     fn a_document_stands_alone() {
-        let settings = options::uperf("uperf", ["-m", "p"].map(Into::into)).expect("options");
-        let Role::Master(master) = settings.role else {
-            panic!("a master");
-        };
+        let master = Master::default();
         let workorder = Workorder::default();
+        let lines = "Starting 0 threads running profile: ... \n*** Slave aborted! ***\n";
+        let with_step = format!("{lines}Completed handshake phase 1\n");
         for (is_mute, is_verbose, expected) in [
-            (
-                false,
-                false,
-                "Starting 0 threads running profile: ... \n*** Slave aborted! ***\n",
-            ),
-            (
-                false,
-                true,
-                "Starting 0 threads running profile: ... \n*** Slave aborted! ***\nCompleted handshake phase 1\n",
-            ),
+            (false, false, lines),
+            (false, true, &with_step),
             (true, true, ""),
         ] {
             let mut out = Vec::new();

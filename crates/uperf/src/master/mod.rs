@@ -315,7 +315,6 @@ impl Session<'_> {
                 .filter(|slave| slave.group == number)
             {
                 progress.step(&Step::Phase2With(&slave.host));
-                progress.step(&Step::AcceptsReady);
                 peers.add(slave.assign(&group, &listeners)?);
                 progress.assigned(&slave.host, &group);
             }

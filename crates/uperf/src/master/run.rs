@@ -217,17 +217,7 @@ impl<'a> Progress<'a> {
         if first.is_some_and(|flowop| flowop.kind == Kind::Connect) {
             self.opened_to.push(host.to_owned());
         }
-        for step in [Step::Header, Step::Sending, Step::Workorder] {
-            self.step(&step);
-        }
-        for transaction in &group.transactions {
-            self.step(&Step::Transaction);
-            for _ in &transaction.flowops {
-                self.step(&Step::Flowop);
-            }
-        }
-        self.step(&Step::Sent);
-        self.step(&Step::Phase2DoneWith(host));
+        self.step(&Step::Assigned(host, group));
     }
 
     /// When the next line of a running transaction is due.
@@ -280,7 +270,7 @@ impl<'a> Progress<'a> {
         if workers.is_over(stage) {
             self.samplers[stage].skip(at);
         } else {
-            let (counts, _) = workers.counts_by(stage);
+            let counts = workers.counts_by(stage).counts;
             self.line(Reading { at, counts });
         }
     }
@@ -302,8 +292,7 @@ impl<'a> Progress<'a> {
 
     fn ended(&mut self, workers: &Workers) {
         if std::mem::take(&mut self.is_running) {
-            let (counts, at) = workers.counts_by(self.samplers.len() - 1);
-            self.line(Reading { at, counts });
+            self.line(workers.counts_by(self.samplers.len() - 1));
             self.report(&Event::TransactionEnded);
         }
     }

@@ -6,7 +6,6 @@
 mod latency;
 mod line;
 mod log;
-mod message;
 mod number;
 mod progress;
 mod response;
@@ -16,10 +15,10 @@ mod step;
 
 pub use line::{Sample, Width};
 pub use log::{goodbye, log};
-pub use message::Message;
 pub(crate) use number::size;
 pub use progress::{PROGRESS_END, progress, started, starting};
-pub use response::Response;
+pub(crate) use response::response;
+pub(crate) use statistics::lost;
 
 use std::iter;
 use std::time::Duration;
@@ -89,7 +88,8 @@ pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
     }
     text += &log(&outcome.log);
     if outcome.failures > 0 {
-        text += &Message::Failures(outcome.failures).to_string();
+        let failures = outcome.failures.to_string();
+        text += &["\nWARNING: ", &failures, " Errors detected during run\n"].concat();
     }
     text.push('\n');
     text

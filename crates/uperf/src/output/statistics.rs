@@ -6,7 +6,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use model::{CombinedTotals, GroupOutcome, PeerOutcome, Totals, TransactionOutcome};
 
 use super::line::{Sample, Width, printable, summary};
-use super::message::Message;
 use super::number::{bytes, rate, time};
 
 /// The slaves that told their figures, the sum of several, this end, and the differences.
@@ -43,10 +42,8 @@ pub(super) fn active(width: Width, all: &Totals, groups: &[GroupOutcome]) -> Str
         };
         summary(&sample) + "\n"
     };
-    let groups: String = groups
-        .iter()
-        .map(|group| line(&group.name, &group.active))
-        .collect();
+    let groups = groups.iter();
+    let groups: String = groups.map(|one| line(&one.name, &one.active)).collect();
     format!(
         "Over active time\n{}{}{groups}\n",
         width.rule(),
@@ -84,10 +81,8 @@ pub(super) fn starts(width: Width, groups: &[GroupOutcome]) -> String {
         let parts: Vec<&TransactionOutcome> = parts.filter(|part| part.workers > 0).collect();
         let strands: u64 = parts.iter().map(|part| part.workers).sum();
         let first = parts.iter().map(|part| part.begun).min()?;
-        let last = parts
-            .iter()
-            .map(|part| part.begun.saturating_add(part.start_spread))
-            .max()?;
+        let begun = |part: &&TransactionOutcome| part.begun.saturating_add(part.start_spread);
+        let last = parts.iter().map(begun).max()?;
         (strands > 1).then(|| {
             format!(
                 "transaction {transaction:<4} {strands:8} strands within {}\n",
@@ -103,11 +98,16 @@ pub(super) fn starts(width: Width, groups: &[GroupOutcome]) -> String {
     format!("Beginnings of strands\n{}{lines}\n", width.rule())
 }
 
+/// The line about a slave that reported no totals at the end.
+pub(crate) fn lost(host: &str) -> String {
+    format!("\nError saying goodbye with {host}\n")
+}
+
 /// What else it said stands in the same line, in front. A slave that was lost has a message in its place.
 fn slave_line(slave: &PeerOutcome) -> String {
     let host = printable(&slave.host);
     let Some(totals) = &slave.totals else {
-        return Message::Goodbye(&host).to_string();
+        return lost(&host);
     };
     let said = slave.message.as_deref().map(printable);
     let said = said.map(|said| format!("[{host}] {said}"));

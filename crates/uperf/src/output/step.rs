@@ -11,15 +11,21 @@ impl Display for Step<'_> {
         match self {
             Self::Phase1Done => f.write_str("Completed handshake phase 1\n"),
             Self::Phase2 => f.write_str("Starting handshake phase 2\n"),
-            Self::Phase2With(host) => writeln!(f, "Handshake phase 2 with {host}"),
-            Self::AcceptsReady => f.write_str("  Done preprocessing accepts\n"),
-            Self::Header => f.write_str("  Sent handshake header\n"),
-            Self::Sending => f.write_str("  Sending workorder\n"),
-            Self::Workorder => f.write_str("    Sent workorder\n"),
-            Self::Transaction => f.write_str("    Sent transaction\n"),
-            Self::Flowop => f.write_str("    Sent flowop\n"),
-            Self::Sent => f.write_str("TX worklist success  Sent workorder\n"),
-            Self::Phase2DoneWith(host) => writeln!(f, "Handshake phase 2 with {host} done"),
+            Self::Phase2With(host) => {
+                writeln!(
+                    f,
+                    "Handshake phase 2 with {host}\n  Done preprocessing accepts"
+                )
+            }
+            Self::Assigned(host, group) => {
+                f.write_str("  Sent handshake header\n  Sending workorder\n    Sent workorder\n")?;
+                for transaction in &group.transactions {
+                    let flowops = "    Sent flowop\n".repeat(transaction.flowops.len());
+                    write!(f, "    Sent transaction\n{flowops}")?;
+                }
+                f.write_str("TX worklist success  Sent workorder\n")?;
+                writeln!(f, "Handshake phase 2 with {host} done")
+            }
             Self::Phase2Done => f.write_str("Completed handshake phase 2\n"),
             Self::Told(command, host) => writeln!(f, "TX command [{}] to {host}", words(command)),
             Self::Accepted(peer) => writeln!(f, "Accepted connection from {peer}"),

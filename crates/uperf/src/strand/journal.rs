@@ -5,13 +5,12 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
 
 use engine::script;
 use sys::WholeFile;
 use sys::clock::wall_ahead_ns;
 
-use crate::output::Response;
+use crate::output;
 
 /// How many passes a strand keeps before it writes them; uperf's number.
 const KEPT: usize = 8192;
@@ -77,13 +76,7 @@ impl Journal {
         for passes in self.passes.chunks(AT_ONCE) {
             let responses = passes.iter().map(|(ended_ns, took_ns)| {
                 let ended_ns = ended_ns.saturating_add_signed(self.to.wall_ahead_ns);
-                let response = Response {
-                    process,
-                    thread: self.thread,
-                    ended: UNIX_EPOCH + Duration::from_nanos(ended_ns),
-                    took: Duration::from_nanos(*took_ns),
-                };
-                response.to_string()
+                output::response(process, self.thread, ended_ns, *took_ns)
             });
             let text: String = responses.collect();
             if let Err(error) = (&self.to.file).write_all(text.as_bytes()) {

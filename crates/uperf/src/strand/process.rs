@@ -30,7 +30,7 @@ enum Report {
 
 /// A message from the parent to a strand's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Order {
+pub(super) enum Order {
     /// The barrier of this number has opened at that time.
     Open(usize, #[serde(with = "monotonic")] Instant),
     /// The transaction of this number ends now.
@@ -120,13 +120,9 @@ impl Process {
         }
     }
 
-    /// Interrupts a transaction. A process that is gone needs no order.
-    pub(super) fn interrupt(&self, stage: usize) {
-        let _ = send(&self.link, &Order::Interrupt(stage));
-    }
-
-    pub(super) fn abort(&self) {
-        let _ = send(&self.link, &Order::Abort);
+    /// Sends an order. A process that is gone needs none.
+    pub(super) fn order(&self, order: Order) {
+        let _ = send(&self.link, &order);
     }
 
     /// Kills a process that does not answer. Only as long as it is waited for: the number may be another's then.

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::{BarrierStatus, Counters, Promise, Reason, StartBarrier, Stop, deadline_thread};
+use engine::{
+    BarrierStatus, Counters, Promise, Reading, Reason, StartBarrier, Stop, deadline_thread,
+};
 use model::{Counts, Plan};
 use sys::shared::SharedLines;
 
-use super::process::Process;
+use super::process::{Order, Process};
 use super::worker::{Worker, seed};
 use super::{GroupSetup, Listeners, StrandOutcome, Watching, WorkerGroup, compile};
 use crate::workorder::Transaction;
@@ -45,15 +47,8 @@ struct Handle {
     thread: JoinHandle<StrandOutcome>,
     /// `None` for a thread.
     process: Option<Arc<Process>>,
-    readings: Vec<Reading>,
-}
-
-/// A worker's counters when the time of a transaction was up, however long the worker then took to notice.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    stage: usize,
-    at: Instant,
-    counts: Counts,
+    /// Its counters when the time of this transaction was up, however long the worker then took to notice.
+    readings: Vec<(usize, Reading)>,
 }
 
 /// A worker that is about to start.
@@ -149,35 +144,29 @@ impl Workers {
 
     /// Starts the thread of a worker, or the one that takes the place of its process here.
     fn spawn(&mut self, ready: Ready) -> io::Result<()> {
-        let builder = std::thread::Builder::new();
-        let handle = match ready {
-            Ready::Thread(worker) => Handle {
-                group: worker.group_number,
-                counters: Arc::clone(&worker.counters),
-                thread: builder
-                    .stack_size(if worker.group.setup.tls.is_empty() {
-                        STACK
-                    } else {
-                        STACK_WITH_TLS
-                    })
-                    .spawn(move || worker.run())?,
-                process: None,
-                readings: Vec::new(),
-            },
+        let thread = |stack| std::thread::Builder::new().stack_size(stack);
+        let (group, counters, process, thread) = match ready {
+            Ready::Thread(worker) => {
+                let has_tls = !worker.group.setup.tls.is_empty();
+                let stack = if has_tls { STACK_WITH_TLS } else { STACK };
+                let (group, counters) = (worker.group_number, Arc::clone(&worker.counters));
+                let thread = thread(stack).spawn(move || worker.run())?;
+                (group, counters, None, thread)
+            }
             Ready::Process(group, counters, process) => {
                 let (process, barrier) = (Arc::new(process), Arc::clone(&self.barrier));
-                Handle {
-                    group,
-                    counters,
-                    process: Some(Arc::clone(&process)),
-                    thread: builder
-                        .stack_size(STACK)
-                        .spawn(move || process.accompany(group, &barrier))?,
-                    readings: Vec::new(),
-                }
+                let its = Arc::clone(&process);
+                let thread = thread(STACK).spawn(move || its.accompany(group, &barrier))?;
+                (group, counters, Some(process), thread)
             }
         };
-        self.handles.push(handle);
+        self.handles.push(Handle {
+            group,
+            counters,
+            thread,
+            process,
+            readings: Vec::new(),
+        });
         Ok(())
     }
 
@@ -237,11 +226,8 @@ impl Workers {
         for (_, group, stage) in self.due.extract_if(.., |due| due.0 <= now) {
             let handles = self.handles.iter_mut();
             for handle in handles.filter(|handle| handle.group == group) {
-                handle.readings.push(Reading {
-                    stage,
-                    counts: handle.counters.counts(),
-                    at: Instant::now(),
-                });
+                let (counts, at) = (handle.counters.counts(), Instant::now());
+                handle.readings.push((stage, Reading { at, counts }));
             }
         }
     }
@@ -256,7 +242,7 @@ impl Workers {
 
     /// What all workers have done by the end of a transaction, and when that was: when its time was up, if
     /// that is a while ago, or now.
-    pub(crate) fn counts_by(&self, stage: usize) -> (Counts, Instant) {
+    pub(crate) fn counts_by(&self, stage: usize) -> Reading {
         let (mut sum, mut at) = (Counts::default(), None);
         for handle in &self.handles {
             let reading = handle.reading(stage);
@@ -269,7 +255,10 @@ impl Workers {
                 at = at.max(goes_on.then(Instant::now));
             }
         }
-        (sum, at.unwrap_or_else(Instant::now))
+        Reading {
+            at: at.unwrap_or_else(Instant::now),
+            counts: sum,
+        }
     }
 
     /// What all workers have done so far.
@@ -283,15 +272,11 @@ impl Workers {
 
     /// Ends a transaction wherever it still runs: its peer has gone on.
     pub(crate) fn interrupt(&self, stage: usize) {
-        for stop in self
-            .groups
-            .iter()
-            .filter_map(|group| group.stops.get(stage))
-        {
+        let stops = self.groups.iter().map(|group| group.stops.get(stage));
+        for stop in stops.flatten() {
             stop.pull(Reason::Deadline);
         }
-        self.processes()
-            .for_each(|process| process.interrupt(stage));
+        self.order(Order::Interrupt(stage));
     }
 
     /// Ends all workers.
@@ -300,12 +285,12 @@ impl Workers {
         for stop in self.groups.iter().flat_map(|group| &group.stops) {
             stop.pull(Reason::Cancelled);
         }
-        self.processes().for_each(Process::abort);
+        self.order(Order::Abort);
     }
 
-    fn processes(&self) -> impl Iterator<Item = &Process> {
-        let handles = self.handles.iter();
-        handles.filter_map(|handle| handle.process.as_deref())
+    fn order(&self, order: Order) {
+        let processes = self.handles.iter().map(|handle| &handle.process);
+        processes.flatten().for_each(|process| process.order(order));
     }
 
     /// How many transactions the longest group has.
@@ -354,15 +339,16 @@ impl Workers {
 
 impl Handle {
     fn reading(&self, stage: usize) -> Option<&Reading> {
-        self.readings.iter().find(|reading| reading.stage == stage)
+        let mut readings = self.readings.iter();
+        readings.find_map(|(of, reading)| (*of == stage).then_some(reading))
     }
 
     fn join(self) -> StrandOutcome {
         let joined = self.thread.join();
         let mut outcome = joined
             .unwrap_or_else(|_| StrandOutcome::of_failure(self.group, "a strand has panicked", 0));
-        for reading in self.readings {
-            if let Some(transaction) = outcome.transactions.get_mut(reading.stage) {
+        for (stage, reading) in self.readings {
+            if let Some(transaction) = outcome.transactions.get_mut(stage) {
                 transaction.end_at(reading.at, &reading.counts);
             }
         }
