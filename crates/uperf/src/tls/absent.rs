@@ -1,5 +1,11 @@
 //! What stands here in a build without TLS.
 
+#![expect(
+    clippy::unused_self,
+    clippy::unnecessary_wraps,
+    reason = "with TLS there is something, which may fail"
+)]
+
 use engine::Stop;
 use engine::script::{Connection, Failure};
 
@@ -35,28 +41,17 @@ impl Security {
         Self::of_master(settings, verbose)
     }
 
-    #[expect(
-        clippy::unused_self,
-        clippy::unnecessary_wraps,
-        reason = "with TLS there is something that may fail"
-    )]
     pub(crate) fn prepare(&self, _: &Group) -> Result<Contexts, Trouble> {
         Ok(Contexts(()))
     }
 }
 
 impl Contexts {
-    #[expect(clippy::unused_self, reason = "with TLS there may be some")]
     pub(crate) fn is_empty(&self) -> bool {
         true
     }
 
     /// No flowop has come here that asks for TLS.
-    #[expect(
-        clippy::unused_self,
-        clippy::unnecessary_wraps,
-        reason = "with TLS there is something that may fail"
-    )]
     pub(crate) fn over(
         &self,
         connection: Connection,

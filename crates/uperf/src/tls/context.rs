@@ -11,13 +11,12 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::ServerName;
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
     SignatureAlgorithm,
 };
 
-use super::choice::{Choice, Key, Version};
+use super::choice::Choice;
 use super::encrypted::Encrypted;
 use super::reason::describe;
 use super::{Trouble, credentials, made};
@@ -31,19 +30,12 @@ pub struct Security {
     named: Option<Arc<CertifiedKey>>,
     /// The file that is looked for where none was named.
     stock: &'static str,
-    /// What was read or made in its place; read or made once, however many groups ask for it.
-    found: Mutex<Vec<Found>>,
+    /// What was read in its place (`None`) or made for such a key; once, however many groups ask for it.
+    found: Mutex<Vec<(Option<SignatureAlgorithm>, Arc<CertifiedKey>)>>,
     pass_phrase: Option<Vec<u8>>,
     /// The authorities, one of which must have signed the other end's certificate; without them it is not verified.
     authorities: Option<Arc<RootCertStore>>,
     verbose: bool,
-}
-
-/// A certificate and key that nobody has named.
-#[derive(Debug)]
-enum Found {
-    InStocksFile(Arc<CertifiedKey>),
-    Made(Key, Arc<CertifiedKey>),
 }
 
 /// What the TLS connections of one group are made with.
@@ -106,12 +98,7 @@ impl Security {
     fn read(&self, certificate: &Path, key: &Path) -> Result<CertifiedKey, Trouble> {
         let pass_phrase = self.pass_phrase.as_deref();
         let pass_phrase = pass_phrase.unwrap_or(credentials::STOCK_PASS_PHRASE);
-        credentials::read(
-            certificate,
-            key,
-            pass_phrase,
-            &aws_lc_rs::default_provider(),
-        )
+        credentials::read(certificate, key, pass_phrase)
     }
 
     /// What a group's TLS connections need; nothing where it has none.
@@ -126,12 +113,11 @@ impl Security {
                 return Err(Trouble::Asked(why));
             }
             let Endpoint { method, cipher, .. } = &flowop.endpoint;
-            let choice = Choice::of(method, cipher).map_err(|wrong| Trouble::Asked(wrong.why))?;
+            let choice = Choice::of(method, cipher).map_err(|(_, why)| Trouble::Asked(why))?;
             // The same may be said in many ways.
-            let known = contexts
-                .0
-                .iter()
-                .find(|context| context.kind == flowop.kind && context.choice == choice);
+            let is_like =
+                |context: &&Context| context.kind == flowop.kind && context.choice == choice;
+            let known = contexts.0.iter().find(is_like);
             let config = match (known, flowop.kind) {
                 (Some(known), _) => known.config.clone(),
                 (None, Kind::Accept) => self.accepting(&choice, cipher)?,
@@ -154,7 +140,7 @@ impl Security {
         let verifier = super::trust::verifier(authorities, &provider)
             .map_err(|error| Trouble::Asked(error.to_string()))?;
         let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&versions(choice))
+            .with_protocol_versions(&choice.versions())
             .map_err(|error| Trouble::Asked(describe(&error)))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
@@ -175,18 +161,15 @@ impl Security {
 
     fn accepting(&self, choice: &Choice, cipher: &str) -> Result<Config, Trouble> {
         let certified = self.certificate(choice)?;
-        let key = key_of(&certified);
-        if !key.is_some_and(|key| choice.takes(key)) && !choice.has(Version::Tls13) {
-            let why = match key {
-                Some(key) => format!("cipher={cipher} is not for a certificate of an {key} key"),
-                None => "TLS 1.2 is not for a certificate of this key".to_owned(),
-            };
+        let key = certified.key.algorithm();
+        if !choice.takes(key) {
+            let why = format!("cipher={cipher} is not for a certificate of an {key:?} key");
             return Err(Trouble::Asked(why));
         }
         let resolver = SingleCertAndKey::from(certified);
         let provider = provider(choice);
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&versions(choice))
+            .with_protocol_versions(&choice.versions())
             .map_err(|error| Trouble::Asked(describe(&error)))?;
         let config = match &self.authorities {
             Some(authorities) => {
@@ -209,7 +192,7 @@ impl Security {
             return Ok(Some(Arc::clone(named)));
         }
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Found::InStocksFile(certified)) = found.first() {
+        if let Some((None, certified)) = found.first() {
             return Ok(Some(Arc::clone(certified)));
         }
         let places = ["", ".."].map(|place| PathBuf::from(place).join(self.stock));
@@ -217,7 +200,7 @@ impl Security {
             return Ok(None);
         };
         let certified = Arc::new(self.read(file, file)?);
-        *found = vec![Found::InStocksFile(Arc::clone(&certified))];
+        *found = vec![(None, Arc::clone(&certified))];
         Ok(Some(certified))
     }
 
@@ -226,17 +209,13 @@ impl Security {
         if let Some(certified) = self.certificate_of_file()? {
             return Ok(certified);
         }
-        let key = if choice.takes(Key::Ecdsa) {
-            Key::Ecdsa
+        let key = if choice.takes(SignatureAlgorithm::ECDSA) {
+            SignatureAlgorithm::ECDSA
         } else {
-            Key::Rsa
+            SignatureAlgorithm::RSA
         };
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = found.iter().find_map(|found| match found {
-            Found::Made(other, certified) if *other == key => Some(certified),
-            _ => None,
-        });
-        if let Some(known) = known {
+        if let Some((_, known)) = found.iter().find(|(of, _)| *of == Some(key)) {
             return Ok(Arc::clone(known));
         }
         if self.pass_phrase.is_some() {
@@ -244,24 +223,18 @@ impl Security {
             return Err(Trouble::Asked(why));
         }
         let certified = Arc::new(self.make(key)?);
-        found.push(Found::Made(key, Arc::clone(&certified)));
+        found.push((Some(key), Arc::clone(&certified)));
         Ok(certified)
     }
 
-    fn make(&self, key: Key) -> Result<CertifiedKey, Trouble> {
+    fn make(&self, key: SignatureAlgorithm) -> Result<CertifiedKey, Trouble> {
         if self.verbose {
             eprintln!(
                 "uperf: no {} here or above, and no --tls-cert: a certificate is made",
                 self.stock
             );
         }
-        let (certificate, key) =
-            made::make(key).map_err(|error| Trouble::Making(error.to_string()))?;
-        let key = aws_lc_rs::default_provider()
-            .key_provider
-            .load_private_key(key)
-            .map_err(|error| Trouble::Making(error.to_string()))?;
-        Ok(CertifiedKey::new(vec![certificate], key))
+        made::make(key).map_err(Trouble::Making)
     }
 }
 
@@ -339,34 +312,14 @@ fn name(host: &str, asks: bool) -> Result<ServerName<'static>, Failure> {
 
 /// With the suites that were chosen, the most wanted first.
 fn provider(choice: &Choice) -> Arc<CryptoProvider> {
-    let mut provider = aws_lc_rs::default_provider();
-    let all = std::mem::take(&mut provider.cipher_suites);
-    let numbered = |number: u16| all.iter().find(|suite| u16::from(suite.suite()) == number);
-    let suites = choice.suites().iter();
-    provider.cipher_suites = suites
-        .filter_map(|suite| numbered(suite.number).copied())
-        .collect();
-    Arc::new(provider)
-}
-
-fn versions(choice: &Choice) -> Vec<&'static rustls::SupportedProtocolVersion> {
-    let all = [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)];
-    let chosen = all.into_iter().filter(|(version, _)| choice.has(*version));
-    chosen.map(|(_, version)| version).collect()
-}
-
-/// EdDSA is among ECDSA's suites: RFC 8422.
-fn key_of(certified: &CertifiedKey) -> Option<Key> {
-    match certified.key.algorithm() {
-        SignatureAlgorithm::RSA => Some(Key::Rsa),
-        SignatureAlgorithm::ECDSA | SignatureAlgorithm::ED25519 => Some(Key::Ecdsa),
-        _ => None,
-    }
+    Arc::new(CryptoProvider {
+        cipher_suites: choice.suites().to_vec(),
+        ..aws_lc_rs::default_provider()
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
     use std::thread;
 
     use super::*;
@@ -403,17 +356,10 @@ mod tests {
             ("", "ECDHE-ECDSA-AES128-GCM-SHA256", 0xC02B),
         ] {
             let connect = flowop(Kind::Connect, method, cipher);
-            assert_eq!(
-                spoken(&connect, &any(Kind::Accept)),
-                number,
-                "{method} {cipher}"
-            );
             let accept = flowop(Kind::Accept, method, cipher);
-            assert_eq!(
-                spoken(&any(Kind::Connect), &accept),
-                number,
-                "{method} {cipher}"
-            );
+            let by_connect = spoken(&connect, &any(Kind::Accept));
+            let by_accept = spoken(&any(Kind::Connect), &accept);
+            assert_eq!([by_connect, by_accept], [number; 2], "{method} {cipher}");
         }
         // The certificate is made for the cipher.
         let accept = flowop(Kind::Accept, "", "ECDHE-RSA-AES256-GCM-SHA384");
@@ -469,7 +415,7 @@ mod tests {
         host.clone_into(&mut connect.endpoint.remote_host);
         let here = contexts(connecting, &connect).expect("contexts");
         let there = contexts(accepting, &accept).expect("contexts");
-        let (one, other): (TcpStream, TcpStream) = connected();
+        let (one, other) = connected();
         thread::scope(|scope| {
             let one = scope.spawn(|| over(one, &here, &connect, &Stop::new()).map(drop));
             let other = over(other, &there, &accept, &Stop::new()).map(drop);
@@ -485,14 +431,12 @@ mod tests {
         let accepting = security(Some("server.pem"), authority);
         let met = |connecting: &Security| met(connecting, "127.0.0.1", &accepting, Kind::Accept);
         assert_eq!(met(&security(Some("server.pem"), authority)), Ok(()));
-        for (connecting, why) in [
-            (security(None, authority), "peer sent no certificates"),
-            (
-                security(Some("version-1.pem"), None),
-                "invalid peer certificate: unsupported certificate version",
-            ),
+        let unsupported = "invalid peer certificate: unsupported certificate version";
+        for (certificate, authorities, why) in [
+            (None, authority, "peer sent no certificates"),
+            (Some("version-1.pem"), None, unsupported),
         ] {
-            let failure = met(&connecting).expect_err(why);
+            let failure = met(&security(certificate, authorities)).expect_err(why);
             assert!(failure.what.ends_with(why), "{failure:?}");
         }
     }

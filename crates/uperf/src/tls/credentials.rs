@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pem::Pem;
 use pkcs8::EncryptedPrivateKeyInfo;
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
@@ -25,7 +25,6 @@ pub(super) fn read(
     certificate: &Path,
     key: &Path,
     pass_phrase: &[u8],
-    provider: &CryptoProvider,
 ) -> Result<CertifiedKey, Trouble> {
     let chain = certificates(certificate)?;
     let file = key;
@@ -36,7 +35,7 @@ pub(super) fn read(
         .find(|section| section.tag().ends_with("PRIVATE KEY"))
         .ok_or_else(|| content("no private key in it".to_owned()))?;
     let key = private_key(section, pass_phrase, key).map_err(&content)?;
-    let key = provider
+    let key = default_provider()
         .key_provider
         .load_private_key(key)
         .map_err(|error| content(format!("the key is of no use: {}", describe(&error))))?;
@@ -141,14 +140,12 @@ fn decrypted(bytes: &[u8], pass_phrase: &[u8], path: &Path) -> Result<Vec<u8>, S
 
 #[cfg(test)]
 mod tests {
-    use rustls::crypto::aws_lc_rs::default_provider;
-
     use super::*;
     use crate::tls::tests::file;
 
     fn tried(certificate: &str, key: &str, pass_phrase: &[u8]) -> Result<(), String> {
         let (certificate, key) = (file(certificate), file(key));
-        let both = read(&certificate, &key, pass_phrase, &default_provider());
+        let both = read(&certificate, &key, pass_phrase);
         both.map(drop).map_err(|trouble| trouble.to_string())
     }
 
@@ -168,51 +165,22 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_file_is_said() {
-        for (certificate, key, pass_phrase, expected) in [
-            (
-                "server.pem",
-                "server.pem",
-                "pass",
-                "server.pem: the key cannot be decrypted: is",
-            ),
-            (
-                "server.pem",
-                "version-1.pem",
-                "",
-                "version-1.pem: the key is not that of ",
-            ),
-            (
-                "server.pem",
-                "authority.pem",
-                "",
-                "authority.pem: no private key in it",
-            ),
-            ("des3.pem", "des3.pem", "", "des3.pem: no certificate in it"),
-            (
-                "README.md",
-                "server.pem",
-                "",
-                "README.md: no certificate in it",
-            ),
-            (
-                "none.pem",
-                "server.pem",
-                "",
-                "none.pem: No such file or directory",
-            ),
-            (
-                "server.pem",
-                "traditional.pem",
-                "password",
-                "openssl pkcs8 -topk8 -in ",
-            ),
-            (
-                "server.pem",
-                "pkcs12.pem",
-                "password",
-                "openssl pkcs8 -topk8 -v2 aes256 -in ",
-            ),
+        // Certificate, key and pass phrase, and what is said.
+        for line in [
+            "server.pem server.pem pass server.pem: the key cannot be decrypted: is",
+            "server.pem version-1.pem - version-1.pem: the key is not that of ",
+            "server.pem authority.pem - authority.pem: no private key in it",
+            "des3.pem des3.pem - des3.pem: no certificate in it",
+            "README.md server.pem - README.md: no certificate in it",
+            "none.pem server.pem - none.pem: No such file or directory",
+            "server.pem traditional.pem password openssl pkcs8 -topk8 -in ",
+            "server.pem pkcs12.pem password openssl pkcs8 -topk8 -v2 aes256 -in ",
         ] {
+            let [certificate, key, pass_phrase, expected] =
+                line.splitn(4, ' ').collect::<Vec<_>>()[..]
+            else {
+                panic!("{line}");
+            };
             let why = tried(certificate, key, pass_phrase.as_bytes()).expect_err(key);
             assert!(why.contains(expected), "{why}");
         }

@@ -1,23 +1,29 @@
 //! A certificate for those who have none.
 
 use rcgen::{CertificateParams, DnType, KeyPair, RsaKeySize};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-
-use super::choice::Key;
+use rustls::SignatureAlgorithm;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::sign::CertifiedKey;
 
 /// A certificate that its own key has signed, and the key.
-pub(super) fn make(
-    key: Key,
-) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), rcgen::Error> {
-    let key = match key {
-        Key::Ecdsa => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
-        Key::Rsa => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
-    }?;
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "linerate");
-    let certificate = params.self_signed(&key)?;
+pub(super) fn make(key: SignatureAlgorithm) -> Result<CertifiedKey, String> {
+    let pair = match key {
+        SignatureAlgorithm::RSA => {
+            KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)
+        }
+        _ => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+    };
+    let signed = pair.and_then(|key| {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "linerate");
+        Ok((params.self_signed(&key)?, key))
+    });
+    let (certificate, key) = signed.map_err(|error| error.to_string())?;
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-    Ok((certificate.der().clone(), key.into()))
+    let key = default_provider().key_provider.load_private_key(key.into());
+    let key = key.map_err(|error| error.to_string())?;
+    Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }

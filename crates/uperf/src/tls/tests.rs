@@ -1,17 +1,20 @@
 //! TLS with OpenSSL at the other end.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use engine::Stop;
 use engine::script::{Connection, Layer};
+use testkit::{Process, eventually, required};
 
 use super::{Contexts, Security};
 use crate::options::Tls;
-use crate::workorder::{Flowop, Group, Kind, Protocol, Transaction};
+use crate::workorder::{Flowop, Group, Kind, Protocol};
 
 /// A file of the tests' certificates.
 pub(super) fn file(name: &str) -> PathBuf {
@@ -21,9 +24,8 @@ pub(super) fn file(name: &str) -> PathBuf {
 
 /// A flowop that opens an SSL connection.
 pub(super) fn flowop(kind: Kind, method: &str, cipher: &str) -> Flowop {
-    let mut flowop = Flowop::new(kind);
+    let mut flowop = Flowop::opening(kind, Protocol::Ssl);
     let endpoint = &mut flowop.endpoint;
-    endpoint.protocol = Some(Protocol::Ssl);
     "127.0.0.1".clone_into(&mut endpoint.remote_host);
     method.clone_into(&mut endpoint.method);
     cipher.clone_into(&mut endpoint.cipher);
@@ -32,14 +34,7 @@ pub(super) fn flowop(kind: Kind, method: &str, cipher: &str) -> Flowop {
 
 /// What it is opened with.
 pub(super) fn contexts(security: &Security, flowop: &Flowop) -> Result<Contexts, super::Trouble> {
-    let flowops = vec![flowop.clone()];
-    security.prepare(&Group {
-        transactions: vec![Transaction {
-            flowops,
-            ..Transaction::default()
-        }],
-        ..Group::default()
-    })
+    security.prepare(&Group::of([flowop.clone()]))
 }
 
 /// Two ends of a TCP connection.
@@ -82,46 +77,23 @@ pub(super) fn security(certificate: Option<&str>, authorities: Option<&str>) -> 
 fn has_openssl() -> bool {
     let version = Command::new("openssl").arg("version").output();
     let is_here = version.is_ok_and(|version| version.status.success());
-    let required = std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1");
-    assert!(is_here || !required, "no openssl, and peers are required");
+    assert!(is_here || !required(), "no openssl, and peers are required");
     if !is_here {
         eprintln!("SKIPPED: no openssl (Debian: openssl)");
     }
     is_here
 }
 
-/// OpenSSL's program, which ends with its test.
-struct Openssl(Child);
-
-impl Openssl {
-    fn start(words: &str) -> Self {
-        let child = Command::new("openssl")
-            .args(words.split(' '))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        Self(child.expect("it is here"))
-    }
-
-    /// What it has said on stdout since, and on stderr, to its end.
-    fn finish(mut self) -> [String; 2] {
-        let mut said = [String::new(), String::new()];
-        if let Some(mut stdout) = self.0.stdout.take() {
-            stdout.read_to_string(&mut said[0]).expect("text");
-        }
-        let mut stderr = self.0.stderr.take().expect("a pipe");
-        stderr.read_to_string(&mut said[1]).expect("text");
-        said
-    }
+/// OpenSSL's program, which ends with its test, and its standard input.
+fn openssl(words: &str) -> (Process, UnixStream) {
+    let (input, its) = UnixStream::pair().expect("two sockets");
+    let mut command = Command::new("openssl");
+    let command = command.args(words.split(' '));
+    let process = Process::start_with_input(command, OwnedFd::from(its).into());
+    (process, input)
 }
 
-impl Drop for Openssl {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const VERSIONS: [(&str, &str); 2] = [("TLSv1_2", "TLSv1.2"), ("TLSv1_3", "TLSv1.3")];
 
@@ -134,7 +106,7 @@ fn openssl_connects() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("it is bound").port();
         let authority = file("authority.pem");
-        let mut client = Openssl::start(&format!(
+        let (client, mut input) = openssl(&format!(
             "s_client -brief -verify_return_error -CAfile {} -connect 127.0.0.1:{port}",
             authority.display()
         ));
@@ -142,8 +114,7 @@ fn openssl_connects() {
         let contexts = contexts(&security(Some("server.pem"), None), &flowop).expect("contexts");
         let (stream, _) = listener.accept().expect("a client");
         let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
-        let mut stdin = client.0.stdin.take().expect("a pipe");
-        stdin.write_all(b"question\n").expect("it reads");
+        input.write_all(b"question\n").expect("it reads");
         let mut question = [0; 64];
         let length = layer(&connection)
             .receive(&mut question)
@@ -151,13 +122,13 @@ fn openssl_connects() {
         assert_eq!(&question[..length], b"question\n");
         assert_eq!(layer(&connection).send(b"answer\n"), Ok(7));
         // It hangs up.
-        drop(stdin);
+        drop(input);
         assert_eq!(layer(&connection).receive(&mut question), Ok(0));
         drop(connection);
-        let [stdout, stderr] = client.finish();
+        let said = client.finish(PATIENCE);
         let expected = format!("Protocol version: {version}");
-        assert!(stderr.contains(&expected), "{stderr}");
-        assert_eq!(stdout, "answer\n", "{stderr}");
+        assert!(said.stderr.contains(&expected), "{said:?}");
+        assert_eq!(said.stdout, "answer\n", "{said:?}");
     }
 }
 
@@ -173,27 +144,30 @@ fn openssl_accepts() {
     std::fs::write(alone.path(), pem::encode(&certificate)).expect("it is ours");
     for (method, version) in VERSIONS {
         // It answers each line, turned round.
-        let mut server = Openssl::start(&format!(
+        let (server, _input) = openssl(&format!(
             "s_server -rev -naccept 1 -cert {} -key {} -pass pass:password -accept 127.0.0.1:0",
             alone.path().display(),
             file("server.pem").display()
         ));
-        let stdout = BufReader::new(server.0.stdout.take().expect("a pipe"));
-        let place = stdout
-            .lines()
-            .find_map(|line| Some(line.ok()?.strip_prefix("ACCEPT ")?.to_owned()))
-            .expect("where it listens");
+        let mut place = None;
+        eventually(PATIENCE, || {
+            let stdout = server.stdout();
+            let mut lines = stdout.split_inclusive('\n');
+            place = lines.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.to_owned()));
+            place.as_ref().is_some_and(|place| place.ends_with('\n'))
+        });
+        let place = place.expect("where it listens");
         let flowop = flowop(Kind::Connect, method, "");
         let asking = security(None, Some("authority.pem"));
         let contexts = contexts(&asking, &flowop).expect("contexts");
-        let stream = TcpStream::connect(place).expect("it listens");
+        let stream = TcpStream::connect(place.trim_end()).expect("it listens");
         let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
         assert_eq!(layer(&connection).send(b"abc\n"), Ok(4));
         let mut answer = [0; 64];
         let length = layer(&connection).receive(&mut answer).expect("an answer");
         assert_eq!(&answer[..length], b"cba\n");
         drop(connection);
-        let [_, stderr] = server.finish();
+        let stderr = server.finish(PATIENCE).stderr;
         let expected = format!("Protocol version: {version}");
         assert!(stderr.contains(&expected), "{stderr}");
         assert!(stderr.contains("CONNECTION CLOSED"), "{stderr}");
