@@ -27,6 +27,19 @@ pub struct Group {
 }
 
 impl Group {
+    /// One with a transaction of these.
+    #[cfg(test)]
+    pub(crate) fn of(flowops: impl IntoIterator<Item = Flowop>) -> Self {
+        let transaction = Transaction {
+            flowops: flowops.into_iter().collect(),
+            ..Transaction::default()
+        };
+        Self {
+            transactions: vec![transaction],
+            ..Self::default()
+        }
+    }
+
     /// The flowops of all transactions, in order.
     pub fn flowops(&self) -> impl Iterator<Item = &Flowop> {
         self.transactions.iter().flat_map(|txn| &txn.flowops)
@@ -313,6 +326,13 @@ impl Flags {
 }
 
 impl Flowop {
+    /// One that opens a connection.
+    pub(crate) fn opening(kind: Kind, protocol: Protocol) -> Self {
+        let mut flowop = Self::new(kind);
+        flowop.endpoint.protocol = Some(protocol);
+        flowop
+    }
+
     /// One with uperf's defaults.
     pub fn new(kind: Kind) -> Self {
         Self {

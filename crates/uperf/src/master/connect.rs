@@ -14,7 +14,7 @@ use sys::resolve::{Wanted, resolve};
 
 use super::{Trouble, probe};
 use crate::mirror;
-use crate::strand::{Listeners, PeerHost, Ports, obstacle, whole_ticks};
+use crate::strand::{Listeners, PeerHost, obstacle, whole_ticks};
 use crate::wire::{
     Ack1, Ack2, Command, END, Goodbye, Header, Layout, Order, SlaveInfo, Version, Work,
 };
@@ -169,12 +169,11 @@ impl Slave {
         }
         work.check_layout(self.layout)
             .map_err(|error| self.unsendable(&error))?;
-        let infos = if mirror::listens(group) {
+        let mut infos = Vec::new();
+        if mirror::listens(group) {
             let here = self.control.here();
-            slave_infos(listeners, here.as_ref())
-        } else {
-            Vec::new()
-        };
+            infos.extend(listeners.iter().map(|one| one.ports(here.as_ref())));
+        }
         let answer = self
             .send_work(&work, &infos)
             .map_err(|error| self.lost("phase 2", &error))?;
@@ -283,11 +282,11 @@ impl Slave {
         Ok(Ack2::decode(&answer, Order::NATIVE))
     }
 
-    fn ports(&self, count: u32) -> io::Result<Arc<[Ports]>> {
+    fn ports(&self, count: u32) -> io::Result<Arc<[SlaveInfo]>> {
         let until = Instant::now() + PATIENCE;
         let infos = (0..count).map(|_| {
             let bytes = self.control.read(until)?;
-            Ok(Ports::of_info(&SlaveInfo::decode(&bytes, Order::NATIVE)))
+            Ok(SlaveInfo::decode(&bytes, Order::NATIVE))
         });
         infos.collect()
     }
@@ -306,12 +305,6 @@ impl Slave {
             why: error.to_string(),
         }
     }
-}
-
-/// What listeners are told of.
-fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo> {
-    let infos = listeners.iter().map(|strand| strand.ports(here).info());
-    infos.collect()
 }
 
 /// What a slave says, and what it means where that is not plain: linerate's own protocols are announced

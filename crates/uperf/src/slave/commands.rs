@@ -219,10 +219,8 @@ impl Session<'_> {
     /// The end for a master that has closed its connection, perhaps after it has said so.
     fn master_left(&self, place: String, order: Order) -> Ending {
         let mut bytes = [0; Command::LEN];
-        let received = self
-            .control
-            .receive(&mut bytes, self.soon(), self.server.cut);
-        match received {
+        let until = self.soon();
+        match self.control.receive(&mut bytes, until, self.server.cut) {
             Ok(_) if Command::decode(&bytes, order) == Ok(Command::Abort) => {
                 Ending::Done(Instant::now())
             }
@@ -238,22 +236,22 @@ impl Session<'_> {
         opened: Option<usize>,
         stage: usize,
     ) -> BarrierStatus {
-        let until = Instant::now() + BARRIER;
+        let soon = || Instant::now() + BARRIER;
+        let wait = |looks| self.await_quiet(workers, Some(stage), soon(), looks).0;
         let Some(opened) = opened else {
-            return self.await_quiet(workers, Some(stage), until, u32::MAX).0;
+            return wait(u32::MAX);
         };
         let looks = if workers.awaits_end(opened) {
             QUIET_LOOKS
         } else {
             GRACE_LOOKS
         };
-        let (status, _) = self.await_quiet(workers, Some(stage), until, looks);
+        let status = wait(looks);
         if status.complete {
             return status;
         }
         workers.interrupt(opened);
-        let until = Instant::now() + BARRIER;
-        self.await_quiet(workers, Some(stage), until, u32::MAX).0
+        wait(u32::MAX)
     }
 
     /// Waits as long as something is done, and there is a master and no stop; and when the last was.

@@ -58,32 +58,22 @@ impl Shelf {
 
     /// The first `most`; `None` where it is below none of them.
     fn below(&self, directory: &Path, most: usize) -> io::Result<Option<Vec<File>>> {
-        for root in &self.0 {
-            if let Some(files) = root.files(directory, most)? {
-                return Ok(Some(files));
-            }
-        }
-        Ok(None)
+        let mut roots = self.0.iter();
+        let files = roots.find_map(|root| root.files(directory, most).transpose());
+        files.transpose()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flowop, Kind, Transaction};
+    use crate::{Flowop, Kind};
 
     fn sending(directories: &[&Path]) -> Group {
-        let flowops = directories.iter().map(|directory| Flowop {
+        Group::of(directories.iter().map(|directory| Flowop {
             directory: directory.display().to_string(),
             ..Flowop::new(Kind::Sendfile)
-        });
-        Group {
-            transactions: vec![Transaction {
-                flowops: flowops.collect(),
-                ..Transaction::default()
-            }],
-            ..Group::default()
-        }
+        }))
     }
 
     #[test]

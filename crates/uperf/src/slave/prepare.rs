@@ -1,19 +1,17 @@
 //! From a workorder to strands that are ready, within what the slave allows.
 
-use std::sync::Arc;
-
 use engine::{Holder, Stop};
 use model::Step as ScriptStep;
 use sys::Address;
 
 use super::budget::Strands;
-use super::permit;
 use super::session::{End, Hello, MUCH, Session, WRITE_DEADLINE};
+use super::{Masters, permit};
 use crate::account::Account;
 use crate::mirror;
 use crate::strand::{
-    GroupSetup, Listeners, PeerHost, Peers, Ports, Watching, Workers, machine_text, obstacle,
-    refusal, strand_bytes,
+    GroupSetup, Listeners, PeerHost, Peers, Watching, Workers, machine_text, obstacle, refusal,
+    strand_bytes,
 };
 use crate::tls::NO_ENGINES;
 use crate::wire::{Ack2, FlowopRecord, Received, Refusal, SlaveInfo, Work};
@@ -80,31 +78,22 @@ impl Session<'_> {
         masters: &[SlaveInfo],
         account: &Account,
     ) -> Result<Prepared, Refusal> {
-        if let Some(why) = permit::refusal(self.limits.permissions, &group) {
-            return Err(Refusal::Workorder(why));
-        }
-        if let Some(why) = refusal(&group) {
-            return Err(Refusal::Workorder(why));
-        }
         let mut protocols = mirror::protocols(&group).into_iter();
-        if let Some(why) = protocols.find_map(|protocol| obstacle(protocol, self.control)) {
+        let why = permit::refusal(self.limits.permissions, &group)
+            .or_else(|| refusal(&group))
+            .or_else(|| protocols.find_map(|protocol| obstacle(protocol, self.control)));
+        if let Some(why) = why {
             return Err(Refusal::Workorder(why));
         }
+        let Masters { budget, terms } = self.masters;
         let holder = Holder::of(self.control.peer());
-        let strands = self
-            .masters
-            .budget
-            .take(&group, strand_bytes(&group), holder, account)?;
+        let strands = budget.take(&group, strand_bytes(&group), holder, account)?;
         account.take_memory(PORTS * masters.len() as u64)?;
         account.take_connections(Listeners::count(&group), LISTENER)?;
-        let tls = self
-            .masters
-            .terms
-            .tls
-            .prepare(&group)
+        let tls = (terms.tls.prepare(&group))
             .map_err(|trouble| Refusal::Workorder(trouble.to_string()))?;
         self.note_what_is_passed_over(&group);
-        let files = self.masters.terms.shelf.files(&group)?;
+        let files = terms.shelf.files(&group)?;
         let opened = files.iter().map(|(_, files)| files.len() as u64).sum();
         account.take_connections(opened, FILE)?;
         let here = self.control.here();
@@ -119,7 +108,7 @@ impl Session<'_> {
             listeners,
             files,
             tls,
-            policy: self.masters.terms.policy,
+            policy: terms.policy,
             account: Some(account.clone()),
         };
         // A stop here ends the strands when the master knows of it.
@@ -130,11 +119,11 @@ impl Session<'_> {
 
     /// The master, under every name that its flowops have for it.
     fn peers(&self, group: &Group, infos: &[SlaveInfo]) -> Peers {
-        let ports: Arc<[Ports]> = infos.iter().map(Ports::of_info).collect();
         let names = group
             .openings()
             .map(|flowop| flowop.endpoint.remote_host.as_str());
-        Peers::of_one(&PeerHost::new("", self.control, ports), names.collect())
+        let master = PeerHost::new("", self.control, infos.into());
+        Peers::of_one(&master, names.collect())
     }
 
     /// A stock slave takes an engine that it does not know for none, and on Linux has no other stack of TCP
@@ -188,6 +177,5 @@ fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo
     if listeners.iter().all(Listeners::is_empty) {
         return Vec::new();
     }
-    let infos = listeners.iter().map(|strand| strand.ports(here).info());
-    infos.collect()
+    listeners.iter().map(|strand| strand.ports(here)).collect()
 }

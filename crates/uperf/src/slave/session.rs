@@ -109,10 +109,8 @@ impl Session<'_> {
         let order = hello.order;
         let (mut workers, share) = self.prepare(&hello, &account)?;
         let _running = self.server.running.enter(self.control.peer());
-        let agreed = self
-            .control
-            .read::<{ END.len() }>(self.soon())
-            .and_then(|end| self.control.write(&end, WRITE_DEADLINE));
+        let end = self.control.read::<{ END.len() }>(self.soon());
+        let agreed = end.and_then(|end| self.control.write(&end, WRITE_DEADLINE));
         if let Err(error) = agreed {
             workers.abort();
             workers.finish();
@@ -225,7 +223,11 @@ impl Session<'_> {
 
     /// Checks the permission first: a trial of a protocol makes the kernel load its module.
     pub(super) fn is_supported(&self, protocol: Protocol) -> bool {
-        permit::allows(self.limits.permissions, protocol) && is_supported(protocol)
+        let is_here = || match protocol {
+            Protocol::Ssl => cfg!(feature = "tls"),
+            other => has(other),
+        };
+        permit::allows(self.limits.permissions, protocol) && is_here()
     }
 
     pub(super) fn soon(&self) -> Instant {
@@ -244,13 +246,5 @@ impl Session<'_> {
         if self.masters.terms.verbose {
             let _ = write!(io::stdout(), "{step}");
         }
-    }
-}
-
-/// What this end can open.
-fn is_supported(protocol: Protocol) -> bool {
-    match protocol {
-        Protocol::Ssl => cfg!(feature = "tls"),
-        other => has(other),
     }
 }

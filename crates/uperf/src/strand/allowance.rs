@@ -17,65 +17,52 @@ const OF_PROCESS: u64 = 256;
 /// The same with TLS.
 const OF_ENCRYPTED_PROCESS: u64 = 16;
 
-/// The connections that a strand has taken, as many as it ever had at a time.
+/// The connections that a strand has room for, as many as it ever had at a time.
 #[derive(Debug)]
-pub(super) enum Allowance {
-    /// As many as there are.
-    Unlimited,
-    /// Those of a thread, which takes more when it needs them.
-    Growing {
-        account: Account,
-        taken: u64,
-        bytes_each: u64,
-    },
-    /// Those of a process.
-    Fixed(u64),
+pub(super) struct Allowance {
+    /// `None` for as many as there are.
+    account: Option<Account>,
+    room: u64,
+    bytes_each: u64,
+    /// A thread takes more when it needs them.
+    may_grow: bool,
 }
 
 impl Allowance {
     /// That of a strand of this group. The memory of a process is taken before it is forked: [`process_bytes`].
     pub(super) fn new(account: Option<&Account>, group: &Group) -> Self {
         let (bytes_each, of_process) = costs(group);
-        match account {
-            None => Self::Unlimited,
-            Some(_) if group.strands.processes => Self::Fixed(of_process),
-            Some(account) => Self::Growing {
-                account: account.clone(),
-                taken: 0,
-                bytes_each,
-            },
+        let may_grow = !group.strands.processes;
+        Self {
+            account: account.cloned(),
+            room: if may_grow { 0 } else { of_process },
+            bytes_each,
+            may_grow,
         }
     }
 
     /// Makes room for one connection more than there are.
     pub(super) fn make_room(&mut self, there_are: usize) -> Result<(), Failure> {
-        let there_are = there_are as u64;
-        match self {
-            Self::Unlimited => Ok(()),
-            Self::Fixed(most) if there_are < *most => Ok(()),
-            Self::Fixed(most) => {
-                let what = format!("a process has at most {most} connections here");
-                Err(Failure::of_sense(what))
-            }
-            Self::Growing { taken, .. } if there_are < *taken => Ok(()),
-            Self::Growing {
-                account,
-                taken,
-                bytes_each,
-            } => {
-                // Twice as many, so that this is rare; one, if that is too much.
-                let twice = account.take_connections((*taken).max(1), *bytes_each);
-                let more = match twice {
-                    Ok(()) => (*taken).max(1),
-                    Err(_) => account
-                        .take_connections(1, *bytes_each)
-                        .map(|()| 1)
-                        .map_err(|scarce| Failure::of_sense(scarce.to_string()))?,
-                };
-                *taken += more;
-                Ok(())
-            }
+        let Some(account) = &self.account else {
+            return Ok(());
+        };
+        let (room, bytes_each) = (self.room, self.bytes_each);
+        if (there_are as u64) < room {
+            return Ok(());
         }
+        if !self.may_grow {
+            let what = format!("a process has at most {room} connections here");
+            return Err(Failure::of_sense(what));
+        }
+        // Twice as many, so that this is rare; one, if that is too much.
+        let mut more = room.max(1);
+        if account.take_connections(more, bytes_each).is_err() {
+            more = 1;
+            let one = account.take_connections(more, bytes_each);
+            one.map_err(|scarce| Failure::of_sense(scarce.to_string()))?;
+        }
+        self.room += more;
+        Ok(())
     }
 }
 

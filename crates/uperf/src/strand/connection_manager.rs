@@ -72,15 +72,12 @@ impl StrandConnections<'_> {
         let protocol = endpoint
             .protocol
             .ok_or_else(|| Failure::of_sense("a connect without a protocol"))?;
-        let target = self
-            .setup
-            .peers
-            .target(host, self.index, protocol)
-            .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {host}")))?;
-        let connection = ends::open(flowop, &target, stop).map_err(|error| {
+        let target = self.setup.peers.target(host, self.index, protocol);
+        let (target, address) = target.ok_or_else(|| unknown(host))?;
+        let connection = ends::open(flowop, target, &address, stop).map_err(|error| {
             let protocol = protocol.name().to_ascii_uppercase();
-            let what = format!("{protocol}: Cannot connect to {}", target.address);
-            Failure::of_call(&what, error)
+            let what = format!("{protocol}: Cannot connect to {address}");
+            Failure::of_call(&what, errno(&error))
         })?;
         self.opened(flowop, connection, stop)
     }
@@ -88,11 +85,7 @@ impl StrandConnections<'_> {
     fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<Performed, Failure> {
         self.allowance.make_room(self.open.len())?;
         let name = &flowop.endpoint.remote_host;
-        let host = self
-            .setup
-            .peers
-            .host(name)
-            .ok_or_else(|| Failure::of_sense(format!("Cannot lookup host {name}")))?;
+        let host = self.setup.peers.host(name).ok_or_else(|| unknown(name))?;
         let call = Acceptance {
             flowop,
             host,
@@ -100,10 +93,8 @@ impl StrandConnections<'_> {
             barrier: self.barrier,
             stop,
         };
-        let connection = self
-            .listeners
-            .accept(&call, &mut self.log)
-            .map_err(|error| Failure::of_call("accept", error))?;
+        let connection = self.listeners.accept(&call, &mut self.log);
+        let connection = connection.map_err(|error| Failure::of_call("accept", error))?;
         self.opened(flowop, connection, stop)
     }
 
@@ -172,11 +163,8 @@ impl StrandConnections<'_> {
         stop: &Stop,
     ) -> Result<u64, Failure> {
         let directory = &flowop.directory;
-        let files = self
-            .setup
-            .files
-            .iter()
-            .find(|(name, _)| name == Path::new(directory));
+        let mut all = self.setup.files.iter();
+        let files = all.find(|(name, _)| name == Path::new(directory));
         let files = files.map(|(_, files)| files.as_slice()).unwrap_or_default();
         let Some(file) = files.get(self.next_file % files.len().max(1)) else {
             let what = format!("Error initializing dir: {directory}");
@@ -184,10 +172,9 @@ impl StrandConnections<'_> {
         };
         self.next_file += 1;
         let of_call = |error| Failure::of_call("sendfile", error);
-        let length = file
-            .metadata()
-            .map_err(|error| Failure::of_call("fstat", errno(&error)))?
-            .len();
+        let facts = file.metadata();
+        let facts = facts.map_err(|error| Failure::of_call("fstat", errno(&error)))?;
+        let length = facts.len();
         let chunk = match flowop.size {
             Amount::Exactly(bytes) if bytes > 0 => bytes.into(),
             _ => FILE_CHUNK,
@@ -232,6 +219,10 @@ fn send_part(
     Ok(sent)
 }
 
+fn unknown(host: &str) -> Failure {
+    Failure::of_sense(format!("Cannot lookup host {host}"))
+}
+
 fn errno(error: &std::io::Error) -> Error {
-    Error::from_io_error(error).unwrap_or(Error::IO)
+    Error::from_io_error(error).unwrap_or(Error::INVAL)
 }

@@ -116,69 +116,47 @@ impl<T> Named<T> {
 mod tests {
     use super::*;
 
-    fn found(connections: &mut ConnectionPool<char>, number: u32) -> char {
-        match connections.find(number) {
-            Found::Open(connection) => *connection,
-            Found::Closed => '-',
-            Found::Nothing => '?',
+    /// Does what each word says: `1+a` opens a connection a of number 1, `1=a` looks it up, and `1-ab` closes a and b.
+    /// What is closed already is found as `-`, and what there is not as `?`.
+    fn follow(script: &str) -> ConnectionPool<char> {
+        let mut pool = ConnectionPool::new();
+        for word in script.split(' ') {
+            let (number, names) = (word[..1].parse().unwrap(), &word[2..]);
+            let came_to = match &word[1..2] {
+                "+" => {
+                    let opened = names.chars().map(Rc::new);
+                    opened.for_each(|name| pool.add(number, name));
+                    continue;
+                }
+                "=" => match pool.find(number) {
+                    Found::Open(connection) => connection.to_string(),
+                    Found::Closed => "-".to_owned(),
+                    Found::Nothing => "?".to_owned(),
+                },
+                _ => pool.close(number).map_or("?".to_owned(), |closed| {
+                    let closed = closed.into_iter().flatten();
+                    closed.map(|connection| *connection).collect()
+                }),
+            };
+            assert_eq!(came_to, names, "{word} of {script}");
         }
-    }
-
-    fn closed(connections: &mut ConnectionPool<char>, number: u32) -> String {
-        let closed = connections.close(number).into_iter().flatten().flatten();
-        closed.map(|connection| *connection).collect()
+        pool
     }
 
     #[test]
     fn the_newest_is_meant_until_one_was_used() {
-        let mut connections = ConnectionPool::new();
-        connections.add(0, Rc::new('a'));
-        connections.add(0, Rc::new('b'));
-        assert_eq!(found(&mut connections, 0), 'b');
-
-        let mut connections = ConnectionPool::new();
-        connections.add(0, Rc::new('a'));
-        assert_eq!(found(&mut connections, 0), 'a');
-        connections.add(0, Rc::new('b'));
-        assert_eq!(found(&mut connections, 0), 'a');
-    }
-
-    #[test]
-    fn numbers_tell_them_apart() {
-        let mut connections = ConnectionPool::new();
-        connections.add(1, Rc::new('a'));
-        connections.add(2, Rc::new('b'));
-        assert_eq!(found(&mut connections, 1), 'a');
-        assert_eq!(found(&mut connections, 2), 'b');
-        assert_eq!(found(&mut connections, 3), '?');
-        assert_eq!(closed(&mut connections, 1), "a");
-        assert_eq!(found(&mut connections, 1), '?');
-        assert_eq!(found(&mut connections, 2), 'b');
-        assert_eq!(connections.close(3), None);
-    }
-
-    /// "connect A, write, connect B, disconnect, write": the look-up closes A, the removal B, and A's place
-    /// stays.
-    #[test]
-    fn a_close_may_be_of_two() {
-        let mut connections = ConnectionPool::new();
-        connections.add(0, Rc::new('a'));
-        assert_eq!(found(&mut connections, 0), 'a');
-        connections.add(0, Rc::new('b'));
-        assert_eq!(closed(&mut connections, 0), "ab");
-        assert_eq!(found(&mut connections, 0), '-');
-        assert_eq!(connections.close(0), None, "the place alone is left");
-        assert_eq!(found(&mut connections, 0), '?');
+        follow("0+ab 0=b");
+        follow("0+a 0=a 0+b 0=a");
+        // Numbers tell them apart.
+        follow("1+a 2+b 1=a 2=b 3=? 1-a 1=? 2=b 3-?");
+        // "connect A, write, connect B, disconnect, write": the look-up closes A, the removal B, and A's place
+        // stays, which alone is left.
+        follow("0+a 0=a 0+b 0-ab 0=- 0-? 0=?");
     }
 
     #[test]
     fn opened_and_closed_again_and_again() {
-        let mut connections = ConnectionPool::new();
-        for _ in 0..100 {
-            connections.add(0, Rc::new('a'));
-            assert_eq!(found(&mut connections, 0), 'a');
-            assert_eq!(closed(&mut connections, 0), "a");
-        }
-        assert!(connections.pool.is_empty() && connections.cache.is_empty());
+        let pool = follow(&["0+a 0=a 0-a"; 100].join(" "));
+        assert!(pool.pool.is_empty() && pool.cache.is_empty());
     }
 }

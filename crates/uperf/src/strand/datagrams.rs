@@ -22,13 +22,16 @@ use sys::{Address, Socket};
 
 use crate::account::Account;
 
-use super::ends::{ACCEPT_PATIENCE, await_readable};
+use super::ends::ACCEPT_PATIENCE;
 
 /// The first datagram of a UDP "connection".
 pub(super) const HANDSHAKE: &[u8] = b"uperf udp handshake";
 
 /// As long as a datagram can be, bytes.
 const LONGEST: usize = 65_536;
+
+/// The longest single wait for one; a stop interrupts it.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Handshakes that may wait to be accepted.
 const MOST_CANDIDATES: usize = 64;
@@ -114,8 +117,8 @@ impl DatagramListener {
         })
     }
 
-    pub(super) fn port(&self) -> u32 {
-        self.address.port()
+    pub(super) fn address(&self) -> &Address {
+        &self.address
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -135,9 +138,9 @@ impl DatagramListener {
                 continue;
             }
             let look = until.into_iter().chain(decision).min();
-            match await_readable(&self.socket, look, call.stop) {
-                Err(Error::TIMEDOUT) if look != until => {}
-                other => other?,
+            let look = look.unwrap_or_else(|| Instant::now() + LONGEST_WAIT);
+            if !call.stop.wait_readable(self.socket.as_fd(), look)? && Some(look) == until {
+                return Err(Error::TIMEDOUT);
             }
         };
         let is_stranger = call.is_stranger(&self.candidates[at]);
@@ -179,10 +182,8 @@ impl DatagramListener {
         self.branches.swap_remove(at);
         // Connected to itself it receives no more, and all comes to the listener. Without any peer it would receive
         // what is the listener's.
-        let parked = self
-            .address
-            .to_kernel()
-            .and_then(|own| SockRef::from(&socket).connect(&own));
+        let own = self.address.to_kernel();
+        let parked = own.and_then(|own| SockRef::from(&socket).connect(&own));
         if parked.is_err() {
             return;
         }
@@ -205,27 +206,19 @@ impl DatagramListener {
             return Next::Later(None);
         };
         let Candidate { from, since, .. } = &self.candidates[at];
-        let takes_strangers = call.takes_strangers && self.takes_strangers != Some(false);
-        if self.takes_strangers == Some(true) && takes_strangers {
-            return Next::Candidate(at);
-        }
-        // Later ones need not come in time, whoever else comes.
-        if self.takes_strangers.is_some() {
-            return Next::Later(None);
-        }
-        let patience = if takes_strangers {
+        let patience = if call.takes_strangers {
             PREFERENCE
         } else {
             ACCEPT_PATIENCE
         };
         let decision = *since + patience;
-        if Instant::now() < decision {
-            return Next::Later(Some(decision));
-        }
-        if takes_strangers {
-            Next::Candidate(at)
-        } else {
-            Next::Refused(from.clone())
+        match self.takes_strangers {
+            Some(true) if call.takes_strangers => Next::Candidate(at),
+            // Later ones need not come in time, whoever else comes.
+            Some(_) => Next::Later(None),
+            None if Instant::now() < decision => Next::Later(Some(decision)),
+            None if call.takes_strangers => Next::Candidate(at),
+            None => Next::Refused(from.clone()),
         }
     }
 
@@ -274,11 +267,10 @@ impl DatagramListener {
         if self.candidates.len() < MOST_CANDIDATES {
             return true;
         }
-        let mut candidates = self.candidates.iter();
-        let first = candidates.position(|candidate| call.is_stranger(candidate));
-        let mut candidates = self.candidates.iter();
-        let last = candidates.rposition(|candidate| call.is_stranger(candidate));
-        let last = last.filter(|last| first != Some(*last));
+        let candidates = self.candidates.iter().enumerate();
+        let mut strangers = candidates.filter(|(_, candidate)| call.is_stranger(candidate));
+        strangers.next();
+        let last = strangers.next_back().map(|(at, _)| at);
         last.map(|at| self.candidates.remove(at)).is_some()
     }
 
@@ -289,11 +281,8 @@ impl DatagramListener {
         is_handshake: bool,
         account: Option<&Account>,
     ) {
-        let waiting: usize = self
-            .candidates
-            .iter()
-            .map(|candidate| candidate.early_bytes)
-            .sum();
+        let waiting = self.candidates.iter().map(|other| other.early_bytes);
+        let waiting: usize = waiting.sum();
         let candidate = &mut self.candidates[at];
         // A handshake may be sent more than once.
         let is_repeated = is_handshake && candidate.early.is_empty();
@@ -329,7 +318,7 @@ impl Call<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
 
     use engine::datagram_listener;
     use server::Policy;
@@ -341,29 +330,28 @@ mod tests {
     /// The control connection's other end, on another host.
     const ELSEWHERE: &str = "192.0.2.1:1";
 
-    fn listener() -> (DatagramListener, Address) {
+    fn listener() -> (DatagramListener, SocketAddr) {
         let anywhere = Address::Inet("127.0.0.1:0".parse().unwrap());
         let options = SocketOptions::default();
         let socket = datagram_listener(Transport::Udp, &anywhere, &options).unwrap();
         let listener = DatagramListener::new(socket, 100).unwrap();
-        let at = listener.address.clone();
-        (listener, at)
+        let port = listener.address.port() as u16;
+        (listener, ([127, 0, 0, 1], port).into())
     }
 
-    fn caller(at: &Address) -> UdpSocket {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let Address::Inet(at) = at else {
-            panic!("{at}");
-        };
-        socket.connect(at).unwrap();
-        socket.set_read_timeout(Some(SOON)).unwrap();
-        socket
-    }
-
-    fn caller_with_handshake(at: &Address) -> UdpSocket {
-        let caller = caller(at);
-        caller.send(HANDSHAKE).unwrap();
+    /// Sends these datagrams from a socket at this address.
+    fn caller_from(source: SocketAddr, at: SocketAddr, words: &[&[u8]]) -> UdpSocket {
+        let caller = UdpSocket::bind(source).unwrap();
+        caller.connect(at).unwrap();
+        caller.set_read_timeout(Some(SOON)).unwrap();
+        for word in words {
+            caller.send(word).unwrap();
+        }
         caller
+    }
+
+    fn caller(at: SocketAddr, words: &[&[u8]]) -> UdpSocket {
+        caller_from(([127, 0, 0, 1], 0).into(), at, words)
     }
 
     /// Calls `act` with what a strand is to accept whose control connection is with `control`.
@@ -407,13 +395,10 @@ mod tests {
     #[test]
     fn the_next_handshake_may_come_early() {
         let (mut listener, at) = listener();
-        let callers = [(); 3].map(|()| caller(&at));
-        for (caller, word) in callers.iter().zip([b"a", b"b", b"c"]) {
-            caller.send(HANDSHAKE).unwrap();
-            caller.send(word).unwrap();
-        }
+        let words = [b"a", b"b", b"c"];
+        let callers = words.map(|word| caller(at, &[HANDSHAKE, word]));
         let mut connections = Vec::new();
-        for (caller, word) in callers.iter().zip([b"a", b"b", b"c"]) {
+        for (caller, word) in callers.iter().zip(words) {
             let connection = accepted(&mut listener);
             let Connection::Early(_, early) = &connection else {
                 panic!("{connection:?}");
@@ -429,9 +414,8 @@ mod tests {
             assert_eq!(call::receive(connection.socket(), &mut heard), Ok(5));
         }
         drop(connections);
-        let late = caller(&at);
         callers[0].send(b"late").unwrap();
-        late.send(HANDSHAKE).unwrap();
+        let late = caller(at, &[HANDSHAKE]);
         let connection = accepted(&mut listener);
         assert!(
             matches!(connection, Connection::Socket(_)),
@@ -444,18 +428,11 @@ mod tests {
     #[test]
     fn the_next_handshake_may_come_to_the_last_connection() {
         let (mut listener, at) = listener();
-        let first = caller_with_handshake(&at);
-        let port = first.local_addr().unwrap();
+        let first = caller(at, &[HANDSHAKE]);
+        let source = first.local_addr().unwrap();
         let connection = accepted(&mut listener);
         drop(first);
-        let second = UdpSocket::bind(port).unwrap();
-        let Address::Inet(to) = at else {
-            panic!("{at}");
-        };
-        second.connect(to).unwrap();
-        for word in [HANDSHAKE, b"early"] {
-            second.send(word).unwrap();
-        }
+        let second = caller_from(source, at, &[HANDSHAKE, b"early"]);
         listener.take_back(connection.socket(), None);
         second.send(b"late").unwrap();
         drop(connection);
@@ -470,8 +447,8 @@ mod tests {
     #[test]
     fn what_is_no_handshake_is_nobodys() {
         let (mut listener, at) = listener();
-        caller(&at).send(b"no handshake").unwrap();
-        let own = caller_with_handshake(&at);
+        caller(at, &[b"no handshake"]);
+        let own = caller(at, &[HANDSHAKE]);
         answer(&accepted(&mut listener), b"a", &own);
     }
 
@@ -480,7 +457,7 @@ mod tests {
         let (mut listener, at) = listener();
         let strangers: Vec<_> = (0..MOST_CANDIDATES + 2)
             .map(|_| {
-                let stranger = caller_with_handshake(&at);
+                let stranger = caller(at, &[HANDSHAKE]);
                 with_call(ELSEWHERE, false, |call| listener.receive(call)).unwrap();
                 stranger
             })
@@ -496,7 +473,7 @@ mod tests {
     #[test]
     fn only_the_control_peer_is_sent_to() {
         let (mut listener, at) = listener();
-        let stranger = caller_with_handshake(&at);
+        let stranger = caller(at, &[HANDSHAKE]);
         let Handshake::Refused(from) = accept(&mut listener, ELSEWHERE, false) else {
             panic!("it is accepted");
         };
@@ -506,7 +483,7 @@ mod tests {
     #[test]
     fn a_stranger_is_accepted_second() {
         let (mut listener, at) = listener();
-        let _stranger = caller_with_handshake(&at);
+        let _stranger = caller(at, &[HANDSHAKE]);
         let is_a_strangers = |listener: &mut DatagramListener| {
             let handshake = accept(listener, ELSEWHERE, true);
             matches!(handshake, Handshake::Accepted(_, Some(_)))
@@ -515,7 +492,7 @@ mod tests {
         assert!(is_a_strangers(&mut listener));
         assert!(begun.elapsed() >= PREFERENCE);
         // Others may come from there, too.
-        let _stranger = caller_with_handshake(&at);
+        let _stranger = caller(at, &[HANDSHAKE]);
         let begun = Instant::now();
         assert!(is_a_strangers(&mut listener));
         assert!(begun.elapsed() < PREFERENCE);

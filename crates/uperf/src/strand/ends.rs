@@ -1,11 +1,10 @@
 //! Where connections come from and go to: listeners of this end, ports of the others.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::script::Connection;
 use engine::{BarrierEvent, Role, SocketError, StartBarrier, Stop, data_socket, datagram_listener};
@@ -21,7 +20,7 @@ use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
 use super::{GroupSetup, Log, buffer_bytes, reach, sctp};
 use crate::account::Account;
 use crate::wire::SlaveInfo;
-use crate::workorder::{Endpoint, Flags, Flowop, Group, Kind, Protocol};
+use crate::workorder::{Flags, Flowop, Group, Kind, Protocol};
 use control::ControlConnection;
 
 /// How long an accept waits for its connection; uperf's.
@@ -29,10 +28,6 @@ pub(super) const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections that may wait for their accept; uperf's number, which the kernel lowers to its own.
 const BACKLOG: i32 = 10_240;
-
-/// Ports of one strand's listeners, by protocol.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ports(Vec<(Protocol, u32)>);
 
 /// The ends that connects of a group go to.
 #[derive(Clone, Debug, Default)]
@@ -50,19 +45,10 @@ pub(crate) struct PeerHost {
     /// The same, if what goes there leaves from another address of this end.
     from: Option<Address>,
     /// What it listens at, a strand each.
-    pub(crate) ports: Arc<[Ports]>,
+    pub(crate) ports: Arc<[SlaveInfo]>,
     /// Its datagrams may come from another of its addresses than that which it is reached at: a stock
     /// slave sends them from whichever the route says.
     pub(crate) answers_from_anywhere: bool,
-}
-
-/// Where a connect goes.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    pub(super) address: Address,
-    /// Where it is to come from, where the system would choose another address.
-    from: Option<Address>,
-    answers_from_anywhere: bool,
 }
 
 /// What one strand's accepts listen with.
@@ -81,8 +67,8 @@ struct Listener {
 enum Ear {
     /// The strands may share it.
     Streams(Arc<Socket>, Door),
-    /// For those who reach this end at this address.
-    Datagrams(Address, DatagramListener),
+    /// For those who reach this end at its address.
+    Datagrams(DatagramListener),
 }
 
 /// A listener that could not be had.
@@ -98,41 +84,6 @@ pub(crate) struct ListenError {
     pub(crate) port: u32,
     /// Why not.
     pub(crate) error: io::Error,
-}
-
-impl Ports {
-    /// Adds a protocol's port; the first of a protocol is in force.
-    pub(crate) fn add(&mut self, protocol: Protocol, port: u32) {
-        if self.of(protocol).is_none() {
-            self.0.push((protocol, port));
-        }
-    }
-
-    /// The port of a protocol.
-    pub(crate) fn of(&self, protocol: Protocol) -> Option<u32> {
-        let found = self.0.iter().find(|(other, _)| *other == protocol);
-        found.map(|(_, port)| *port)
-    }
-
-    /// What the other end has told of one of its strands.
-    pub(crate) fn of_info(info: &SlaveInfo) -> Self {
-        let mut ports = Self::default();
-        for protocol in Protocol::ALL {
-            if let Some(port) = info.port(protocol) {
-                ports.add(protocol, port);
-            }
-        }
-        ports
-    }
-
-    /// What the other end is told.
-    pub(crate) fn info(&self) -> SlaveInfo {
-        let mut info = SlaveInfo::default();
-        for (protocol, port) in &self.0 {
-            info.set_port(*protocol, *port);
-        }
-        info
-    }
 }
 
 impl Peers {
@@ -158,21 +109,22 @@ impl Peers {
         self.0.iter().find(|host| host.is(name))
     }
 
-    /// Where a strand's connect goes.
-    pub(super) fn target(&self, name: &str, strand: usize, protocol: Protocol) -> Option<Target> {
+    /// Where a strand's connect goes: the host, and its listener.
+    pub(super) fn target(
+        &self,
+        name: &str,
+        strand: usize,
+        protocol: Protocol,
+    ) -> Option<(&PeerHost, Address)> {
         let host = self.host(name)?;
-        let port = host.ports.get(strand)?.of(protocol)?;
-        Some(Target {
-            address: reach::place(protocol, &host.address, port)?,
-            from: host.from.clone(),
-            answers_from_anywhere: host.answers_from_anywhere,
-        })
+        let port = host.ports.get(strand)?.port(protocol)?;
+        Some((host, reach::place(protocol, &host.address, port)?))
     }
 }
 
 impl PeerHost {
     /// The other end of this control connection, which listens at these ports.
-    pub(crate) fn new(name: &str, control: &ControlConnection, ports: Arc<[Ports]>) -> Self {
+    pub(crate) fn new(name: &str, control: &ControlConnection, ports: Arc<[SlaveInfo]>) -> Self {
         let (address, here) = (control.peer().clone(), control.here());
         Self {
             name: name.to_owned(),
@@ -213,16 +165,19 @@ impl Listeners {
         all.resize_with(group.strands.count as usize, Self::default);
         for (protocol, accept) in accepts(group) {
             let here = here(&accept.endpoint.remote_host);
-            if all
-                .first_mut()
-                .is_none_or(|first| first.of(protocol, here.as_ref()).is_some())
-            {
+            let first = all.first_mut();
+            if first.is_none_or(|first| first.of(protocol, here.as_ref()).is_some()) {
                 continue;
             }
+            let refused = |error| ListenError {
+                protocol,
+                port: accept.endpoint.port,
+                error,
+            };
             if protocol == Protocol::Udp {
                 for strand in &mut all {
-                    let listener = Listener::of_datagrams(accept, here.as_ref(), group)?;
-                    strand.0.push(listener);
+                    let listener = Listener::of_datagrams(accept, here.as_ref(), group);
+                    strand.0.push(listener.map_err(refused)?);
                 }
                 continue;
             }
@@ -230,7 +185,7 @@ impl Listeners {
             for strand in &mut all {
                 let (port, socket) = match &shared {
                     Some(shared) => shared.clone(),
-                    None => listen_at_any(accept, protocol)?,
+                    None => listen_at_any(accept, protocol).map_err(refused)?,
                 };
                 if accept.endpoint.port != 0 {
                     shared = Some((port, Arc::clone(&socket)));
@@ -260,10 +215,12 @@ impl Listeners {
     }
 
     /// What the end is told that reaches this one here.
-    pub(crate) fn ports(&self, here: Option<&Address>) -> Ports {
-        let mut ports = Ports::default();
-        for listener in self.0.iter().filter(|listener| listener.is_at(here)) {
-            ports.add(listener.protocol, listener.port);
+    pub(crate) fn ports(&self, here: Option<&Address>) -> SlaveInfo {
+        let mut ports = SlaveInfo::default();
+        // The first of a protocol is in force.
+        let listeners = self.0.iter().rev();
+        for listener in listeners.filter(|listener| listener.is_at(here)) {
+            ports.set_port(listener.protocol, listener.port);
         }
         ports
     }
@@ -272,7 +229,7 @@ impl Listeners {
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|listener| match &listener.ear {
             Ear::Streams(socket, _) => socket.as_fd(),
-            Ear::Datagrams(_, listener) => listener.socket().as_fd(),
+            Ear::Datagrams(listener) => listener.socket().as_fd(),
         })
     }
 
@@ -289,7 +246,7 @@ impl Listeners {
     /// Before a connection is closed: if it was accepted here, its peer's next one may have begun on it.
     pub(super) fn take_back(&mut self, connection: &Connection, account: Option<&Account>) {
         for listener in &mut self.0 {
-            if let Ear::Datagrams(_, listener) = &mut listener.ear {
+            if let Ear::Datagrams(listener) = &mut listener.ear {
                 listener.take_back(connection.socket(), account);
             }
         }
@@ -312,10 +269,14 @@ impl Listeners {
             policy: call.setup.policy,
             ..DataPeer::of(&host.address)
         };
-        match &mut listener.ok_or(Error::NOTCONN)?.ear {
+        let accepted = match &mut listener.ok_or(Error::NOTCONN)?.ear {
             Ear::Streams(socket, door) => call.stream(socket, door, &peer, log),
-            Ear::Datagrams(_, listener) => call.datagrams(listener, &peer, log),
-        }
+            Ear::Datagrams(listener) => call.datagrams(listener, &peer, log),
+        };
+        accepted.map_err(|error| match error {
+            Error::CANCELED => Error::INTR,
+            other => other,
+        })
     }
 }
 
@@ -350,17 +311,12 @@ impl Acceptance<'_> {
             let what = "refused a data connection";
             log.stranger(of_stranger(what, from, peer.control));
         }
-        match accepted {
-            Ok((socket, stranger)) => {
-                if let Some(from) = stranger {
-                    let what = "accepted a data connection";
-                    log.stranger(of_stranger(what, &from, peer.control));
-                }
-                Ok(Connection::Socket(socket.into()))
-            }
-            Err(Error::CANCELED) => Err(Error::INTR),
-            Err(error) => Err(error),
+        let (socket, stranger) = accepted?;
+        if let Some(from) = stranger {
+            let what = "accepted a data connection";
+            log.stranger(of_stranger(what, &from, peer.control));
         }
+        Ok(Connection::Socket(socket.into()))
     }
 
     fn datagrams(
@@ -417,28 +373,16 @@ fn host(address: &Address) -> String {
 
 impl Listener {
     /// A listener for datagrams of who reaches this end here.
-    fn of_datagrams(
-        accept: &Flowop,
-        here: Option<&Address>,
-        group: &Group,
-    ) -> Result<Self, ListenError> {
-        let (protocol, port) = (Protocol::Udp, accept.endpoint.port);
-        let refused = |error| ListenError {
-            protocol,
-            port,
-            error,
-        };
-        let bind = here.and_then(|here| here.with_port(port));
-        let bind = bind.ok_or_else(|| refused(Error::AFNOSUPPORT.into()))?;
+    fn of_datagrams(accept: &Flowop, here: Option<&Address>, group: &Group) -> io::Result<Self> {
+        let bind = here.and_then(|here| here.with_port(accept.endpoint.port));
+        let bind = bind.ok_or(Error::AFNOSUPPORT)?;
         let socket = datagram_listener(model::Transport::Udp, &bind, &options(accept));
-        let listener = socket
-            .map_err(|error| of_kernel(&error))
-            .and_then(|socket| DatagramListener::new(socket, buffer_bytes(group) as usize))
-            .map_err(refused)?;
+        let socket = socket.map_err(|error| of_kernel(&error))?;
+        let listener = DatagramListener::new(socket, buffer_bytes(group) as usize)?;
         Ok(Self {
-            protocol,
-            port: listener.port(),
-            ear: Ear::Datagrams(bind, listener),
+            protocol: Protocol::Udp,
+            port: listener.address().port(),
+            ear: Ear::Datagrams(listener),
         })
     }
 
@@ -446,54 +390,43 @@ impl Listener {
     fn is_at(&self, here: Option<&Address>) -> bool {
         match &self.ear {
             Ear::Streams(..) => true,
-            Ear::Datagrams(at, _) => here.is_some_and(|here| at.shares_host_with(here)),
+            Ear::Datagrams(listener) => {
+                here.is_some_and(|here| listener.address().shares_host_with(here))
+            }
         }
     }
 }
 
 /// Listens at the port that the flowop names, or at any: of Unix domain sockets chance has to find one.
-fn listen_at_any(accept: &Flowop, protocol: Protocol) -> Result<(u32, Arc<Socket>), ListenError> {
+fn listen_at_any(accept: &Flowop, protocol: Protocol) -> io::Result<(u32, Arc<Socket>)> {
     let port = accept.endpoint.port;
     if protocol != Protocol::Unix || port != 0 {
         return listen(accept, protocol, port);
     }
     let mut random = SmallRng::from_os_rng();
     loop {
-        let port = random.random_range(1..=u32::MAX);
-        match listen(accept, protocol, port) {
-            Err(taken) if taken.error.kind() == io::ErrorKind::AddrInUse => {}
+        match listen(accept, protocol, random.random_range(1..=u32::MAX)) {
+            Err(taken) if taken.kind() == io::ErrorKind::AddrInUse => {}
             other => return other,
         }
     }
 }
 
-fn listen(
-    accept: &Flowop,
-    protocol: Protocol,
-    port: u32,
-) -> Result<(u32, Arc<Socket>), ListenError> {
-    let refused = |error| ListenError {
-        protocol,
-        port,
-        error,
-    };
+fn listen(accept: &Flowop, protocol: Protocol, port: u32) -> io::Result<(u32, Arc<Socket>)> {
     let open = |bind: &Address| unconnected(accept, bind);
-    let anywhere = |ip: IpAddr| Address::Inet(SocketAddr::new(ip, port as u16));
+    let anywhere = reach::anywhere(protocol, port);
     let socket = match protocol {
         Protocol::Unix => open(&reach::unix_place(port)),
-        Protocol::Vsock => open(&Address::Vsock {
-            context: Address::ANY_CONTEXT,
-            port,
-        }),
+        Protocol::Vsock => open(&anywhere),
         // Both families; a kernel without IPv6 has the one.
-        _ => open(&anywhere(Ipv6Addr::UNSPECIFIED.into()))
-            .or_else(|_| open(&anywhere(Ipv4Addr::UNSPECIFIED.into()))),
-    };
-    let socket = socket.map_err(refused)?;
+        _ => open(&Address::Inet((Ipv6Addr::UNSPECIFIED, port as u16).into()))
+            .or_else(|_| open(&anywhere)),
+    }?;
     if protocol == Protocol::Vsock && port == 0 {
-        reach::bind_to_any_port(&socket).map_err(refused)?;
+        // It has no port by itself when it listens, as those of the Internet have.
+        socket.bind(&anywhere.to_kernel()?)?;
     }
-    socket.listen(BACKLOG).map_err(refused)?;
+    socket.listen(BACKLOG)?;
     // What is bound to any port has one only now.
     let port = match protocol {
         Protocol::Unix => port,
@@ -503,39 +436,38 @@ fn listen(
 }
 
 /// Opens the connection that a connect asks for.
-pub(super) fn open(flowop: &Flowop, target: &Target, stop: &Stop) -> Result<Connection, Error> {
+pub(super) fn open(
+    flowop: &Flowop,
+    target: &PeerHost,
+    address: &Address,
+    stop: &Stop,
+) -> io::Result<Connection> {
     let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
-    let address = &target.address;
     let anywhere = match protocol {
-        Protocol::Unix => Address::Unix(PathBuf::new()),
+        Protocol::Unix => reach::anywhere(protocol, 0),
         _ => address.anywhere().with_any_port(),
     };
     let from = target.from.as_ref().map(Address::with_any_port);
     let bind = from.as_ref().filter(|_| protocol == Protocol::Udp);
-    let socket = unconnected(flowop, bind.unwrap_or(&anywhere)).map_err(|error| errno(&error))?;
+    let socket = unconnected(flowop, bind.unwrap_or(&anywhere))?;
     if protocol != Protocol::Udp {
         let has_one_address = matches!(protocol, Protocol::Tcp | Protocol::Ssl | Protocol::Mptcp);
         if let Some(from) = from.filter(|_| has_one_address) {
-            bind_late(&socket, &from).map_err(|error| errno(&error))?;
+            // An old kernel chooses the port at once, others when it connects.
+            let _ = sys::option::set_late_port(socket.as_fd());
+            socket.bind(&from.to_kernel()?)?;
         }
         connect(&socket, address, stop)?;
         return Ok(Connection::Socket(socket.into()));
     }
     if target.answers_from_anywhere {
-        let peer = Peer::try_from(address).map_err(|error| errno(&error))?;
+        let peer = Peer::try_from(address)?;
         call::send_to(socket.as_fd(), HANDSHAKE, &peer)?;
         return Ok(Connection::Addressed(socket.into(), peer));
     }
     connect(&socket, address, stop)?;
     call::send(socket.as_fd(), HANDSHAKE)?;
     Ok(Connection::Socket(socket.into()))
-}
-
-/// Binds a socket to an address, and to a port when it connects.
-fn bind_late(socket: &Socket, from: &Address) -> io::Result<()> {
-    // An old kernel chooses the port at once.
-    let _ = sys::option::set_late_port(socket.as_fd());
-    socket.bind(&from.to_kernel()?)
 }
 
 /// A socket as a flowop asks for it. Of an option that is refused the error says which.
@@ -547,7 +479,12 @@ pub(super) fn unconnected(flowop: &Flowop, bind: &Address) -> io::Result<Socket>
     if protocol == Some(Protocol::Sctp) {
         sctp::prepare(socket.as_fd(), flowop)?;
     }
-    choose_congestion_control(&socket, flowop)?;
+    let name = &flowop.endpoint.congestion_control;
+    if transport.has_tcp_options() && !name.is_empty() {
+        // A name that this kernel does not know is an error.
+        let set = socket.set_tcp_congestion(name.as_bytes());
+        named(set, || format!("cc={name}"))?;
+    }
     Ok(socket)
 }
 
@@ -562,9 +499,8 @@ fn of_kernel(error: &SocketError) -> io::Error {
 
 /// SO_SNDBUF, SO_RCVBUF and the rest, as a flowop asks.
 fn options(flowop: &Flowop) -> SocketOptions {
-    let window = u32::try_from(flowop.endpoint.window)
-        .ok()
-        .filter(|bytes| *bytes > 0);
+    let window = u32::try_from(flowop.endpoint.window).ok();
+    let window = window.filter(|bytes| *bytes > 0);
     SocketOptions {
         send_buffer_bytes: window,
         receive_buffer_bytes: window,
@@ -576,26 +512,10 @@ fn options(flowop: &Flowop) -> SocketOptions {
     }
 }
 
-/// `cc=`, of TCP; a name that this kernel does not know is an error.
-fn choose_congestion_control(socket: &Socket, flowop: &Flowop) -> io::Result<()> {
-    let Endpoint {
-        congestion_control: name,
-        protocol,
-        ..
-    } = &flowop.endpoint;
-    let is_tcp = protocol
-        .and_then(transport)
-        .is_some_and(model::Transport::has_tcp_options);
-    if name.is_empty() || !is_tcp {
-        return Ok(());
-    }
-    let set = socket.set_tcp_congestion(name.as_bytes());
-    set.map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("cc={name}: {}", sys::describe(&error)),
-        )
-    })
+/// Has an error say which option it is of.
+pub(super) fn named<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> io::Result<T> {
+    let of = |error: io::Error| format!("{}: {}", what(), sys::describe(&error));
+    result.map_err(|error| io::Error::new(error.kind(), of(error)))
 }
 
 fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> {
@@ -605,27 +525,4 @@ fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> 
             .failure
             .map_or(Error::INTR, |(_, errno)| Error::from_raw_os_error(errno))),
     }
-}
-
-/// Waits until there is something to receive.
-pub(super) fn await_readable(
-    socket: &Socket,
-    until: Option<Instant>,
-    stop: &Stop,
-) -> Result<(), Error> {
-    loop {
-        let left = until.map_or(Duration::MAX, |until| {
-            until.saturating_duration_since(Instant::now())
-        });
-        match call::wait_readable(socket.as_fd(), left) {
-            Ok(true) => return Ok(()),
-            Ok(false) => return Err(Error::TIMEDOUT),
-            Err(Error::INTR) if !stop.is_set() => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn errno(error: &io::Error) -> Error {
-    Error::from_io_error(error).unwrap_or(Error::INVAL)
 }

@@ -1,5 +1,6 @@
 //! What a strand has to say when the run is over.
 
+use std::io;
 use std::os::fd::AsFd;
 
 use model::LogEntry;
@@ -27,26 +28,17 @@ const MOST_STRANGERS: usize = 8;
 impl Log {
     /// Says an error, with the system's reason, 0 for none.
     pub(crate) fn say(&mut self, text: impl Into<String>, errno: i32) {
-        let reason = match errno {
-            0 => String::new(),
-            errno => reason(errno),
-        };
-        self.add(LogEntry {
-            is_warning: false,
-            text: text.into(),
-            reason,
-            count: 1,
-        });
+        let mut error = entry(false, text);
+        if errno != 0 {
+            // Without the number that Rust adds.
+            error.reason = sys::describe(&io::Error::from_raw_os_error(errno));
+        }
+        self.add(error);
     }
 
     /// Says a warning.
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
-        self.add(LogEntry {
-            is_warning: true,
-            text: text.into(),
-            reason: String::new(),
-            count: 1,
-        });
+        self.add(entry(true, text));
     }
 
     /// Warns of a connection or a datagram from an unexpected address.
@@ -112,19 +104,22 @@ impl Log {
             self.entries.push(entry);
         } else if let Some(last) = self.entries.last_mut() {
             // The last place is for all that have none.
+            let count = last.count + entry.count;
             *last = LogEntry {
-                is_warning: false,
-                text: MORE.to_owned(),
-                reason: String::new(),
-                count: last.count + entry.count,
+                count,
+                ..self::entry(false, MORE)
             };
         }
     }
 }
 
-/// The system's words, without the number that Rust adds.
-fn reason(errno: i32) -> String {
-    sys::describe(&std::io::Error::from_raw_os_error(errno))
+fn entry(is_warning: bool, text: impl Into<String>) -> LogEntry {
+    LogEntry {
+        is_warning,
+        text: text.into(),
+        reason: String::new(),
+        count: 1,
+    }
 }
 
 #[cfg(test)]

@@ -20,10 +20,10 @@ mod worker;
 mod workers;
 
 pub(crate) use compile::{has_datagrams, transport};
-pub(crate) use ends::{Listeners, PeerHost, Peers, Ports};
+pub(crate) use ends::{Listeners, PeerHost, Peers};
 pub(crate) use journal::ResponseFile;
 pub(crate) use log::Log;
-pub(crate) use reach::{machine_text, obstacle};
+pub(crate) use reach::{anywhere, machine_text, obstacle};
 pub(crate) use settle::whole_ticks;
 pub(crate) use trial::{has, refusal};
 pub(crate) use worker::strand_bytes;

@@ -1,10 +1,11 @@
 //! What leads from one end to the other: that is known only when the control connection is there.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use sys::{Address, Socket};
+use sys::Address;
+use sys::datagram::source_towards;
+use sys::facts::is_own;
 
 use crate::Protocol;
 use control::ControlConnection;
@@ -50,18 +51,8 @@ pub(super) fn place(protocol: Protocol, machine: &Address, port: u32) -> Option<
 
 /// Whether what goes to this address leaves from `here`, as the system chooses.
 pub(super) fn leaves_from(here: &Address, to: &Address) -> bool {
-    let (Address::Inet(here), Address::Inet(to)) = (here, to) else {
-        return true;
-    };
-    let anywhere: IpAddr = match here {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let chosen = UdpSocket::bind((anywhere, 0)).and_then(|socket| {
-        socket.connect(to)?;
-        socket.local_addr()
-    });
-    chosen.is_ok_and(|chosen| chosen.ip() == here.ip())
+    let chosen = to.ip().map(|_| source_towards(to));
+    chosen.is_none_or(|chosen| chosen.is_ok_and(|chosen| chosen.ip() == here.ip()))
 }
 
 /// The name that a Unix domain socket has in the place of a port. It is no path: nothing is left behind
@@ -70,26 +61,22 @@ pub(super) fn unix_place(port: u32) -> Address {
     Address::Unix(PathBuf::from(format!("\0uperf-{port}")))
 }
 
-/// Binds a VSOCK socket, which has no port by itself when it listens, as those of the Internet have.
-pub(super) fn bind_to_any_port(socket: &Socket) -> io::Result<()> {
-    let anywhere = Address::Vsock {
-        context: Address::ANY_CONTEXT,
-        port: 0,
-    };
-    socket.bind(&anywhere.to_kernel()?)
+/// Any place of this end with this port; a Unix domain socket has none.
+pub(crate) fn anywhere(protocol: Protocol, port: u32) -> Address {
+    match protocol {
+        Protocol::Vsock => Address::Vsock {
+            context: Address::ANY_CONTEXT,
+            port,
+        },
+        Protocol::Unix => Address::Unix(PathBuf::new()),
+        _ => Address::Inet((Ipv4Addr::UNSPECIFIED, port as u16).into()),
+    }
 }
 
-/// Whether it is this machine, and this network namespace, to which such names belong as well: only
-/// its own addresses can be bound to.
+/// Whether it is this machine, and this network namespace, to which such names belong as well.
 fn is_here(address: &Address) -> bool {
     match address {
-        Address::Inet(address) => {
-            let mut bind = SocketAddr::new(address.ip().to_canonical(), 0);
-            if let (SocketAddr::V6(bind), SocketAddr::V6(address)) = (&mut bind, address) {
-                bind.set_scope_id(address.scope_id());
-            }
-            UdpSocket::bind(bind).is_ok()
-        }
+        Address::Inet(address) => is_own(address.ip().to_canonical()),
         Address::Vsock { context, .. } => *context == Address::OWN_CONTEXT,
         Address::Unix(_) => true,
         Address::Llc(_) => false,

@@ -6,61 +6,47 @@ use std::os::fd::BorrowedFd;
 use model::{PartialReliability, ReliabilityPolicy, SendInfo};
 use sys::sctp;
 
-use crate::workorder::{Flags, Flowop, Kind, Sctp};
+use super::ends::named;
+use crate::workorder::{Flags, Flowop, Kind};
 
 /// Sets on a socket, before it connects or listens, what the flowop says of its associations. An error
 /// says of which option it is.
 pub(super) fn prepare(socket: BorrowedFd<'_>, flowop: &Flowop) -> io::Result<()> {
-    let Sctp {
-        rto_min_ms,
-        rto_max_ms,
-        rto_initial_ms,
-        sack_delay_ms,
-        sack_frequency,
-        max_burst,
-        max_fragment_bytes,
-        heartbeat_ms,
-        path_mtu_bytes,
-        out_streams,
-        in_streams,
-        ..
-    } = flowop.endpoint.sctp;
-    if out_streams > 0 || in_streams > 0 {
-        let set = sctp::set_streams(socket, out_streams, in_streams);
+    let asked = &flowop.endpoint.sctp;
+    let (out, into) = (asked.out_streams, asked.in_streams);
+    if out > 0 || into > 0 {
+        let set = sctp::set_streams(socket, out, into);
+        let what = || format!("sctp_out_streams={out}, sctp_in_streams={into}");
+        named(set, what)?;
+    }
+    let (initial, most, least) = (asked.rto_initial_ms, asked.rto_max_ms, asked.rto_min_ms);
+    if initial > 0 || most > 0 || least > 0 {
+        let set = sctp::set_retransmission_times(socket, initial, most, least);
         named(set, || {
-            format!("sctp_out_streams={out_streams}, sctp_in_streams={in_streams}")
+            format!("sctp_rto_initial={initial}, sctp_rto_max={most}, sctp_rto_min={least}")
         })?;
     }
-    if rto_initial_ms > 0 || rto_max_ms > 0 || rto_min_ms > 0 {
-        let set = sctp::set_retransmission_times(socket, rto_initial_ms, rto_max_ms, rto_min_ms);
-        named(set, || {
-            format!(
-                "sctp_rto_initial={rto_initial_ms}, sctp_rto_max={rto_max_ms}, \
-                 sctp_rto_min={rto_min_ms}"
-            )
-        })?;
+    let (delay, frequency) = (asked.sack_delay_ms, asked.sack_frequency);
+    if delay > 0 || frequency > 0 {
+        let set = sctp::set_acknowledgements(socket, delay, frequency);
+        let what = || format!("sctp_sack_delay={delay}, sctp_sack_frequency={frequency}");
+        named(set, what)?;
     }
-    if sack_delay_ms > 0 || sack_frequency > 0 {
-        let set = sctp::set_acknowledgements(socket, sack_delay_ms, sack_frequency);
-        named(set, || {
-            format!("sctp_sack_delay={sack_delay_ms}, sctp_sack_frequency={sack_frequency}")
-        })?;
+    let burst = asked.max_burst;
+    if burst > 0 {
+        let set = sctp::set_max_burst(socket, burst);
+        named(set, || format!("sctp_max_burst_size={burst}"))?;
     }
-    if max_burst > 0 {
-        let set = sctp::set_max_burst(socket, max_burst);
-        named(set, || format!("sctp_max_burst_size={max_burst}"))?;
+    let fragment = asked.max_fragment_bytes;
+    if fragment > 0 {
+        let set = sctp::set_max_fragment(socket, fragment);
+        named(set, || format!("sctp_max_fragment_size={fragment}"))?;
     }
-    if max_fragment_bytes > 0 {
-        let set = sctp::set_max_fragment(socket, max_fragment_bytes);
-        named(set, || {
-            format!("sctp_max_fragment_size={max_fragment_bytes}")
-        })?;
-    }
-    if heartbeat_ms > 0 || path_mtu_bytes > 0 {
-        let set = sctp::set_paths(socket, heartbeat_ms, path_mtu_bytes);
-        named(set, || {
-            format!("sctp_hb_interval={heartbeat_ms}, sctp_path_mtu={path_mtu_bytes}")
-        })?;
+    let (heartbeat, mtu) = (asked.heartbeat_ms, asked.path_mtu_bytes);
+    if heartbeat > 0 || mtu > 0 {
+        let set = sctp::set_paths(socket, heartbeat, mtu);
+        let what = || format!("sctp_hb_interval={heartbeat}, sctp_path_mtu={mtu}");
+        named(set, what)?;
     }
     if let Some(info) = own_send_info(flowop) {
         let set = sctp::set_default_send_info(socket, info);
@@ -132,15 +118,6 @@ fn encapsulate(socket: BorrowedFd<'_>, flowop: &Flowop) -> io::Result<()> {
     named(sctp::set_encapsulation_port(socket, port as u16), option)
 }
 
-fn named<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> io::Result<T> {
-    result.map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("{}: {}", what(), sys::describe(&error)),
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,10 +136,8 @@ mod tests {
         assert_eq!(send_info(&saying(0, ""), Some(&opening)), None);
         let both = send_info(&saying(7, ""), Some(&opening)).unwrap();
         let policy = both.reliability.map(|reliability| reliability.policy);
-        assert_eq!(
-            (both.stream, policy),
-            (7, Some(ReliabilityPolicy::Retransmissions))
-        );
+        let theirs = Some(ReliabilityPolicy::Retransmissions);
+        assert_eq!((both.stream, policy), (7, theirs));
         let both = send_info(&saying(0, "ttl"), Some(&opening)).unwrap();
         let reliability = PartialReliability {
             policy: ReliabilityPolicy::Lifetime,

@@ -1,11 +1,6 @@
 //! Whether this end can have the connections that a group opens, found out before anything starts.
 
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
-
-use sys::Address;
-
-use super::ends;
+use super::{ends, reach};
 use crate::workorder::{Flowop, Group, Kind, Protocol};
 
 /// Why the group cannot run at this end, if so: each kind of socket is opened once, with all its options.
@@ -40,43 +35,29 @@ fn refusal_of(flowop: &Flowop) -> Option<String> {
             "{protocol}: Enabling UDP encapsulation to port {port} not supported: Linux has it for SCTP"
         ));
     }
-    let anywhere = match protocol {
-        Protocol::Vsock => Address::Vsock {
-            context: Address::ANY_CONTEXT,
-            port: 0,
-        },
-        Protocol::Unix => Address::Unix(PathBuf::new()),
-        _ => Address::Inet((Ipv4Addr::UNSPECIFIED, 0).into()),
-    };
-    let socket = ends::unconnected(flowop, &anywhere);
+    let socket = ends::unconnected(flowop, &reach::anywhere(protocol, 0));
     let error = socket.err()?;
     Some(format!("protocol={protocol}: {}", sys::describe(&error)))
 }
 
 /// Whether this kernel has sockets of this protocol.
 pub(crate) fn has(protocol: Protocol) -> bool {
-    let mut flowop = Flowop::new(Kind::Connect);
-    flowop.endpoint.protocol = Some(protocol);
-    refusal_of(&flowop).is_none()
+    refusal_of(&Flowop::opening(Kind::Connect, protocol)).is_none()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workorder::Transaction;
 
     fn tried(protocol: Protocol, change: fn(&mut Flowop)) -> Option<String> {
-        let mut connect = Flowop::new(Kind::Connect);
-        connect.endpoint.protocol = Some(protocol);
+        let mut connect = Flowop::opening(Kind::Connect, protocol);
         change(&mut connect);
-        let transaction = Transaction {
-            flowops: vec![connect.clone(), connect],
-            ..Transaction::default()
-        };
-        refusal(&Group {
-            transactions: vec![transaction],
-            ..Group::default()
-        })
+        refusal(&Group::of([connect.clone(), connect]))
+    }
+
+    /// Whether it is refused with these words.
+    fn is_refused(why: Option<String>, words: &str) -> bool {
+        why.is_some_and(|why| why.starts_with(words))
     }
 
     #[test]
@@ -86,13 +67,12 @@ mod tests {
         let refused = tried(Protocol::Tcp, |flowop| {
             "no-such-one".clone_into(&mut flowop.endpoint.congestion_control);
         });
-        let expected = "protocol=tcp: cc=no-such-one: ";
-        assert!(refused.is_some_and(|why| why.starts_with(expected)));
+        assert!(is_refused(refused, "protocol=tcp: cc=no-such-one: "));
         let refused = tried(Protocol::Tcp, |flowop| {
             flowop.endpoint.encapsulation_port = 9;
         });
         let expected = "tcp: Enabling UDP encapsulation to port 9 not supported: ";
-        assert!(refused.is_some_and(|why| why.starts_with(expected)));
+        assert!(is_refused(refused, expected));
         assert!(has(Protocol::Udp) && !has(Protocol::Rds));
     }
 
@@ -114,13 +94,9 @@ mod tests {
         let odd = tried(Protocol::Sctp, |flowop| {
             flowop.endpoint.sctp.sack_delay_ms = 501;
         });
-        let missing = "protocol=sctp: this kernel has no SCTP: ";
         match sound {
-            None => {
-                let expected = "protocol=sctp: sctp_sack_delay=501, ";
-                assert!(odd.is_some_and(|why| why.starts_with(expected)));
-            }
-            Some(why) => assert!(why.starts_with(missing), "{why}"),
+            None => assert!(is_refused(odd, "protocol=sctp: sctp_sack_delay=501, ")),
+            why => assert!(is_refused(why, "protocol=sctp: this kernel has no SCTP: ")),
         }
     }
 }

@@ -171,20 +171,14 @@ impl Watching {
         if self.counters.is_empty() {
             return None;
         }
-        match EventCounters::open(&self.counters) {
-            Ok((counters, _)) if counters.len() == self.counters.len() => Some(Rc::new(counters)),
-            Ok(_) => {
-                log.warn("a strand has not all of the counters");
-                None
+        log.warn(match EventCounters::open(&self.counters) {
+            Ok((counters, _)) if counters.len() == self.counters.len() => {
+                return Some(Rc::new(counters));
             }
-            Err(error) => {
-                log.warn(format!(
-                    "a strand has no counters: {}",
-                    sys::describe(&error)
-                ));
-                None
-            }
-        }
+            Ok(_) => "a strand has not all of the counters".to_owned(),
+            Err(error) => format!("a strand has no counters: {}", sys::describe(&error)),
+        });
+        None
     }
 }
 
@@ -202,11 +196,7 @@ pub(crate) fn strand_bytes(group: &Group) -> u64 {
         .map(|transaction| transaction.flowops.len())
         .max();
     let buffer = buffer_bytes(group) as usize;
-    let datagrams = if compile::has_datagrams(group) {
-        buffer
-    } else {
-        0
-    };
+    let datagrams = buffer * usize::from(compile::has_datagrams(group));
     let bytes = STACK
         + BESIDE
         + buffer
@@ -264,13 +254,7 @@ mod tests {
                 batch_size,
                 ..Flowop::new(Kind::Write)
             };
-            strand_bytes(&Group {
-                transactions: vec![Transaction {
-                    flowops: vec![Flowop::new(Kind::Connect), write],
-                    ..Transaction::default()
-                }],
-                ..Group::default()
-            })
+            strand_bytes(&Group::of([Flowop::new(Kind::Connect), write]))
         };
         let with_list = bytes(10_000, 1);
         assert_eq!(bytes(20_000, 1), with_list + 10_000);
