@@ -96,18 +96,8 @@ impl Established {
         }
         // The server's family is what its first address has.
         let remote_family = remote.addresses.first().map_or(Family::V4, family_of);
-        Err(ClientError::NotEstablished {
-            local_host: control
-                .local_host
-                .clone()
-                .unwrap_or_else(|| wildcard(remote_family).name),
-            local_port: control.local_port.clone(),
-            local_family: control.local_family,
-            remote_host: control.host.clone(),
-            remote_port: control.port.clone(),
-            remote_family,
-            error: last,
-        })
+        let control = Box::new(control.clone());
+        Err(ClientError::NotEstablished(control, remote_family, last))
     }
 
     /// Who the server is. It is asked once a connection, and only if somebody wants to know: a stock
@@ -161,7 +151,7 @@ impl Established {
         };
         let until = Instant::now() + patience;
         match self.connection.receive(buffer, until, stop) {
-            Ok(received) if received < buffer.len() => Err(ClientError::Truncated { received }),
+            Ok(received) if received < buffer.len() => Err(ClientError::Truncated(received)),
             Ok(_) => Ok(()),
             Err(error) => Err(failure(error, patience)),
         }
@@ -177,9 +167,7 @@ impl Established {
 
 fn failure(error: io::Error, patience: Duration) -> ClientError {
     match error {
-        late if is_late(&late) => ClientError::NoAnswer {
-            seconds: patience.as_secs(),
-        },
+        late if is_late(&late) => ClientError::NoAnswer(patience.as_secs()),
         stopped if is_stopped(&stopped) => ClientError::Interrupted,
         error => ClientError::Control(error),
     }

@@ -88,11 +88,7 @@ pub(super) fn look_up(host: &str, family: Family) -> Result<Resolved, ClientErro
         Family::V6 => Wanted::V6,
         Family::Vsock => return context(host),
     };
-    resolve(host, wanted).map_err(|cause| ClientError::Unresolved {
-        host: host.to_owned(),
-        family,
-        cause,
-    })
+    resolve(host, wanted).map_err(|cause| ClientError::Unresolved(host.to_owned(), family, cause))
 }
 
 /// A context's number; there are no names for them.

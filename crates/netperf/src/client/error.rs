@@ -11,46 +11,22 @@ use sys::resolve::Unresolved;
 use sys::{Address, describe};
 
 use super::answer::Missing;
-use crate::options::{Exit, Family, Settings, TestFamily};
+use super::endpoints::wildcard;
+use crate::options::{Control, Exit, Family, Settings, TestFamily};
 use crate::wire::RemoteError;
 
 /// Why a test has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A name that stands for no address.
-    #[error("could not resolve {host}: {}", cause.text)]
-    Unresolved {
-        /// The name.
-        host: String,
-        /// The family that was wanted.
-        family: Family,
-        /// The resolver's word.
-        cause: Unresolved,
-    },
+    #[error("could not resolve {}: {}", .0, .2.text)]
+    Unresolved(String, Family, Unresolved),
     /// A port that is none.
     #[error("'{0}' is neither a port number nor a service")]
     BadPort(String),
-    /// Nobody answers at the control port.
-    #[error(
-        "no netserver answers at {remote_host} port {remote_port}: {}",
-        describe(error)
-    )]
-    NotEstablished {
-        /// The local name.
-        local_host: String,
-        /// The local port, as typed.
-        local_port: String,
-        /// The local family.
-        local_family: Family,
-        /// The server's name.
-        remote_host: String,
-        /// The server's port, as typed.
-        remote_port: String,
-        /// The server's family.
-        remote_family: Family,
-        /// The last attempt's error.
-        error: io::Error,
-    },
+    /// Nobody answers at the control port. With the family of the server's address, and the last attempt's error.
+    #[error("no netserver answers at {} port {}: {}", .0.host, .0.port, describe(.2))]
+    NotEstablished(Box<Control>, Family, io::Error),
     /// A VSOCK context that is none.
     #[error("'{0}' is not the number of a context")]
     BadContext(String),
@@ -61,17 +37,11 @@ pub enum ClientError {
     #[error("a test of Unix domain sockets needs a netserver at an address of this host")]
     OtherHost,
     /// The control connection ended within a message.
-    #[error("{}", of_truncation(*received))]
-    Truncated {
-        /// How much of the message had come.
-        received: usize,
-    },
-    /// The server did not answer in time.
-    #[error("the server did not answer within {seconds} s")]
-    NoAnswer {
-        /// How long was waited.
-        seconds: u64,
-    },
+    #[error("{}", of_truncation(*.0))]
+    Truncated(usize),
+    /// The server did not answer within so many seconds.
+    #[error("the server did not answer within {0} s")]
+    NoAnswer(u64),
     /// The user wanted it to end before there was anything to report.
     #[error("interrupted before the test began")]
     Interrupted,
@@ -135,22 +105,14 @@ pub enum ClientError {
         cause: Box<Self>,
     },
     /// Nothing moved any more in a test that a count was to end.
-    #[error("the data stopped: nothing has moved for {} s (--data-idle)", idle.as_secs_f64())]
-    Silent {
-        /// How long, at least.
-        idle: Duration,
-    },
+    #[error("the data stopped: nothing has moved for {} s (--data-idle)", .0.as_secs_f64())]
+    Silent(Duration),
     /// Buffers that cannot be had.
     #[error(transparent)]
     Buffers(#[from] RingError),
     /// The histogram's file.
-    #[error("--histogram {}: {}", path.display(), describe(error))]
-    Histogram {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        error: io::Error,
-    },
+    #[error("--histogram {}: {}", .0.display(), describe(.1))]
+    Histogram(PathBuf, io::Error),
     /// Another of the test's flows could not start, so this one did not.
     #[error("another flow of the test could not start")]
     Abandoned,
@@ -174,12 +136,12 @@ impl ClientError {
     /// What else would fail for the same reason.
     pub fn scope(&self) -> Scope {
         match self {
-            Self::Unresolved { .. }
+            Self::Unresolved(..)
             | Self::BadPort(_)
-            | Self::NotEstablished { .. }
+            | Self::NotEstablished(..)
             | Self::BadContext(_)
-            | Self::Truncated { .. }
-            | Self::NoAnswer { .. }
+            | Self::Truncated(_)
+            | Self::NoAnswer(_)
             | Self::Cut { .. }
             | Self::Control(_) => Scope::Peer,
             Self::DataConnect { .. } | Self::Unanswered(_) => Scope::Transport,
@@ -193,11 +155,7 @@ impl ClientError {
         let remote_code = if settings.test.is_classic() { 1 } else { 255 };
         match self {
             Self::Cut { cause, .. } => cause.exit(settings),
-            Self::Unresolved {
-                host,
-                family,
-                cause,
-            } => Exit::stdout(
+            Self::Unresolved(host, family, cause) => Exit::stdout(
                 format!(
                     "resolve_host: could not resolve host '{host}' port '(null)' af {}\n\
                      \tgetaddrinfo returned {} {}\nNetperf could not resolve {host} as a host name\n",
@@ -207,33 +165,17 @@ impl ClientError {
                 ),
                 255,
             ),
-            Self::NotEstablished {
-                local_host,
-                local_port,
-                local_family,
-                remote_host,
-                remote_port,
-                remote_family,
-                ..
-            } => Exit::stdout(
-                format!(
-                    "establish control: are you sure there is a netserver listening on {remote_host} at port \
-                     {remote_port}?\nestablish_control could not establish the control connection from \
-                     {local_host} port {local_port} address family {} to {remote_host} port {remote_port} \
-                     address family {}\n",
-                    local_family.af_name(),
-                    remote_family.af_name(),
-                ),
-                255,
-            ),
-            Self::Truncated { received } => Exit::stderr(
+            Self::NotEstablished(control, family, _) => {
+                Exit::stdout(not_established(control, *family), 255)
+            }
+            Self::Truncated(received) => Exit::stderr(
                 format!("recv_response: partial response received: {received} bytes\n"),
                 1,
             ),
             Self::Control(error) => {
                 Exit::stderr(format!("recv_response: {}\n", describe(error)), 1)
             }
-            Self::NoAnswer { seconds } => Exit {
+            Self::NoAnswer(seconds) => Exit {
                 stdout: format!(
                     "recv_response_timed_n: no response received. errno {} counter 0\n",
                     sys::call::Error::TIMEDOUT.raw_os_error()
@@ -286,6 +228,20 @@ impl ClientError {
             other => Exit::stderr(format!("netperf: {other}\n"), 1),
         }
     }
+}
+
+fn not_established(control: &Control, remote_family: Family) -> String {
+    let any = || wildcard(remote_family).name;
+    let (remote_host, remote_port) = (&control.host, &control.port);
+    format!(
+        "establish control: are you sure there is a netserver listening on {remote_host} at port \
+         {remote_port}?\nestablish_control could not establish the control connection from {} port {} address \
+         family {} to {remote_host} port {remote_port} address family {}\n",
+        control.local_host.clone().unwrap_or_else(any),
+        control.local_port,
+        control.local_family.af_name(),
+        remote_family.af_name(),
+    )
 }
 
 fn of_truncation(received: usize) -> String {

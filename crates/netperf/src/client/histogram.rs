@@ -39,8 +39,5 @@ impl HistogramFile {
 }
 
 fn failed(path: &Path, error: std::io::Error) -> ClientError {
-    ClientError::Histogram {
-        path: path.to_owned(),
-        error,
-    }
+    ClientError::Histogram(path.to_owned(), error)
 }

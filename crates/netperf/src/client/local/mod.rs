@@ -164,8 +164,7 @@ impl LocalEnd<'_> {
             self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
         };
         if fell_silent(&moved.ran) {
-            let idle = settings.data_idle;
-            return Err(ClientError::Silent { idle });
+            return Err(ClientError::Silent(settings.data_idle));
         }
         if let Some(error) = failure(&moved.ran, self.plan, dest) {
             return Err(error);
