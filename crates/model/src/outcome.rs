@@ -247,7 +247,8 @@ fn is_zero(count: &u64) -> bool {
 
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
-        *self = self.combined(&other, |one, other| one + other);
+        // A peer's counts may be anything.
+        *self = self.combined(&other, u64::saturating_add);
     }
 }
 

@@ -153,8 +153,8 @@ fn facts() {
 
     // A stock peer.
     run.outcome.there = None;
-    run.peer.priority = -1;
-    run.peer.type_of_service = -1;
+    run.peer.response.priority = -1;
+    run.peer.response.type_of_service = -1;
     for line in output::result(&settings, &run).lines() {
         let Some((name, value)) = line.split_once('=') else {
             panic!("{line}");
@@ -234,8 +234,11 @@ fn calibrations_and_uuid() {
     ] {
         let (mut settings, _) = base(Test::LocCpu);
         settings.print.verbosity = verbosity;
-        assert_eq!(output::local_cpu(&settings, 100.0, cpus), local);
-        assert_eq!(output::remote_cpu(&settings, 100.0, cpus), remote);
+        assert_eq!(output::calibration(&settings, "local", 100.0, cpus), local);
+        assert_eq!(
+            output::calibration(&settings, "remote", 100.0, cpus),
+            remote
+        );
     }
     let (mut settings, _) = base(Test::Uuid);
     "1a9cbbb8-e529-11f1-8fe3-f5cda1e8ce1a".clone_into(&mut settings.print.uuid);
@@ -308,10 +311,10 @@ fn odd_runs(
     here.latency = Some(Histogram::default());
     here.latency.as_mut().unwrap().record(count);
     run.peer.cpu = Some(cpu);
-    run.peer.bytes_received = count;
-    run.peer.bytes_sent = count;
-    run.peer.receive_calls = count;
-    run.peer.send_size = i32::MIN;
+    run.peer.counts.received = Bytes(count);
+    run.peer.counts.sent = Bytes(count);
+    run.peer.counts.receive_calls = count;
+    run.peer.response.send_size = i32::MIN;
     settings.flow.burst = count as u32;
     let mut runs = Vec::new();
     for (form, verbosity) in [

@@ -13,8 +13,8 @@ use std::ops::Range;
 
 use data::Sender;
 use netperf::wire::{
-    CalibrateResponse, Capability, Classic, ClassicRequest, FAMILY_IPV6, Flags, Frame, MESSAGE_LEN,
-    OmniRequest, OmniResponse, OmniResults, RemoteError, Request, SysInfo, UNKNOWN_REQUEST, check,
+    CalibrateResponse, Capability, Classic, FAMILY_IPV6, Flags, Frame, MESSAGE_LEN, OMNI,
+    RemoteError, Request, SysInfo, TestRequest, TestResponse, TestResults, UNKNOWN_REQUEST, check,
     debug_response, error_response, finite,
 };
 
@@ -118,19 +118,19 @@ fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
         (Request::CpuCalibrate, 1) => {
             CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
         }
-        (Request::Omni(_), 1) => {
-            OmniResponse::decode(reply).map(|response| (response.encode(), OMNI_RESPONSE))
-        }
-        (Request::Omni(_), 2) => {
-            OmniResults::decode(reply).map(|results| (results.encode(), OMNI_RESULTS))
-        }
+        (Request::Omni(_), 1) => OMNI
+            .response(reply)
+            .map(|response| (OMNI.encode_response(&response), OMNI_RESPONSE)),
+        (Request::Omni(_), 2) => OMNI
+            .results(reply)
+            .map(|results| (OMNI.encode_results(&results), OMNI_RESULTS)),
         (Request::Classic(test, _), 1) => {
-            let again = test.response(reply);
-            again.map(|response| (test.encode_response(&response), unset(*test).0))
+            let again = test.messages().response(reply);
+            again.map(|response| (test.messages().encode_response(&response), unset(*test).0))
         }
         (Request::Classic(test, _), 2) => {
-            let again = test.results(reply);
-            again.map(|results| (test.encode_results(&results), unset(*test).1))
+            let again = test.messages().results(reply);
+            again.map(|results| (test.messages().encode_results(&results), unset(*test).1))
         }
         (request, number) => panic!("reply {number} to {request:?}"),
     };
@@ -180,13 +180,13 @@ fn recorded(name: &str) -> (Request, Vec<Frame>) {
     )
 }
 
-fn omni(name: &str) -> (OmniRequest, OmniResponse, OmniResults) {
+fn omni(name: &str) -> (TestRequest, TestResponse, TestResults) {
     let (request, replies) = recorded(name);
     let Request::Omni(request) = request else {
         panic!("{name}: {request:?}");
     };
-    let response = OmniResponse::decode(&replies[0]).expect("no error");
-    let results = OmniResults::decode(&replies[1]).expect("no error");
+    let response = OMNI.response(&replies[0]).expect("no error");
+    let results = OMNI.results(&replies[1]).expect("no error");
     (request, response, results)
 }
 
@@ -196,12 +196,12 @@ fn figures_are_those_that_stock_printed() {
     let (request, response, results) = omni("tcp_stream");
     assert_eq!(
         request,
-        OmniRequest {
+        TestRequest {
             send_width: 2,
             test_length: 1,
-            direction: OmniRequest::RECEIVE,
+            direction: TestRequest::RECEIVE,
             client_port: 37_803,
-            ..OmniRequest::default()
+            ..TestRequest::default()
         }
     );
     assert_eq!(response.receive_buffer, 131_072);
@@ -218,12 +218,20 @@ fn figures_are_those_that_stock_printed() {
     assert!(
         matches!(request, Request::Classic(Classic::UdpStream, request) if request.receive_size == 1000)
     );
-    let results = Classic::UdpStream.results(&replies[1]).expect("no error");
+    let results = Classic::UdpStream
+        .messages()
+        .results(&replies[1])
+        .expect("no error");
     assert_eq!((results.calls, results.bytes_low), (10, 10_004));
 
     let (request, replies) = recorded("tcp_cc_cpu");
-    assert!(matches!(request, Request::Classic(Classic::TcpCc, request) if request.measure_cpu));
-    let results = Classic::TcpRr.results(&replies[1]).expect("no error");
+    assert!(
+        matches!(request, Request::Classic(Classic::TcpCc, request) if request.flags.has(Flags::MEASURE_CPU))
+    );
+    let results = Classic::TcpRr
+        .messages()
+        .results(&replies[1])
+        .expect("no error");
     assert_eq!(results.transactions, 9623);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "48.86");
 
@@ -242,14 +250,15 @@ fn figures_are_those_that_stock_printed() {
 #[test]
 fn unix_messages_say_what_the_transcripts_show() {
     let (request, replies) = recorded("unix_stream_stream");
-    let expected = ClassicRequest {
+    let expected = TestRequest {
         receive_buffer: 0,
         send_buffer: 0,
         test_length: 1,
-        ..ClassicRequest::default()
+        ..TestRequest::classic()
     };
     assert_eq!(request, Request::Classic(Classic::StreamStream, expected));
     let response = Classic::StreamStream
+        .messages()
         .response(&replies[0])
         .expect("no error");
     assert_eq!(response.path.0.to_string(), "/tmp/netpeK0S6Ip");
@@ -258,24 +267,39 @@ fn unix_messages_say_what_the_transcripts_show() {
         (2304, 4608)
     );
     let results = Classic::StreamStream
+        .messages()
         .results(&replies[1])
         .expect("no error");
     assert_eq!(results.calls, 969_336);
 
     let (_, replies) = recorded("unix_dg_stream");
-    let response = Classic::DgStream.response(&replies[0]).expect("no error");
+    let response = Classic::DgStream
+        .messages()
+        .response(&replies[0])
+        .expect("no error");
     assert_eq!(response.path.0.to_string(), "/tmp/netpe6VrNG6");
-    let results = Classic::DgStream.results(&replies[1]).expect("no error");
+    let results = Classic::DgStream
+        .messages()
+        .results(&replies[1])
+        .expect("no error");
     assert_eq!(results.calls, 90_591);
     // One less than was received: stock adds the −1 of the call that its timer interrupted.
     assert_eq!(results.bytes_low, 90_591_u32.wrapping_mul(65_507) - 1);
 
     let (request, replies) = recorded("unix_dg_rr_cpu");
-    assert!(matches!(request, Request::Classic(Classic::DgRr, request) if request.measure_cpu));
-    let response = Classic::DgRr.response(&replies[0]).expect("no error");
-    assert!(response.measure_cpu);
+    assert!(
+        matches!(request, Request::Classic(Classic::DgRr, request) if request.flags.has(Flags::MEASURE_CPU))
+    );
+    let response = Classic::DgRr
+        .messages()
+        .response(&replies[0])
+        .expect("no error");
+    assert!(response.flags.has(Flags::MEASURE_CPU));
     assert_eq!(response.path.0.to_string(), "/tmp/netpeLm70ME");
-    let results = Classic::StreamRr.results(&replies[1]).expect("no error");
+    let results = Classic::StreamRr
+        .messages()
+        .results(&replies[1])
+        .expect("no error");
     assert_eq!(results.transactions, 72_850);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "167.70");
 
@@ -283,7 +307,10 @@ fn unix_messages_say_what_the_transcripts_show() {
     assert!(
         matches!(request, Request::Classic(Classic::StreamRr, request) if request.request_size == 1)
     );
-    let results = Classic::StreamRr.results(&replies[1]).expect("no error");
+    let results = Classic::StreamRr
+        .messages()
+        .results(&replies[1])
+        .expect("no error");
     assert_eq!((results.transactions, results.bytes_low), (34_050, 68_100));
 }
 
@@ -302,7 +329,7 @@ fn texts_and_addresses_are_those_of_the_command_line() {
 
     let (request, replies) = recorded("fail_omni_udplite");
     assert!(matches!(request, Request::Omni(request) if request.protocol == 136));
-    assert_eq!(OmniResponse::decode(&replies[0]), Err(RemoteError(95)));
+    assert_eq!(OMNI.response(&replies[0]), Err(RemoteError(95)));
 
     let connections = data::connections();
     let passphrase = connections

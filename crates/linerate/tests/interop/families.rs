@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use netperf::wire::{
-    Capability, Classic, ClassicRequest, ClassicResponse, ClassicResults, Frame, MESSAGE_LEN,
-    Request, SwappedText, Text,
+    Capability, Classic, Flags, Frame, MESSAGE_LEN, Request, SwappedText, TestRequest,
+    TestResponse, TestResults, Text,
 };
 use testkit::{Finished, Make, Role, Server, short_directory};
 
@@ -246,9 +246,9 @@ fn stream_server() -> Outcome {
     let (_server, mut control) = served()?;
     let request = Request::Classic(
         Classic::StreamStream,
-        ClassicRequest {
+        TestRequest {
             test_length: 1,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     );
     let answer = ask(&mut control, &request)?;
@@ -256,7 +256,10 @@ fn stream_server() -> Outcome {
         Capability::find(&answer).is_none(),
         "a stock client is told more",
     )?;
-    let response = Classic::StreamStream.response(&answer).map_err(text)?;
+    let response = Classic::StreamStream
+        .messages()
+        .response(&answer)
+        .map_err(text)?;
     // The stock server would set 0, and have the least that there is.
     expect(response.receive_buffer > 100_000, format!("{response:?}"))?;
     let path = path_of(response.path);
@@ -265,20 +268,22 @@ fn stream_server() -> Outcome {
     data.write_all(&vec![7; 100_000]).map_err(text)?;
     drop(data);
     let results = Classic::StreamStream
+        .messages()
         .results(&receive(&mut control)?)
         .map_err(text)?;
     expect(results.bytes_low == 100_000, format!("{results:?}"))?;
 
     let request = Request::Classic(
         Classic::StreamRr,
-        ClassicRequest {
+        TestRequest {
             request_size: 10,
             response_size: 20,
             test_length: 1,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     );
     let response = Classic::StreamRr
+        .messages()
         .response(&ask(&mut control, &request)?)
         .map_err(text)?;
     let mut data = UnixStream::connect(path_of(response.path)).map_err(text)?;
@@ -290,6 +295,7 @@ fn stream_server() -> Outcome {
     }
     drop(data);
     let results = Classic::StreamRr
+        .messages()
         .results(&receive(&mut control)?)
         .map_err(text)?;
     let figures = (results.transactions, results.bytes_low);
@@ -302,13 +308,14 @@ fn datagram_server() -> Outcome {
     let (_server, mut control) = served()?;
     let request = Request::Classic(
         Classic::DgStream,
-        ClassicRequest {
+        TestRequest {
             receive_size: 1000,
             test_length: 1,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     );
     let response = Classic::DgStream
+        .messages()
         .response(&ask(&mut control, &request)?)
         .map_err(text)?;
     let path = path_of(response.path);
@@ -317,7 +324,7 @@ fn datagram_server() -> Outcome {
         data.send_to(&[1; 1000], &path).map_err(text)?;
     }
     let frame = receive(&mut control)?;
-    let results = Classic::DgStream.results(&frame).map_err(text)?;
+    let results = Classic::DgStream.messages().results(&frame).map_err(text)?;
     // Its own time, in which everything came, and not the seconds in which it waits for more.
     let in_time = (1.0..1.5).contains(&results.elapsed);
     let figures = (results.calls, results.bytes_low);
@@ -327,14 +334,15 @@ fn datagram_server() -> Outcome {
 
     let request = Request::Classic(
         Classic::DgRr,
-        ClassicRequest {
+        TestRequest {
             request_size: 10,
             response_size: 20,
             test_length: -3,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     );
     let response = Classic::DgRr
+        .messages()
         .response(&ask(&mut control, &request)?)
         .map_err(text)?;
     let directory = tempfile::tempdir().map_err(text)?;
@@ -349,6 +357,7 @@ fn datagram_server() -> Outcome {
         expect(is_pattern(&response[..20], 0), format!("{response:?}"))?;
     }
     let results = Classic::StreamRr
+        .messages()
         .results(&receive(&mut control)?)
         .map_err(text)?;
     expect(results.transactions == 3, format!("{results:?}"))
@@ -404,26 +413,26 @@ fn stream_client() -> Outcome {
         let request = Request::decode(&receive(control)?).request;
         let expected = Request::Classic(
             Classic::StreamStream,
-            ClassicRequest {
+            TestRequest {
                 receive_buffer: 0,
                 send_buffer: 0,
-                measure_cpu: true,
+                flags: Flags::ROUTING_ALLOWED | Flags::MEASURE_CPU,
                 test_length: 1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         );
         expect(request == expected, format!("{request:?}"))?;
         let listener = UnixListener::bind(path).map_err(text)?;
-        let response = ClassicResponse {
+        let response = TestResponse {
             receive_buffer: 2304,
             send_buffer: 4608,
             receive_size: 2304,
-            measure_cpu: true,
+            flags: Flags::MEASURE_CPU,
             path: told(path),
-            ..ClassicResponse::default()
+            ..TestResponse::default()
         };
         control
-            .write_all(&Classic::StreamStream.encode_response(&response))
+            .write_all(&Classic::StreamStream.messages().encode_response(&response))
             .map_err(text)?;
         let (mut data, _) = listener.accept().map_err(text)?;
         let (mut bytes, mut calls) = (0_u64, 0);
@@ -440,15 +449,15 @@ fn stream_client() -> Outcome {
             }
         }
         drop(data);
-        let results = ClassicResults {
+        let results = TestResults {
             bytes_low: bytes as u32,
             calls,
             elapsed: 1.0,
             cpu_utilisation: 50.0,
-            ..ClassicResults::default()
+            ..TestResults::default()
         };
         let frame = with_leftovers(
-            Classic::StreamStream.encode_results(&results),
+            Classic::StreamStream.messages().encode_results(&results),
             37,
             &[16, 20],
         );
@@ -467,38 +476,38 @@ fn datagram_client() -> Outcome {
         data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         let expected = Request::Classic(
             Classic::DgStream,
-            ClassicRequest {
+            TestRequest {
                 receive_buffer: 0,
                 receive_size: 1000,
                 test_length: 100_000,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         );
         expect(request == expected, format!("{request:?}"))?;
-        let response = ClassicResponse {
+        let response = TestResponse {
             receive_buffer: 2304,
             send_buffer: 4608,
             path: told(path),
-            ..ClassicResponse::default()
+            ..TestResponse::default()
         };
         control
-            .write_all(&Classic::DgStream.encode_response(&response))
+            .write_all(&Classic::DgStream.messages().encode_response(&response))
             .map_err(text)?;
         let (mut messages, mut message) = (0, [0; 2000]);
         while data.recv(&mut message).map_err(text)? == 1000 {
             expect(is_pattern(&message[..1000], 0), format!("{message:?}"))?;
             messages += 1;
         }
-        let results = ClassicResults {
+        let results = TestResults {
             calls: messages,
             // The interrupted call's −1.
             bytes_low: messages * 1000 - 1,
             elapsed: 1.0,
             cpu_utilisation: -1.0,
-            ..ClassicResults::default()
+            ..TestResults::default()
         };
         control
-            .write_all(&Classic::DgStream.encode_results(&results))
+            .write_all(&Classic::DgStream.messages().encode_results(&results))
             .map_err(text)
     })?;
     let figures = rows(&ended.stdout);
@@ -512,35 +521,39 @@ fn datagram_client() -> Outcome {
         let request = Request::decode(&receive(control)?).request;
         let expected = Request::Classic(
             Classic::DgRr,
-            ClassicRequest {
+            TestRequest {
                 receive_buffer: 0,
                 send_buffer: 0,
                 test_length: -5,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         );
         expect(request == expected, format!("{request:?}"))?;
         let data = UnixDatagram::bind(path).map_err(text)?;
         data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-        let response = ClassicResponse {
+        let response = TestResponse {
             path: told(path),
-            ..ClassicResponse::default()
+            ..TestResponse::default()
         };
         control
-            .write_all(&Classic::DgRr.encode_response(&response))
+            .write_all(&Classic::DgRr.messages().encode_response(&response))
             .map_err(text)?;
         for _ in 0..5 {
             let (_, from) = data.recv_from(&mut [0; 10]).map_err(text)?;
             data.send_to(&[1], from.as_pathname().ok_or("the client has no name")?)
                 .map_err(text)?;
         }
-        let results = ClassicResults {
+        let results = TestResults {
             transactions: 5,
             bytes_low: 10,
             elapsed: 1.0,
-            ..ClassicResults::default()
+            ..TestResults::default()
         };
-        let frame = with_leftovers(Classic::DgRr.encode_results(&results), 46, &[20, 24]);
+        let frame = with_leftovers(
+            Classic::DgRr.messages().encode_results(&results),
+            46,
+            &[20, 24],
+        );
         control.write_all(&frame).map_err(text)
     })?;
     expect(ended.code == Some(0), format!("{ended:?}"))

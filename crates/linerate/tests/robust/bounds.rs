@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use netperf::wire::{Classic, ClassicRequest, OmniRequest, Request};
+use netperf::wire::{Classic, Request, TestRequest};
 use testkit::Trial;
 
 use super::raw::{Kind, Raw};
@@ -107,7 +107,7 @@ fn networks_of_clients() {
 fn memory_of_an_address() {
     let server = Server::start("--max-buffer 16M --max-memory 16M");
     let rings = |megabytes: u32| {
-        Request::Omni(OmniRequest {
+        Request::Omni(TestRequest {
             receive_size: 1 << 20,
             receive_width: megabytes,
             ..Kind::TcpStream.request(10)
@@ -133,10 +133,10 @@ fn memory_of_an_address() {
     let server = Server::start("--max-memory 64K");
     let datagrams = Request::Classic(
         Classic::UdpStream,
-        ClassicRequest {
+        TestRequest {
             receive_size: 65_000,
             test_length: 1,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     );
     assert_eq!(Raw::connect(server.port).ask_in_vain(&datagrams), ENOMEM);
@@ -243,7 +243,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 /// A line for each refusal, but not without end.
 fn lines_of_the_log() {
     let server = Server::start("");
-    let nonsense = Request::Omni(OmniRequest {
+    let nonsense = Request::Omni(TestRequest {
         protocol: 999,
         ..Kind::TcpRr.request(1)
     });

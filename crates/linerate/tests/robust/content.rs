@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::io::Write;
 
-use netperf::wire::OmniRequest;
+use netperf::wire::TestRequest;
 use testkit::{Server, Trial, within};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn of_a_stream() {
     let server = Server::start("");
     let mut raw = Raw::connect(server.port);
-    let port = raw.ask(&OmniRequest {
+    let port = raw.ask(&TestRequest {
         send_size: SIZE as i32,
         send_width: WIDTH,
         ..Kind::TcpMaerts.request(-10_000_000)
@@ -65,8 +65,8 @@ fn of_datagrams() {
     }
 }
 
-fn responses(kind: Kind) -> OmniRequest {
-    OmniRequest {
+fn responses(kind: Kind) -> TestRequest {
+    TestRequest {
         response_size: SIZE as i32,
         send_width: WIDTH,
         ..kind.request(-100)

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use netperf::wire::{Classic, ClassicRequest, OmniRequest, OmniResults, Request};
+use netperf::wire::{Classic, OMNI, Request, TestRequest};
 use testkit::Trial;
 
 use super::raw::{Kind, Raw};
@@ -185,7 +185,7 @@ fn data_to_another_address() {
     // A client behind a NAT knows the server by an address that the server does not have.
     hosts.client.enter(|| {
         let mut raw = Raw::connect_to((IpAddr::from([198, 51, 100, 1]), server.port).into());
-        let port = raw.ask(&OmniRequest {
+        let port = raw.ask(&TestRequest {
             server_address: IpAddr::from([203, 0, 113, 77]).into(),
             ..Kind::UdpRr.request(-20)
         });
@@ -215,14 +215,16 @@ fn classic_requests() {
             let mut raw = Raw::connect_to((IpAddr::from([198, 51, 100, 1]), server.port).into());
             raw.send(&Request::Classic(
                 Classic::UdpRr,
-                ClassicRequest {
+                TestRequest {
                     request_size: 1,
                     response_size: 1,
                     test_length: -20,
-                    ..ClassicRequest::default()
+                    ..TestRequest::classic()
                 },
             ));
-            let told = Classic::TcpRr.response(&raw.receive().expect("a response"));
+            let told = Classic::TcpRr
+                .messages()
+                .response(&raw.receive().expect("a response"));
             let port = told.expect("the test is accepted").data_port as u16;
             answers(address, port, 20);
             raw.receive().expect("the results");
@@ -232,14 +234,16 @@ fn classic_requests() {
             let mut raw = Raw::connect_to((IpAddr::from([198, 51, 100, 1]), server.port).into());
             raw.send(&Request::Classic(
                 Classic::UdpStream,
-                ClassicRequest {
+                TestRequest {
                     receive_size: 10,
                     test_length: 5,
                     connect,
-                    ..ClassicRequest::default()
+                    ..TestRequest::classic()
                 },
             ));
-            let told = Classic::UdpStream.response(&raw.receive().expect("a response"));
+            let told = Classic::UdpStream
+                .messages()
+                .response(&raw.receive().expect("a response"));
             let port = told.expect("the test is accepted").data_port as u16;
             let data = connected(
                 Ipv4Addr::UNSPECIFIED,
@@ -250,7 +254,9 @@ fn classic_requests() {
                 std::thread::sleep(Duration::from_millis(2));
             }
             data.send(&[0; 1]).expect("the test receives");
-            let told = Classic::UdpStream.results(&raw.receive().expect("the results"));
+            let told = Classic::UdpStream
+                .messages()
+                .results(&raw.receive().expect("the results"));
             assert_eq!(told.expect("results").calls, 20, "{connect}");
         }
     });
@@ -290,7 +296,7 @@ fn of_others() {
             }
             own.send(&[0; 100]).expect("the test receives");
             own.send(&[]).expect("the test receives");
-            let told = OmniResults::decode(&raw.receive().expect("the results"));
+            let told = OMNI.results(&raw.receive().expect("the results"));
             assert_eq!(told.expect("results").bytes_received, 200, "{options}");
         });
     }
@@ -315,7 +321,7 @@ fn has_peer(host: &Namespace, port: u16) -> bool {
 fn one_way(server: &Server, seconds: i32) -> (Raw, SocketAddr) {
     let address = IpAddr::from([198, 51, 100, 1]);
     let mut raw = Raw::connect_to((address, server.port).into());
-    let port = raw.ask(&OmniRequest {
+    let port = raw.ask(&TestRequest {
         receive_size: 1000,
         ..Kind::UdpStream.request(seconds)
     });
@@ -336,7 +342,7 @@ fn of_another_address() {
             }
             other.send(&[]).expect("the test receives");
             let answer = raw.receive().expect("an answer");
-            let told = OmniResults::decode(&answer).map(|told| told.receive_calls);
+            let told = OMNI.results(&answer).map(|told| told.receive_calls);
             assert_eq!(told.unwrap_or(0), counted, "{options}: {}", server.log());
         });
         let said = server.log().contains("from another address, 198.51.100.3:");

@@ -10,10 +10,7 @@ use netperf::wire::Classic::{
     SctpStreamMany, StreamRr, StreamStream, TcpCc, TcpCrr, TcpMaerts, TcpRr, TcpStream, UdpRr,
     UdpStream,
 };
-use netperf::wire::{
-    ClassicRequest, ClassicResponse, Frame, OmniRequest, OmniResponse, Request, SwappedText, Text,
-    check,
-};
+use netperf::wire::{Frame, OMNI, Request, SwappedText, TestRequest, TestResponse, Text, check};
 use testkit::Need::Namespaces;
 use testkit::{Namespace, Server, Trial, link, within};
 
@@ -51,17 +48,17 @@ pub(crate) fn trials() -> Vec<Trial> {
 type Row<T, R> = (&'static [T], fn(&mut R), i32);
 
 /// A good request for each of these tests, changed.
-fn classic(tests: &[Classic], change: impl Fn(&mut ClassicRequest)) -> Vec<Request> {
+fn classic(tests: &[Classic], change: impl Fn(&mut TestRequest)) -> Vec<Request> {
     let request = |test: &Classic| {
         let sends_messages = matches!(test, UdpStream | DgStream | DlclStream);
         // A test has no other fields of these than its own.
-        let mut asked = ClassicRequest {
+        let mut asked = TestRequest {
             receive_size: if sends_messages { 100 } else { 0 },
             test_length: 1,
             sap: 84,
             ppa: -1,
             device: Text::new(DEVICE),
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         };
         change(&mut asked);
         Request::Classic(*test, asked)
@@ -70,7 +67,7 @@ fn classic(tests: &[Classic], change: impl Fn(&mut ClassicRequest)) -> Vec<Reque
 }
 
 /// The same of omni tests.
-fn omni(kinds: &[Kind], change: impl Fn(&mut OmniRequest)) -> Vec<Request> {
+fn omni(kinds: &[Kind], change: impl Fn(&mut TestRequest)) -> Vec<Request> {
     let request = |kind: &Kind| {
         let mut asked = kind.request(1);
         change(&mut asked);
@@ -87,7 +84,7 @@ const LLC: [Classic; 4] = [DlcoStream, DlcoRr, DlclStream, DlclRr];
 const UNIX: [Classic; 4] = [StreamStream, StreamRr, DgStream, DgRr];
 
 #[track_caller]
-fn rows_are_refused(server: &Server, rows: &[Row<Classic, ClassicRequest>]) {
+fn rows_are_refused(server: &Server, rows: &[Row<Classic, TestRequest>]) {
     for (tests, change, errno) in rows {
         are_refused(server, *errno, classic(tests, change));
     }
@@ -133,7 +130,7 @@ fn lengths_that_are_refused() {
 /// A client's end that says nothing more, as long as it is held.
 fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any> {
     let path = |path: SwappedText<32>| PathBuf::from(path.0.raw_str().expect("a path"));
-    let to = |port: i32| u16::try_from(port).expect("a port");
+    let to = |port: u32| u16::try_from(port).expect("a port");
     let unix_stream = |path: PathBuf| Box::new(UnixStream::connect(path).expect("it listens"));
     let unix_datagram = |there: PathBuf| {
         let here = tempfile::Builder::new().make_in(place, |path| UnixDatagram::bind(path));
@@ -149,7 +146,7 @@ fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any>
     };
     match request {
         Request::Classic(test, _) => {
-            let told = test.response(response).expect("it is one");
+            let told = test.messages().response(response).expect("it is one");
             match test {
                 StreamStream | StreamRr => unix_stream(path(told.path)),
                 DgStream | DgRr => unix_datagram(path(told.path)),
@@ -158,10 +155,9 @@ fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any>
             }
         }
         Request::Omni(asked) => {
-            let port = OmniResponse::decode(response).expect("it is one").data_port;
-            let port = u16::try_from(port).expect("a port");
+            let port = to(OMNI.response(response).expect("it is one").data_port);
             match asked.socket_type {
-                OmniRequest::STREAM => Box::new(data_connection(port)),
+                TestRequest::STREAM => Box::new(data_connection(port)),
                 _ => datagram(port),
             }
         }
@@ -215,7 +211,7 @@ fn intervals() {
             asked.receive_clean = i32::MAX;
         }) {
             let (raw, response) = is_accepted(&server, &request);
-            let told = OmniResponse::decode(&response).expect("it is one");
+            let told = OMNI.response(&response).expect("it is one");
             let mut data = data_connection(u16::try_from(told.data_port).expect("a port"));
             data.write_all(&[0; 100]).expect("there is room");
             tests.push((request, raw, data));
@@ -233,7 +229,7 @@ fn sizes_of_omni_tests() {
     const EXCHANGES: &[Kind] = &[Kind::TcpRr, Kind::TcpCrr, Kind::UdpRr];
     let server = Server::start("--max-buffer 1M");
     #[rustfmt::skip]
-    let rows: [Row<Kind, OmniRequest>; 13] = [
+    let rows: [Row<Kind, TestRequest>; 13] = [
         (STREAMS, |asked| (asked.send_size, asked.receive_size) = (2 * MIB, 2 * MIB), ENOMEM),
         (STREAMS, |asked| {
             (asked.send_size, asked.receive_size) = (1000, 1000);
@@ -263,22 +259,22 @@ fn sizes_of_classic_tests() {
     rows_are_refused(&Server::start("--max-buffer 1M"), &[
         (STREAMS, |asked| asked.receive_size = 2 * MIB, ENOMEM),
         (STREAMS, |asked| asked.receive_alignment = 1 << 30, ENOMEM),
-        (STREAMS, |asked| asked.receive_offset = 2 * MIB, ENOMEM),
-        (STREAMS, |asked| asked.receive_offset = -1, ENOMEM),
+        (STREAMS, |asked| asked.receive_offset = 2 * MIB as u32, ENOMEM),
+        (STREAMS, |asked| asked.receive_offset = u32::MAX, ENOMEM),
         (STREAMS, |asked| asked.receive_size = -2, EINVAL),
         (STREAMS, |asked| asked.receive_alignment = 3, EINVAL),
         (EXCHANGES, |asked| asked.request_size = 2 * MIB, ENOMEM),
         (EXCHANGES, |asked| asked.response_size = 2 * MIB, ENOMEM),
         (EXCHANGES, |asked| asked.receive_alignment = 1 << 30, ENOMEM),
         (EXCHANGES, |asked| asked.send_alignment = 1 << 30, ENOMEM),
-        (EXCHANGES, |asked| asked.receive_offset = 2 * MIB, ENOMEM),
-        (EXCHANGES, |asked| asked.send_offset = -1, ENOMEM),
+        (EXCHANGES, |asked| asked.receive_offset = 2 * MIB as u32, ENOMEM),
+        (EXCHANGES, |asked| asked.send_offset = u32::MAX, ENOMEM),
         (EXCHANGES, |asked| asked.request_size = 0, EINVAL),
         (EXCHANGES, |asked| asked.response_size = -1, EINVAL),
         (EXCHANGES, |asked| asked.receive_alignment = 3, EINVAL),
         (EXCHANGES, |asked| asked.send_alignment = 0, EINVAL),
         (&[UdpStream], |asked| asked.receive_alignment = 1 << 30, ENOMEM),
-        (&[UdpStream], |asked| asked.receive_offset = 2 * MIB, ENOMEM),
+        (&[UdpStream], |asked| asked.receive_offset = 2 * MIB as u32, ENOMEM),
         (&[UdpStream], |asked| asked.receive_size = 65_536, EINVAL),
         (&[UdpStream], |asked| asked.receive_size = 0, EINVAL),
         (&[UdpStream], |asked| asked.receive_alignment = 3, EINVAL),
@@ -292,18 +288,18 @@ fn sizes_of_unix_tests() {
         (&[StreamStream], |asked| asked.receive_size = 2 * MIB, ENOMEM),
         (&[DgStream], |asked| asked.receive_size = MIB, ENOMEM),
         (&UNIX, |asked| asked.receive_alignment = 1 << 30, ENOMEM),
-        (&UNIX, |asked| asked.receive_offset = 2 * MIB, ENOMEM),
+        (&UNIX, |asked| asked.receive_offset = 2 * MIB as u32, ENOMEM),
         (EXCHANGES, |asked| asked.request_size = 2 * MIB, ENOMEM),
         (EXCHANGES, |asked| asked.response_size = 2 * MIB, ENOMEM),
         (EXCHANGES, |asked| asked.send_alignment = 1 << 30, ENOMEM),
-        (EXCHANGES, |asked| asked.send_offset = 2 * MIB, ENOMEM),
+        (EXCHANGES, |asked| asked.send_offset = 2 * MIB as u32, ENOMEM),
         (&[DgStream], |asked| asked.receive_size = MIB + 1, EINVAL),
         (&[DgStream], |asked| asked.receive_size = 0, EINVAL),
-        (&[DgStream], |asked| asked.receive_offset = -1, EINVAL),
+        (&[DgStream], |asked| asked.receive_offset = u32::MAX, EINVAL),
         (&[DgRr], |asked| asked.request_size = 0, EINVAL),
         (&[DgRr], |asked| asked.send_alignment = 3, EINVAL),
         (&[StreamRr], |asked| asked.response_size = -1, EINVAL),
-        (&[StreamRr], |asked| asked.receive_offset = -1, EINVAL),
+        (&[StreamRr], |asked| asked.receive_offset = u32::MAX, EINVAL),
     ]);
 }
 
@@ -327,10 +323,10 @@ fn sizes_of_llc_tests() {
     #[rustfmt::skip]
     with_an_ethernet(|| rows_are_refused(&Server::start("--max-buffer 1M"), &[
         (&[DlcoStream], |asked| asked.receive_size = 2 * MIB, too_large),
-        (&[DlcoStream], |asked| asked.receive_offset = 2 * MIB, too_large),
+        (&[DlcoStream], |asked| asked.receive_offset = 2 * MIB as u32, too_large),
         (&[DlcoRr], |asked| asked.request_size = 2 * MIB, too_large),
         (&[DlcoRr], |asked| asked.response_size = 2 * MIB, too_large),
-        (&[DlcoRr], |asked| asked.send_offset = 2 * MIB, too_large),
+        (&[DlcoRr], |asked| asked.send_offset = 2 * MIB as u32, too_large),
         (&[DlclStream], |asked| asked.receive_size = MIB, too_large),
         (&[DlclStream], |asked| asked.receive_alignment = 1 << 30, too_large),
         (&[DlclRr], |asked| asked.request_size = 2 * MIB, too_large),
@@ -338,9 +334,9 @@ fn sizes_of_llc_tests() {
         (&[DlcoStream], |asked| asked.receive_size = -2, EINVAL),
         (&[DlcoStream], |asked| asked.receive_alignment = 3, EINVAL),
         (&[DlcoRr], |asked| asked.request_size = 0, EINVAL),
-        (&[DlcoRr], |asked| asked.send_offset = -1, EINVAL),
+        (&[DlcoRr], |asked| asked.send_offset = u32::MAX, EINVAL),
         (&[DlclStream], |asked| asked.receive_size = MIB + 1, EINVAL),
-        (&[DlclStream], |asked| asked.receive_offset = -1, EINVAL),
+        (&[DlclStream], |asked| asked.receive_offset = u32::MAX, EINVAL),
         (&[DlclRr], |asked| asked.response_size = 0, EINVAL),
         (&[DlclRr], |asked| asked.receive_alignment = 0, EINVAL),
         (&[DlcoRr, DlclRr], |asked| asked.test_length = i32::MAX, EDQUOT),
@@ -367,7 +363,7 @@ fn socket_buffers() {
         (asked.receive_width, asked.send_width) = (1, 1);
     }) {
         let (_, response) = is_accepted(&server, &request);
-        let told = OmniResponse::decode(&response).expect("it is one");
+        let told = OMNI.response(&response).expect("it is one");
         within((told.receive_buffer, told.send_buffer));
     }
     let classic = classic(
@@ -383,11 +379,11 @@ fn socket_buffers() {
     }
 }
 
-fn response_to(request: &Request, response: &Frame) -> ClassicResponse {
+fn response_to(request: &Request, response: &Frame) -> TestResponse {
     let Request::Classic(test, _) = request else {
         panic!("{request:?}");
     };
-    test.response(response).expect("it is one")
+    test.messages().response(response).expect("it is one")
 }
 
 /// `--allow-privileged-ports`, and what no port is.
@@ -396,7 +392,7 @@ fn ports() {
         let server = Server::start("");
         let tests = [TcpStream, TcpMaerts, TcpRr, UdpRr, TcpCrr, TcpCc, UdpStream];
         let on = |port: i32| {
-            let classic = classic(&tests, |asked| asked.data_port = port);
+            let classic = classic(&tests, |asked| asked.data_port = port as u32);
             let omni = omni(&[Kind::TcpRr, Kind::UdpRr], |asked| {
                 asked.data_port = port as u32;
             });

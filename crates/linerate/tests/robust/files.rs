@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use netperf::wire::{OmniRequest, Request, Text};
+use netperf::wire::{OMNI, Request, TestRequest, Text};
 use testkit::{Server, Trial, free_port, is_listening, linerate, run, short_directory, trial};
 
 use super::lifecycle::Daemon;
@@ -26,8 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn filled_from(path: &Path) -> OmniRequest {
-    OmniRequest {
+fn filled_from(path: &Path) -> TestRequest {
+    TestRequest {
         fill_file: Text::new(path.as_os_str().as_encoded_bytes()),
         ..Kind::TcpMaerts.request(1)
     }
@@ -127,7 +127,7 @@ fn becomes_a_link() {
             let mut raw = Raw::connect(server.port);
             raw.send(&Request::Omni(filled_from(&name)));
             let answer = raw.receive().expect("an answer");
-            let Ok(response) = netperf::wire::OmniResponse::decode(&answer) else {
+            let Ok(response) = OMNI.response(&answer) else {
                 continue;
             };
             let mut data = data_connection(response.data_port as u16);

@@ -4,9 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use netperf::wire::{
-    Address, Classic, ClassicRequest, MESSAGE_LEN, OmniRequest, Request, Text, check,
-};
+use netperf::wire::{Address, Classic, MESSAGE_LEN, Request, TestRequest, Text, check};
 use testkit::Need::Namespaces;
 use testkit::{
     Namespace, Process, STOCK, Server, Trial, eventually, link, short_directory, stock, trial,
@@ -73,7 +71,7 @@ fn files() {
 
 fn filled_from(path: &str) -> Request {
     let fill_file = Text::new(path);
-    Request::Omni(OmniRequest {
+    Request::Omni(TestRequest {
         fill_file,
         ..Kind::TcpMaerts.request(1)
     })
@@ -109,8 +107,8 @@ fn third_parties() {
         .expect("a socket can be made non-blocking");
     let port = target.local_addr().expect("it is bound").port();
     let request = |protocol| {
-        Request::Omni(OmniRequest {
-            direction: OmniRequest::TRANSMIT,
+        Request::Omni(TestRequest {
+            direction: TestRequest::TRANSMIT,
             send_size: 100,
             client_address: Address::from(std::net::IpAddr::from([203, 0, 113, 2])),
             client_port: port.into(),
@@ -121,7 +119,7 @@ fn third_parties() {
     let arrives = || target.recv(&mut [0; 200]).is_ok();
 
     let strict = server_side.enter(|| Server::start(""));
-    for protocol in [OmniRequest::UDP, OmniRequest::UDPLITE] {
+    for protocol in [TestRequest::UDP, TestRequest::UDPLITE] {
         let (errno, over) = client.enter(|| {
             let mut raw = Raw::connect_to(([198, 51, 100, 1], strict.port).into());
             raw.send(&request(protocol));
@@ -136,7 +134,7 @@ fn third_parties() {
     let lenient = server_side.enter(|| Server::start("--allow-third-party"));
     client.enter(|| {
         let mut raw = Raw::connect_to(([198, 51, 100, 1], lenient.port).into());
-        raw.send(&request(OmniRequest::UDP));
+        raw.send(&request(TestRequest::UDP));
         let results = raw.receive().and_then(|_| raw.receive()).expect("results");
         assert_eq!(check(&results), Ok(()));
     });
@@ -153,42 +151,42 @@ fn senseless_sizes() {
         for kind in Kind::ALL {
             let plain = kind.request(1);
             requests.extend([
-                OmniRequest {
+                TestRequest {
                     send_size: number,
                     receive_size: number,
                     ..plain.clone()
                 },
-                OmniRequest {
+                TestRequest {
                     request_size: number,
                     response_size: number,
                     ..plain.clone()
                 },
-                OmniRequest {
+                TestRequest {
                     send_width: number as u32,
                     receive_width: number as u32,
                     ..plain.clone()
                 },
-                OmniRequest {
+                TestRequest {
                     send_alignment: number as u32,
                     receive_alignment: number as u32,
                     ..plain.clone()
                 },
-                OmniRequest {
+                TestRequest {
                     send_offset: number as u32,
                     receive_offset: number as u32,
                     ..plain.clone()
                 },
-                OmniRequest {
+                TestRequest {
                     send_buffer: number,
                     receive_buffer: number,
                     ..plain.clone()
                 },
-                OmniRequest {
+                TestRequest {
                     test_length: number,
                     interval_burst: number as u32,
                     ..plain.clone()
                 },
-                OmniRequest {
+                TestRequest {
                     data_port: number as u32,
                     client_port: number as u32,
                     ..plain.clone()
@@ -212,16 +210,16 @@ fn senseless_sizes() {
 }
 
 fn classic(number: i32) -> [Request; 5] {
-    let stream = ClassicRequest {
+    let stream = TestRequest {
         receive_size: number,
-        receive_alignment: number,
-        receive_offset: number,
-        ..ClassicRequest::default()
+        receive_alignment: number as u32,
+        receive_offset: number as u32,
+        ..TestRequest::classic()
     };
-    let transaction = ClassicRequest {
+    let transaction = TestRequest {
         request_size: number,
         response_size: number,
-        ..ClassicRequest::default()
+        ..TestRequest::classic()
     };
     [
         Request::Classic(Classic::TcpStream, stream.clone()),
@@ -230,9 +228,9 @@ fn classic(number: i32) -> [Request; 5] {
         Request::Classic(Classic::UdpRr, transaction),
         Request::Classic(
             Classic::UdpStream,
-            ClassicRequest {
+            TestRequest {
                 receive_size: number,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
     ]
@@ -311,7 +309,7 @@ fn odd_transports() {
         for protocol in protocols {
             for family in families {
                 let mut raw = Raw::connect(server.port);
-                let request = Request::Omni(OmniRequest {
+                let request = Request::Omni(TestRequest {
                     socket_type,
                     protocol,
                     family,

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use netperf::wire::{Capability, Frame, MESSAGE_LEN, OmniResponse, OmniResults, Request};
+use netperf::wire::{Capability, Frame, MESSAGE_LEN, OMNI, Request, TestResponse, TestResults};
 use rustix::process::Signal;
 use testkit::{Process, Trial, eventually, linerate, trial};
 
@@ -82,25 +82,25 @@ impl Fake {
     fn serve(&self, control: &mut TcpStream, capability: Capability) {
         receive(control);
         let port = self.data.local_addr().expect("it is bound").port();
-        let response = OmniResponse {
+        let response = TestResponse {
             receive_size: 65_536,
             data_port: port.into(),
-            ..OmniResponse::default()
+            ..TestResponse::default()
         };
-        let mut frame = response.encode();
+        let mut frame = OMNI.encode_response(&response);
         capability.put(&mut frame);
         control.write_all(&frame).expect("the client reads");
         let (mut data, _) = self.data.accept().expect("the client sends");
         let mut scrap = vec![0; 65_536];
         while data.read(&mut scrap).is_ok_and(|taken| taken > 0) {}
         drop(data);
-        let results = OmniResults {
+        let results = TestResults {
             bytes_received: 65_536,
             elapsed: 0.01,
-            ..OmniResults::default()
+            ..TestResults::default()
         };
         control
-            .write_all(&results.encode())
+            .write_all(&OMNI.encode_results(&results))
             .expect("the client reads");
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use netperf::wire::{Classic, ClassicRequest, DetailsResponse, OmniResults, Request};
+use netperf::wire::{Classic, DetailsResponse, OMNI, Request, TestRequest};
 use serde_json::Value;
 use testkit::{Server, Trial, trial};
 
@@ -31,19 +31,23 @@ fn in_a_classic_test() {
     let mut raw = Raw::connect(server.port);
     raw.send(&Request::Classic(
         Classic::UdpStream,
-        ClassicRequest {
+        TestRequest {
             receive_size: SIZE as i32,
             test_length: 1,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     ));
-    let response = Classic::UdpStream.response(&raw.receive().expect("a response"));
+    let response = Classic::UdpStream
+        .messages()
+        .response(&raw.receive().expect("a response"));
     let port = response.expect("the test is accepted").data_port;
     let port = u16::try_from(port).expect("a port");
     // Its mark is a datagram of another size, whose bytes count where it comes.
     let mark = [0; 1];
     send_some_late(&datagram_socket(port), &mark);
-    let results = Classic::UdpStream.results(&raw.receive().expect("results"));
+    let results = Classic::UdpStream
+        .messages()
+        .results(&raw.receive().expect("results"));
     let results = results.expect("the test succeeds");
     assert_eq!(u64::from(results.calls), IN_TIME, "{results:?}");
     assert_eq!(u64::from(results.bytes_low), IN_TIME * SIZE as u64);
@@ -55,7 +59,7 @@ fn in_an_omni_test() {
     let mut raw = Raw::connect(server.port);
     let port = raw.ask(&Kind::UdpStream.request(1));
     send_some_late(&datagram_socket(port), &[]);
-    let results = OmniResults::decode(&raw.receive().expect("results"));
+    let results = OMNI.results(&raw.receive().expect("results"));
     let results = results.expect("the test succeeds");
     assert_eq!(u64::from(results.receive_calls), IN_TIME, "{results:?}");
     assert_eq!(results.bytes_received, IN_TIME * SIZE as u64);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use netperf::wire::{OmniRequest, Request};
+use netperf::wire::{Request, TestRequest};
 use testkit::{Server, Trial, eventually, within};
 
 use super::raw::{Kind, Raw, data_connection};
@@ -48,7 +48,7 @@ fn what_is_said() {
         let mut raw = Raw::connect(server.port);
         raw.send(&Request::DebugOn);
         raw.receive().expect("an answer");
-        let nonsense = OmniRequest {
+        let nonsense = TestRequest {
             protocol: 999,
             ..Kind::TcpRr.request(1)
         };
@@ -117,7 +117,7 @@ fn one_after_the_other() {
 /// until the first is over.
 fn memory() {
     let server = Server::start("--max-buffer 1M --max-memory 1500K");
-    let rings = |buffers| OmniRequest {
+    let rings = |buffers| TestRequest {
         receive_size: 100_000,
         receive_width: buffers,
         ..Kind::TcpStream.request(10)

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use netperf::wire::{Address, Classic, ClassicRequest, OmniRequest, OmniResponse, Request};
+use netperf::wire::{Address, Classic, Request, TestRequest};
 use testkit::{
     Finished, Namespace, Process, STOCK, Server, Trial, eventually, linerate, link,
     listening_ports, stock, trial,
@@ -95,15 +95,15 @@ fn connect_from(source: Ipv4Addr, port: u16) -> TcpStream {
 /// Every request for a test with connections, with the bytes that the client sends first and whether the server
 /// answers.
 fn requests() -> Vec<(&'static str, Request, usize, bool)> {
-    let stream = ClassicRequest {
+    let stream = TestRequest {
         test_length: 10,
-        ..ClassicRequest::default()
+        ..TestRequest::classic()
     };
-    let exchange = ClassicRequest {
+    let exchange = TestRequest {
         request_size: 1,
         response_size: 1,
         test_length: 10,
-        ..ClassicRequest::default()
+        ..TestRequest::classic()
     };
     let omni = |kind: Kind| Request::Omni(kind.request(10));
     vec![
@@ -143,16 +143,9 @@ fn requests() -> Vec<(&'static str, Request, usize, bool)> {
 fn ask(raw: &mut Raw, request: &Request) -> u16 {
     raw.send(request);
     let frame = raw.receive().expect("a response");
-    let port = match request {
-        Request::Omni(_) => OmniResponse::decode(&frame).map(|told| told.data_port),
-        Request::Classic(Classic::TcpStream | Classic::TcpMaerts, _) => Classic::TcpStream
-            .response(&frame)
-            .map(|told| told.data_port as u32),
-        _ => Classic::TcpRr
-            .response(&frame)
-            .map(|told| told.data_port as u32),
-    };
-    port.expect("the test is accepted") as u16
+    let (messages, _) = request.test().expect("a test");
+    let told = messages.response(&frame).expect("the test is accepted");
+    told.data_port as u16
 }
 
 /// Whether the server serves this connection, as the request has it.
@@ -238,7 +231,7 @@ fn named() {
     let server = hosts.serve("");
     hosts.client.enter(|| {
         for kind in [Kind::TcpStream, Kind::TcpRr, Kind::TcpCrr] {
-            let request = OmniRequest {
+            let request = TestRequest {
                 client_address: Address::from(std::net::IpAddr::from(OTHER)),
                 ..kind.request(10)
             };
@@ -317,7 +310,7 @@ fn warnings() {
     let server = serve("-N");
     hosts.client.enter(|| {
         let mut control = raw();
-        control.ask_in_vain(&Request::Omni(OmniRequest {
+        control.ask_in_vain(&Request::Omni(TestRequest {
             protocol: 999,
             ..Kind::TcpRr.request(1)
         }));

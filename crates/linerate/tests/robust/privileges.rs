@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use netperf::wire::{OmniRequest, OmniResults, Request, Text};
+use netperf::wire::{OMNI, Request, TestRequest, Text};
 use tempfile::TempDir;
 use testkit::{
     LOOPBACK, Master, Namespace, Process, Profile, Server, Trial, copy_program, eventually,
@@ -47,12 +47,14 @@ fn congestion_controls() {
     for (options, left_out) in [("", true), ("--allow-modules", false)] {
         let server = Server::start(options);
         let mut raw = Raw::connect(server.port);
-        let port = raw.ask(&OmniRequest {
+        let port = raw.ask(&TestRequest {
             congestion_control: Text::new("nosuchone"),
             ..Kind::TcpStream.request(1)
         });
         drop(data_connection(port));
-        let results = OmniResults::decode(&raw.receive().expect("the results")).expect("results");
+        let results = OMNI
+            .results(&raw.receive().expect("the results"))
+            .expect("results");
         let in_force = results.congestion_control.to_string();
         assert!(!in_force.is_empty() && in_force != "nosuchone");
         let said = server
@@ -67,8 +69,8 @@ fn protocols() {
     let known = std::fs::read_to_string("/proc/net/protocols").expect("/proc is there");
     let has_sctp = known.lines().any(|line| line.starts_with("SCTP "));
     let server = Server::start("");
-    let request = Request::Omni(OmniRequest {
-        protocol: OmniRequest::SCTP,
+    let request = Request::Omni(TestRequest {
+        protocol: TestRequest::SCTP,
         ..Kind::TcpStream.request(1)
     });
     let mut raw = Raw::connect(server.port);
@@ -84,7 +86,7 @@ fn protocols() {
 fn ports() {
     Namespace::new().enter(|| {
         let on = |port: u32, kind: Kind| {
-            Request::Omni(OmniRequest {
+            Request::Omni(TestRequest {
                 data_port: port,
                 ..kind.request(1)
             })

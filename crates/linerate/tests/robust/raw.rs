@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use netperf::wire::{Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, check};
+use netperf::wire::{Flags, Frame, MESSAGE_LEN, OMNI, Request, TestRequest, check};
 use socket2::{Domain, Socket, Type};
 
 /// How long an answer may take that needs no waiting for.
@@ -52,10 +52,10 @@ impl Raw {
     }
 
     /// Asks for a test that the server is to accept, and returns the port of its data socket.
-    pub(crate) fn ask(&mut self, request: &OmniRequest) -> u16 {
+    pub(crate) fn ask(&mut self, request: &TestRequest) -> u16 {
         self.send(&Request::Omni(request.clone()));
         let response = self.receive().expect("a response");
-        let response = OmniResponse::decode(&response).expect("the test is accepted");
+        let response = OMNI.response(&response).expect("the test is accepted");
         u16::try_from(response.data_port).expect("a port")
     }
 
@@ -130,38 +130,38 @@ impl Kind {
     }
 
     /// Seconds, or −1 × bytes or transactions, as the request for such a test has them.
-    pub(crate) fn request(self, test_length: i32) -> OmniRequest {
-        let plain = OmniRequest {
+    pub(crate) fn request(self, test_length: i32) -> TestRequest {
+        let plain = TestRequest {
             test_length,
-            ..OmniRequest::default()
+            ..TestRequest::default()
         };
-        let exchange = OmniRequest {
-            direction: OmniRequest::TRANSMIT | OmniRequest::RECEIVE,
+        let exchange = TestRequest {
+            direction: TestRequest::TRANSMIT | TestRequest::RECEIVE,
             request_size: 1,
             response_size: 1,
             ..plain.clone()
         };
-        let datagrams = |request: OmniRequest| OmniRequest {
-            socket_type: OmniRequest::DATAGRAM,
-            protocol: OmniRequest::UDP,
+        let datagrams = |request: TestRequest| TestRequest {
+            socket_type: TestRequest::DATAGRAM,
+            protocol: TestRequest::UDP,
             ..request
         };
         match self {
-            Self::TcpStream => OmniRequest {
-                direction: OmniRequest::RECEIVE,
+            Self::TcpStream => TestRequest {
+                direction: TestRequest::RECEIVE,
                 ..plain
             },
-            Self::TcpMaerts => OmniRequest {
-                direction: OmniRequest::TRANSMIT,
+            Self::TcpMaerts => TestRequest {
+                direction: TestRequest::TRANSMIT,
                 ..plain
             },
             Self::TcpRr => exchange,
-            Self::TcpCrr => OmniRequest {
+            Self::TcpCrr => TestRequest {
                 flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
                 ..exchange
             },
-            Self::UdpStream => datagrams(OmniRequest {
-                direction: OmniRequest::RECEIVE,
+            Self::UdpStream => datagrams(TestRequest {
+                direction: TestRequest::RECEIVE,
                 ..plain
             }),
             Self::UdpRr => datagrams(exchange),

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use netperf::wire::{MESSAGE_LEN, OmniResponse};
+use netperf::wire::{MESSAGE_LEN, OMNI, TestResponse};
 use rustix::process::Signal;
 use testkit::Need::Namespaces;
 use testkit::{
@@ -88,13 +88,13 @@ fn before_the_results() {
     control
         .read_exact(&mut [0; MESSAGE_LEN])
         .expect("the client asks");
-    let response = OmniResponse {
+    let response = TestResponse {
         receive_size: 65_536,
         data_port: port(&data).into(),
-        ..OmniResponse::default()
+        ..TestResponse::default()
     };
     control
-        .write_all(&response.encode())
+        .write_all(&OMNI.encode_response(&response))
         .expect("the client reads");
     let (mut data, _) = data.accept().expect("the client sends");
     let mut scrap = vec![0; 65_536];

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use netperf::wire::{Classic, ClassicRequest, Request};
+use netperf::wire::{Classic, Request, TestRequest};
 use rustix::process::Signal;
 use testkit::{
     Need, Process, Server, Trial, copy_program, eventually, linerate, program, short_directory,
@@ -77,9 +77,9 @@ fn client(server: &Server, test: &str, rest: &str) -> Process {
 fn stream_request() -> Request {
     Request::Classic(
         Classic::StreamStream,
-        ClassicRequest {
+        TestRequest {
             test_length: 10,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     )
 }
@@ -109,7 +109,10 @@ fn dead_clients() {
     raw.send(&stream_request());
     let again = raw.receive().expect("a response");
     let path = |frame| {
-        let response = Classic::StreamStream.response(frame).expect("accepted");
+        let response = Classic::StreamStream
+            .messages()
+            .response(frame)
+            .expect("accepted");
         response.path.0.to_string()
     };
     assert_ne!(path(&response), path(&again));
@@ -206,14 +209,15 @@ fn ask_for_answers(server: &Server) -> (Raw, String) {
     let mut raw = Raw::connect(server.port);
     raw.send(&Request::Classic(
         Classic::DgRr,
-        ClassicRequest {
+        TestRequest {
             request_size: 10,
             response_size: 10,
             test_length: 10,
-            ..ClassicRequest::default()
+            ..TestRequest::classic()
         },
     ));
     let response = Classic::DgRr
+        .messages()
         .response(&raw.receive().expect("a response"))
         .expect("accepted");
     (raw, response.path.0.to_string())
@@ -308,48 +312,48 @@ fn nonsense() {
     for request in [
         Request::Classic(
             Classic::StreamStream,
-            ClassicRequest {
+            TestRequest {
                 receive_alignment: 3,
                 test_length: 1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::StreamStream,
-            ClassicRequest {
+            TestRequest {
                 receive_size: -5,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::StreamRr,
-            ClassicRequest {
+            TestRequest {
                 request_size: 0,
                 response_size: 1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DgStream,
-            ClassicRequest {
+            TestRequest {
                 receive_size: i32::MAX,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DlcoStream,
-            ClassicRequest {
+            TestRequest {
                 sap: 3,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DlclRr,
-            ClassicRequest {
+            TestRequest {
                 sap: 84,
                 ppa: -1,
                 device: netperf::wire::Text::new("../../etc"),
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
     ] {

@@ -131,7 +131,7 @@ fn sent_again_by_the_server() {
     let test = "TCP_MAERTS -l 1";
     let seen = path.measure(test, "-K cubic -S 200K", &path.client);
     let counted = path.server.enter(|| counter("Tcp", "RetransSegs"));
-    let told = u64::try_from(seen.run.peer.retransmits).expect("the server knows");
+    let told = u64::try_from(seen.run.peer.results.retransmits).expect("the server knows");
     println!("{told} told, {counted} counted");
     assert_eq!(seen.there().socket.retransmits.map(u64::from), Some(told));
     assert!(told > 0, "the queue did not overflow");

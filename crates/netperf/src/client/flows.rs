@@ -230,11 +230,12 @@ impl Flow {
         let Some(control) = &self.control else {
             return;
         };
-        if run.peer.cpu_rate > 0.0 {
-            self.settings.cpu_rate.remote = run.peer.cpu_rate;
+        let told = &run.peer.response;
+        if told.cpu_rate > 0.0 {
+            self.settings.cpu_rate.remote = told.cpu_rate;
         }
         // Without a control connection nothing was told.
-        let port = Some(run.peer.data_port).filter(|port| *port != 0);
+        let port = Some(told.data_port).filter(|port| *port != 0);
         if let Some(dest) = port.and_then(|port| self.endpoints.dest.with_port(port)) {
             self.endpoints.dest = dest;
         }

@@ -169,14 +169,18 @@ mod tests {
     use crate::client::answer::Watch;
     use crate::options::Unanswered;
 
+    /// A test without end that reports so often.
+    fn every(seconds: &str) -> Settings {
+        let words = ["-D", seconds, "-l", "0"];
+        crate::options::netperf("netperf", words.map(Into::into)).unwrap()
+    }
+
     fn answer(counters: &Arc<Counters>) -> Arc<Answer> {
         Watch::over(std::slice::from_ref(counters), Unanswered::Report).swap_remove(0)
     }
 
     #[test]
     fn the_results_are_all_of_the_work_and_the_time() {
-        let words = ["-D", "0.005", "-l", "0"];
-        let settings = crate::options::netperf("netperf", words.map(Into::into)).unwrap();
         let counters = Arc::new(Counters::default());
         // What an iteration before this one had done.
         counters.count_received(1_000_000, 1);
@@ -187,7 +191,7 @@ mod tests {
                 intervals.push(result);
                 Ok(())
             };
-            let interim = Interim::start(scope, &settings, &Stop::new(), report).unwrap();
+            let interim = Interim::start(scope, &every("0.005"), &Stop::new(), report).unwrap();
             let progress = Progress {
                 counters: &counters,
                 all: std::slice::from_ref(&counters),
@@ -215,11 +219,9 @@ mod tests {
     #[test]
     fn a_reader_that_has_had_enough_ends_it() {
         let closed = |_| Err(io::ErrorKind::BrokenPipe.into());
-        let words = ["-D", "0.001", "-l", "0"];
-        let settings = crate::options::netperf("netperf", words.map(Into::into)).unwrap();
         let cancel = Stop::new();
         std::thread::scope(|scope| {
-            let interim = Interim::start(scope, &settings, &cancel, closed).unwrap();
+            let interim = Interim::start(scope, &every("0.001"), &cancel, closed).unwrap();
             let counters = Arc::default();
             Progress {
                 counters: &counters,

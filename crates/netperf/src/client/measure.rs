@@ -22,8 +22,8 @@ use crate::peer_report::PeerReport;
 use crate::result::{Endpoints, TestRun};
 use crate::warnings;
 use crate::wire::{
-    Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, OmniResponse, OmniResults,
-    RemoteError, Request,
+    Capability, Classic, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, RemoteError, Request,
+    TestResponse, UNKNOWN_REQUEST,
 };
 
 /// Runs the test, together with the group of `member`. Returns also when the measured phase began. An
@@ -58,8 +58,8 @@ pub(super) fn test(
         Some(address) => address,
         None => endpoints
             .dest
-            .with_port(report.data_port)
-            .ok_or_else(|| ClientError::BadPort(report.data_port.to_string()))?,
+            .with_port(report.response.data_port)
+            .ok_or_else(|| ClientError::BadPort(report.response.data_port.to_string()))?,
     };
     doubts.extend(of_response(&plan.there, &report, peer));
 
@@ -165,13 +165,13 @@ fn introduction(
 /// What the server does not do of what it was asked for.
 fn of_response(asked: &Half, report: &PeerReport, peer: Option<Capability>) -> Vec<Warning> {
     let mut doubts = Vec::new();
-    if asked.pacing.is_some() && report.interval_burst == 0 {
+    if asked.pacing.is_some() && report.response.interval_burst == 0 {
         // A stock server is seldom built for it, and says nothing.
         doubts.push(Warning::NotPaced);
     } else if spins(asked) && !peer.is_some_and(|peer| peer.has(Capability::SPINS)) {
         doubts.push(Warning::NotSpinning);
     }
-    if asked.measure_cpu && !report.measures_cpu {
+    if asked.measure_cpu && !report.measures_cpu() {
         doubts.push(Warning::PeerCannotTell {
             figure: "its CPU time".to_owned(),
         });
@@ -220,11 +220,17 @@ fn spins(half: &Half) -> bool {
 
 /// What the response says, and where the server's data socket is if that is no port of its host.
 fn response(asked: &Request, answer: &Frame) -> Result<(PeerReport, Option<Address>), RemoteError> {
-    let Request::Classic(test, _) = asked else {
-        return Ok((PeerReport::from(&OmniResponse::decode(answer)?), None));
+    let (messages, _) = asked.test().ok_or(RemoteError(UNKNOWN_REQUEST))?;
+    let said = messages.response(answer)?;
+    let address = match asked {
+        Request::Classic(test, _) => no_port(*test, &said),
+        _ => None,
     };
-    let said = test.response(answer)?;
-    let address = match test.transport() {
+    Ok((PeerReport::of(asked, said), address))
+}
+
+fn no_port(test: Classic, said: &TestResponse) -> Option<Address> {
+    match test.transport() {
         Transport::UnixStream | Transport::UnixDatagram => {
             let path = OsStr::from_bytes(said.path.0.raw_bytes());
             Some(Address::Unix(PathBuf::from(path)))
@@ -235,8 +241,7 @@ fn response(asked: &Request, answer: &Frame) -> Result<(PeerReport, Option<Addre
             Some(Address::Llc(Llc { mac, sap }))
         }
         _ => None,
-    };
-    Ok((PeerReport::classic(*test, &said), address))
+    }
 }
 
 /// Reads the peer's results into `report`, and asks a linerate for its details.
@@ -287,11 +292,8 @@ fn add_results(
     counts: &Counts,
     frame: &Frame,
 ) -> Result<(), RemoteError> {
-    match asked {
-        Request::Classic(test, asked) => {
-            report.add_classic(*test, asked, &test.results(frame)?, counts.sent.0);
-        }
-        _ => report.add_omni(&OmniResults::decode(frame)?),
+    if let Some((messages, _)) = asked.test() {
+        report.add_results(asked, messages.results(frame)?, counts.sent.0);
     }
     Ok(())
 }

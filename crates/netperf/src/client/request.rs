@@ -8,8 +8,7 @@ use sys::Address;
 use crate::options::{Settings, Special, Test};
 use crate::result::Endpoints;
 use crate::wire::{
-    Classic, ClassicRequest, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, OmniRequest, Request,
-    Task, Text, UNSET,
+    Classic, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, Request, Task, TestRequest, Text, UNSET,
 };
 
 /// What this end has settled before it asks.
@@ -54,10 +53,10 @@ fn classic_test(test: Test) -> Option<Classic> {
     })
 }
 
-fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
+fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> TestRequest {
     let plan = &settings.flow;
     let there = &plan.there;
-    let (socket_type, protocol) = OmniRequest::words_of(plan.transport);
+    let (socket_type, protocol) = TestRequest::words_of(plan.transport);
     let direction = settings.direction;
     let transactional = direction.transmit && direction.receive;
     let size = |buffer: &BufferPlan, of_transaction| match buffer.size {
@@ -66,42 +65,26 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
     };
     let mut server_direction = 0;
     if direction.transmit {
-        server_direction |= OmniRequest::RECEIVE;
+        server_direction |= TestRequest::RECEIVE;
     }
     if direction.receive {
-        server_direction |= OmniRequest::TRANSMIT;
+        server_direction |= TestRequest::TRANSMIT;
     }
     let source = ends.source.ip().filter(|_| ends.source_is_given());
-    OmniRequest {
-        send_buffer: optional(there.socket.send_buffer_bytes),
+    TestRequest {
         send_size: size(&there.send, false),
-        send_alignment: there.send.alignment,
-        send_offset: there.send.offset,
         // The stock client tells its own widths, or for a direction that it does not use what `-W`
         // says; the server uses those of its direction.
         send_width: own.send_width.max(explicit(there.send.width)),
         request_size: size(&there.receive, true),
-        receive_buffer: optional(there.socket.receive_buffer_bytes),
         receive_size: size(&there.receive, false),
-        receive_alignment: there.receive.alignment,
-        receive_offset: there.receive.offset,
         receive_width: own.receive_width.max(explicit(there.receive.width)),
         response_size: size(&there.send, true),
-        flags: flags(
-            &there.socket,
-            there.measure_cpu,
-            direction.connection,
-            settings.needs.interface,
-        ),
-        cpu_rate: settings.cpu_rate.remote,
-        test_length: test_length(plan.limit),
         receive_copy_avoidance: there.discard_in_kernel.into(),
         send_copy_avoidance: there.discard_in_kernel.into(),
         send_dirty: optional(there.touch.send_dirty_bytes),
         receive_dirty: optional(there.touch.receive_dirty_bytes),
         receive_clean: optional(there.touch.receive_clean_bytes),
-        data_port: ends.dest.port(),
-        family: family(ends),
         socket_type,
         protocol,
         direction: server_direction,
@@ -129,6 +112,31 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> OmniRequest {
             .as_ref()
             .map(|path| Text::new(path.as_os_str().as_encoded_bytes()))
             .unwrap_or_default(),
+        ..common(settings, ends, &TestRequest::default())
+    }
+}
+
+/// Adds to a request that leaves everything to the server what the requests of all tests say alike.
+fn common(settings: &Settings, ends: &Endpoints, blank: &TestRequest) -> TestRequest {
+    let there = &settings.flow.there;
+    TestRequest {
+        send_buffer: optional(there.socket.send_buffer_bytes),
+        send_alignment: there.send.alignment,
+        send_offset: there.send.offset,
+        receive_buffer: optional(there.socket.receive_buffer_bytes),
+        receive_alignment: there.receive.alignment,
+        receive_offset: there.receive.offset,
+        flags: flags(
+            &there.socket,
+            there.measure_cpu,
+            settings.direction.connection,
+            settings.needs.interface,
+        ),
+        cpu_rate: settings.cpu_rate.remote,
+        test_length: test_length(settings.flow.limit),
+        data_port: ends.dest.port(),
+        family: family(ends),
+        ..*blank
     }
 }
 
@@ -150,67 +158,42 @@ fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool, interface:
 }
 
 /// All that a request can have; its layout leaves out what the test has no use for.
-fn classic(test: Classic, settings: &Settings, ends: &Endpoints, own: Own) -> ClassicRequest {
+fn classic(test: Classic, settings: &Settings, ends: &Endpoints, own: Own) -> TestRequest {
     let (there, socket) = (&settings.flow.there, &settings.flow.there.socket);
-    let length = test_length(settings.flow.limit);
-    let asked = ClassicRequest {
-        receive_buffer: optional(socket.receive_buffer_bytes),
-        send_buffer: optional(socket.send_buffer_bytes),
+    let mut asked = TestRequest {
         receive_window: socket.receive_window_frames.unwrap_or(0) as i32,
         send_window: socket.send_window_frames.unwrap_or(0) as i32,
         receive_size: match test.task() {
             Task::Datagrams => own.send_size as i32,
             _ => size(there.receive.size),
         },
-        receive_alignment: there.receive.alignment as i32,
-        receive_offset: there.receive.offset as i32,
-        send_alignment: there.send.alignment as i32,
-        send_offset: there.send.offset as i32,
-        no_delay: socket.no_delay,
         non_blocking: socket.non_blocking,
-        measure_cpu: there.measure_cpu,
-        cpu_rate: settings.cpu_rate.remote,
+        ..common(settings, ends, &TestRequest::classic())
+    };
+    if !test.task().is_transactional() {
         // A byte limit goes as its positive number, as the stock client sends it.
-        test_length: if test.task().is_transactional() {
-            length
-        } else {
-            length.saturating_abs()
-        },
-        data_port: ends.dest.port() as i32,
-        family: family(ends),
-        ..ClassicRequest::default()
-    };
-    let asked = match test.task() {
-        Task::Answer => ClassicRequest {
-            request_size: size(there.receive.size),
-            response_size: size(there.send.size),
-            ..asked
-        },
-        _ => asked,
-    };
-    match &settings.special {
-        // The least that the kernel takes is 1.
-        Special::Unix { .. } => ClassicRequest {
-            receive_buffer: socket
-                .receive_buffer_bytes
-                .map_or(0, |bytes| bytes.max(1) as i32),
-            send_buffer: socket
-                .send_buffer_bytes
-                .map_or(0, |bytes| bytes.max(1) as i32),
-            ..asked
-        },
-        Special::Dlpi { sap, remote, .. } => {
-            let device = Text::new(remote.device.as_deref().unwrap_or_default());
-            ClassicRequest {
-                sap: i32::from(*sap),
-                ppa: remote.ppa.map_or(UNSET, |ppa| ppa as i32),
-                device_len: device.raw_bytes().len() as i32,
-                device,
-                ..asked
-            }
-        }
-        Special::Inet | Special::Sctp { .. } => asked,
+        asked.test_length = asked.test_length.saturating_abs();
     }
+    if test.task() == Task::Answer {
+        asked.request_size = size(there.receive.size);
+        asked.response_size = size(there.send.size);
+    }
+    match &settings.special {
+        Special::Unix { .. } => {
+            // The least that the kernel takes is 1.
+            let buffer = |asked: Option<u32>| asked.map_or(0, |bytes| bytes.max(1) as i32);
+            asked.receive_buffer = buffer(socket.receive_buffer_bytes);
+            asked.send_buffer = buffer(socket.send_buffer_bytes);
+        }
+        Special::Dlpi { sap, remote, .. } => {
+            asked.device = Text::new(remote.device.as_deref().unwrap_or_default());
+            asked.device_len = asked.device.raw_bytes().len() as i32;
+            asked.sap = i32::from(*sap);
+            asked.ppa = remote.ppa.map_or(UNSET, |ppa| ppa as i32);
+        }
+        Special::Inet | Special::Sctp { .. } => {}
+    }
+    asked
 }
 
 /// In classic requests 0 is the default.

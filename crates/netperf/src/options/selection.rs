@@ -6,7 +6,7 @@ use std::io::Read;
 use getopt::{Exit, Stop, refuse};
 
 use super::Selection;
-use crate::selector::{Needs, Selector, Stock};
+use crate::selector::{Needs, Selector};
 
 /// A selection, and what has to be measured for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn all() -> Vec<Vec<Selector>> {
         ("LOCAL_SEND_THROUGHPUT", "REMOTE_CORK"),
         ("LOCAL_SYSNAME", "COMMAND_LINE"),
     ]
-    .map(|(first, last)| Stock::between(first, last).map(Selector::Stock).collect())
+    .map(|(first, last)| Selector::between(first, last).collect())
     .into()
 }
 
@@ -173,7 +173,7 @@ mod tests {
                 ("LOCAL_SYSNAME", "COMMAND_LINE"),
             ]
         );
-        assert_eq!(names.concat().len(), Stock::all().count() - 2);
+        assert_eq!(names.concat().len(), Selector::stock().count() - 2);
         assert!(needs.latency && needs.peer_congestion_control);
     }
 

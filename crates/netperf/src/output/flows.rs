@@ -7,6 +7,7 @@ use model::FlowShare;
 use stats::jain_index;
 
 use super::figures::{Figures, NONE};
+use super::number::six_digits;
 use crate::options::{Test, Unit};
 
 /// Which flows: those of one direction, or all.
@@ -86,20 +87,7 @@ impl Display for Block<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let figures = self.0;
         if figures.settings.print.headers {
-            let unit = format!("{}/s", figures.unit.name());
-            writeln!(out)?;
-            writeln!(
-                out,
-                "        Flows  Throughput  Slowest     Fastest     Jain's  Start"
-            )?;
-            writeln!(
-                out,
-                "               of all      flow        flow        index   spread"
-            )?;
-            writeln!(
-                out,
-                "               {unit:<10}  {unit:<10}  {unit:<10}          ms\n"
-            )?;
+            out.write_str(&headers(figures.unit.name()))?;
         }
         let ways: &[(Way, &str)] = if figures.settings.reverse.is_some() {
             &[
@@ -127,6 +115,17 @@ impl Display for Block<'_> {
     }
 }
 
+#[rustfmt::skip]
+fn headers(unit: &str) -> String {
+    let unit = format!("{unit}/s");
+    format!("
+        Flows  Throughput  Slowest     Fastest     Jain's  Start
+               of all      flow        flow        index   spread
+               {unit:<10}  {unit:<10}  {unit:<10}          ms
+
+")
+}
+
 /// Microseconds from the first flow's beginning to the last one's.
 pub(super) fn start_spread_us(figures: &Figures<'_>) -> f64 {
     let spread = figures.run.outcome.start_spread();
@@ -141,37 +140,4 @@ pub(super) fn total(figures: &Figures<'_>) -> String {
         figures.throughput
     };
     six_digits(rate) + "\n"
-}
-
-/// At least six digits, as awk(1) prints a sum (`%.6g`), but a large number in full rather than with
-/// an exponent.
-fn six_digits(value: f64) -> String {
-    let whole = value.abs().max(1.0).log10() as usize + 1;
-    let text = format!("{value:.0$}", 6_usize.saturating_sub(whole));
-    if text.contains('.') {
-        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::six_digits;
-
-    #[test]
-    fn sums_look_as_awk_prints_them() {
-        for (value, text) in [
-            (0.0, "0"),
-            (0.5, "0.5"),
-            (9.123_456_7, "9.12346"),
-            (97_379.84, "97379.8"),
-            (97_379.99, "97380"),
-            (99_999.96, "100000"),
-            (123_456.7, "123457"),
-            (1_234_567.8, "1234568"),
-            (20_000.0, "20000"),
-        ] {
-            assert_eq!(six_digits(value), text);
-        }
-    }
 }

@@ -18,51 +18,38 @@ const DECADES: [&str; 8] = [
     "TEN_SEC",
 ];
 
-/// The blocks of all times that were recorded, each under its title.
+/// The blocks of all times that were recorded, each under its title. Each test's table has its own words, dots and empty
+/// lines for the same thing.
 pub(super) fn blocks(settings: &Settings, run: &TestRun) -> String {
-    let here = &run.outcome.here;
-    let columns = settings.print.histogram_buckets;
+    let (here, test) = (&run.outcome.here, settings.test);
+    let transactions = match test {
+        Test::UdpRr => "\nHistogram of request/reponse times.\n",
+        _ => "\nHistogram of request/response times\n",
+    };
+    let sends = match test {
+        Test::UdpStream => "\nHistogram of time spent in send() call\n",
+        _ => "\n\nHistogram of time spent in send() call.\n",
+    };
+    let receives = "\n\nHistogram of time spent in recv() call.\n";
+    let subject = match settings.direction {
+        direction if !direction.connection => "request/response",
+        direction if direction.transmit => "connect/request/response/close",
+        _ => "connect/close",
+    };
     [
-        (&here.latency, title(settings, Times::Transactions)),
-        (&here.send_times, title(settings, Times::Sends)),
-        (&here.receive_times, title(settings, Times::Receives)),
+        (&here.latency, transactions, subject),
+        (&here.send_times, sends, "send"),
+        (&here.receive_times, receives, "recv"),
     ]
     .into_iter()
-    .filter_map(|(times, title)| Some(title + &block(times.as_ref()?, columns)))
+    .filter_map(|(times, of_table, subject)| {
+        let title = match settings.print.form {
+            Form::Table => of_table.to_owned(),
+            _ => format!("\nHistogram of {subject} times\n"),
+        };
+        Some(title + &block(times.as_ref()?, settings.print.histogram_buckets))
+    })
     .collect()
-}
-
-#[derive(Clone, Copy)]
-enum Times {
-    Transactions,
-    Sends,
-    Receives,
-}
-
-/// Each test has its own words, dots and empty lines for the same thing.
-fn title(settings: &Settings, times: Times) -> String {
-    if !matches!(settings.print.form, Form::Table) {
-        return format!("\nHistogram of {} times\n", subject(settings, times));
-    }
-    match (settings.test, times) {
-        (Test::UdpRr, Times::Transactions) => "\nHistogram of request/reponse times.\n",
-        (_, Times::Transactions) => "\nHistogram of request/response times\n",
-        (Test::UdpStream, Times::Sends) => "\nHistogram of time spent in send() call\n",
-        (_, Times::Sends) => "\n\nHistogram of time spent in send() call.\n",
-        (_, Times::Receives) => "\n\nHistogram of time spent in recv() call.\n",
-    }
-    .to_owned()
-}
-
-fn subject(settings: &Settings, times: Times) -> &'static str {
-    let direction = settings.direction;
-    match times {
-        Times::Sends => "send",
-        Times::Receives => "recv",
-        Times::Transactions if !direction.connection => "request/response",
-        Times::Transactions if direction.transmit => "connect/request/response/close",
-        Times::Transactions => "connect/close",
-    }
 }
 
 fn block(times: &Histogram, columns: u32) -> String {
@@ -110,28 +97,19 @@ mod tests {
 
     #[test]
     fn times_fall_into_the_first_decade_that_holds_them() {
-        for (time_ns, expected) in [
-            (0, Some((0, 0))),
-            (999, Some((0, 0))),
-            (9_999, Some((0, 9))),
-            (10_000, Some((1, 1))),
-            (1_000_000, Some((3, 1))),
-            (99_999_999_999, Some((7, 9))),
-            (100_000_000_000, None),
-            (u64::MAX, None),
+        for (time_ns, of_ten, of_thousand) in [
+            (0, Some((0, 0)), Some((0, 0))),
+            (999, Some((0, 0)), Some((0, 99))),
+            (9_999, Some((0, 9)), Some((0, 999))),
+            (10_000, Some((1, 1)), Some((1, 100))),
+            (12_345, Some((1, 1)), Some((1, 123))),
+            (1_000_000, Some((3, 1)), Some((3, 100))),
+            (99_999_999_999, Some((7, 9)), Some((7, 999))),
+            (100_000_000_000, None, None),
+            (u64::MAX, None, None),
         ] {
-            assert_eq!(column_of(time_ns, 10), expected, "{time_ns}");
-        }
-        for (time_ns, expected) in [
-            (0, Some((0, 0))),
-            (999, Some((0, 99))),
-            (9_999, Some((0, 999))),
-            (10_000, Some((1, 100))),
-            (12_345, Some((1, 123))),
-            (99_999_999_999, Some((7, 999))),
-            (100_000_000_000, None),
-        ] {
-            assert_eq!(column_of(time_ns, 1000), expected, "{time_ns}");
+            assert_eq!(column_of(time_ns, 10), of_ten, "{time_ns}");
+            assert_eq!(column_of(time_ns, 1000), of_thousand, "{time_ns}");
         }
     }
 

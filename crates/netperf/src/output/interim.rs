@@ -10,26 +10,14 @@ use crate::options::{Form, Settings, Test, Unit};
 /// The lines of one run of the program, all its iterations together.
 #[derive(Debug)]
 pub(crate) struct Interim {
-    layout: Layout,
+    form: Form,
     unit: Unit,
     /// How many results there were.
     results: u32,
 }
 
-#[derive(Debug)]
-enum Layout {
-    Sentence,
-    Csv,
-    KeyVal,
-}
-
 impl Interim {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let layout = match settings.print.form {
-            Form::Table | Form::Total | Form::Human(_) => Layout::Sentence,
-            Form::Csv(_) => Layout::Csv,
-            Form::KeyVal(_) => Layout::KeyVal,
-        };
         // Its connections carry nothing that would have a rate in bits; the stock tool makes a byte of
         // each.
         let unit = match settings.test {
@@ -37,7 +25,7 @@ impl Interim {
             _ => unit_in_force(settings),
         };
         Self {
-            layout,
+            form: settings.print.form.clone(),
             unit,
             results: 0,
         }
@@ -61,12 +49,12 @@ impl Interim {
         let ended = format!("{}.{:03}", ended.as_secs(), ended.subsec_millis());
         let n = self.results;
         self.results += 1;
-        match self.layout {
-            Layout::Sentence => format!(
+        match self.form {
+            Form::Table | Form::Total | Form::Human(_) => format!(
                 "Interim result: {rate:7.2} {unit}/s over {seconds:.3} seconds ending at {ended}\n"
             ),
-            Layout::Csv => format!("{rate:7.2},{unit}/s,{seconds:.3},{ended}\n"),
-            Layout::KeyVal => format!(
+            Form::Csv(_) => format!("{rate:7.2},{unit}/s,{seconds:.3},{ended}\n"),
+            Form::KeyVal(_) => format!(
                 "NETPERF_INTERIM_RESULT[{n}]={rate:.2}\nNETPERF_UNITS[{n}]={unit}/s\n\
                  NETPERF_INTERVAL[{n}]={seconds:.3}\nNETPERF_ENDING[{n}]={ended}\n"
             ),
@@ -85,12 +73,23 @@ mod tests {
         Interim::new(&crate::options::netperf("netperf", words).unwrap())
     }
 
+    /// The result of so many milliseconds in which so many bytes were sent, or transactions made.
+    fn result(interim: &mut Interim, work: u64, ms: u64, ended: Duration) -> String {
+        let counts = Counts {
+            sent: Bytes(work),
+            transactions: work,
+            ..Counts::default()
+        };
+        let work = interim.work(&counts);
+        interim.result(work, Duration::from_millis(ms), UNIX_EPOCH + ended)
+    }
+
     #[rustfmt::skip]
     #[test]
     fn layouts_are_stocks() {
         // The times and rates of a recorded run.
-        let ended = UNIX_EPOCH + Duration::from_micros(1_795_253_781_542_999);
-        for (line, bytes, ms, text) in [
+        let ended = Duration::from_micros(1_795_253_781_542_999);
+        for (line, work, ms, text) in [
             (
                 "",
                 855_437_430,
@@ -111,45 +110,24 @@ mod tests {
             ),
             ("-- -o THROUGHPUT", 611_604_000, 336, "14562.00,10^6bits/s,0.336,1795253781.542\n"),
         ] {
-            let mut interim = of(line);
-            let counts = Counts {
-                sent: Bytes(bytes),
-                transactions: 5,
-                ..Counts::default()
-            };
-            let work = interim.work(&counts);
-            assert_eq!(
-                interim.result(work, Duration::from_millis(ms), ended),
-                text,
-                "{line}"
-            );
+            assert_eq!(result(&mut of(line), work, ms, ended), text, "{line}");
         }
+        // Connections are counted and not weighed.
+        assert_eq!(
+            result(&mut of("-t TCP_CC"), 500, 1_000, Duration::ZERO),
+            "Interim result:  500.00 Trans/s over 1.000 seconds ending at 0.000\n"
+        );
     }
 
     #[test]
     fn keys_are_numbered_from_0() {
         let mut interim = of("-t TCP_RR -- -k THROUGHPUT");
-        let ended = UNIX_EPOCH + Duration::from_millis(1_795_253_785_005);
-        interim.result(1, Duration::from_secs(1), ended);
+        let ended = Duration::from_millis(1_795_253_785_005);
+        result(&mut interim, 1, 1000, ended);
         assert_eq!(
-            interim.result(21_356, Duration::from_millis(300), ended),
+            result(&mut interim, 21_356, 300, ended),
             "NETPERF_INTERIM_RESULT[1]=71186.67\nNETPERF_UNITS[1]=Trans/s\n\
              NETPERF_INTERVAL[1]=0.300\nNETPERF_ENDING[1]=1795253785.005\n"
-        );
-    }
-
-    #[test]
-    fn connections_are_counted_and_not_weighed() {
-        let mut interim = of("-t TCP_CC");
-        let counts = Counts {
-            transactions: 500,
-            ..Counts::default()
-        };
-        let work = interim.work(&counts);
-        let line = interim.result(work, Duration::from_secs(1), UNIX_EPOCH);
-        assert_eq!(
-            line,
-            "Interim result:  500.00 Trans/s over 1.000 seconds ending at 0.000\n"
         );
     }
 

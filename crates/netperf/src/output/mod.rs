@@ -6,6 +6,7 @@ mod flows;
 mod headline;
 mod histogram;
 mod interim;
+mod number;
 mod selection;
 mod table;
 mod unit;
@@ -57,63 +58,13 @@ pub fn uuid(settings: &Settings) -> String {
     settings.print.uuid.clone()
 }
 
-/// The result of LOC_CPU: this host's ticks a second and how many CPUs it has.
-pub fn local_cpu(settings: &Settings, ticks: f32, cpus: u32) -> String {
-    calibration(settings, "local", ticks, cpus)
-}
-
-/// The result of REM_CPU: the same of the peer.
-pub fn remote_cpu(settings: &Settings, ticks: f32, cpus: u32) -> String {
-    calibration(settings, "remote", ticks, cpus)
-}
-
-fn calibration(settings: &Settings, end: &str, ticks: f32, cpus: u32) -> String {
-    let ticks = general(ticks);
+/// The result of LOC_CPU, "local": this host's ticks a second and how many CPUs it has. Of REM_CPU, "remote": the same
+/// of the peer.
+pub fn calibration(settings: &Settings, end: &str, ticks: f32, cpus: u32) -> String {
+    let ticks = number::general(ticks.into(), 6);
     if settings.print.verbosity < 2 {
         return ticks;
     }
     let (verb, plural) = if cpus == 1 { ("is", "") } else { ("are", "s") };
     format!("{ticks}\nThere {verb} {cpus} {end} cpu{plural}\n")
-}
-
-/// "%g": six significant digits, with an exponent from a million on.
-fn general(value: f32) -> String {
-    let scientific = format!("{value:.5e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..6).contains(&exponent) {
-        let digits = without_zeros(digits);
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{digits}e{sign}{:02}", exponent.abs());
-    }
-    without_zeros(&format!("{value:.*}", (5 - exponent) as usize)).to_owned()
-}
-
-fn without_zeros(digits: &str) -> &str {
-    if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        digits
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_printf_has_it() {
-        for (value, text) in [
-            (100.0, "100"),
-            (0.0, "0"),
-            (0.5, "0.5"),
-            (123_456.0, "123456"),
-            (1_234_567.0, "1.23457e+06"),
-            (1e9, "1e+09"),
-            (0.000_012_3, "1.23e-05"),
-            (1234.5678, "1234.57"),
-        ] {
-            assert_eq!(general(value), text);
-        }
-    }
 }

@@ -130,44 +130,27 @@ fn blocks(settings: &Settings, selection: &Selection) -> Vec<Vec<Selector>> {
 
 /// The columns of a test whose user chose none.
 fn by_default(settings: &Settings) -> Vec<Selector> {
-    const TRANSACTIONAL: [&str; 6] = [
-        "LSS_SIZE_END",
-        "LSR_SIZE_END",
-        "RSR_SIZE_END",
-        "RSS_SIZE_END",
-        "REQUEST_SIZE",
-        "RESPONSE_SIZE",
-    ];
-    const TRANSMIT: [&str; 3] = ["LSS_SIZE_END", "RSR_SIZE_END", "LOCAL_SEND_SIZE"];
-    const RECEIVE: [&str; 3] = ["RSS_SIZE_END", "LSR_SIZE_END", "REMOTE_SEND_SIZE"];
-    const RESULT: [&str; 3] = ["ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS"];
-    const CPU: [&str; 17] = [
-        "LOCAL_CPU_UTIL",
-        "LOCAL_CPU_PERCENT_USER",
-        "LOCAL_CPU_PERCENT_SYSTEM",
-        "LOCAL_CPU_PERCENT_IOWAIT",
-        "LOCAL_CPU_PERCENT_IRQ",
-        "LOCAL_CPU_PERCENT_SWINTR",
-        "LOCAL_CPU_METHOD",
-        "REMOTE_CPU_UTIL",
-        "REMOTE_CPU_PERCENT_USER",
-        "REMOTE_CPU_PERCENT_SYSTEM",
-        "REMOTE_CPU_PERCENT_IOWAIT",
-        "REMOTE_CPU_PERCENT_IRQ",
-        "REMOTE_CPU_PERCENT_SWINTR",
-        "REMOTE_CPU_METHOD",
-        "LOCAL_SD",
-        "REMOTE_SD",
-        "SD_UNITS",
-    ];
+    const TRANSACTIONAL: &str =
+        "LSS_SIZE_END LSR_SIZE_END RSR_SIZE_END RSS_SIZE_END REQUEST_SIZE RESPONSE_SIZE";
+    const TRANSMIT: &str = "LSS_SIZE_END RSR_SIZE_END LOCAL_SEND_SIZE";
+    const RECEIVE: &str = "RSS_SIZE_END LSR_SIZE_END REMOTE_SEND_SIZE";
+    const RESULT: &str = "ELAPSED_TIME THROUGHPUT THROUGHPUT_UNITS";
+    const CPU: &str = "\
+        LOCAL_CPU_UTIL LOCAL_CPU_PERCENT_USER LOCAL_CPU_PERCENT_SYSTEM LOCAL_CPU_PERCENT_IOWAIT \
+        LOCAL_CPU_PERCENT_IRQ LOCAL_CPU_PERCENT_SWINTR LOCAL_CPU_METHOD \
+        REMOTE_CPU_UTIL REMOTE_CPU_PERCENT_USER REMOTE_CPU_PERCENT_SYSTEM REMOTE_CPU_PERCENT_IOWAIT \
+        REMOTE_CPU_PERCENT_IRQ REMOTE_CPU_PERCENT_SWINTR REMOTE_CPU_METHOD \
+        LOCAL_SD REMOTE_SD SD_UNITS";
     let direction = settings.direction;
-    let sizes: &[&str] = match direction {
-        direction if direction.is_transactional() => &TRANSACTIONAL,
-        direction if direction.transmit => &TRANSMIT,
-        _ => &RECEIVE,
+    let sizes = match direction {
+        direction if direction.is_transactional() => TRANSACTIONAL,
+        direction if direction.transmit => TRANSMIT,
+        _ => RECEIVE,
     };
     let measures_cpu = settings.flow.here.measure_cpu || settings.flow.there.measure_cpu;
-    let cpu: &[&str] = if measures_cpu { &CPU } else { &[] };
-    let columns = [sizes, &RESULT, cpu].concat();
-    columns.into_iter().filter_map(Selector::by_name).collect()
+    let cpu = if measures_cpu { CPU } else { "" };
+    let columns = [sizes, RESULT, cpu]
+        .into_iter()
+        .flat_map(str::split_whitespace);
+    columns.filter_map(Selector::by_name).collect()
 }

@@ -73,11 +73,12 @@ fn print_test(
     let stdout = match (settings.test, &mut control) {
         (Test::LocCpu, _) => {
             let rate = calibration::of_this_host(settings)?;
-            output::local_cpu(settings, rate, sys::cpu::online())
+            output::calibration(settings, "local", rate, sys::cpu::online())
         }
         (Test::RemCpu, Some(control)) => {
             let answer = calibration::of_peer(settings, control)?;
-            output::remote_cpu(settings, answer.rate, answer.cpus.max(0) as u32)
+            let cpus = answer.cpus.max(0) as u32;
+            output::calibration(settings, "remote", answer.rate, cpus)
         }
         (_, _) => output::uuid(settings),
     };

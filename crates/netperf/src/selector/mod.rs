@@ -10,7 +10,6 @@ mod percentile;
 mod stock;
 
 use std::borrow::Cow;
-use std::ops::BitOrAssign;
 
 pub(crate) use own::own_selectors;
 pub use percentile::Percentile;
@@ -19,13 +18,17 @@ pub(crate) use stock::stock_selectors;
 /// One figure that can be asked for by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// One that the stock tool has.
-    Stock(Stock),
+    /// One that netperf 2.7.0 has.
+    Stock(Place),
     /// One of our own.
-    Own(Own),
+    Own(Place),
     /// Any percentile of the latency: `P99.9_LATENCY`.
     Percentile(Percentile),
 }
+
+/// A row's place in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub(crate) usize);
 
 impl Selector {
     /// The selector of this name, in upper or lower case.
@@ -43,18 +46,31 @@ impl Selector {
     /// All in the order of `?`, for what there is no end of a few: ours stand before the last of the
     /// stock tool's, which is called OUTPUT_END.
     pub fn listed() -> impl Iterator<Item = Self> {
-        let mut stock = Stock::all().map(Self::Stock);
+        let mut stock = Self::stock();
         let last = stock.next_back();
         let percentiles = Percentile::usual().map(Self::Percentile);
-        let own = Own::all().map(Self::Own);
+        let own = (0..OWN.len()).map(|row| Self::Own(Place(row)));
         stock.chain(own).chain(percentiles).chain(last)
+    }
+
+    /// All that the stock tool has, in its order.
+    pub fn stock() -> impl DoubleEndedIterator<Item = Self> {
+        (0..STOCK.len()).map(|row| Self::Stock(Place(row)))
+    }
+
+    /// The stock tool's from the one name to the other.
+    pub fn between(first: &str, last: &str) -> impl Iterator<Item = Self> {
+        let place = |name| STOCK.iter().position(|row| row.name == name);
+        let ends = place(first).zip(place(last));
+        let (start, end) = ends.map_or((0, 0), |(first, last)| (first, last + 1));
+        Self::stock().skip(start).take(end.saturating_sub(start))
     }
 
     /// Its name, upper case.
     pub fn name(&self) -> &str {
         match self {
-            Self::Stock(selector) => selector.name(),
-            Self::Own(selector) => selector.name(),
+            Self::Stock(Place(row)) => STOCK[*row].name,
+            Self::Own(Place(row)) => OWN[*row].name,
             Self::Percentile(percentile) => percentile.name(),
         }
     }
@@ -62,8 +78,8 @@ impl Selector {
     /// The lines of its column header, at most [`HEADER_LINES`].
     pub fn header(&self) -> Vec<Cow<'static, str>> {
         match self {
-            Self::Stock(selector) => borrowed(selector.header()),
-            Self::Own(selector) => borrowed(selector.header()),
+            Self::Stock(Place(row)) => STOCK[*row].header(),
+            Self::Own(Place(row)) => OWN[*row].header(),
             Self::Percentile(percentile) => percentile.header(),
         }
     }
@@ -75,31 +91,30 @@ impl Selector {
 
     /// What has to be measured, or asked of the peer, so that it has a value.
     pub fn needs(&self) -> Needs {
-        let nothing = Needs::default();
-        match self.name() {
-            _ if matches!(self, Self::Percentile(_)) => Needs::LATENCY,
-            "MIN_LATENCY" | "MAX_LATENCY" | "P50_LATENCY" | "P90_LATENCY" | "P99_LATENCY"
-            | "MEAN_LATENCY" | "STDDEV_LATENCY" | "LATENCY_SAMPLES" => Needs::LATENCY,
-            "LOCAL_TRANSPORT_RETRANS" => Needs {
-                retransmits: true,
-                ..nothing
-            },
-            "REMOTE_CONG_CONTROL" => Needs {
-                peer_congestion_control: true,
-                ..nothing
-            },
-            "REMOTE_SYSNAME" | "REMOTE_RELEASE" | "REMOTE_VERSION" | "REMOTE_MACHINE" => Needs {
-                peer_system: true,
-                ..nothing
-            },
-            "CLOCK_COST_NS" | "CLOCK_RESOLUTION_NS" => Needs {
-                clock: true,
-                ..nothing
-            },
-            "PACKETS_PER_TRANSACTION" => Needs::INTERFACE,
-            // Name, ids, driver, slot and traffic stand together.
-            name if name.contains("_INTERFACE_") || name.contains("_DRIVER_") => Needs::INTERFACE,
-            _ => nothing,
+        let name = self.name();
+        let of_latency = matches!(
+            name,
+            "MIN_LATENCY"
+                | "MAX_LATENCY"
+                | "P50_LATENCY"
+                | "P90_LATENCY"
+                | "P99_LATENCY"
+                | "MEAN_LATENCY"
+                | "STDDEV_LATENCY"
+                | "LATENCY_SAMPLES"
+        );
+        // Name, ids, driver, slot and traffic stand together.
+        let of_interface = name.contains("_INTERFACE_") || name.contains("_DRIVER_");
+        Needs {
+            latency: of_latency || matches!(self, Self::Percentile(_)),
+            retransmits: name == "LOCAL_TRANSPORT_RETRANS",
+            peer_congestion_control: name == "REMOTE_CONG_CONTROL",
+            peer_system: matches!(
+                name,
+                "REMOTE_SYSNAME" | "REMOTE_RELEASE" | "REMOTE_VERSION" | "REMOTE_MACHINE"
+            ),
+            interface: of_interface || name == "PACKETS_PER_TRANSACTION",
+            clock: matches!(name, "CLOCK_COST_NS" | "CLOCK_RESOLUTION_NS"),
         }
     }
 }
@@ -128,50 +143,18 @@ pub struct Needs {
     pub clock: bool,
 }
 
-impl Needs {
-    const LATENCY: Self = Self {
-        latency: true,
-        ..Self::NOTHING
-    };
-
-    const INTERFACE: Self = Self {
-        interface: true,
-        ..Self::NOTHING
-    };
-
-    const NOTHING: Self = Self {
-        latency: false,
-        retransmits: false,
-        peer_congestion_control: false,
-        peer_system: false,
-        interface: false,
-        clock: false,
-    };
-}
-
-impl BitOrAssign for Needs {
-    fn bitor_assign(&mut self, other: Self) {
-        self.latency |= other.latency;
-        self.retransmits |= other.retransmits;
-        self.peer_congestion_control |= other.peer_congestion_control;
-        self.peer_system |= other.peer_system;
-        self.interface |= other.interface;
-        self.clock |= other.clock;
-    }
-}
-
 impl<'a> FromIterator<&'a Selector> for Needs {
     fn from_iter<I: IntoIterator<Item = &'a Selector>>(selectors: I) -> Self {
-        let mut needs = Self::default();
-        for selector in selectors {
-            needs |= selector.needs();
-        }
-        needs
+        let each = selectors.into_iter().map(Selector::needs);
+        each.fold(Self::default(), |all, one| Self {
+            latency: all.latency || one.latency,
+            retransmits: all.retransmits || one.retransmits,
+            peer_congestion_control: all.peer_congestion_control || one.peer_congestion_control,
+            peer_system: all.peer_system || one.peer_system,
+            interface: all.interface || one.interface,
+            clock: all.clock || one.clock,
+        })
     }
-}
-
-fn borrowed(lines: &'static [&'static str]) -> Vec<Cow<'static, str>> {
-    lines.iter().copied().map(Cow::Borrowed).collect()
 }
 
 /// A row of a table, without its value.
@@ -180,7 +163,13 @@ struct Row {
     header: &'static [&'static str],
 }
 
-macro_rules! names {
+impl Row {
+    fn header(&self) -> Vec<Cow<'static, str>> {
+        self.header.iter().copied().map(Cow::Borrowed).collect()
+    }
+}
+
+macro_rules! rows {
     ($($name:literal [$($line:literal),+] $value:expr,)+) => {
         &[$(Row {
             name: $name,
@@ -189,60 +178,8 @@ macro_rules! names {
     };
 }
 
-/// The type of a table's selectors.
-macro_rules! selectors {
-    ($(#[$about:meta])* $table:ident: $rows:ident) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $table(usize);
-
-        impl $table {
-            const ROWS: &'static [Row] = $rows!(names);
-
-            /// All of them, in order.
-            pub fn all() -> impl DoubleEndedIterator<Item = Self> {
-                (0..Self::ROWS.len()).map(Self)
-            }
-
-            /// Its name, upper case.
-            pub fn name(self) -> &'static str {
-                Self::ROWS[self.0].name
-            }
-
-            /// The lines of its column header.
-            pub fn header(self) -> &'static [&'static str] {
-                Self::ROWS[self.0].header
-            }
-
-            /// Its row in the table.
-            pub(crate) fn place(self) -> usize {
-                self.0
-            }
-        }
-    };
-}
-
-selectors! {
-    /// A selector of netperf 2.7.0.
-    Stock: stock_selectors
-}
-
-selectors! {
-    /// A selector of our own.
-    Own: own_selectors
-}
-
-impl Stock {
-    /// Those from the one name to the other.
-    pub fn between(first: &str, last: &str) -> impl Iterator<Item = Self> {
-        let place = |name| Self::all().find(|stock| stock.name() == name);
-        let (first, last) = (place(first), place(last));
-        let range = first
-            .zip(last)
-            .map_or(0..0, |(first, last)| first.0..last.0 + 1);
-        range.map(Self)
-    }
-}
+static STOCK: &[Row] = stock_selectors!(rows);
+static OWN: &[Row] = own_selectors!(rows);
 
 #[cfg(test)]
 mod tests {
@@ -251,7 +188,7 @@ mod tests {
     #[test]
     fn names_are_unique_upper_case_and_found() {
         let all: Vec<_> = Selector::listed().collect();
-        assert!(all.len() > Stock::all().count() + Own::all().count());
+        assert!(all.len() > STOCK.len() + OWN.len());
         assert_eq!(all.first().map(Selector::name), Some("OUTPUT_NONE"));
         assert_eq!(all.last().map(Selector::name), Some("OUTPUT_END"));
         for selector in all {
@@ -286,37 +223,34 @@ mod tests {
 
     #[test]
     fn what_a_selector_needs() {
-        let congestion = Needs {
-            peer_congestion_control: true,
-            ..Needs::default()
-        };
-        let system = Needs {
-            peer_system: true,
-            ..Needs::default()
-        };
-        let clock = Needs {
-            clock: true,
-            ..Needs::default()
-        };
-        for (name, needs) in [
-            ("THROUGHPUT", Needs::default()),
-            ("RT_LATENCY", Needs::default()),
-            ("MIN_LATENCY", Needs::LATENCY),
-            ("STDDEV_LATENCY", Needs::LATENCY),
-            ("P99.9_LATENCY", Needs::LATENCY),
-            ("LATENCY_SAMPLES", Needs::LATENCY),
-            ("LOCAL_CONG_CONTROL", Needs::default()),
+        type Change = fn(&mut Needs);
+        let nothing: Change = |_| ();
+        let latency: Change = |needs| needs.latency = true;
+        let congestion: Change = |needs| needs.peer_congestion_control = true;
+        let system: Change = |needs| needs.peer_system = true;
+        let interface: Change = |needs| needs.interface = true;
+        let clock: Change = |needs| needs.clock = true;
+        for (name, change) in [
+            ("THROUGHPUT", nothing),
+            ("RT_LATENCY", nothing),
+            ("MIN_LATENCY", latency),
+            ("STDDEV_LATENCY", latency),
+            ("P99.9_LATENCY", latency),
+            ("LATENCY_SAMPLES", latency),
+            ("LOCAL_CONG_CONTROL", nothing),
             ("REMOTE_CONG_CONTROL", congestion),
-            ("LOCAL_SYSNAME", Needs::default()),
+            ("LOCAL_SYSNAME", nothing),
             ("REMOTE_MACHINE", system),
-            ("LOCAL_INTERFACE_NAME", Needs::INTERFACE),
-            ("LOCAL_DRIVER_BUS", Needs::INTERFACE),
-            ("REMOTE_INTERFACE_SUBDEVICE", Needs::INTERFACE),
-            ("REMOTE_INTERFACE_SLOT", Needs::INTERFACE),
-            ("LOCAL_INTERVAL_USECS", Needs::default()),
-            ("PACKETS_PER_TRANSACTION", Needs::INTERFACE),
+            ("LOCAL_INTERFACE_NAME", interface),
+            ("LOCAL_DRIVER_BUS", interface),
+            ("REMOTE_INTERFACE_SUBDEVICE", interface),
+            ("REMOTE_INTERFACE_SLOT", interface),
+            ("LOCAL_INTERVAL_USECS", nothing),
+            ("PACKETS_PER_TRANSACTION", interface),
             ("CLOCK_COST_NS", clock),
         ] {
+            let mut needs = Needs::default();
+            change(&mut needs);
             assert_eq!(Selector::by_name(name).unwrap().needs(), needs, "{name}");
         }
     }

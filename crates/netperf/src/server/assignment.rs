@@ -15,9 +15,7 @@ use sys::{Address, Llc};
 use crate::attachment::Attachment;
 use crate::conventions::{DEFER_ACCEPT_SECONDS, pacing};
 use crate::options::Limits;
-use crate::wire::{
-    Classic, ClassicRequest, FAMILY_IPV4, FAMILY_IPV6, Flags, OmniRequest, Request, Task, UNSET,
-};
+use crate::wire::{Classic, FAMILY_IPV4, FAMILY_IPV6, Flags, Request, Task, TestRequest, UNSET};
 
 /// No UDP datagram has more payload than its length word can say.
 const LARGEST_DATAGRAM: u32 = 65_535;
@@ -57,7 +55,8 @@ pub(super) enum EndMark {
 }
 
 /// A request that is not served, with the error number that says why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", sys::describe(&std::io::Error::from_raw_os_error(*.0)))]
 pub(super) struct Refusal(pub(super) i32);
 
 impl Refusal {
@@ -92,36 +91,22 @@ impl Assignment {
             Request::Classic(test, request) => classic(*test, request, limits),
             _ => return None,
         };
-        Some(assignment.and_then(|assignment| assignment.within(limits)))
-    }
-
-    /// The same over Multipath TCP, where it is over TCP.
-    pub(super) fn multipath(mut self) -> Self {
-        if self.transport == Transport::Tcp {
-            self.transport = Transport::Mptcp;
-        }
-        self
-    }
-
-    fn within(self, limits: &Limits) -> Result<Self, Refusal> {
-        match self.limit {
+        Some(assignment.and_then(|assignment| match assignment.limit {
             Limit::Time(length) if length > limits.max_length => Err(Error::DQUOT.into()),
-            _ => Ok(self),
-        }
+            _ => Ok(assignment),
+        }))
     }
 }
 
-fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assignment, Refusal> {
-    let flags = request.flags;
-    let transport = request.transport().ok_or(Error::PROTONOSUPPORT)?;
-    let workload = omni_workload(request, transport)?;
+fn omni(asked: &TestRequest, peer: &Address, local: &Address) -> Result<Assignment, Refusal> {
+    let transport = asked.transport().ok_or(Error::PROTONOSUPPORT)?;
+    let workload = omni_workload(asked, transport)?;
     let transactional = workload.receives() && workload.sends();
-    let family = match request.family {
+    let family = match asked.family {
         0 if peer.is_ipv6() => FAMILY_IPV6,
         0 => FAMILY_IPV4,
         family => family,
     };
-    let fill = OsStr::from_bytes(request.fill_file.raw_bytes());
     let size = |bulk, whole| {
         if transactional {
             exactly(whole)
@@ -129,67 +114,43 @@ fn omni(request: &OmniRequest, peer: &Address, local: &Address) -> Result<Assign
             at_most(bulk)
         }
     };
+    let send = BufferPlan {
+        size: size(asked.send_size, asked.response_size)?,
+        width: width(asked.send_width),
+        alignment: alignment(asked.send_alignment)?,
+        offset: asked.send_offset,
+    };
+    let receive = BufferPlan {
+        size: size(asked.receive_size, asked.request_size)?,
+        width: width(asked.receive_width),
+        alignment: alignment(asked.receive_alignment)?,
+        offset: asked.receive_offset,
+    };
     // Answers must leave from the address that the client sends to. If the request names none, that is the local
     // address of the control connection, unless the data has another family.
     let own_address = local
         .ip()
-        .filter(|local| !transport.has_connections() && family_of(*local) == family);
-    Ok(Assignment {
-        transport,
-        limit: limit(request.test_length, workload.is_transactional()),
-        half: Half {
-            socket: omni_socket(request),
-            send: BufferPlan {
-                size: size(request.send_size, request.response_size)?,
-                width: width(request.send_width),
-                alignment: alignment(request.send_alignment)?,
-                offset: request.send_offset,
-            },
-            receive: BufferPlan {
-                size: size(request.receive_size, request.request_size)?,
-                width: width(request.receive_width),
-                alignment: alignment(request.receive_alignment)?,
-                offset: request.receive_offset,
-            },
-            fill: (!fill.is_empty()).then(|| fill.into()),
-            discard_in_kernel: request.receive_copy_avoidance != 0 && transport.has_bytes(),
-            pacing: pacing(
-                request.interval_burst.into(),
-                request.interval_us,
-                Wait::Sleep,
-            ),
-            touch: Touch {
-                send_dirty_bytes: optional(request.send_dirty),
-                receive_dirty_bytes: optional(request.receive_dirty),
-                receive_clean_bytes: optional(request.receive_clean),
-            },
-            measure_cpu: flags.has(Flags::MEASURE_CPU),
-            ..Half::default()
+        .filter(|local| !transport.has_connections() && local.is_ipv4() == (family == FAMILY_IPV4));
+    let own_address = asked.server_address.ip(family).or(own_address);
+    let bind = match transport {
+        Transport::Vsock => Address::Vsock {
+            context: Address::ANY_CONTEXT,
+            port: asked.data_port,
         },
-        bind: match transport {
-            Transport::Vsock => Address::Vsock {
-                context: Address::ANY_CONTEXT,
-                port: request.data_port,
-            },
-            _ => with_link(
-                bind(
-                    family,
-                    request.server_address.ip(family).or(own_address),
-                    u16::try_from(request.data_port).map_err(|_| Error::INVAL)?,
-                )?,
-                peer,
-            ),
-        },
-        client: client(request, family, peer),
-        named: named(request, family).map(|ip| SocketAddr::new(ip, 0).into()),
-        tells_congestion: flags.has(Flags::ROUTING_ALLOWED),
-        tells_interface: flags.has_any(Flags::INTERFACE),
-        workload,
-        end_mark: EndMark::Empty,
-    })
+        _ => with_link(bind(family, own_address, asked.data_port)?, peer),
+    };
+    let limit = limit(asked.test_length, workload.is_transactional());
+    let mut assignment = assignment(asked, transport, workload, limit, bind, (send, receive));
+    assignment.client = client(asked, family, peer);
+    assignment.named = asked
+        .client_address
+        .ip(family)
+        .map(|ip| SocketAddr::new(ip, 0).into());
+    assignment.half.discard_in_kernel = asked.receive_copy_avoidance != 0 && transport.has_bytes();
+    Ok(assignment)
 }
 
-fn omni_workload(request: &OmniRequest, transport: Transport) -> Result<Workload, Refusal> {
+fn omni_workload(request: &TestRequest, transport: Transport) -> Result<Workload, Refusal> {
     let connection = request.flags.has(Flags::CONNECTION_TEST);
     if connection && !transport.has_connections() {
         return Err(Error::INVAL.into());
@@ -204,32 +165,79 @@ fn omni_workload(request: &OmniRequest, transport: Transport) -> Result<Workload
     }
 }
 
-fn omni_socket(request: &OmniRequest) -> SocketOptions {
-    let flags = request.flags;
-    let named = request.congestion_control.to_string();
+/// What the requests of all tests choose alike. A field that a test's message does not have leaves things as they are.
+fn assignment(
+    asked: &TestRequest,
+    transport: Transport,
+    workload: Workload,
+    limit: Limit,
+    bind: Address,
+    (send, receive): (BufferPlan, BufferPlan),
+) -> Assignment {
+    let fill = OsStr::from_bytes(asked.fill_file.raw_bytes());
+    Assignment {
+        transport,
+        workload,
+        limit,
+        half: Half {
+            socket: socket(asked, transport),
+            send,
+            receive,
+            fill: (!fill.is_empty()).then(|| fill.into()),
+            pacing: pacing(asked.interval_burst.into(), asked.interval_us, Wait::Sleep),
+            touch: Touch {
+                send_dirty_bytes: optional(asked.send_dirty),
+                receive_dirty_bytes: optional(asked.receive_dirty),
+                receive_clean_bytes: optional(asked.receive_clean),
+            },
+            measure_cpu: asked.flags.has(Flags::MEASURE_CPU),
+            ..Half::default()
+        },
+        bind,
+        client: None,
+        named: None,
+        tells_congestion: asked.flags.has(Flags::ROUTING_ALLOWED),
+        tells_interface: asked.flags.has_any(Flags::INTERFACE),
+        end_mark: EndMark::Empty,
+    }
+}
+
+fn socket(asked: &TestRequest, transport: Transport) -> SocketOptions {
+    let flags = asked.flags;
+    let named = asked.congestion_control.to_string();
+    let is_unix = matches!(transport, Transport::UnixStream | Transport::UnixDatagram);
+    // There 0 leaves the kernel's. The stock server sets 0, and has the least that there is.
+    let buffer = |bytes| optional(bytes).filter(|bytes| !is_unix || *bytes > 0);
+    // Frames of datagrams have no window.
+    let window =
+        |frames| optional(frames).filter(|frames| transport == Transport::LlcStream && *frames > 0);
     SocketOptions {
-        send_buffer_bytes: optional(request.send_buffer),
-        receive_buffer_bytes: optional(request.receive_buffer),
-        no_delay: flags.has(Flags::NO_DELAY),
+        send_buffer_bytes: buffer(asked.send_buffer),
+        receive_buffer_bytes: buffer(asked.receive_buffer),
+        receive_window_frames: window(asked.receive_window),
+        send_window_frames: window(asked.send_window),
+        no_delay: flags.has(Flags::NO_DELAY) && transport.has_no_delay(),
         keep_alive: flags.has(Flags::KEEP_ALIVE),
         dont_route: !flags.has(Flags::ROUTING_ALLOWED),
         fast_open: flags.has(Flags::FAST_OPEN),
         defer_accept_seconds: flags
             .has(Flags::DEFER_ACCEPT)
             .then_some(DEFER_ACCEPT_SECONDS),
-        priority: optional(request.priority).map(|priority| priority as i32),
-        type_of_service: optional(request.type_of_service).and_then(|tos| u8::try_from(tos).ok()),
+        priority: optional(asked.priority).map(|priority| priority as i32),
+        type_of_service: optional(asked.type_of_service).and_then(|tos| u8::try_from(tos).ok()),
         congestion_control: (!named.is_empty()).then_some(named),
+        connect_datagrams: asked.connect,
+        non_blocking: asked.non_blocking,
         ..SocketOptions::default()
     }
 }
 
 /// Where the client's data socket is: the address that it named, or else the one it comes from.
-fn client(request: &OmniRequest, family: u32, peer: &Address) -> Option<Address> {
+fn client(request: &TestRequest, family: u32, peer: &Address) -> Option<Address> {
     let port = u16::try_from(request.client_port)
         .ok()
         .filter(|port| *port != 0)?;
-    let ip = named(request, family);
+    let ip = request.client_address.ip(family);
     let ip = ip.or_else(|| peer.ip().map(|peer| peer.to_canonical()))?;
     Some(with_link(SocketAddr::new(ip, port).into(), peer))
 }
@@ -244,59 +252,36 @@ fn with_link(mut address: Address, peer: &Address) -> Address {
     address
 }
 
-fn named(request: &OmniRequest, family: u32) -> Option<IpAddr> {
-    request.client_address.ip(family)
-}
-
-fn classic(
-    test: Classic,
-    request: &ClassicRequest,
-    limits: &Limits,
-) -> Result<Assignment, Refusal> {
+fn classic(test: Classic, asked: &TestRequest, limits: &Limits) -> Result<Assignment, Refusal> {
     let (transport, task) = (test.transport(), test.task());
     let end_mark = match task {
-        Task::Datagrams => EndMark::OtherSizeThan(datagram_size(transport, request.receive_size)?),
+        Task::Datagrams => EndMark::OtherSizeThan(datagram_size(transport, asked.receive_size)?),
         _ => EndMark::Empty,
     };
-    let (send, receive) = classic_buffers(test, request)?;
-    let limit = match limit(request.test_length, task.is_transactional()) {
+    let buffers = classic_buffers(test, asked)?;
+    let limit = match limit(asked.test_length, task.is_transactional()) {
         // A byte limit comes as a positive number too, and may read as centuries.
         Limit::Time(length) if !task.is_transactional() && transport != Transport::Udp => {
             Limit::Time(length.min(limits.max_length))
         }
         other => other,
     };
+    let workload = match task {
+        Task::Receive | Task::Datagrams => Workload::receive(),
+        Task::Send => Workload::send(),
+        Task::Answer => Workload::answer(),
+        Task::AcceptAndAnswer => Workload::accept_and_answer(),
+        Task::AcceptAndClose => Workload::accept_and_close(),
+    };
+    let bind = match transport {
+        // Where that is the server alone decides: no path of a client's is ever used.
+        Transport::UnixStream | Transport::UnixDatagram => Address::Unix(PathBuf::new()),
+        Transport::LlcStream | Transport::LlcDatagram => attached(asked)?,
+        _ => bind(asked.family, None, asked.data_port)?,
+    };
     Ok(Assignment {
-        transport,
-        workload: match task {
-            Task::Receive | Task::Datagrams => Workload::receive(),
-            Task::Send => Workload::send(),
-            Task::Answer => Workload::answer(),
-            Task::AcceptAndAnswer => Workload::accept_and_answer(),
-            Task::AcceptAndClose => Workload::accept_and_close(),
-        },
-        limit,
-        half: Half {
-            socket: classic_socket(transport, request),
-            send,
-            receive,
-            measure_cpu: request.measure_cpu,
-            ..Half::default()
-        },
-        bind: match transport {
-            // Where that is the server alone decides: no path of a client's is ever used.
-            Transport::UnixStream | Transport::UnixDatagram => Address::Unix(PathBuf::new()),
-            Transport::LlcStream | Transport::LlcDatagram => attached(request)?,
-            _ => {
-                let port = u16::try_from(request.data_port).map_err(|_| Error::INVAL)?;
-                bind(request.family, None, port)?
-            }
-        },
-        client: None,
-        named: None,
-        tells_congestion: false,
-        tells_interface: false,
         end_mark,
+        ..assignment(asked, transport, workload, limit, bind, buffers)
     })
 }
 
@@ -313,7 +298,7 @@ fn datagram_size(transport: Transport, bytes: i32) -> Result<u32, Refusal> {
 /// The buffers to send from and to receive into.
 fn classic_buffers(
     test: Classic,
-    request: &ClassicRequest,
+    request: &TestRequest,
 ) -> Result<(BufferPlan, BufferPlan), Refusal> {
     let (transport, task) = (test.transport(), test.task());
     let (of_receive, of_send, width) = match task {
@@ -347,16 +332,16 @@ fn classic_buffers(
             WidthRule::Buffers(1),
         ),
     };
-    let plan = |size, alignment_bytes: i32, offset: i32| {
+    let plan = |size, alignment_bytes, offset: u32| {
         // Of TCP and UDP a negative one is a huge one, which no memory has room for.
-        if offset < 0 && !has_ip(transport) {
+        if offset > i32::MAX as u32 && !transport.has_ip() {
             return Err(Refusal::from(Error::INVAL));
         }
         Ok(BufferPlan {
             size,
             width,
-            alignment: alignment(alignment_bytes as u32)?,
-            offset: offset as u32,
+            alignment: alignment(alignment_bytes)?,
+            offset,
         })
     };
     let receive = plan(
@@ -372,27 +357,8 @@ fn classic_buffers(
     Ok((send, receive))
 }
 
-fn classic_socket(transport: Transport, request: &ClassicRequest) -> SocketOptions {
-    let is_unix = matches!(transport, Transport::UnixStream | Transport::UnixDatagram);
-    // There 0 leaves the kernel's. The stock server sets 0, and has the least that there is.
-    let buffer = |bytes| optional(bytes).filter(|bytes| !is_unix || *bytes > 0);
-    // Frames of datagrams have no window.
-    let window =
-        |frames| optional(frames).filter(|frames| transport == Transport::LlcStream && *frames > 0);
-    SocketOptions {
-        send_buffer_bytes: buffer(request.send_buffer),
-        receive_buffer_bytes: buffer(request.receive_buffer),
-        receive_window_frames: window(request.receive_window),
-        send_window_frames: window(request.send_window),
-        no_delay: request.no_delay && transport.has_no_delay(),
-        connect_datagrams: request.connect,
-        non_blocking: request.non_blocking,
-        ..SocketOptions::default()
-    }
-}
-
 /// The address of the interface that a request names, at its service access point.
-fn attached(request: &ClassicRequest) -> Result<Address, Refusal> {
+fn attached(request: &TestRequest) -> Result<Address, Refusal> {
     let sap = u8::try_from(request.sap)
         .ok()
         .filter(|sap| sap.is_multiple_of(2))
@@ -407,14 +373,6 @@ fn attached(request: &ClassicRequest) -> Result<Address, Refusal> {
     Ok(Address::Llc(Llc { mac, sap }))
 }
 
-/// Whether this is a transport of classic tests over IP.
-fn has_ip(transport: Transport) -> bool {
-    matches!(
-        transport,
-        Transport::Tcp | Transport::Udp | Transport::Sctp | Transport::SctpMany
-    )
-}
-
 fn limit(test_length: i32, transactional: bool) -> Limit {
     match test_length {
         0 => Limit::Unlimited,
@@ -424,21 +382,14 @@ fn limit(test_length: i32, transactional: bool) -> Limit {
     }
 }
 
-fn bind(family: u32, address: Option<IpAddr>, port: u16) -> Result<Address, Refusal> {
+fn bind(family: u32, address: Option<IpAddr>, port: u32) -> Result<Address, Refusal> {
+    let port = u16::try_from(port).map_err(|_| Error::INVAL)?;
     let wildcard: IpAddr = match family {
         FAMILY_IPV4 => Ipv4Addr::UNSPECIFIED.into(),
         FAMILY_IPV6 => Ipv6Addr::UNSPECIFIED.into(),
         _ => return Err(Error::AFNOSUPPORT.into()),
     };
     Ok(SocketAddr::new(address.unwrap_or(wildcard), port).into())
-}
-
-fn family_of(address: IpAddr) -> u32 {
-    if address.is_ipv4() {
-        FAMILY_IPV4
-    } else {
-        FAMILY_IPV6
-    }
 }
 
 /// A word whose negative values mean "leave it".
@@ -487,42 +438,40 @@ mod tests {
 
     const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
 
-    fn assign(request: OmniRequest) -> Result<Assignment, Refusal> {
+    /// What comes of a request for a stream to the server for a second, changed.
+    fn assign(change: impl FnOnce(&mut TestRequest)) -> Result<Assignment, Refusal> {
         let peer = Address::from(PEER);
+        let mut request = TestRequest {
+            direction: TestRequest::RECEIVE,
+            test_length: 1,
+            ..TestRequest::default()
+        };
+        change(&mut request);
         Assignment::of(&Request::Omni(request), &peer, &peer, &Limits::default()).unwrap()
     }
 
     #[test]
     fn direction_words_are_the_servers() {
         for (direction, flags, sizes, expected) in [
-            (OmniRequest::RECEIVE, 0, -1, Workload::receive()),
-            (OmniRequest::TRANSMIT, 0, -1, Workload::send()),
+            (TestRequest::RECEIVE, 0, -1, Workload::receive()),
+            (TestRequest::TRANSMIT, 0, -1, Workload::send()),
             (6, 0, 1, Workload::answer()),
             (6, 4, 1, Workload::accept_and_answer()),
             (0, 4, -1, Workload::accept_and_close()),
         ] {
-            let request = OmniRequest {
-                direction,
-                flags: Flags(flags),
-                request_size: sizes,
-                response_size: sizes,
-                test_length: 1,
-                ..OmniRequest::default()
-            };
-            assert_eq!(assign(request).unwrap().workload, expected);
+            let assigned = assign(|asked| {
+                (asked.direction, asked.flags) = (direction, Flags(flags));
+                (asked.request_size, asked.response_size) = (sizes, sizes);
+            });
+            assert_eq!(assigned.unwrap().workload, expected);
         }
     }
 
-    type Change = fn(&mut OmniRequest);
+    type Change = fn(&mut TestRequest);
 
     #[test]
     fn what_makes_a_stock_server_spin_or_die_is_refused() {
-        let good = OmniRequest {
-            direction: OmniRequest::RECEIVE,
-            test_length: 1,
-            ..OmniRequest::default()
-        };
-        assert!(assign(good.clone()).is_ok());
+        assert!(assign(|_| ()).is_ok());
         let bad: [(Change, Error); 11] = [
             (|asked| asked.receive_size = 0, Error::INVAL),
             (|asked| asked.receive_size = -7, Error::INVAL),
@@ -536,11 +485,9 @@ mod tests {
             (|asked| asked.data_port = 70_000, Error::INVAL),
             (|asked| asked.test_length = i32::MAX, Error::DQUOT),
         ];
-        for (change, errno) in bad {
-            let mut request = good.clone();
-            change(&mut request);
-            let refused = assign(request.clone()).unwrap_err();
-            assert_eq!(refused, Refusal::from(errno), "{request:?}");
+        for (number, (change, errno)) in bad.into_iter().enumerate() {
+            let refused = assign(change).unwrap_err();
+            assert_eq!(refused, Refusal::from(errno), "{number}");
         }
     }
 
@@ -555,9 +502,9 @@ mod tests {
             (Classic::SctpRrMany, true),
             (Classic::DgRr, false),
         ] {
-            let request = ClassicRequest {
-                no_delay: true,
-                ..ClassicRequest::default()
+            let request = TestRequest {
+                flags: Flags::ROUTING_ALLOWED | Flags::NO_DELAY,
+                ..TestRequest::classic()
             };
             let assignment = classic(test, &request, &Limits::default()).unwrap();
             assert_eq!(assignment.half.socket.no_delay, expected, "{test:?}");
@@ -566,45 +513,30 @@ mod tests {
 
     #[test]
     fn a_negative_length_counts_what_the_test_counts() {
-        let bulk = OmniRequest {
-            direction: OmniRequest::RECEIVE,
-            test_length: i32::MIN,
-            ..OmniRequest::default()
-        };
-        assert_eq!(assign(bulk).unwrap().limit, Limit::Bytes(1 << 31));
-        let rr = OmniRequest {
-            direction: 6,
-            request_size: 1,
-            response_size: 1,
-            test_length: -5,
-            ..OmniRequest::default()
-        };
-        assert_eq!(assign(rr).unwrap().limit, Limit::Transactions(5));
+        let bulk = assign(|asked| asked.test_length = i32::MIN);
+        assert_eq!(bulk.unwrap().limit, Limit::Bytes(1 << 31));
+        let rr = assign(|asked| {
+            (asked.direction, asked.test_length) = (6, -5);
+            (asked.request_size, asked.response_size) = (1, 1);
+        });
+        assert_eq!(rr.unwrap().limit, Limit::Transactions(5));
     }
 
     #[test]
     fn the_client_is_where_it_says_or_where_it_comes_from() {
-        let request = OmniRequest {
-            direction: OmniRequest::TRANSMIT,
-            protocol: 17,
-            socket_type: 2,
-            client_port: 9,
-            test_length: 1,
-            ..OmniRequest::default()
-        };
-        assert_eq!(
-            assign(request.clone()).unwrap().client,
-            Some(Address::Inet("127.0.0.1:9".parse().unwrap()))
-        );
         let named: IpAddr = "192.0.2.1".parse().unwrap();
-        let request = OmniRequest {
-            client_address: named.into(),
-            ..request
-        };
-        assert_eq!(
-            assign(request).unwrap().client,
-            Some(Address::Inet("192.0.2.1:9".parse().unwrap()))
-        );
+        for (address, client) in [
+            (crate::wire::Address::default(), "127.0.0.1:9"),
+            (named.into(), "192.0.2.1:9"),
+        ] {
+            let assigned = assign(|asked| {
+                asked.direction = TestRequest::TRANSMIT;
+                (asked.protocol, asked.socket_type) = (17, 2);
+                (asked.client_port, asked.client_address) = (9, address);
+            });
+            let client = Address::Inet(client.parse().unwrap());
+            assert_eq!(assigned.unwrap().client, Some(client));
+        }
     }
 
     #[test]
@@ -612,26 +544,19 @@ mod tests {
         const KINDS: [i32; 21] = [
             97, 97, 97, 10, 13, 16, 19, 22, 25, 28, 31, 34, 37, 40, 43, 46, 94, 300, 500, 520, 98,
         ];
-        let omni = |direction, flags| {
-            Request::Omni(OmniRequest {
+        let good = [(4, 0), (2, 0), (6, 0), (6, 4), (0, 4)].map(|(direction, flags)| {
+            Request::Omni(TestRequest {
                 direction,
                 flags: Flags(flags),
                 request_size: 1,
                 response_size: 1,
                 test_length: 1,
-                ..OmniRequest::default()
+                ..TestRequest::default()
             })
-        };
-        let good = [
-            omni(OmniRequest::RECEIVE, 0),
-            omni(OmniRequest::TRANSMIT, 0),
-            omni(6, 0),
-            omni(6, 4),
-            omni(0, 4),
-        ];
+        });
         let classic = Classic::all()
-            .filter(|test| has_ip(test.transport()))
-            .map(|test| Request::Classic(test, ClassicRequest::default()));
+            .filter(|test| test.transport().has_ip())
+            .map(|test| Request::Classic(test, TestRequest::classic()));
         let good: Vec<_> = good.into_iter().chain(classic).collect();
         let limits = Limits::default();
         let peers = [PEER, "[2001:db8::1]:4000".parse().unwrap()].map(Address::from);

@@ -7,7 +7,6 @@ mod assignment;
 mod data;
 mod files;
 mod log;
-mod omni;
 mod passphrase;
 mod reply;
 mod session;

@@ -1,5 +1,6 @@
 //! One control connection, from its first message to its end.
 
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use super::{Netserver, reply};
 use crate::conventions::TICKS_A_SECOND;
 use crate::details::Details;
 use crate::wire::{
-    Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received, Request, SysInfo,
-    UNKNOWN_REQUEST, debug_response, error_response,
+    CalibrateResponse, Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received,
+    Request, SysInfo, UNKNOWN_REQUEST, debug_response, error_response,
 };
 
 /// While the server drains: how long a client whose test has finished may take to request its details.
@@ -60,8 +61,11 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn run(mut self) -> io::Result<()> {
-        if let Some(passphrase) = &self.netserver.passphrase {
-            let patience = self.netserver.limits.passphrase_wait;
+        let Netserver {
+            limits, passphrase, ..
+        } = self.netserver;
+        if let Some(passphrase) = passphrase {
+            let patience = limits.passphrase_wait;
             let Some(frame) = self.read_request(patience, self.server.stop)? else {
                 return Ok(());
             };
@@ -96,12 +100,7 @@ impl Session<'_> {
                 Request::Passphrase(_) => {}
                 Request::Details => self.tell_details()?,
                 ref request => {
-                    match Assignment::of(
-                        request,
-                        self.control.peer(),
-                        &self.local,
-                        &self.netserver.limits,
-                    ) {
+                    match Assignment::of(request, self.control.peer(), &self.local, limits) {
                         Some(assignment) => {
                             if !self.test(request, Capability::find(&frame), assignment)? {
                                 return Ok(());
@@ -118,10 +117,7 @@ impl Session<'_> {
     /// Binds this thread to the CPU. The test goes on where that fails, and its details say so.
     fn bind(&self, cpu: u32) -> Option<Refused> {
         let why = sys::describe(&sys::cpu::bind_thread(cpu).err()?);
-        log(format_args!(
-            "{}: could not bind to CPU {cpu}: {why}",
-            self.control.peer()
-        ));
+        self.log(format_args!("could not bind to CPU {cpu}: {why}"));
         Some(Refused {
             setting: "CPU".to_owned(),
             asked: cpu.to_string(),
@@ -136,12 +132,11 @@ impl Session<'_> {
         asker: Option<Capability>,
         assignment: Result<Assignment, Refusal>,
     ) -> io::Result<bool> {
-        let multipath = asker.is_some_and(|asker| asker.has(Capability::ASKS_MULTIPATH));
+        let Netserver { limits, files, .. } = self.netserver;
+        let wants = |feature| asker.is_some_and(|asker| asker.has(feature));
         // Where it is not allowed /proc/stat measures, and the client sees that.
-        let by_looper = asks_looper(asker) && self.netserver.limits.looper;
-        let asks_spin = asker.is_some_and(|asker| asker.has(Capability::ASKS_SPIN));
-        let spins = asks_spin && self.netserver.limits.spin;
-        let asks_mmsg = asker.is_some_and(|asker| asker.has(Capability::ASKS_MMSG));
+        let by_looper = wants(Capability::ASKS_LOOPER) && limits.looper;
+        let spins = wants(Capability::ASKS_SPIN) && limits.spin;
         let prepared = assignment
             .map(|mut assignment| {
                 if let Some(pacing) = &mut assignment.half.pacing
@@ -149,32 +144,25 @@ impl Session<'_> {
                 {
                     pacing.wait = Wait::SpinHalf;
                 }
-                if asks_mmsg && assignment.has_one_way_datagrams() {
+                if wants(Capability::ASKS_MMSG) && assignment.has_one_way_datagrams() {
                     assignment.half.io = IoMethod::Mmsg;
                 }
                 if by_looper {
-                    let given = Some(f64::from(request.cpu_rate())).filter(|rate| *rate > 0.0);
-                    assignment.half.idle_loop = Some(IdleLoop { rate: given });
+                    let given = request.test().map(|(_, asked)| f64::from(asked.cpu_rate));
+                    let rate = given.filter(|rate| *rate > 0.0);
+                    assignment.half.idle_loop = Some(IdleLoop { rate });
                 }
-                if multipath {
-                    assignment.multipath()
-                } else {
-                    assignment
+                if wants(Capability::ASKS_MULTIPATH) && assignment.transport == Transport::Tcp {
+                    assignment.transport = Transport::Mptcp;
                 }
+                assignment
             })
-            .and_then(|assignment| {
-                let Netserver { limits, files, .. } = self.netserver;
-                Prepared::new(assignment, &self.memory(), files, limits)
-            });
+            .and_then(|assignment| Prepared::new(assignment, &self.memory(), files, limits));
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
-            Err(Refusal(errno)) => {
-                log(format_args!(
-                    "{}: refused: {}",
-                    self.control.peer(),
-                    sys::describe(&io::Error::from_raw_os_error(errno))
-                ));
-                self.write(&error_response(errno))?;
+            Err(refusal) => {
+                self.log(format_args!("refused: {refusal}"));
+                self.write(&error_response(refusal.0))?;
                 return Ok(true);
             }
         };
@@ -199,26 +187,17 @@ impl Session<'_> {
         self.write(&response)?;
 
         let stop = self.server.cut.follower();
-        let mut finished = prepared.run(
-            self.control.as_fd(),
-            self.control.peer(),
-            &stop,
-            &self.netserver.limits,
-        );
+        let mut finished = prepared.run(self.control.as_fd(), self.control.peer(), &stop, limits);
         if self.server.cut.is_set() {
             // Results would describe a part of the test. Clients of either make treat the end of the connection as a
             // failure.
-            log(format_args!(
-                "{}: ended the test, the server is stopping",
-                self.control.peer()
-            ));
+            self.log(format_args!("ended the test, the server is stopping"));
             return Ok(false);
         }
-        if let Some(Refusal(errno)) = finished.failure {
-            if errno != Error::CANCELED.raw_os_error() {
-                let why = sys::describe(&io::Error::from_raw_os_error(errno));
-                log(format_args!("{}: test failed: {why}", self.control.peer()));
-                self.write(&error_response(errno))?;
+        if let Some(why) = finished.failure {
+            if why != Refusal::from(Error::CANCELED) {
+                self.log(format_args!("test failed: {why}"));
+                self.write(&error_response(why.0))?;
             }
             // Cancelled is that the client hung up: nobody is there to be told.
             return Ok(false);
@@ -260,7 +239,8 @@ impl Session<'_> {
 
     /// What an idle CPU counts, or where ticks are counted how many there are.
     fn calibrate(&mut self, asked: &Frame) -> io::Result<()> {
-        let by_looper = asks_looper(Capability::find(asked));
+        let by_looper =
+            Capability::find(asked).is_some_and(|asker| asker.has(Capability::ASKS_LOOPER));
         if by_looper && !self.netserver.limits.looper {
             return self.write(&error_response(Error::PERM.raw_os_error()));
         }
@@ -273,8 +253,9 @@ impl Session<'_> {
         } else {
             Ok(TICKS_A_SECOND)
         };
+        let cpus = sys::cpu::online() as i32;
         match rate {
-            Ok(rate) => self.write(&reply::calibration(rate).encode()),
+            Ok(rate) => self.write(&CalibrateResponse { rate, cpus }.encode()),
             Err(error) => self.write(&error_response(Refusal::from_io(&error).0)),
         }
     }
@@ -304,12 +285,8 @@ impl Session<'_> {
         if document.len() > DETAILS_MAX as usize {
             return self.write(&error_response(sys::call::Error::TOOBIG.raw_os_error()));
         }
-        self.write(
-            &DetailsResponse {
-                len: document.len() as u32,
-            }
-            .encode(),
-        )?;
+        let len = document.len() as u32;
+        self.write(&DetailsResponse { len }.encode())?;
         self.write(&document)
     }
 
@@ -337,6 +314,10 @@ impl Session<'_> {
         }
     }
 
+    fn log(&self, line: fmt::Arguments<'_>) {
+        log(format_args!("{}: {line}", self.control.peer()));
+    }
+
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.control
             .write(bytes, self.netserver.limits.control_idle)
@@ -352,8 +333,4 @@ fn proof(asker: Capability, transport: Transport) -> Option<Proof> {
         nonce: OsRng.unwrap_err().random(),
         is_apart,
     })
-}
-
-fn asks_looper(asker: Option<Capability>) -> bool {
-    asker.is_some_and(|asker| asker.has(Capability::ASKS_LOOPER))
 }

@@ -184,7 +184,7 @@ impl Prepared {
         };
         let mut finished = outcome.unwrap_or_else(|refusal| Finished {
             side: Side::default(),
-            ended: Ended::Failed(sys::describe(&io::Error::from_raw_os_error(refusal.0))),
+            ended: Ended::Failed(refusal.to_string()),
             failure: Some(refusal),
             tcp_info: None,
         });

@@ -160,8 +160,7 @@ const LEN: usize = NONCE_AT + CHECKSUM_LEN - START;
 mod tests {
     use super::*;
     use crate::wire::{
-        Classic, ClassicRequest, ClassicResponse, MESSAGE_LEN, OmniRequest, OmniResponse, Received,
-        Request, SysInfo,
+        Classic, MESSAGE_LEN, OMNI, Received, Request, SysInfo, TestRequest, TestResponse,
     };
 
     const US: Capability = Capability {
@@ -177,8 +176,8 @@ mod tests {
 
     #[test]
     fn found_where_it_was_put_and_out_of_the_way() {
-        let omni = Request::Omni(OmniRequest::default());
-        let stream = Request::Classic(Classic::TcpStream, ClassicRequest::default());
+        let omni = Request::Omni(TestRequest::default());
+        let stream = Request::Classic(Classic::TcpStream, TestRequest::classic());
         for request in [omni, stream] {
             let mut frame = request.encode(None);
             assert_eq!(Capability::find(&frame), None);
@@ -196,16 +195,12 @@ mod tests {
         assert_eq!(SysInfo::decode(&frame), told);
         assert_eq!(Capability::find(&frame), Some(US));
         for us in [US, WITH_NONCE] {
-            let mut frame = Classic::TcpStream.encode_response(&ClassicResponse::default());
-            us.put(&mut frame);
-            assert_eq!(
-                Classic::TcpStream.response(&frame),
-                Ok(ClassicResponse::default())
-            );
-            let mut frame = OmniResponse::default().encode();
-            us.put(&mut frame);
-            assert_eq!(OmniResponse::decode(&frame), Ok(OmniResponse::default()));
-            assert_eq!(Capability::find(&frame), Some(us));
+            for test in [Classic::TcpStream.messages(), &OMNI] {
+                let mut frame = test.encode_response(&TestResponse::default());
+                us.put(&mut frame);
+                assert_eq!(test.response(&frame), Ok(TestResponse::default()));
+                assert_eq!(Capability::find(&frame), Some(us));
+            }
         }
     }
 

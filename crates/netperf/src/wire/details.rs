@@ -1,26 +1,24 @@
 //! The private answer in which a linerate tells another one what the results have no room for.
 
-use super::frame::{layout, word};
-use super::{DETAILS_RESPONSE, Frame, RemoteError, check, frame};
+use super::frame::{Field, ORDER, PAYLOAD, blank, word};
+use super::{DETAILS_RESPONSE, Frame, RemoteError, check};
 
 /// The longest document that a reader accepts, in bytes.
 pub const DETAILS_MAX: u32 = 1 << 20;
 
-layout! {
-    /// The answer to [`DETAILS_REQUEST`](super::DETAILS_REQUEST); the document, JSON in UTF-8,
-    /// follows it on the stream.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct DetailsResponse {
-        /// Length of the document in bytes.
-        [0] len: u32,
-    }
+/// The answer to [`DETAILS_REQUEST`](super::DETAILS_REQUEST); the document, JSON in UTF-8,
+/// follows it on the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DetailsResponse {
+    /// Length of the document in bytes.
+    pub len: u32,
 }
 
 impl DetailsResponse {
     /// The frame to send before the document.
     pub fn encode(&self) -> Frame {
-        let mut frame = frame::blank(DETAILS_RESPONSE);
-        self.write(&mut frame);
+        let mut frame = blank(DETAILS_RESPONSE);
+        self.len.write(&mut frame, PAYLOAD, ORDER);
         frame
     }
 
@@ -32,11 +30,11 @@ impl DetailsResponse {
         if kind != DETAILS_RESPONSE {
             return Err(DetailsError::NotDetails(kind));
         }
-        let response = Self::read(frame);
-        if response.len > DETAILS_MAX {
-            return Err(DetailsError::TooLong(response.len));
+        let len = u32::read(frame, PAYLOAD, ORDER);
+        if len > DETAILS_MAX {
+            return Err(DetailsError::TooLong(len));
         }
-        Ok(response)
+        Ok(Self { len })
     }
 }
 

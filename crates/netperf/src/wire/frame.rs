@@ -122,44 +122,6 @@ fn reverse_groups<const N: usize>(mut octets: [u8; N]) -> [u8; N] {
     octets
 }
 
-/// A [`codec::record!`] whose fields stand at the given bytes of the payload, as the protocol's tables have them.
-macro_rules! layout {
-    ($(#[$about:meta])* pub struct $message:ident { $($fields:tt)+ }) => {
-        codec::record! {
-            $(#[$about])*
-            pub struct $message: 656 bytes from 8 { $($fields)+ }
-        }
-
-        impl $message {
-            /// The fields of any frame at all.
-            pub(super) fn read(frame: &$crate::wire::Frame) -> Self {
-                codec::Record::of_bytes(frame, $crate::wire::frame::ORDER)
-            }
-
-            /// Puts the fields into a frame.
-            pub(super) fn write(&self, frame: &mut $crate::wire::Frame) {
-                codec::Record::put(self, frame, $crate::wire::frame::ORDER);
-            }
-        }
-    };
-}
-
-/// A [`layout!`] that is an answer: [`check`](super::check) comes before its fields.
-macro_rules! reply {
-    ($message:ident) => {
-        impl $message {
-            /// The fields of a reply, whatever type it claims: stock servers do not set that of
-            /// results.
-            pub fn decode(frame: &$crate::wire::Frame) -> Result<Self, $crate::wire::RemoteError> {
-                $crate::wire::check(frame)?;
-                Ok(Self::read(frame))
-            }
-        }
-    };
-}
-
-pub(super) use {layout, reply};
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +129,6 @@ mod tests {
     #[test]
     fn a_frame_begins_with_its_type() {
         assert_eq!(blank(97)[..5], [0, 0, 0, 97, 0]);
-        const { assert!(MESSAGE_LEN == 656 && PAYLOAD == 8, "as layout! has it") };
     }
 
     #[rustfmt::skip]

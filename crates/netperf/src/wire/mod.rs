@@ -13,16 +13,17 @@ mod capability;
 mod classic;
 mod details;
 mod frame;
+mod layouts;
 mod misc;
-mod omni;
+mod records;
 mod request;
 
 pub use capability::Capability;
-pub use classic::{Classic, ClassicRequest, ClassicResponse, ClassicResults, Task};
+pub use classic::{Classic, Messages, OMNI, Task};
 pub use details::{DETAILS_MAX, DetailsError, DetailsResponse};
 pub use frame::{Address, SwappedText, Text};
 pub use misc::{CalibrateResponse, SysInfo, debug_response};
-pub use omni::{Flags, OmniRequest, OmniResponse, OmniResults};
+pub use records::{Flags, TestRequest, TestResponse, TestResults};
 pub use request::{Received, Request};
 
 /// Length of every message in bytes, since 2.6.0.
@@ -107,8 +108,8 @@ mod tests {
         for error in [95, 104, UNKNOWN_REQUEST, -1, i32::MIN] {
             let frame = error_response(error);
             assert_eq!(check(&frame), Err(RemoteError(error)));
-            assert_eq!(OmniResponse::decode(&frame), Err(RemoteError(error)));
-            assert_eq!(Classic::TcpStream.results(&frame), Err(RemoteError(error)));
+            assert_eq!(OMNI.response(&frame), Err(RemoteError(error)));
+            assert_eq!(OMNI.results(&frame), Err(RemoteError(error)));
         }
         assert_eq!(check(&[0; MESSAGE_LEN]), Ok(()));
     }

@@ -1,10 +1,10 @@
 //! What a client may ask.
 
-use super::classic::{Classic, ClassicRequest};
+use super::classic::{Classic, Messages, OMNI};
 use super::frame::{MAX_TEXT, PAYLOAD, blank, put_word, until_nul, word};
 use super::{
     CPU_CALIBRATE, DEBUG_OFF, DEBUG_ON, DETAILS_REQUEST, DO_OMNI, DO_SYSINFO, Frame, NODE_IDENTIFY,
-    OmniRequest, PASSPHRASE, UNSET,
+    PASSPHRASE, TestRequest, UNSET,
 };
 
 /// A request as it came.
@@ -44,9 +44,9 @@ pub enum Request {
     /// [`PASSPHRASE`]: the first 647 bytes before a NUL.
     Passphrase(Vec<u8>),
     /// [`DO_OMNI`]
-    Omni(OmniRequest),
+    Omni(TestRequest),
     /// A test with messages of its own.
-    Classic(Classic, ClassicRequest),
+    Classic(Classic, TestRequest),
     /// Any other type, to be answered with [`UNKNOWN_REQUEST`](super::UNKNOWN_REQUEST).
     Unknown(i32),
 }
@@ -57,17 +57,16 @@ impl Request {
         let plain = PLAIN
             .iter()
             .map(|(request, _)| (format!("{request:?}"), "", &[][..]));
-        let classic = Classic::all().map(|test| {
-            let layout = test.request_layout();
-            (format!("{test:?}"), layout.name, layout.fields)
-        });
+        let tests = Classic::all().map(|test| (format!("{test:?}"), test.messages()));
+        let tests = tests
+            .chain([("Omni".to_owned(), &OMNI)])
+            .map(|(test, messages)| (test, messages.request.name, messages.request.fields));
         let own = [
             ("Passphrase", "Passphrase", &["passphrase"][..]),
-            ("Omni", "OmniRequest", OmniRequest::FIELDS),
             ("Unknown", "", &[]),
         ];
         let own = own.map(|(request, message, fields)| (request.to_owned(), message, fields));
-        plain.chain(classic).chain(own).collect()
+        plain.chain(tests).chain(own).collect()
     }
 
     /// Any 656 bytes are a request.
@@ -76,9 +75,12 @@ impl Request {
         let plain = PLAIN.iter().find(|(_, number)| *number == kind);
         let request = match (kind, plain, Classic::of_request(kind)) {
             (_, Some((plain, _)), _) => plain.clone(),
-            (_, _, Some(test)) => Self::Classic(test, test.request_layout().read(frame)),
+            (_, _, Some(test)) => {
+                let request = test.messages().request;
+                Self::Classic(test, request.read(TestRequest::classic(), frame))
+            }
             (PASSPHRASE, ..) => Self::Passphrase(until_nul(&frame[PAYLOAD..][..MAX_TEXT]).to_vec()),
-            (DO_OMNI, ..) => Self::Omni(OmniRequest::read(frame)),
+            (DO_OMNI, ..) => Self::Omni(OMNI.request.read(TestRequest::default(), frame)),
             (kind, ..) => Self::Unknown(kind),
         };
         Received {
@@ -100,9 +102,11 @@ impl Request {
                 let text = &text[..text.len().min(MAX_TEXT)];
                 frame[PAYLOAD..][..text.len()].copy_from_slice(text);
             }
-            Self::Omni(request) => request.write(&mut frame),
-            Self::Classic(test, request) => test.request_layout().write(request, &mut frame),
-            _ => {}
+            other => {
+                if let Some((test, request)) = other.test() {
+                    test.request.write(request, &mut frame);
+                }
+            }
         }
         frame
     }
@@ -112,7 +116,7 @@ impl Request {
         match self {
             Self::Passphrase(_) => PASSPHRASE,
             Self::Omni(_) => DO_OMNI,
-            Self::Classic(test, _) => test.request_type(),
+            Self::Classic(test, _) => test.messages().request_type(),
             Self::Unknown(kind) => *kind,
             plain => {
                 let row = PLAIN.iter().find(|(request, _)| request == plain);
@@ -121,12 +125,12 @@ impl Request {
         }
     }
 
-    /// The calibration value that a request for a test carries; 0 where none was given.
-    pub fn cpu_rate(&self) -> f32 {
+    /// The messages of the test that is asked for, and what is asked of it.
+    pub fn test(&self) -> Option<(&'static Messages, &TestRequest)> {
         match self {
-            Self::Omni(asked) => asked.cpu_rate,
-            Self::Classic(_, asked) => asked.cpu_rate,
-            _ => 0.0,
+            Self::Omni(asked) => Some((&OMNI, asked)),
+            Self::Classic(test, asked) => Some((test.messages(), asked)),
+            _ => None,
         }
     }
 }
@@ -142,14 +146,14 @@ mod tests {
             10, 94, 13, 34, 300, 19, 16, 37, 40, 43, 46, 22, 25, 28, 31, 500, 510, 520, 530,
         ]);
         let classic =
-            classic.map(|(test, kind)| (Request::Classic(test, ClassicRequest::default()), kind));
+            classic.map(|(test, kind)| (Request::Classic(test, TestRequest::classic()), kind));
         let others = [
             (Request::DebugOn, 1),
             (Request::DebugOff, 2),
             (Request::NodeIdentify, 4),
             (Request::CpuCalibrate, 5),
             (Request::Passphrase(b"open sesame".to_vec()), 6),
-            (Request::Omni(OmniRequest::default()), 97),
+            (Request::Omni(TestRequest::default()), 97),
             (Request::SysInfo, 600),
             (Request::Details, 0x6C72_0001),
             (Request::Unknown(540), 540),
@@ -193,16 +197,11 @@ mod tests {
     fn long_passphrases_are_cut() {
         let frame = Request::Passphrase(vec![b'x'; 2000]).encode(None);
         assert_eq!(frame[MESSAGE_LEN - 2..], *b"x\0");
-        let Request::Passphrase(text) = Request::decode(&frame).request else {
-            panic!("not a passphrase");
-        };
-        assert_eq!(text.len(), 647);
-
         let mut unended = [b'x'; MESSAGE_LEN];
         unended[..4].copy_from_slice(&PASSPHRASE.to_be_bytes());
-        let Request::Passphrase(text) = Request::decode(&unended).request else {
-            panic!("not a passphrase");
-        };
-        assert_eq!(text.len(), 647);
+        for frame in [frame, unended] {
+            let decoded = Request::decode(&frame).request;
+            assert_eq!(decoded, Request::Passphrase(vec![b'x'; 647]));
+        }
     }
 }

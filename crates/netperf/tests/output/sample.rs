@@ -12,7 +12,8 @@ use netperf::options::{
     ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
     Settings, Special, Test, Unanswered, Unit,
 };
-use netperf::selector::{Needs, Selector, Stock};
+use netperf::selector::{Needs, Selector};
+use netperf::wire::{TestResponse, TestResults, Text};
 use netperf::{Endpoints, Headline, PeerReport, Repeated, TestRun};
 use stats::Histogram;
 use stats::confidence::{Goal, Level};
@@ -81,23 +82,23 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
             "times" => here.latency = Some(histogram(value)),
             "send_times" => here.send_times = Some(histogram(value)),
             "recv_times" => here.receive_times = Some(histogram(value)),
-            "rss" => peer.send_buffer = number(value),
-            "rss_end" => peer.send_buffer_end = number(value),
-            "rsr" => peer.receive_buffer = number(value),
-            "rsr_end" => peer.receive_buffer_end = number(value),
-            "told.sent" => peer.bytes_sent = number(value),
-            "told.received" => peer.bytes_received = number(value),
-            "told.send_calls" => peer.send_calls = number(value),
-            "told.recv_calls" => peer.receive_calls = number(value),
-            "told.send_size" => peer.send_size = number(value),
-            "told.send_width" => peer.send_width = number(value),
-            "told.recv_size" => peer.receive_size = number(value),
-            "told.recv_width" => peer.receive_width = number(value),
+            "rss" => peer.response.send_buffer = number(value),
+            "rss_end" => peer.results.send_buffer = number(value),
+            "rsr" => peer.response.receive_buffer = number(value),
+            "rsr_end" => peer.results.receive_buffer = number(value),
+            "told.sent" => peer.counts.sent = Bytes(number(value)),
+            "told.received" => peer.counts.received = Bytes(number(value)),
+            "told.send_calls" => peer.counts.send_calls = number(value),
+            "told.recv_calls" => peer.counts.receive_calls = number(value),
+            "told.send_size" => peer.response.send_size = number(value),
+            "told.send_width" => peer.response.send_width = number(value),
+            "told.recv_size" => peer.response.receive_size = number(value),
+            "told.recv_width" => peer.response.receive_width = number(value),
             "told.cpu" => peer.cpu = Some(cpu(value)),
-            "told.retrans" => peer.retransmits = number(value),
-            "told.cc" => value.clone_into(&mut peer.congestion_control),
-            "told.prio" => peer.priority = number(value),
-            "told.tos" => peer.type_of_service = number(value),
+            "told.retrans" => peer.results.retransmits = number(value),
+            "told.cc" => peer.results.congestion_control = Text::new(value),
+            "told.prio" => peer.response.priority = number(value),
+            "told.tos" => peer.response.type_of_service = number(value),
             _ => panic!("no figure is named {name}"),
         }
     }
@@ -189,7 +190,7 @@ pub(crate) fn selection(text: &str) -> Selection {
                 ("LOCAL_SEND_THROUGHPUT", "REMOTE_CORK"),
                 ("LOCAL_SYSNAME", "COMMAND_LINE"),
             ]
-            .map(|(first, last)| Stock::between(first, last).map(Selector::Stock).collect())
+            .map(|(first, last)| Selector::between(first, last).collect())
             .to_vec(),
         ),
         blocks => Selection::Blocks(blocks.split(';').map(block).collect()),
@@ -322,11 +323,17 @@ fn run_of(plan: Plan) -> TestRun {
             None,
         ),
         peer: PeerReport {
-            receive_size: -1,
-            send_size: -1,
-            priority: -1,
-            type_of_service: -1,
-            retransmits: -2,
+            response: TestResponse {
+                receive_size: -1,
+                send_size: -1,
+                priority: -1,
+                type_of_service: -1,
+                ..TestResponse::default()
+            },
+            results: TestResults {
+                retransmits: -2,
+                ..TestResults::default()
+            },
             ..PeerReport::default()
         },
         endpoints: Endpoints {

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use netperf::wire::{
-    Address, Capability, Classic, ClassicRequest, DETAILS_REQUEST, FAMILY_IPV4, FAMILY_IPV6,
-    FAMILY_VSOCK, Flags, Frame, MESSAGE_LEN, OmniRequest, OmniResponse, Request, Text, check,
+    Address, Capability, Classic, DETAILS_REQUEST, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags,
+    Frame, MESSAGE_LEN, OMNI, Request, TestRequest, Text, check,
 };
 
 use super::{Answer, Conversation, Data, Message, THIRD};
@@ -58,10 +58,16 @@ pub(super) fn data(answer: &[u8]) -> Option<Data> {
     let frame: &Frame = answer.first_chunk()?;
     check(frame).ok()?;
     let port = match i32::from_be_bytes(*frame.first_chunk()?) {
-        98 => OmniResponse::decode(frame).ok()?.data_port as i32,
-        14 | 20 | 35 | 301 => Classic::TcpRr.response(frame).ok()?.data_port,
-        11 | 95 => Classic::TcpStream.response(frame).ok()?.data_port,
-        17 => i32::from_be_bytes(*frame[32..].first_chunk()?),
+        98 => OMNI.response(frame).ok()?.data_port,
+        14 | 20 | 35 | 301 => Classic::TcpRr.messages().response(frame).ok()?.data_port,
+        11 | 95 => {
+            Classic::TcpStream
+                .messages()
+                .response(frame)
+                .ok()?
+                .data_port
+        }
+        17 => u32::from_be_bytes(*frame[32..].first_chunk()?),
         _ => return None,
     };
     let mut first = Capability::find(frame)
@@ -105,14 +111,14 @@ fn sys_info() -> Message {
 
 /// One transaction of one byte, to its results.
 fn whole_test(features: u32) -> Message {
-    let request = Request::Omni(OmniRequest {
-        direction: OmniRequest::TRANSMIT | OmniRequest::RECEIVE,
+    let request = Request::Omni(TestRequest {
+        direction: TestRequest::TRANSMIT | TestRequest::RECEIVE,
         request_size: 1,
         response_size: 1,
         send_width: 1,
         receive_width: 1,
         test_length: -1,
-        ..OmniRequest::default()
+        ..TestRequest::default()
     });
     Message {
         bytes: with_capability(&request, features),
@@ -149,13 +155,13 @@ fn requests(fill_file: &str) -> Vec<Message> {
 }
 
 fn classic() -> Vec<Request> {
-    let stream = ClassicRequest {
+    let stream = TestRequest {
         test_length: 1,
-        ..ClassicRequest::default()
+        ..TestRequest::classic()
     };
-    let transaction = ClassicRequest {
+    let transaction = TestRequest {
         test_length: -1,
-        ..ClassicRequest::default()
+        ..TestRequest::classic()
     };
     vec![
         Request::Classic(Classic::TcpStream, stream.clone()),
@@ -166,49 +172,49 @@ fn classic() -> Vec<Request> {
         Request::Classic(Classic::UdpRr, transaction),
         Request::Classic(
             Classic::UdpStream,
-            ClassicRequest {
+            TestRequest {
                 receive_size: 64,
                 test_length: 1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
     ]
 }
 
 fn of_families() -> Vec<Request> {
-    let sctp = || ClassicRequest {
+    let sctp = || TestRequest {
         non_blocking: true,
-        ..ClassicRequest::default()
+        ..TestRequest::classic()
     };
     let device = Text::new("left");
     vec![
         Request::Classic(
             Classic::StreamStream,
-            ClassicRequest {
+            TestRequest {
                 test_length: 1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::StreamRr,
-            ClassicRequest {
+            TestRequest {
                 test_length: -1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DgStream,
-            ClassicRequest {
+            TestRequest {
                 receive_size: 64,
                 test_length: 1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DgRr,
-            ClassicRequest {
+            TestRequest {
                 test_length: -1,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(Classic::SctpStream, sctp()),
@@ -217,52 +223,52 @@ fn of_families() -> Vec<Request> {
         Request::Classic(Classic::SctpRrMany, sctp()),
         Request::Classic(
             Classic::DlcoStream,
-            ClassicRequest {
+            TestRequest {
                 sap: 4,
                 ppa: -1,
                 device,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DlcoRr,
-            ClassicRequest {
+            TestRequest {
                 sap: 4,
                 ppa: -1,
                 device,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DlclStream,
-            ClassicRequest {
+            TestRequest {
                 receive_size: 64,
                 sap: 4,
                 ppa: -1,
                 device,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
         Request::Classic(
             Classic::DlclRr,
-            ClassicRequest {
+            TestRequest {
                 sap: 4,
                 ppa: -1,
                 device,
-                ..ClassicRequest::default()
+                ..TestRequest::classic()
             },
         ),
     ]
 }
 
 /// Each protocol in each direction, with and without the third host as the client's address.
-fn omni(fill_file: &str) -> Vec<OmniRequest> {
-    const BOTH: u32 = OmniRequest::TRANSMIT | OmniRequest::RECEIVE;
+fn omni(fill_file: &str) -> Vec<TestRequest> {
+    const BOTH: u32 = TestRequest::TRANSMIT | TestRequest::RECEIVE;
     let connections = Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST;
     let directions = [
-        (OmniRequest::RECEIVE, Flags::ROUTING_ALLOWED),
+        (TestRequest::RECEIVE, Flags::ROUTING_ALLOWED),
         (
-            OmniRequest::TRANSMIT,
+            TestRequest::TRANSMIT,
             Flags::MEASURE_CPU | Flags::KEEP_ALIVE,
         ),
         (BOTH, Flags::NO_DELAY | Flags::PACKET_INFO),
@@ -270,14 +276,14 @@ fn omni(fill_file: &str) -> Vec<OmniRequest> {
         (0, connections | Flags::INTERFACE),
     ];
     let transports = [
-        (OmniRequest::STREAM, OmniRequest::TCP, FAMILY_IPV4),
-        (OmniRequest::STREAM, OmniRequest::TCP, FAMILY_IPV6),
-        (OmniRequest::DATAGRAM, OmniRequest::UDP, FAMILY_IPV4),
-        (OmniRequest::DATAGRAM, OmniRequest::UDP, FAMILY_IPV6),
-        (OmniRequest::DATAGRAM, OmniRequest::UDPLITE, FAMILY_IPV4),
-        (OmniRequest::STREAM, OmniRequest::SCTP, FAMILY_IPV4),
-        (OmniRequest::DCCP_TYPE, OmniRequest::DCCP, FAMILY_IPV4),
-        (OmniRequest::STREAM, 0, FAMILY_VSOCK),
+        (TestRequest::STREAM, TestRequest::TCP, FAMILY_IPV4),
+        (TestRequest::STREAM, TestRequest::TCP, FAMILY_IPV6),
+        (TestRequest::DATAGRAM, TestRequest::UDP, FAMILY_IPV4),
+        (TestRequest::DATAGRAM, TestRequest::UDP, FAMILY_IPV6),
+        (TestRequest::DATAGRAM, TestRequest::UDPLITE, FAMILY_IPV4),
+        (TestRequest::STREAM, TestRequest::SCTP, FAMILY_IPV4),
+        (TestRequest::DCCP_TYPE, TestRequest::DCCP, FAMILY_IPV4),
+        (TestRequest::STREAM, 0, FAMILY_VSOCK),
     ];
     let third_hosts = [
         Address::default(),
@@ -289,7 +295,7 @@ fn omni(fill_file: &str) -> Vec<OmniRequest> {
         for (socket_type, protocol, family) in transports {
             for client_address in third_hosts {
                 let transactional = direction == BOTH || direction == 0;
-                requests.push(OmniRequest {
+                requests.push(TestRequest {
                     direction,
                     flags,
                     socket_type,
@@ -308,7 +314,7 @@ fn omni(fill_file: &str) -> Vec<OmniRequest> {
                     interval_us: 10_000,
                     congestion_control: Text::new("reno"),
                     fill_file: Text::new(fill_file),
-                    ..OmniRequest::default()
+                    ..TestRequest::default()
                 });
             }
         }

@@ -6,12 +6,12 @@ mod socket;
 
 use model::{ClockFacts, Confidence, Counts, FlowPlan, Half, HostFacts, SocketFacts};
 use stats::{Histogram, Summary};
+use units::Bytes;
 
 use super::values::interface;
 use crate::options::{Direction, Settings, Test, Unit};
-use crate::peer_report::PeerReport;
 use crate::result::{Headline, TestRun};
-use crate::wire::SysInfo;
+use crate::wire::{SysInfo, TestResponse};
 
 pub(super) use processor::Processor;
 
@@ -133,8 +133,13 @@ impl<'a> Figures<'a> {
         &self.flow().there
     }
 
-    pub(super) fn peer(&self) -> &PeerReport {
-        &self.run.peer
+    /// What the peer has set up.
+    pub(super) fn peer(&self) -> &TestResponse {
+        &self.run.peer.response
+    }
+
+    pub(super) fn peer_counts(&self) -> &Counts {
+        &self.run.peer.counts
     }
 
     pub(super) fn local_host(&self) -> Option<&HostFacts> {
@@ -175,7 +180,7 @@ impl<'a> Figures<'a> {
     pub(super) fn remote_system(&self) -> Option<SysInfo> {
         self.remote_host()
             .and_then(system)
-            .or_else(|| self.peer().system.clone())
+            .or_else(|| self.run.peer.system.clone())
     }
 
     /// How well the means are known; `None` when one iteration was all.
@@ -206,7 +211,7 @@ impl<'a> Figures<'a> {
     /// request/response tests in units of bytes means both directions.
     fn bytes_that_arrived(&self) -> f64 {
         if self.settings.reverse.is_some() {
-            return self.peer().bytes_received as f64 + self.counts().received.0 as f64;
+            return self.peer_counts().received.0 as f64 + self.counts().received.0 as f64;
         }
         match self.settings.direction {
             Direction {
@@ -305,7 +310,7 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn remote_bytes_moved(&self) -> f64 {
-        self.peer().bytes_sent as f64 + self.peer().bytes_received as f64
+        self.peer_counts().sent.0 as f64 + self.peer_counts().received.0 as f64
     }
 
     /// What was asked of the peer; −1 where nobody can be asked.
@@ -318,48 +323,34 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn bytes_a_send(&self) -> f64 {
-        ratio(self.counts().sent.0 as f64, self.counts().send_calls as f64)
+        a_call(self.counts().sent, self.counts().send_calls)
     }
 
     pub(super) fn bytes_a_receive(&self) -> f64 {
-        ratio(
-            self.counts().received.0 as f64,
-            self.counts().receive_calls as f64,
-        )
+        a_call(self.counts().received, self.counts().receive_calls)
     }
 
     pub(super) fn bytes_a_remote_send(&self) -> f64 {
-        ratio(self.peer().bytes_sent as f64, self.peer().send_calls as f64)
+        a_call(self.peer_counts().sent, self.peer_counts().send_calls)
     }
 
     pub(super) fn bytes_a_remote_receive(&self) -> f64 {
-        ratio(
-            self.peer().bytes_received as f64,
-            self.peer().receive_calls as f64,
-        )
+        let there = self.peer_counts();
+        a_call(there.received, there.receive_calls)
     }
 
     /// What was sent here over the peer's receive calls, which is what the stream tables print.
     pub(super) fn sent_a_remote_receive(&self) -> f64 {
-        ratio(
-            self.counts().sent.0 as f64,
-            self.peer().receive_calls as f64,
-        )
+        a_call(self.counts().sent, self.peer_counts().receive_calls)
     }
 
     pub(super) fn direction(&self) -> &'static str {
-        if self.settings.reverse.is_some() {
-            return BOTH_WAYS.name();
+        match self.settings.reverse {
+            Some(_) => "Send|Recv",
+            None => self.settings.direction.name(),
         }
-        self.settings.direction.name()
     }
 }
-
-const BOTH_WAYS: Direction = Direction {
-    transmit: true,
-    receive: true,
-    connection: false,
-};
 
 impl Direction {
     /// What the stock tool calls it.
@@ -394,6 +385,10 @@ pub(super) fn unit_in_force(settings: &Settings) -> Unit {
 
 fn known(value: Option<u32>) -> i64 {
     value.map_or(-1, i64::from)
+}
+
+fn a_call(bytes: Bytes, calls: u64) -> f64 {
+    ratio(bytes.0 as f64, calls as f64)
 }
 
 /// A quotient to print: 0 where there is none.

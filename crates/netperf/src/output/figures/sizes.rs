@@ -1,6 +1,6 @@
 //! Sizes of socket buffers, calls and messages, and how many buffers there were.
 
-use model::{BufferPlan, SizeRule, WidthRule};
+use model::{BufferPlan, BuffersUsed, SizeRule, WidthRule};
 
 use super::{Figures, known};
 use crate::options::Test;
@@ -24,11 +24,8 @@ impl Figures<'_> {
     }
 
     pub(in crate::output) fn send_buffer_end(&self) -> i64 {
-        known(
-            self.socket()
-                .send_buffer_end_bytes
-                .or(self.socket().send_buffer_bytes),
-        )
+        let facts = self.socket();
+        known(facts.send_buffer_end_bytes.or(facts.send_buffer_bytes))
     }
 
     pub(in crate::output) fn receive_buffer(&self) -> i64 {
@@ -36,27 +33,26 @@ impl Figures<'_> {
     }
 
     pub(in crate::output) fn receive_buffer_end(&self) -> i64 {
+        let facts = self.socket();
         known(
-            self.socket()
+            facts
                 .receive_buffer_end_bytes
-                .or(self.socket().receive_buffer_bytes),
+                .or(facts.receive_buffer_bytes),
         )
     }
 
     pub(in crate::output) fn send_size(&self) -> i64 {
-        self.call_size(
-            self.run.outcome.here.buffers.send_bytes,
-            &self.here().send,
-            self.settings.print.call_sizes.0,
-        )
+        let (typed, _) = self.settings.print.call_sizes;
+        self.call_size(self.used().send_bytes, &self.here().send, typed)
     }
 
     pub(in crate::output) fn receive_size(&self) -> i64 {
-        self.call_size(
-            self.run.outcome.here.buffers.receive_bytes,
-            &self.here().receive,
-            self.settings.print.call_sizes.1,
-        )
+        let (_, typed) = self.settings.print.call_sizes;
+        self.call_size(self.used().receive_bytes, &self.here().receive, typed)
+    }
+
+    fn used(&self) -> &BuffersUsed {
+        &self.run.outcome.here.buffers
     }
 
     /// Requests and responses have selectors of their own; in their tests this is what `-m` or `-M`
@@ -70,14 +66,11 @@ impl Figures<'_> {
     }
 
     pub(in crate::output) fn send_width(&self) -> i64 {
-        width(self.run.outcome.here.buffers.send_width, &self.here().send)
+        width(self.used().send_width, &self.here().send)
     }
 
     pub(in crate::output) fn receive_width(&self) -> i64 {
-        width(
-            self.run.outcome.here.buffers.receive_width,
-            &self.here().receive,
-        )
+        width(self.used().receive_width, &self.here().receive)
     }
 
     /// Bytes; −1 in tests without requests. Connect/close has one for show.

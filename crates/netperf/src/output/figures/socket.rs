@@ -28,10 +28,8 @@ impl Figures<'_> {
 
     /// Likewise at the peer. A stock one tells what was asked for.
     pub(in crate::output) fn remote_priority(&self) -> i32 {
-        let there = self.remote_socket();
-        there
-            .and_then(|socket| socket.priority)
-            .unwrap_or(self.peer().priority)
+        let there = self.remote_socket().and_then(|there| there.priority);
+        there.unwrap_or(self.peer().priority)
     }
 
     /// As the kernel has it; −1 where there is no such option.
@@ -41,10 +39,8 @@ impl Figures<'_> {
 
     /// Likewise at the peer. A stock one tells what was asked for.
     pub(in crate::output) fn remote_type_of_service(&self) -> i32 {
-        let there = self.remote_socket();
-        there
-            .and_then(|socket| socket.type_of_service)
-            .unwrap_or(self.peer().type_of_service)
+        let there = self.remote_socket().and_then(|there| there.type_of_service);
+        there.unwrap_or(self.peer().type_of_service)
     }
 
     /// As the kernel has it; what was asked for where there is no such option.
@@ -61,10 +57,8 @@ impl Figures<'_> {
     /// At the peer. A stock one tells nothing, and stock's answer is what was asked of this end: one
     /// option is for both, though the protocol has no word for it.
     pub(in crate::output) fn remote_cork(&self) -> bool {
-        let there = self.remote_socket();
-        there
-            .and_then(|socket| socket.cork)
-            .unwrap_or(self.here().socket.cork)
+        let there = self.remote_socket().and_then(|there| there.cork);
+        there.unwrap_or(self.here().socket.cork)
     }
 
     fn remote_socket(&self) -> Option<&SocketFacts> {

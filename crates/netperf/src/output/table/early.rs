@@ -5,10 +5,10 @@
 
 use std::fmt::{self, Formatter};
 
-use super::stream::significant;
 use super::{charged, has_extra, headers, request_response};
 use crate::options::{Settings, Test, TestFamily};
 use crate::output::figures::{Figures, unit_in_force};
+use crate::output::number::general;
 
 /// Whether a test's headers come before it.
 pub(in crate::output) fn has_early_headers(test: Test) -> bool {
@@ -139,11 +139,11 @@ fn stream_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.there().receive.alignment,
         figures.here().send.offset,
         figures.there().receive.offset,
-        significant(figures.counts().sent.0),
+        general(figures.counts().sent.0 as f64, 4),
         figures.bytes_a_send(),
         figures.counts().send_calls,
         figures.bytes_a_remote_receive(),
-        figures.peer().receive_calls,
+        figures.peer_counts().receive_calls,
     )
 }
 
@@ -170,9 +170,9 @@ fn datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::
         "\n{:>5}            {:<7.2}   {:>7}           ",
         figures.peer().receive_buffer,
         figures.elapsed,
-        figures.peer().receive_calls,
+        figures.peer_counts().receive_calls,
     )?;
-    rate(out, figures.peer().bytes_received, figures, cpu)?;
+    rate(out, figures.peer_counts().received.0, figures, cpu)?;
     if cpu {
         write!(
             out,

@@ -10,20 +10,11 @@ use crate::output::figures::Figures;
 
 pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     match Part::of(figures.settings) {
-        Part::Throughput => {
-            write!(out, "{:>7.2}", rate(figures))?;
-            if !connects(figures) {
-                write!(out, " {}", brand(figures.settings))?;
-            }
-            writeln!(out)?;
-        }
+        Part::Throughput => writeln!(out, "{:>7.2}{}", rate(figures), ending(figures))?,
+        Part::Demand if connects(figures) => writeln!(out, "{:>6.3}", charged(figures).demand)?,
         Part::Demand => {
             let end = charged(figures);
-            write!(out, "{:>6.3}", end.demand)?;
-            if !connects(figures) {
-                write!(out, " {} {}", end.method, brand(figures.settings))?;
-            }
-            writeln!(out)?;
+            writeln!(out, "{:>6.3} {}{}", end.demand, end.method, ending(figures))?;
         }
         Part::Plain => plain(out, figures)?,
         Part::Cpu => cpu(out, figures)?,
@@ -43,43 +34,40 @@ pub(super) fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Resu
     }
     writeln!(
         out,
-        "{:<6} {:<6} {:<6}   {:<6}  {:<6.2}   {:>7.2}   {}",
+        "{:<6} {:<6} {:<6}   {:<6}  {:<6.2}   {:>7.2}  {:<1}",
         figures.send_room(),
         figures.receive_room(),
         figures.request_size(),
         figures.response_size(),
         figures.elapsed,
         rate(figures),
-        if connects(figures) {
-            ""
-        } else {
-            brand(figures.settings)
-        },
+        ending(figures),
     )?;
     remote_buffers(out, figures)
 }
 
+#[rustfmt::skip]
 fn plain_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     if in_transactions(figures) {
         return out.write_str(&headers::transactions("Socket", ["bytes ", "Bytes "]));
     }
     let unit = figures.unit.name();
-    writeln!(out, "Local /Remote")?;
-    writeln!(out, "Socket Size   Request  Resp.   Elapsed  ")?;
-    writeln!(out, "Send   Recv   Size     Size    Time     Throughput ")?;
-    writeln!(
-        out,
-        "bytes  Bytes  bytes    bytes   secs.    {unit}/sec   \n"
-    )
+    write!(out, "\
+Local /Remote
+Socket Size   Request  Resp.   Elapsed  
+Send   Recv   Size     Size    Time     Throughput 
+bytes  Bytes  bytes    bytes   secs.    {unit}/sec   
+
+")
 }
 
 pub(super) fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     if has_late_headers(figures) {
         cpu_headers(out, figures)?;
     }
-    write!(
+    writeln!(
         out,
-        "{:<6} {:<6} {:<6}  {:<6} {:<6.2}  {:<6.2}  {}{:<6.2} {:<6.2} {:<6.3}  {:<6.3}",
+        "{:<6} {:<6} {:<6}  {:<6} {:<6.2}  {:<6.2}  {}{:<6.2} {:<6.2} {:<6.3}  {:<6.3}{}",
         figures.send_room(),
         figures.receive_room(),
         figures.request_size(),
@@ -91,11 +79,8 @@ pub(super) fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result
         figures.remote.busy,
         figures.local.demand,
         figures.remote.demand,
+        ending(figures),
     )?;
-    if !connects(figures) {
-        write!(out, " {}", brand(figures.settings))?;
-    }
-    writeln!(out)?;
     remote_buffers(out, figures)
 }
 
@@ -125,20 +110,17 @@ fn remote_buffers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result
 }
 
 /// TCP_RR's: the only one without an empty line before it.
+#[rustfmt::skip]
+fn latency_headers(unit: &str) -> String {
+    format!("\
+Alignment      Offset         RoundTrip  Trans    Throughput
+Local  Remote  Local  Remote  Latency    Rate     {unit:<8.8}/s
+Send   Recv    Send   Recv    usec/Tran  per sec  Outbound   Inbound
+")
+}
+
 fn latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    let unit = figures.rate_unit().name();
-    writeln!(
-        out,
-        "Alignment      Offset         RoundTrip  Trans    Throughput"
-    )?;
-    writeln!(
-        out,
-        "Local  Remote  Local  Remote  Latency    Rate     {unit:<8.8}/s"
-    )?;
-    writeln!(
-        out,
-        "Send   Recv    Send   Recv    usec/Tran  per sec  Outbound   Inbound"
-    )?;
+    out.write_str(&latency_headers(figures.rate_unit().name()))?;
     writeln!(
         out,
         "{:>5}  {:>5}   {:>5}  {:>5}   {:<6.3}   {:<6.3} {:<6.3}    {:<6.3}",
@@ -156,9 +138,7 @@ fn latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result 
 
 pub(super) fn connection_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let there = &figures.there().receive;
-    writeln!(out)?;
-    writeln!(out, "Alignment      Offset")?;
-    writeln!(out, "Local  Remote  Local  Remote")?;
+    out.write_str("\nAlignment      Offset\nLocal  Remote  Local  Remote\n")?;
     writeln!(out, "Send   Recv    Send   Recv")?;
     writeln!(
         out,
@@ -184,6 +164,14 @@ fn connects(figures: &Figures<'_>) -> bool {
     is_connect_close(figures)
         || figures.settings.test == Test::TcpCrr
         || has_early_headers(figures.settings.test)
+}
+
+/// `-B`, which connection tests do not print.
+fn ending(figures: &Figures<'_>) -> String {
+    if connects(figures) {
+        return String::new();
+    }
+    format!(" {}", brand(figures.settings))
 }
 
 fn is_like_tcp_rr(figures: &Figures<'_>) -> bool {

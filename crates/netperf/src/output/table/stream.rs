@@ -5,6 +5,7 @@ use std::fmt::{self, Formatter};
 use super::{Part, brand, charged, has_extra, headers};
 use crate::options::Test;
 use crate::output::figures::Figures;
+use crate::output::number::general;
 
 pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let brand = brand(figures.settings);
@@ -84,7 +85,7 @@ fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
 fn extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let sent = figures.counts().sent.0;
     let sent = match figures.settings.test {
-        Test::TcpSendfile => significant(sent),
+        Test::TcpSendfile => general(sent as f64, 4),
         _ => sent.to_string(),
     };
     out.write_str(&headers::extra("Send", "Recv"))?;
@@ -98,7 +99,7 @@ fn extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.bytes_a_send(),
         figures.counts().send_calls,
         figures.sent_a_remote_receive(),
-        figures.peer().receive_calls,
+        figures.peer_counts().receive_calls,
     )
 }
 
@@ -116,7 +117,7 @@ fn maerts_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
         figures.bytes_a_receive(),
         figures.counts().receive_calls,
         figures.bytes_a_remote_send(),
-        figures.peer().send_calls,
+        figures.peer_counts().send_calls,
     )
 }
 
@@ -130,36 +131,5 @@ fn send_size(figures: &Figures<'_>) -> i64 {
         figures.peer().send_size.into()
     } else {
         figures.send_size()
-    }
-}
-
-/// printf's "%.4g" of a count.
-pub(super) fn significant(count: u64) -> String {
-    if count < 10_000 {
-        return count.to_string();
-    }
-    let text = format!("{:.3e}", count as f64);
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, ""));
-    let digits = digits.trim_end_matches('0').trim_end_matches('.');
-    format!("{digits}e+{exponent:0>2}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::significant;
-
-    #[test]
-    fn four_significant_digits() {
-        for (count, text) in [
-            (0, "0"),
-            (9_999, "9999"),
-            (10_000, "1e+04"),
-            (1_500_000, "1.5e+06"),
-            (881_750_656, "8.818e+08"),
-            (999_960_000, "1e+09"),
-            (1_250_000_000_000, "1.25e+12"),
-        ] {
-            assert_eq!(significant(count), text);
-        }
     }
 }

@@ -46,8 +46,8 @@ pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String
 
 fn raw_value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
     match selector {
-        Selector::Stock(selector) => stock::VALUES[selector.place()](figures),
-        Selector::Own(selector) => own::VALUES[selector.place()](figures),
+        Selector::Stock(selector) => stock::VALUES[selector.0](figures),
+        Selector::Own(selector) => own::VALUES[selector.0](figures),
         Selector::Percentile(percentile) => percentile_us(figures, percentile),
     }
 }

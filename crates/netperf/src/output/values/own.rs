@@ -21,15 +21,8 @@ fn there<'a>(f: &'a Figures<'_>) -> Option<&'a Side> {
 
 /// The throughput of one direction, where there are two.
 fn one_way(f: &Figures<'_>, way: Way) -> Option<String> {
-    let both = f.settings.reverse.is_some();
-    fixed(
-        2,
-        if both {
-            Spread::of(f, way).throughput
-        } else {
-            NONE
-        },
-    )
+    let both = f.settings.reverse.as_ref();
+    fixed(2, both.map_or(NONE, |_| Spread::of(f, way).throughput))
 }
 
 /// 1, 0, or −1 where it was not asked for or the kernel does not tell.

@@ -1,78 +1,60 @@
 //! The words and numbers of the selectors *_SECURITY_*. The stock tool's numbers are 0.
 
-use model::{HostFacts, Security, SecurityModule};
+use model::HostFacts;
 
 use super::{DEPRECATED, NONE_THERE, UNKNOWN};
 
+/// What the selectors of one end print.
+#[derive(Debug, PartialEq)]
+pub(super) struct Words<'a> {
+    /// 0 none or not told, −1 unknown, else the module's number.
+    pub(super) type_id: i32,
+    pub(super) type_name: &'static str,
+    /// 1 when it forbids, 0 when it only logs, when there is none, or when the peer does not tell; −1
+    /// unknown.
+    pub(super) enabled_number: i32,
+    pub(super) enabled: &'static str,
+    /// The policy, or what it makes of this process.
+    pub(super) specific: &'a str,
+}
+
 /// What is known: of a stock peer nothing, of a host perhaps nothing either.
-enum Known<'a> {
-    NotTold,
-    Unknown,
-    Facts(&'a Security),
-}
-
-fn known(host: Option<&HostFacts>) -> Known<'_> {
-    match host {
-        None => Known::NotTold,
-        Some(host) => host.security.as_ref().map_or(Known::Unknown, Known::Facts),
-    }
-}
-
-/// 0 none or not told, −1 unknown, else the module's number.
-pub(super) fn type_id(host: Option<&HostFacts>) -> i32 {
-    match known(host) {
-        Known::NotTold => 0,
-        Known::Unknown => -1,
-        Known::Facts(security) => security.module.map_or(0, |module| module.number().into()),
-    }
-}
-
-pub(super) fn type_name(host: Option<&HostFacts>) -> &'static str {
-    match known(host) {
-        Known::NotTold => DEPRECATED,
-        Known::Unknown => UNKNOWN,
-        Known::Facts(security) => security.module.map_or(NONE_THERE, SecurityModule::name),
-    }
-}
-
-/// 1 when it forbids, 0 when it only logs, when there is none, or when the peer does not tell; −1
-/// unknown.
-pub(super) fn enabled_number(host: Option<&HostFacts>) -> i32 {
-    match known(host) {
-        Known::NotTold | Known::Facts(Security { module: None, .. }) => 0,
-        Known::Unknown => -1,
-        Known::Facts(security) => security.enforcing.map_or(-1, i32::from),
-    }
-}
-
-pub(super) fn enabled(host: Option<&HostFacts>) -> &'static str {
-    match known(host) {
-        Known::NotTold => DEPRECATED,
-        Known::Facts(Security { module: None, .. }) => "Disabled",
-        Known::Facts(Security {
-            enforcing: Some(true),
-            ..
-        }) => "Enforcing",
-        Known::Facts(Security {
-            enforcing: Some(false),
-            ..
-        }) => "Permissive",
-        Known::Unknown | Known::Facts(_) => UNKNOWN,
-    }
-}
-
-/// The policy, or what it makes of this process.
-pub(super) fn specific(host: Option<&HostFacts>) -> &str {
-    match known(host) {
-        Known::NotTold => DEPRECATED,
-        Known::Facts(Security { module: None, .. }) => NONE_THERE,
-        Known::Unknown => UNKNOWN,
-        Known::Facts(security) => security.policy.as_deref().unwrap_or(UNKNOWN),
-    }
+pub(super) fn of(host: Option<&HostFacts>) -> Words<'_> {
+    let words = |type_id, type_name, enabled_number, enabled, specific| Words {
+        type_id,
+        type_name,
+        enabled_number,
+        enabled,
+        specific,
+    };
+    let Some(host) = host else {
+        return words(0, DEPRECATED, 0, DEPRECATED, DEPRECATED);
+    };
+    let Some(security) = &host.security else {
+        return words(-1, UNKNOWN, -1, UNKNOWN, UNKNOWN);
+    };
+    let Some(module) = security.module else {
+        return words(0, NONE_THERE, 0, "Disabled", NONE_THERE);
+    };
+    let (number, enabled) = match security.enforcing {
+        Some(true) => (1, "Enforcing"),
+        Some(false) => (0, "Permissive"),
+        None => (-1, UNKNOWN),
+    };
+    let specific = security.policy.as_deref().unwrap_or(UNKNOWN);
+    words(
+        module.number().into(),
+        module.name(),
+        number,
+        enabled,
+        specific,
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use model::{Security, SecurityModule};
+
     use super::*;
 
     #[test]
@@ -115,12 +97,8 @@ mod tests {
     }
 
     fn all(host: Option<&HostFacts>) -> (i32, &str, i32, &str, &str) {
-        (
-            type_id(host),
-            type_name(host),
-            enabled_number(host),
-            enabled(host),
-            specific(host),
-        )
+        let of = of(host);
+        let (id, name) = (of.type_id, of.type_name);
+        (id, name, of.enabled_number, of.enabled, of.specific)
     }
 }

@@ -8,7 +8,7 @@ use stats::Summary;
 use super::{DEPRECATED, UNKNOWN, Value, count, fixed, int, interface, security, text, values};
 use crate::output::figures::{Figures, NONE, Processor};
 use crate::selector::stock_selectors;
-use crate::wire::SysInfo;
+use crate::wire::{Flags, SysInfo};
 
 /// The texts of the stock tool's selectors.
 pub(super) static VALUES: &[Value] = stock_selectors!(values);
@@ -16,12 +16,8 @@ pub(super) static VALUES: &[Value] = stock_selectors!(values);
 /// The width of a confidence interval, −1 when none was asked for. What was not measured has 0, as in
 /// the stock tool.
 fn width(figures: &Figures<'_>, of: fn(&Confidence) -> Option<f64>) -> Option<String> {
-    fixed(
-        3,
-        figures
-            .confidence()
-            .map_or(NONE, |confidence| of(confidence).unwrap_or(0.0)),
-    )
+    let confidence = figures.confidence();
+    fixed(3, confidence.map_or(NONE, |known| of(known).unwrap_or(0.0)))
 }
 
 /// "0x%.2x".
@@ -50,10 +46,8 @@ fn asked(value: Option<u32>) -> Option<String> {
 
 /// 0 without pacing.
 fn interval_us(half: &Half) -> Option<String> {
-    count(
-        half.pacing
-            .map_or(0, |pacing| pacing.interval.as_micros() as u64),
-    )
+    let interval = half.pacing.map(|pacing| pacing.interval);
+    count(interval.map_or(0, |interval| interval.as_micros() as u64))
 }
 
 /// 0 without pacing.
@@ -95,19 +89,12 @@ fn deprecated() -> Option<String> {
 
 /// Whole microseconds of a latency in nanoseconds, −1 when none were recorded.
 fn micros(figures: &Figures<'_>, figure: fn(&Summary) -> u64) -> Option<String> {
-    int(figures
-        .summary
-        .as_ref()
-        .map_or(-1, |times| (figure(times) / 1000) as i64))
+    let times = figures.summary.as_ref();
+    int(times.map_or(-1, |times| (figure(times) / 1000) as i64))
 }
 
 /// Microseconds of a latency in nanoseconds, −1.00 when none were recorded.
 fn precise_micros(figures: &Figures<'_>, figure: fn(&Summary) -> f64) -> Option<String> {
-    fixed(
-        2,
-        figures
-            .summary
-            .as_ref()
-            .map_or(NONE, |times| figure(times) / 1000.0),
-    )
+    let times = figures.summary.as_ref();
+    fixed(2, times.map_or(NONE, |times| figure(times) / 1000.0))
 }
