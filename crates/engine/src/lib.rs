@@ -51,7 +51,7 @@ pub use looper::Looper;
 pub use loops::connection_test::Accepting;
 pub use memory::Memory;
 pub use ring::RingError;
-pub use run::{Body, Job, Loop, Path, Steps, connect, connect_without_data, receive_late, run};
+pub use run::{Job, JobBody, Loop, Path, Steps, connect, connect_without_data, receive_late, run};
 pub use sampler::{Interval, Reading, Sampler, sample_until};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,

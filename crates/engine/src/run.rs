@@ -45,7 +45,7 @@ macro_rules! timed {
 #[derive(Debug)]
 pub struct Job<'a> {
     /// What is repeated.
-    pub body: Body<'a>,
+    pub body: JobBody<'a>,
     /// Bytes, transactions or rounds after which it ends; time is the [`Stop`]'s business.
     pub limit: Limit,
     /// What ends it.
@@ -56,7 +56,7 @@ pub struct Job<'a> {
 
 /// What a job repeats.
 #[derive(Debug)]
-pub enum Body<'a> {
+pub enum JobBody<'a> {
     /// The operations of one flow, by a loop of their own.
     Loop(Loop<'a>),
     /// A list of steps over several connections.
@@ -116,9 +116,11 @@ pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
     let _attending = job.stop.attend();
     let (limit, stop, counters) = (job.limit, job.stop, job.counters);
     match (&mut job.body, path.into()) {
-        (Body::Steps(steps), Path::Manager(manager)) => steps.run(manager, limit, stop, counters),
-        (Body::Steps(_), _) => unsupported(),
-        (Body::Loop(body), path) => {
+        (JobBody::Steps(steps), Path::Manager(manager)) => {
+            steps.run(manager, limit, stop, counters)
+        }
+        (JobBody::Steps(_), _) => unsupported(),
+        (JobBody::Loop(body), path) => {
             let send_size = body.buffers.used().send_bytes.unwrap_or(0);
             let bounds = Bounds {
                 budget: Budget::of(limit, send_size),
@@ -441,7 +443,7 @@ mod tests {
                 Limit::Bytes(SIZE as u64)
             };
             let mut job = Job {
-                body: Body::Loop(Loop {
+                body: JobBody::Loop(Loop {
                     workload: &workload,
                     burst,
                     timing: Timing::default(),

@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::ring::Contents;
-    use crate::{Body, Buffers, Counters, Job, Loop, Memory, Ran, Stop, run};
+    use crate::{Buffers, Counters, Job, JobBody, Loop, Memory, Ran, Stop, run};
 
     const SIZE: u32 = 10;
 
@@ -194,7 +194,7 @@ mod tests {
             receive: ring(),
         };
         let mut job = Job {
-            body: Body::Loop(Loop {
+            body: JobBody::Loop(Loop {
                 workload,
                 burst: 0,
                 timing: Timing::default(),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Accepting, Associations, Body, Buffers, Clock, Counters, DataSocket, Exceeded, Finish, Flow,
-    Job, Loop, Looper, Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted,
+    Accepting, Associations, Buffers, Clock, Counters, DataSocket, Exceeded, Finish, Flow, Job,
+    JobBody, Loop, Looper, Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted,
     deadline_thread, dropped, facts_at_end, prepare_accepted, receive_late, run,
 };
 use model::{Ended, Limit, Refused, Side, Timing, Transport};
@@ -428,7 +428,7 @@ impl Prepared {
         counters: &'a Counters,
     ) -> Job<'a> {
         Job {
-            body: Body::Loop(Loop {
+            body: JobBody::Loop(Loop {
                 workload: &self.assignment.workload,
                 burst: 0,
                 timing: self.timing,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use engine::script::{Failure, STEP_BYTES, Script, StepTimes};
-use engine::{BarrierEvent, Body, Counters, Job, Path, Reason, StartBarrier, Steps};
+use engine::{BarrierEvent, Counters, Job, JobBody, Path, Reason, StartBarrier, Steps};
 use model::Ended;
 use sys::buffer::BufferRing;
 use sys::call::Error;
@@ -83,7 +83,7 @@ impl Worker {
             let before = self.counters.counts();
             let mut times = group.watching.step_times(transaction, events.as_ref());
             let mut job = Job {
-                body: Body::Steps(Steps {
+                body: JobBody::Steps(Steps {
                     script: &mut script,
                     pacing: compiled.pacing,
                     buffer,

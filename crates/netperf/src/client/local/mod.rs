@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Body, Buffers, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job,
-    Loop, Passed, Ran, Reason, Stop, connect, connect_without_data, deadline_thread, facts_at_end,
-    run,
+    Buffers, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job,
+    JobBody, Loop, Passed, Ran, Reason, Stop, connect, connect_without_data, deadline_thread,
+    facts_at_end, run,
 };
 use model::{
     End, Ended, FlowPlan, Limit, Operation, Side, SocketFacts, Transport, Warning, Workload,
@@ -384,7 +384,7 @@ impl LocalEnd<'_> {
 
     fn job<'b>(&'b mut self, stop: &'b Stop, counters: &'b Arc<Counters>) -> Job<'b> {
         Job {
-            body: Body::Loop(Loop {
+            body: JobBody::Loop(Loop {
                 workload: &self.plan.workload,
                 burst: self.plan.burst,
                 timing: self.plan.timing,
