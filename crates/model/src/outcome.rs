@@ -56,8 +56,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// That of one flow, whose two sides are all that is known.
-    pub fn of_flow(plan: Plan, started: SystemTime, here: Side, there: Option<Side>) -> Self {
+    /// The outcome of one flow, of which nothing is known but its two sides and why it ended.
+    pub fn of_flow(
+        plan: Plan,
+        started: SystemTime,
+        here: Side,
+        there: Option<Side>,
+        ended: Ended,
+    ) -> Self {
         Self {
             plan,
             started,
@@ -70,7 +76,7 @@ impl Outcome {
             series: Vec::new(),
             packets: Vec::new(),
             log: Vec::new(),
-            ended: Ended::Deadline,
+            ended,
             failures: 0,
             warnings: Vec::new(),
         }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    ClockFacts, Counts, CpuMethod, CpuUse, End, FlowPlan, Group, HostFacts, Interface, Limit,
-    Outcome, Plan, Sample, Series, Side, SizeRule, Traffic, Transport, Warning, Workload,
+    ClockFacts, Counts, CpuMethod, CpuUse, End, Ended, FlowPlan, Group, HostFacts, Interface,
+    Limit, Outcome, Plan, Sample, Series, Side, SizeRule, Traffic, Transport, Warning, Workload,
 };
 use report::{Figures, Pace, Peer, Report, Tested};
 use stats::Histogram;
@@ -517,6 +517,7 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
         started(),
         here,
         Some(there),
+        Ended::Deadline,
     )
 }
 

@@ -18,8 +18,8 @@ mod sample;
 use std::time::{Duration, UNIX_EPOCH};
 
 use model::{
-    CombinedTotals, Counts, GroupOutcome, InterfaceTraffic, LogEntry, Outcome, Side, StepOutcome,
-    Times, Totals, Traffic, TransactionOutcome,
+    CombinedTotals, Counts, Ended, GroupOutcome, InterfaceTraffic, LogEntry, Outcome, Side,
+    StepOutcome, Times, Totals, Traffic, TransactionOutcome,
 };
 use sample::{master, outcome, peer, plan, printed};
 use units::Bytes;
@@ -212,7 +212,8 @@ struct Run {
 
 impl Run {
     fn of(lines: &[&str]) -> Self {
-        let empty = || Outcome::of_flow(plan(), UNIX_EPOCH, Side::default(), None);
+        let nothing = Side::default;
+        let empty = || Outcome::of_flow(plan(), UNIX_EPOCH, nothing(), None, Ended::Deadline);
         let (mut before, mut outcome, mut total) = (String::new(), empty(), empty());
         let mut profile = Workorder::default();
         // Lines of strands are in the order of the groups.

@@ -119,9 +119,8 @@ pub(super) fn test(
         ..report.side()
     };
     let mut outcome = Outcome {
-        ended,
         warnings: doubts,
-        ..Outcome::of_flow(settings.plan(), started, here, Some(there))
+        ..Outcome::of_flow(settings.plan(), started, here, Some(there), ended)
     };
     warnings::of_peer(
         &mut outcome,
@@ -403,7 +402,8 @@ mod tests {
                 return false;
             }
             let (plan, started) = (settings.plan(), SystemTime::UNIX_EPOCH);
-            let mut outcome = Outcome::of_flow(plan, started, here, Some(report.side()));
+            let there = Some(report.side());
+            let mut outcome = Outcome::of_flow(plan, started, here, there, Ended::Deadline);
             let details = Details::from_json(&fuzz::damaged(rng, &document));
             warnings::of_peer(&mut outcome, Some(rng.random()), details);
             let run = TestRun {

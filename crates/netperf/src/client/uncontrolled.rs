@@ -40,9 +40,8 @@ pub(super) fn test(
     here.host = Some(engine::facts(None));
     here.program = Some(crate::PROGRAM.to_owned());
     let mut outcome = Outcome {
-        ended,
         warnings: doubts,
-        ..Outcome::of_flow(settings.plan(), started, here, None)
+        ..Outcome::of_flow(settings.plan(), started, here, None, ended)
     };
     if !plan.workload.receives() && plan.workload.sends() {
         outcome.warnings.push(Warning::PeerCannotTell {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Confidence, CpuMethod, CpuUse, FlowPlan, Limit, Outcome, Plan, Side, SizeRule, Transport,
-    Workload,
+    Confidence, CpuMethod, CpuUse, Ended, FlowPlan, Limit, Outcome, Plan, Side, SizeRule,
+    Transport, Workload,
 };
 use netperf::options::{
     ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
@@ -321,6 +321,7 @@ fn run_of(plan: Plan) -> TestRun {
                 ..Side::default()
             },
             None,
+            Ended::Deadline,
         ),
         peer: PeerReport {
             response: TestResponse {

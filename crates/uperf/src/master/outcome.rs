@@ -49,16 +49,16 @@ impl Run<'_> {
         };
         let groups = self.workorder.groups.iter().enumerate();
         let groups = groups.map(|(number, group)| self.group(number, group));
+        let ended = self.ended();
         Outcome {
             groups: groups.collect(),
             active: Some(active(&everyone)),
-            ended: self.ended(),
             failures: self.failures,
             log: self.log.entries().to_vec(),
             peers: self.peers,
             series: self.series,
             warnings: self.warnings,
-            ..Outcome::of_flow(self.plan, self.agreed.1, here, None)
+            ..Outcome::of_flow(self.plan, self.agreed.1, here, None, ended)
         }
     }
 

@@ -120,8 +120,7 @@ pub(crate) fn outcome() -> Outcome {
             reason: String::new(),
             count: 1,
         }],
-        ended: Ended::Deadline,
-        ..Outcome::of_flow(plan(), wall(0), here, None)
+        ..Outcome::of_flow(plan(), wall(0), here, None, Ended::Deadline)
     }
 }
 
