@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Role, Stop, deadline_thread};
+use engine::{ConnectError, Role, Stop, deadline_thread};
 use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
@@ -64,13 +64,10 @@ impl ControlConnection {
         let in_time = stop.follower();
         let _deadline = deadline_thread().at(Instant::now() + CONNECT_DEADLINE, &in_time);
         match engine::connect(&socket, to, &in_time) {
-            None => Self::new(socket, stop.clone()),
-            Some(_) if stop.is_set() => Err(Error::CANCELED.into()),
-            Some(ran) => {
-                let errno = ran.failure.map(|(_, errno)| errno);
-                let errno = errno.unwrap_or(Error::TIMEDOUT.raw_os_error());
-                Err(io::Error::from_raw_os_error(errno))
-            }
+            Ok(()) => Self::new(socket, stop.clone()),
+            Err(_) if stop.is_set() => Err(Error::CANCELED.into()),
+            Err(ConnectError::Stopped(_)) => Err(Error::TIMEDOUT.into()),
+            Err(ConnectError::Failed(error)) => Err(error),
         }
     }
 

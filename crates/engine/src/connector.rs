@@ -1,10 +1,10 @@
 //! Opens connections, from local ports of a range where the plan has one.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use model::{SocketFacts, SocketOptions, Transport};
+use model::{Ended, SocketFacts, SocketOptions, Transport};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket, option};
 
@@ -191,26 +191,53 @@ impl Connector {
     }
 }
 
-/// Opens the one connection of a flow: the time that it takes is the flow's. `now` is for a socket
-/// that would else open with its first data (fast open), which never comes of an end that receives
-/// first.
-pub(crate) fn connect(
+/// Why a connection was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The stop ended the attempt, for this reason.
+    #[error("the attempt to connect was ended")]
+    Stopped(Ended),
+    /// The system refused it, or the peer did not answer.
+    #[error("{}", sys::describe(.0))]
+    Failed(io::Error),
+}
+
+/// Opens the one connection of a flow before `stop`. The time that it takes is the flow's.
+pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Result<(), ConnectError> {
+    connect_by(call::connect, socket, to, stop)
+}
+
+/// As [`connect`], at once on a socket with TCP Fast Open, which would open with its first data: an end that receives
+/// first has none.
+pub fn connect_without_data(
     socket: &Socket,
     to: &Address,
-    now: bool,
     stop: &Stop,
-) -> Result<(), LoopEnd> {
-    let to = Peer::try_from(to).map_err(|error| LoopEnd::from_io("connect", &error))?;
-    let opened = if now {
-        call::connect_fast_open(socket.as_fd(), &to)
-    } else {
-        call::connect(socket.as_fd(), &to)
+) -> Result<(), ConnectError> {
+    connect_by(call::connect_fast_open, socket, to, stop)
+}
+
+fn connect_by(
+    connect: fn(BorrowedFd<'_>, &Peer) -> Result<(), Error>,
+    socket: &Socket,
+    to: &Address,
+    stop: &Stop,
+) -> Result<(), ConnectError> {
+    let _attending = stop.attend();
+    let end = match Peer::try_from(to).map(|to| connect(socket.as_fd(), &to)) {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(Error::INTR)) => match finish_connect(socket, stop) {
+            Ok(()) => return Ok(()),
+            Err(end) => end,
+        },
+        Ok(Err(error)) => LoopEnd::from_call("connect", error),
+        Err(error) => LoopEnd::from_io("connect", &error),
     };
-    match opened {
-        Ok(()) => Ok(()),
-        Err(Error::INTR) => finish_connect(socket, stop),
-        Err(error) => Err(LoopEnd::from_call("connect", error)),
-    }
+    let ran = end.ran(stop);
+    Err(match ran.failure {
+        Some((_, errno)) => ConnectError::Failed(io::Error::from_raw_os_error(errno)),
+        None => ConnectError::Stopped(ran.ended),
+    })
 }
 
 fn finish_connect(socket: &Socket, stop: &Stop) -> Result<(), LoopEnd> {

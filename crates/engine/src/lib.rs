@@ -37,7 +37,7 @@ mod timer;
 pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::Buffers;
 pub use clock::{Clock, Passed};
-pub use connector::{Connector, PortRange};
+pub use connector::{ConnectError, Connector, PortRange, connect, connect_without_data};
 pub use counters::Counters;
 pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
 pub use end::Ran;
@@ -51,7 +51,7 @@ pub use looper::Looper;
 pub use loops::connection_test::Accepting;
 pub use memory::Memory;
 pub use ring::RingError;
-pub use run::{Job, JobBody, Loop, Path, Steps, connect, connect_without_data, receive_late, run};
+pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};
 pub use sampler::{Interval, Reading, Sampler, sample_until};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,

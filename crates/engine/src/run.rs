@@ -6,10 +6,9 @@ use std::time::Duration;
 use model::{Ended, Half, Limit, Operation, Pacing, Timing, Workload};
 use stats::Histogram;
 use sys::call::Drain;
-use sys::{Address, Socket};
 
 use crate::buffers::Buffers;
-use crate::connector::{self, Connector};
+use crate::connector::Connector;
 use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks};
@@ -281,24 +280,6 @@ pub fn receive_late(
     }
 }
 
-/// Opens a flow's connection within its time; `Some` says how that ended instead.
-#[must_use]
-pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
-    let _attending = stop.attend();
-    opened(connector::connect(socket, to, false, stop), stop)
-}
-
-/// As [`connect`], for an end whose socket has fast open on and nothing to send with it.
-#[must_use]
-pub fn connect_without_data(socket: &Socket, to: &Address, stop: &Stop) -> Option<Ran> {
-    let _attending = stop.attend();
-    opened(connector::connect(socket, to, true, stop), stop)
-}
-
-fn opened(result: Result<(), LoopEnd>, stop: &Stop) -> Option<Ran> {
-    result.err().map(|end| end.ran(stop))
-}
-
 fn on_connector(
     body: &mut Loop<'_>,
     connector: &mut Connector,
@@ -476,7 +457,7 @@ mod tests {
                         model::Transport::Tcp,
                         address.into(),
                         SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
-                        connector::PortRange {
+                        crate::PortRange {
                             min: 20_000,
                             max: 60_000,
                         },

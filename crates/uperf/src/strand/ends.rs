@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::script::Connection;
-use engine::{BarrierEvent, Role, SocketError, StartBarrier, Stop, data_socket, datagram_listener};
+use engine::{
+    BarrierEvent, ConnectError, Role, SocketError, StartBarrier, Stop, data_socket,
+    datagram_listener,
+};
 use model::SocketOptions;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -519,10 +522,8 @@ pub(super) fn named<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> 
 }
 
 fn connect(socket: &Socket, target: &Address, stop: &Stop) -> Result<(), Error> {
-    match engine::connect(socket, target, stop) {
-        None => Ok(()),
-        Some(ran) => Err(ran
-            .failure
-            .map_or(Error::INTR, |(_, errno)| Error::from_raw_os_error(errno))),
-    }
+    engine::connect(socket, target, stop).map_err(|error| match error {
+        ConnectError::Stopped(_) => Error::INTR,
+        ConnectError::Failed(error) => Error::from_io_error(&error).unwrap_or(Error::INVAL),
+    })
 }

@@ -1,10 +1,9 @@
 //! A test on several SCTP associations.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use engine::{Flow, FlowClock, Ran, Stop, connect, deadline_thread, run};
+use engine::{ConnectError, Flow, FlowClock, Stop, connect, deadline_thread, run};
 use sys::call::Peer;
 use sys::{Address, Socket};
 
@@ -30,12 +29,8 @@ impl LocalEnd<'_> {
         for _ in 0..associations {
             let options = &self.plan.here.socket;
             let socket = open_socket(self.plan.transport, &bind, options)?.socket;
-            if let Some(Ran {
-                failure: Some((_, errno)),
-                ..
-            }) = connect(&socket, dest, stop)
-            {
-                return Err(unreachable(dest, io::Error::from_raw_os_error(errno)));
+            if let Err(ConnectError::Failed(error)) = connect(&socket, dest, stop) {
+                return Err(unreachable(dest, error));
             }
             // Closing then waits until the peer has all that was sent, and knows of the end.
             let _ = socket.set_linger(Some(DRAIN_PATIENCE));

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember, InterfaceMeter, Job,
-    JobBody, Loop, Passed, Ran, Reason, Stop, connect, connect_without_data, deadline_thread,
-    facts_at_end, run,
+    Buffers, ConnectError, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember,
+    InterfaceMeter, Job, JobBody, Loop, Passed, Ran, Reason, Stop, connect, connect_without_data,
+    deadline_thread, facts_at_end, run,
 };
 use model::{
     End, Ended, FlowPlan, Limit, Operation, Side, SocketFacts, Transport, Warning, Workload,
@@ -341,12 +341,9 @@ impl LocalEnd<'_> {
             connect(&self.data.socket, dest, stop)
         };
         match opened {
-            Some(Ran {
-                failure: Some((_, errno)),
-                ..
-            }) => return Err(unreachable(dest, io::Error::from_raw_os_error(errno))),
-            Some(ended) => return Ok(Some(ended)),
-            None => {}
+            Err(ConnectError::Failed(error)) => return Err(unreachable(dest, error)),
+            Err(ConnectError::Stopped(ended)) => return Ok(Some(ended.into())),
+            Ok(()) => {}
         }
         if self.plan.transport.has_connections() {
             progress.answer.came();

@@ -1,11 +1,12 @@
 //! Proves to a linerate server that a data connection is this client's, with the nonce of the server's response.
 //! The nonce is in no count and no time.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use engine::{Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket, deadline_thread};
+use engine::{
+    ConnectError, Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket, deadline_thread,
+};
 use model::{FlowPlan, SocketOptions, Transport};
 use server::Nonce;
 use sys::call::{self, Error};
@@ -116,12 +117,9 @@ impl LocalEnd<'_> {
                 error,
             })?;
         match connect(&socket, dest, stop) {
-            None => Ok(Some(socket)),
-            Some(Ran {
-                failure: Some((_, errno)),
-                ..
-            }) => Err(unreachable(dest, io::Error::from_raw_os_error(errno))),
-            Some(_) => Ok(None),
+            Ok(()) => Ok(Some(socket)),
+            Err(ConnectError::Failed(error)) => Err(unreachable(dest, error)),
+            Err(ConnectError::Stopped(_)) => Ok(None),
         }
     }
 }
