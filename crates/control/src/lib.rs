@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{ConnectError, Role, Stop, deadline_thread};
+use engine::{ConnectError, Role, Stop};
 use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
@@ -61,8 +61,7 @@ impl ControlConnection {
         let socket =
             engine::data_socket(transport, from, &SocketOptions::default(), Role::Initiator)
                 .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        let in_time = stop.follower();
-        let _deadline = deadline_thread().at(Instant::now() + CONNECT_DEADLINE, &in_time);
+        let (in_time, _deadline) = stop.follower_until(Instant::now() + CONNECT_DEADLINE);
         match engine::connect(&socket, to, &in_time) {
             Ok(()) => Self::new(socket, stop.clone()),
             Err(_) if stop.is_set() => Err(Error::CANCELED.into()),

@@ -12,16 +12,16 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// The start of a measured phase, and the meters of what the host and this thread use from then on.
 #[derive(Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     /// When the phase started, by the monotonic clock.
-    pub started: Instant,
+    pub(crate) started: Instant,
     cpu: Option<CpuMeter>,
     thread_cpu_ns: u64,
     wall_ahead_ns: i64,
 }
 
 /// The length of a measured phase and the CPU time used in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Passed {
     /// Its length, by the monotonic clock.
     pub elapsed: Duration,
@@ -35,7 +35,7 @@ pub struct Passed {
 
 impl Clock {
     /// Starts on the thread that moves the data, and measures the CPU time that `half` requests.
-    pub fn start(half: &Half) -> Self {
+    pub(crate) fn start(half: &Half) -> Self {
         let cpu = CpuMeter::start(half);
         Self {
             cpu,
@@ -46,7 +46,7 @@ impl Clock {
     }
 
     /// Stops on the same thread.
-    pub fn stop(&self) -> Passed {
+    pub(crate) fn stop(&self) -> Passed {
         let elapsed = self.started.elapsed();
         let thread_cpu_ns = clock::thread_cpu_ns().saturating_sub(self.thread_cpu_ns);
         Passed {

@@ -368,6 +368,13 @@ impl Stop {
         follower
     }
 
+    /// A follower that is also pulled at `when`, unless the promise is dropped before.
+    pub fn follower_until(&self, when: Instant) -> (Self, Promise<'static>) {
+        let follower = self.follower();
+        let promise = deadline_thread().at(when, &follower);
+        (follower, promise)
+    }
+
     /// Registers the calling thread as one to wake, until the guard is dropped.
     #[must_use]
     pub fn attend(&self) -> Attending<'_> {

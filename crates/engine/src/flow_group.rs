@@ -1,12 +1,10 @@
 //! What flows share that run together: their start and the host's CPU time.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use model::{CpuUse, Half};
 
-use crate::clock::{Clock, Passed};
 use crate::cpu::CpuMeter;
 use crate::start_barrier::{Participant, StartBarrier};
 
@@ -54,8 +52,8 @@ impl FlowGroup {
         lock(&self.cpu).clone()
     }
 
-    /// Ends the CPU time if no clock runs any more. A clock that stops again extends it.
-    fn stopped(&self, first: bool) {
+    /// A flow's clock has stopped. The CPU time ends if no clock runs any more; a clock that stops again extends it.
+    pub(crate) fn stopped(&self, first: bool) {
         if first {
             self.running.fetch_sub(1, SeqCst);
         }
@@ -72,39 +70,6 @@ impl<'a> GroupMember<'a> {
         let group = self.group;
         let start_meter = || *lock(&group.meter) = CpuMeter::start(&group.here);
         self.participant.meet(start_meter).then_some(group)
-    }
-}
-
-/// The clock of one flow, which its group may have to wait for.
-#[derive(Debug)]
-pub struct FlowClock<'a> {
-    clock: Clock,
-    group: Option<&'a FlowGroup>,
-    runs: AtomicBool,
-}
-
-impl<'a> FlowClock<'a> {
-    /// Starts, like [`Clock::start`].
-    pub fn start(half: &Half, group: Option<&'a FlowGroup>) -> Self {
-        Self {
-            clock: Clock::start(half),
-            group,
-            runs: AtomicBool::new(true),
-        }
-    }
-
-    /// Returns when it started.
-    pub fn started(&self) -> Instant {
-        self.clock.started
-    }
-
-    /// Stops. It may stop again later, if what follows turns out to belong to the measured time.
-    pub fn stop(&self) -> Passed {
-        let passed = self.clock.stop();
-        if let Some(group) = self.group {
-            group.stopped(self.runs.swap(false, SeqCst));
-        }
-        passed
     }
 }
 
@@ -128,13 +93,12 @@ mod tests {
             scope.spawn(|| one.start());
             assert!(two.start().is_some());
         });
-        let clocks = [(); 2].map(|()| FlowClock::start(&Half::default(), Some(&group)));
-        clocks[0].stop();
-        clocks[0].stop();
+        group.stopped(true);
+        group.stopped(false);
         assert_eq!(group.cpu(), None);
         // The kernel counts in ticks: in less than one there is no CPU time.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        clocks[1].stop();
+        group.stopped(true);
         assert!(group.cpu().is_some());
     }
 }

@@ -1,8 +1,8 @@
 //! Runs a Plan's workload: sockets, buffers, hot loops, the clock, and who ends what when.
 //!
-//! No dialect's name appears here. A dialect opens what its protocol fixes the order of, describes
-//! the rest as a [`Job`], and gets back what a [`model::Side`] is made of: the [`Counters`]'s counts, the
-//! [`Clock`]'s time, and how the loop [`Ran`], however it ended.
+//! No dialect's name appears here. A dialect opens what its protocol fixes the order of, and runs each flow in a
+//! [`MeasuredPhase`], which has the clock, the deadline and the watch of the peer, and which makes a [`model::Side`]
+//! of how the loop [`Ran`], however it ended. A list of steps is a [`Job`] of its own.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod interface;
 mod io;
 mod looper;
 mod loops;
+mod measured_phase;
 mod memory;
 mod pace;
 mod ring;
@@ -36,19 +37,20 @@ mod timer;
 
 pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::Buffers;
-pub use clock::{Clock, Passed};
+pub use clock::Passed;
 pub use connector::{ConnectError, Connector, PortRange, connect, connect_without_data};
 pub use counters::Counters;
 pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
 pub use end::Ran;
 pub use finish::Finish;
-pub use flow_group::{FlowClock, FlowGroup, GroupMember};
+pub use flow_group::{FlowGroup, GroupMember};
 pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
 pub use io::{Associations, Flow};
 pub use looper::Looper;
 pub use loops::connection_test::Accepting;
+pub use measured_phase::{MeasuredPhase, PhaseSettings};
 pub use memory::Memory;
 pub use ring::RingError;
 pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};

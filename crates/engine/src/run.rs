@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use model::{Ended, Half, Limit, Operation, Pacing, Timing, Workload};
+use model::{Ended, FlowPlan, Half, Limit, Operation, Pacing, Timing, Workload};
 use stats::Histogram;
 use sys::call::Drain;
 
@@ -155,7 +155,19 @@ impl Steps<'_> {
     }
 }
 
-impl Loop<'_> {
+impl<'a> Loop<'a> {
+    /// Returns the loop of this end of a flow.
+    pub fn of(flow: &'a FlowPlan, buffers: &'a mut Buffers) -> Self {
+        Self {
+            workload: &flow.workload,
+            burst: flow.burst,
+            timing: flow.timing,
+            half: &flow.here,
+            buffers,
+            drain: None,
+        }
+    }
+
     /// `length` is how long it goes on of its own accord, if that is known.
     fn run(&mut self, path: Path<'_>, bounds: Bounds<'_>, length: Option<Duration>) -> Ran {
         let _attending_drain = self.drain.map(Stop::attend);

@@ -446,13 +446,14 @@ pub fn dropped(socket: &Socket, transport: Transport) -> Option<u64> {
     transport.has_datagrams().then(dropped)?
 }
 
-/// Fills in what a socket's facts are at the end of a run: buffers as they have grown, dropped
-/// datagrams, and for TCP its segment size, retransmissions and congestion control.
-pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFacts) {
+/// Adds to a socket's first facts those at the end of a run: buffers as they have grown, dropped datagrams, and for
+/// TCP its segment size, retransmissions and congestion control.
+pub fn facts_at_end(first: &SocketFacts, socket: &Socket, transport: Transport) -> SocketFacts {
+    let mut facts = first.clone();
     (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
     facts.dropped = dropped(socket, transport);
     if !transport.has_tcp_options() {
-        return;
+        return facts;
     }
     if transport == Transport::Mptcp {
         facts.multipath = option::is_multipath(socket.as_fd()).ok();
@@ -463,6 +464,7 @@ pub fn facts_at_end(socket: &Socket, transport: Transport, facts: &mut SocketFac
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     });
+    facts
 }
 
 /// What is known of a connection that will be gone by the end of its test.

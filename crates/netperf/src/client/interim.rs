@@ -49,10 +49,10 @@ impl Progress<'_> {
         }
     }
 
-    /// The loop has ended: what the counters say is the last word.
-    pub(super) fn ended(&self) {
+    /// The loop has ended at this time: what the counters say is the last word.
+    pub(super) fn ended(&self, at: Instant) {
         if let Some(Interim(thread)) = self.interim {
-            let _ = thread.send(Phase::Ended(Instant::now()));
+            let _ = thread.send(Phase::Ended(at));
         }
     }
 }
@@ -203,7 +203,7 @@ mod tests {
                 std::thread::yield_now();
             }
             counters.count_received(total, 1);
-            progress.ended();
+            progress.ended(Instant::now());
             begun.elapsed()
         });
         assert!(intervals.len() > 1, "{intervals:?}");

@@ -3,18 +3,16 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use engine::{GroupMember, Stop};
-use model::{
-    Counts, Ended, FlowPlan, Half, IoMethod, Limit, Outcome, Side, Transport, Wait, Warning,
-};
+use model::{Counts, Ended, FlowPlan, Half, IoMethod, Limit, Side, Transport, Wait, Warning};
 use sys::{Address, Llc};
 
 use super::ClientError;
 use super::control::{Established, Introduction, SHORT_PATIENCE};
 use super::interim::Progress;
-use super::local::{LocalEnd, Measured, Way, bind_thread};
+use super::local::{LocalEnd, Way};
 use super::request::request;
 use crate::details::Details;
 use crate::options::{Settings, Test, TestFamily};
@@ -37,9 +35,8 @@ pub(super) fn test(
     member: Option<GroupMember<'_>>,
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.flow;
-    let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
     let introduction = introduction(settings, control)?;
-    let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
+    let mut end = LocalEnd::prepare(settings, &endpoints)?;
     let asked = request(settings, &endpoints, end.own());
     let mut frame = asked.encode(settings.flow.there.cpu);
     introduction_of(settings).put(&mut frame);
@@ -61,18 +58,11 @@ pub(super) fn test(
             .with_port(report.response.data_port)
             .ok_or_else(|| ClientError::BadPort(report.response.data_port.to_string()))?,
     };
-    doubts.extend(of_response(&plan.there, &report, peer));
+    end.doubts.extend(of_response(&plan.there, &report, peer));
 
-    let started = SystemTime::now();
     let before = Instant::now();
     let measured = end.run(settings, &dest, Some(control), cancel, progress, member);
-    let Measured {
-        begun,
-        mut here,
-        ended,
-        doubts: own,
-        tcp_info,
-    } = measured.map_err(|cause| match cause {
+    let (mut outcome, begun) = measured.map_err(|cause| match cause {
         ClientError::Data { .. } | ClientError::DataConnect { .. }
             if progress.counters.counts() != Counts::default() =>
         {
@@ -80,11 +70,6 @@ pub(super) fn test(
         }
         cause => cause,
     })?;
-    doubts.extend(own);
-    // The stock tool's classic tests have no word of it.
-    if let Some(dump) = tcp_info.filter(|_| !settings.test.is_classic()) {
-        dump.print();
-    }
 
     let has_details = peer.is_some_and(|peer| peer.has(Capability::DETAILS));
     // TCP_MSS does not wait for results, so there is nothing to add to them.
@@ -95,7 +80,7 @@ pub(super) fn test(
             settings,
             &asked,
             &mut report,
-            &here.counts,
+            &outcome.here.counts,
             has_details,
             control,
         );
@@ -105,23 +90,18 @@ pub(super) fn test(
             Err(_) if cancel.is_set() && (plan.workload.receives() || plan.workload.connects()) => {
                 None
             }
-            Err(cause) if ended == Ended::PeerClosed => {
-                return Err(cut_short(cause, here.elapsed, plan));
+            Err(cause) if outcome.ended == Ended::PeerClosed => {
+                return Err(cut_short(cause, outcome.here.elapsed, plan));
             }
             other => other?,
         }
     };
-    here.host = Some(engine::facts(local_ip(control)));
-    here.program = Some(crate::PROGRAM.to_owned());
-    let there = Side {
+    outcome.here.host = Some(engine::facts(local_ip(control)));
+    outcome.there = Some(Side {
         // With its version in the details.
         program: peer.map(|_| crate::NAME.to_owned()),
         ..report.side()
-    };
-    let mut outcome = Outcome {
-        warnings: doubts,
-        ..Outcome::of_flow(settings.plan(), started, here, Some(there), ended)
-    };
+    });
     warnings::of_peer(
         &mut outcome,
         peer.map(|peer| peer.shares_host_with(&Capability::own())),
@@ -314,8 +294,9 @@ fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::time::SystemTime;
 
-    use model::{HostFacts, Interface};
+    use model::{HostFacts, Interface, Outcome};
     use rand::Rng;
     use rand::seq::IndexedRandom;
     use stats::Histogram;

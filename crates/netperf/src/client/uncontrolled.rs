@@ -1,14 +1,14 @@
 //! One test without a control connection (`-N`): against any service that answers as the test needs
 //! it, which nobody can ask how it was.
 
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use engine::{GroupMember, Stop};
-use model::{Outcome, Warning};
+use model::Warning;
 
 use super::ClientError;
 use super::interim::Progress;
-use super::local::{LocalEnd, Measured, bind_thread};
+use super::local::LocalEnd;
 use crate::options::Settings;
 use crate::peer_report::PeerReport;
 use crate::result::{Endpoints, TestRun};
@@ -23,26 +23,10 @@ pub(super) fn test(
     member: Option<GroupMember<'_>>,
 ) -> Result<(TestRun, Instant), ClientError> {
     let plan = &settings.flow;
-    let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
-    let mut end = LocalEnd::prepare(settings, &endpoints, &mut doubts)?;
-    let started = SystemTime::now();
-    let Measured {
-        begun,
-        mut here,
-        ended,
-        doubts: own,
-        tcp_info,
-    } = end.run(settings, &endpoints.dest, None, cancel, progress, member)?;
-    doubts.extend(own);
-    if let Some(dump) = tcp_info.filter(|_| !settings.test.is_classic()) {
-        dump.print();
-    }
-    here.host = Some(engine::facts(None));
-    here.program = Some(crate::PROGRAM.to_owned());
-    let mut outcome = Outcome {
-        warnings: doubts,
-        ..Outcome::of_flow(settings.plan(), started, here, None, ended)
-    };
+    let mut end = LocalEnd::prepare(settings, &endpoints)?;
+    let dest = &endpoints.dest;
+    let (mut outcome, begun) = end.run(settings, dest, None, cancel, progress, member)?;
+    outcome.here.host = Some(engine::facts(None));
     if !plan.workload.receives() && plan.workload.sends() {
         outcome.warnings.push(Warning::PeerCannotTell {
             figure: "what arrived: there is no control connection (-N)".to_owned(),

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use engine::{Flow, Stop};
+use engine::Flow;
 use server::{Accepted, DataPeer, Nonce, PREFERENCE, Policy};
 use sys::call::{self, Error, Peer};
 use sys::datagram::{self, Next, Sender};
@@ -16,9 +16,8 @@ use sys::{Address, Socket};
 
 use super::assignment::Refusal;
 use super::log::warn;
-use super::test::Prepared;
+use super::test::{Prepared, RunContext, duplicate};
 use super::wait;
-use crate::options::Limits;
 
 /// A nonce that only the client knows, and where it arrives.
 #[derive(Clone, Copy, Debug)]
@@ -72,12 +71,10 @@ pub(super) fn describe_datagrams(socket: &Socket, on: bool) -> io::Result<()> {
 
 impl Prepared {
     /// Accepts the data connection, or the first one of a connection test.
-    pub(super) fn connection(
-        &self,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-    ) -> Result<Accepted, Refusal> {
+    pub(super) fn connection(&self, context: &RunContext<'_>) -> Result<Accepted, Refusal> {
+        let RunContext {
+            peer, stop, limits, ..
+        } = *context;
         let accept = |peer: &DataPeer<'_>, nonce: Option<&Nonce>| {
             let until = Instant::now() + limits.data_wait;
             let refused = |from: &Address| {
@@ -119,20 +116,15 @@ impl Prepared {
     }
 
     /// Finds the client's end of a datagram test.
-    pub(super) fn datagrams_of(
-        &self,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-    ) -> Result<Datagrams, Refusal> {
+    pub(super) fn datagrams_of(&self, context: &RunContext<'_>) -> Result<Datagrams, Refusal> {
+        let peer = context.peer;
         let assignment = &self.assignment;
         if assignment.transport.has_connections() {
-            let socket = self.connection(peer, stop, limits)?.socket;
+            let socket = self.connection(context)?.socket;
             let way = Way::Plain;
             return Ok(Datagrams { socket, way });
         }
-        let socket = self.data.socket.try_clone();
-        let socket = socket.map_err(|error| Refusal::from_io(&error))?;
+        let socket = duplicate(&self.data.socket)?;
         let way = if !assignment.workload.receives() {
             let client = assignment.client.as_ref().ok_or(Error::DESTADDRREQ)?;
             if !peer.may_send_to(client) {
@@ -140,14 +132,14 @@ impl Prepared {
             }
             Peer::try_from(client).map(Way::To)
         } else if assignment.workload.sends() {
-            let first = first_datagram(&socket, peer, stop, limits, |next| {
+            let first = first_datagram(&socket, context, |next| {
                 next.from
                     .as_ref()
                     .is_some_and(|from| peer.may_send_to(from))
             })?;
             answers_to(&socket, &first)
         } else {
-            let first = first_datagram(&socket, peer, stop, limits, |next| {
+            let first = first_datagram(&socket, context, |next| {
                 let expected = next.from.as_ref().is_none_or(|from| peer.expects(from));
                 // An empty one would end the test.
                 expected || !(peer.policy.strict || next.is_empty)
@@ -182,17 +174,14 @@ impl Prepared {
 /// Waits for the first datagram of the client and leaves it in the queue. Drops others before it, and logs them.
 fn first_datagram(
     socket: &Socket,
-    peer: &DataPeer<'_>,
-    stop: &Stop,
-    limits: &Limits,
+    context: &RunContext<'_>,
     is_clients: impl Fn(&Next) -> bool,
 ) -> Result<Next, Refusal> {
-    let until = Instant::now() + limits.data_wait;
+    let until = Instant::now() + context.limits.data_wait;
     let mut others = 0_u64;
     let mut source = None;
     let first: Result<_, Refusal> = loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if let Err(why) = wait::readable(socket.as_fd(), stop, left) {
+        if let Err(why) = wait::readable(socket.as_fd(), context.stop, until) {
             break Err(why);
         }
         match datagram::next(socket.as_fd()) {
@@ -209,7 +198,7 @@ fn first_datagram(
     if let Some(source) = source {
         warn(format_args!(
             "{}: dropped {others} datagrams from other addresses, the first from {source}",
-            peer.control
+            context.peer.control
         ));
     }
     // With the reason that the client can act on.

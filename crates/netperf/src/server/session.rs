@@ -187,21 +187,23 @@ impl Session<'_> {
         self.write(&response)?;
 
         let stop = self.server.cut.follower();
-        let mut finished = prepared.run(self.control.as_fd(), self.control.peer(), &stop, limits);
+        let finished = prepared.run(self.control.as_fd(), self.control.peer(), &stop, limits);
         if self.server.cut.is_set() {
             // Results would describe a part of the test. Clients of either make treat the end of the connection as a
             // failure.
             self.log(format_args!("ended the test, the server is stopping"));
             return Ok(false);
         }
-        if let Some(why) = finished.failure {
-            if why != Refusal::from(Error::CANCELED) {
+        let mut finished = match finished {
+            Ok(finished) => finished,
+            // The client hung up: nobody is there to be told.
+            Err(why) if why == Refusal::from(Error::CANCELED) => return Ok(false),
+            Err(why) => {
                 self.log(format_args!("test failed: {why}"));
                 self.write(&error_response(why.0))?;
+                return Ok(false);
             }
-            // Cancelled is that the client hung up: nobody is there to be told.
-            return Ok(false);
-        }
+        };
         finished.side.interface = meter.flatten().map(InterfaceMeter::finish);
         finished.side.refused.extend(self.refused.take());
         let results = reply::results(request, transport, tells_congestion, &finished);

@@ -7,11 +7,11 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Accepting, Associations, Buffers, Clock, Counters, DataSocket, Exceeded, Finish, Flow, Job,
-    JobBody, Loop, Looper, Memory, Path, Ran, RingError, Role, Share, Stop, complete_accepted,
-    deadline_thread, dropped, facts_at_end, prepare_accepted, receive_late, run,
+    Accepting, Associations, Buffers, Counters, DataSocket, Exceeded, Finish, Flow, Job, JobBody,
+    Loop, Looper, MeasuredPhase, Memory, Path, PhaseSettings, Ran, RingError, Role, Share, Stop,
+    complete_accepted, deadline_thread, dropped, facts_at_end, prepare_accepted, receive_late, run,
 };
-use model::{Ended, Limit, Refused, Side, Timing, Transport};
+use model::{Ended, Limit, Refused, Side, SocketFacts, Timing, Transport};
 use server::{Accepted, DataPeer};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
@@ -62,13 +62,21 @@ pub(super) struct Prepared {
     _looper: Option<Arc<Looper>>,
 }
 
+/// What a test needs of its session while it runs.
+#[derive(Clone, Copy)]
+pub(super) struct RunContext<'a> {
+    pub(super) peer: &'a DataPeer<'a>,
+    pub(super) stop: &'a Stop,
+    pub(super) limits: &'a Limits,
+    control: BorrowedFd<'a>,
+    counters: &'a Arc<Counters>,
+}
+
 /// What a test left.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) side: Side,
     pub(super) ended: Ended,
-    /// What the client is told in place of results.
-    pub(super) failure: Option<Refusal>,
     pub(super) tcp_info: Option<tcp_info::Dump>,
 }
 
@@ -163,46 +171,34 @@ impl Prepared {
         peer: &Address,
         stop: &Stop,
         limits: &Limits,
-    ) -> Finished {
+    ) -> Result<Finished, Refusal> {
         let _watch = deadline_thread().on_hang_up(control, stop);
-        let counters = Arc::new(Counters::default());
         let named = self.assignment.named.clone();
-        let peer = &DataPeer {
-            control: peer,
-            named: named.as_ref(),
-            policy: limits.peers,
+        let context = &RunContext {
+            peer: &DataPeer {
+                control: peer,
+                named: named.as_ref(),
+                policy: limits.peers,
+            },
+            stop,
+            limits,
+            control,
+            counters: &Arc::default(),
         };
         let assignment = &self.assignment;
-        let outcome = if assignment.workload.connects() {
-            self.connections(control, peer, stop, limits, &counters)
+        if assignment.workload.connects() {
+            self.connections(context)
         } else if assignment.transport == Transport::SctpMany {
-            self.associations(peer, stop, limits, &counters)
+            self.associations(context)
         } else if !assignment.transport.has_datagrams() {
-            self.stream(peer, stop, limits, &counters)
+            self.stream(context)
         } else {
-            self.datagrams(peer, stop, limits, &counters)
-        };
-        let mut finished = outcome.unwrap_or_else(|refusal| Finished {
-            side: Side::default(),
-            ended: Ended::Failed(refusal.to_string()),
-            failure: Some(refusal),
-            tcp_info: None,
-        });
-        finished.side.counts = counters.counts();
-        finished.side.buffers = self.buffers.used();
-        finished.side.refused.extend(self.data.refused);
-        finished
+            self.datagrams(context)
+        }
     }
 
-    fn stream(
-        &mut self,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-        counters: &Arc<Counters>,
-    ) -> Result<Finished, Refusal> {
-        let connection = self.connection(peer, stop, limits)?.socket;
-        deadline_thread().on_silence(counters, self.patience(limits), stop);
+    fn stream(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
+        let connection = self.connection(context)?.socket;
         complete_accepted(connection.as_fd(), &self.assignment.half.socket);
         let Assignment {
             transport, half, ..
@@ -215,34 +211,20 @@ impl Prepared {
             let _ = call::shutdown(self.data.socket.as_fd());
         }
 
-        let clock = self.clock();
         // A sender stops at its time; a receiver reads on until the client has stopped.
-        let drain = if self.assignment.workload.receives() {
-            limits.drain
-        } else {
-            Duration::ZERO
-        };
-        let length = self.length(limits) + drain;
-        let in_time = stop.follower();
-        let _deadline = deadline_thread().at(clock.started + length, &in_time);
+        let mut phase = self.phase(context, self.assignment.workload.receives());
         let path = || Flow::Connected(connection.as_fd());
-        let ran = run(&mut self.job(&in_time, None, counters), path());
+        let ran = phase.run(self.assignment.limit, self.body(None), path());
 
-        let mut finished = finished(&clock, ran);
         if self.assignment.workload.sends()
             && self.assignment.transport.has_tcp_options()
-            && finished.failure.is_none()
+            && ran.failure.is_none()
         {
             // What is sent again of what is still on its way belongs to the test. The client reads it
             // before it looks for the results.
-            let patience = stop.follower();
-            let _patience = deadline_thread().at(Instant::now() + limits.drain, &patience);
-            Finish::Acknowledged.say(&path(), &patience);
+            phase.finish(Finish::Acknowledged, &path(), context.limits.drain);
         }
-        finished.tcp_info = tcp_info::Dump::of(&connection);
-        let facts = &mut finished.side.socket;
-        *facts = self.data.facts.clone();
-        facts_at_end(&connection, self.assignment.transport, facts);
+        let mut facts = facts_at_end(&self.data.facts, &connection, self.assignment.transport);
         // A size that was asked for stays what it was.
         let options = &self.assignment.half.socket;
         if options.receive_buffer_bytes.is_some() {
@@ -251,119 +233,91 @@ impl Prepared {
         if options.send_buffer_bytes.is_some() {
             facts.send_buffer_end_bytes = facts.send_buffer_bytes;
         }
-        Ok(finished)
+        Ok(Finished {
+            tcp_info: tcp_info::Dump::of(&connection),
+            ..self.finished(&phase, ran, facts)?
+        })
     }
 
     /// All associations that the client has with one socket, until the last of them has gone.
-    fn associations(
-        &mut self,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-        counters: &Arc<Counters>,
-    ) -> Result<Finished, Refusal> {
+    fn associations(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
         let socket = duplicate(&self.data.socket)?;
-        let admits = |source: &Address| peer.may_send_to(source);
+        let admits = |source: &Address| context.peer.may_send_to(source);
         let associations = Associations::new(socket.as_fd(), &admits);
-        wait::association(&associations, socket.as_fd(), stop, limits)?;
-        deadline_thread().on_silence(counters, self.patience(limits), stop);
-        let clock = self.clock();
-        let _deadline =
-            deadline_thread().at(clock.started + self.length(limits) + limits.drain, stop);
-        let ran = run(
-            &mut self.job(stop, None, counters),
-            Flow::OneToMany(&associations),
-        );
-        let mut finished = finished(&clock, ran);
-        finished.side.socket = self.facts_of_start();
-        Ok(finished)
+        wait::association(&associations, socket.as_fd(), context)?;
+        let mut phase = self.phase(context, true);
+        let flow = Flow::OneToMany(&associations);
+        let ran = phase.run(self.assignment.limit, self.body(None), flow);
+        self.finished(&phase, ran, self.facts_of_start())
     }
 
-    fn connections(
-        &mut self,
-        control: BorrowedFd<'_>,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-        counters: &Arc<Counters>,
-    ) -> Result<Finished, Refusal> {
+    fn connections(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
+        let (limits, control) = (context.limits, context.control);
         let listener = duplicate(&self.data.socket)?;
-        let Accepted { socket, from, .. } = self.connection(peer, stop, limits)?;
+        let Accepted { socket, from, .. } = self.connection(context)?;
         let host = Peer::try_from(&from).ok();
         let mut accepting = Accepting::new(listener.into(), host, Some(socket.into()));
-        deadline_thread().on_silence(counters, self.patience(limits), stop);
-
-        let clock = self.clock();
-        let length = self.length(limits);
-        let time_up = stop.follower();
-        let _deadline = deadline_thread().at(clock.started + length, &time_up);
+        let (limit, length) = (self.assignment.limit, self.length(limits));
+        let mut phase = self.phase(context, false);
         // The connection that is open when the time is up may end as late as any other test.
-        let last = stop.follower();
-        let _last = deadline_thread().at(clock.started + length + limits.drain, &last);
+        let (last, _last) = phase
+            .cut
+            .follower_until(phase.started() + length + limits.drain);
         let path = Path::Listener(&mut accepting);
-        let ran = run(&mut self.job(&time_up, Some(&last), counters), path);
-        let mut finished = finished(&clock, ran);
+        let ran = phase.run(limit, self.body(Some(&last)), path);
 
-        if finished.ended == Ended::Deadline {
-            let late = stop.follower();
+        if ran.ended == Ended::Deadline {
             let longest = LATE_CONNECTIONS.min(limits.drain);
-            let _late = deadline_thread().at(Instant::now() + longest, &late);
+            let (late, _late) = phase.cut.follower_until(Instant::now() + longest);
             while wait::connects_again(accepting.listener(), control, &late, LAST_CONNECTION) {
-                let once = late.follower();
-                let _once = deadline_thread().at(Instant::now() + LAST_CONNECTION, &once);
-                let path = Path::Listener(&mut accepting);
-                run(&mut self.job(&once, Some(&late), counters), path);
+                let (once, _once) = late.follower_until(Instant::now() + LAST_CONNECTION);
+                let mut job = Job {
+                    body: JobBody::Loop(self.body(Some(&late))),
+                    limit,
+                    stop: &once,
+                    counters: context.counters,
+                };
+                run(&mut job, Path::Listener(&mut accepting));
             }
         }
         if accepting.refused() > 0 {
             warn(format_args!(
                 "{}: refused {} data connections that did not come from {from}'s host",
-                peer.control,
+                context.peer.control,
                 accepting.refused()
             ));
         }
-        finished.side.socket = self.facts_of_start();
-        Ok(finished)
+        self.finished(&phase, ran, self.facts_of_start())
     }
 
-    fn datagrams(
-        &mut self,
-        peer: &DataPeer<'_>,
-        stop: &Stop,
-        limits: &Limits,
-        counters: &Arc<Counters>,
-    ) -> Result<Finished, Refusal> {
+    fn datagrams(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
+        let RunContext {
+            limits, counters, ..
+        } = *context;
         let workload = self.assignment.workload.clone();
-        let datagrams = self.datagrams_of(peer, stop, limits)?;
+        let datagrams = self.datagrams_of(context)?;
         let (socket, path) = (&datagrams.socket, || datagrams.path());
-        deadline_thread().on_silence(counters, self.patience(limits), stop);
 
-        let clock = self.clock();
-        let length = self.length(limits);
-        let in_time = stop.follower();
         // Request/response goes on until the client says that it has ended.
         let transactional = workload.is_transactional();
-        let grace = if transactional {
-            limits.drain
-        } else {
-            Duration::ZERO
-        };
-        let _in_time = deadline_thread().at(clock.started + length + grace, &in_time);
-        let ran = match self.assignment.end_mark {
+        let mut phase = self.phase(context, transactional);
+        let mut ran = match self.assignment.end_mark {
             EndMark::OtherSizeThan(size) => {
-                receive_sized(socket, size, &in_time, |bytes, calls| {
+                let ran = receive_sized(socket, size, &phase.stop, |bytes, calls| {
                     counters.count_received(bytes, calls);
-                })
+                });
+                phase.stop_clock();
+                ran
             }
-            EndMark::Empty => run(&mut self.job(&in_time, None, counters), path()),
+            EndMark::Empty => phase.run(self.assignment.limit, self.body(None), path()),
         };
-        let mut finished = finished(&clock, ran);
-        if finished.ended == Ended::Deadline && !transactional {
+        if ran.ended == Ended::Deadline && !transactional {
             // Only now: neither the time nor the CPU of what is late is the test's. Within a host a
             // client that is still sending would else find its peer gone.
-            let late = stop.follower();
             let longest = LATE_DATAGRAMS.min(limits.drain);
-            let _late = deadline_thread().at(clock.started + length + longest, &late);
+            let (late, _late) = phase
+                .cut
+                .follower_until(phase.started() + self.length(limits) + longest);
             match self.assignment.end_mark {
                 EndMark::Empty => receive_late(socket.as_fd(), &mut self.buffers, &late, counters),
                 EndMark::OtherSizeThan(size) => {
@@ -373,28 +327,40 @@ impl Prepared {
                 }
             }
         }
-        let closed = [Error::CONNREFUSED, Error::CONNRESET, Error::PIPE].map(Refusal::from);
-        if finished
+        let closed = [Error::CONNREFUSED, Error::CONNRESET, Error::PIPE].map(Error::raw_os_error);
+        if ran
             .failure
-            .is_some_and(|failure| closed.contains(&failure))
+            .is_some_and(|(_, errno)| closed.contains(&errno))
         {
             // The client has closed its socket while something was on its way there: its end.
-            finished.ended = Ended::PeerClosed;
-            finished.failure = None;
+            ran.ended = Ended::PeerClosed;
+            ran.failure = None;
         }
         if !workload.receives() {
             // A client that counts would wait for ever for what was lost.
-            let patience = stop.follower();
-            let _patience = deadline_thread().at(Instant::now() + LATE_DATAGRAMS, &patience);
-            Finish::EmptyDatagrams.say(&path(), &patience);
+            phase.finish(Finish::EmptyDatagrams, &path(), LATE_DATAGRAMS);
         }
-        finished.side.socket = self.facts_of_start();
-        finished.side.socket.dropped = dropped(socket, self.assignment.transport);
-        Ok(finished)
+        let facts = SocketFacts {
+            dropped: dropped(socket, self.assignment.transport),
+            ..self.facts_of_start()
+        };
+        self.finished(&phase, ran, facts)
     }
 
-    fn clock(&self) -> Clock {
-        Clock::start(&self.assignment.half)
+    /// Starts the clock. A test that `drains` goes on after its time until the client has stopped.
+    fn phase<'a>(&self, context: &RunContext<'a>, drains: bool) -> MeasuredPhase<'a> {
+        let RunContext { stop, limits, .. } = *context;
+        let drain = if drains { limits.drain } else { Duration::ZERO };
+        let half = &self.assignment.half;
+        let settings = PhaseSettings {
+            counters: context.counters,
+            cancel: stop,
+            control: None,
+            time: Some(self.length(limits) + drain),
+            idle: Some(self.buffers.patience(limits.data_idle, half)),
+            group: None,
+        };
+        MeasuredPhase::start(half, settings)
     }
 
     /// How long the test may run: its time, or what no test may exceed.
@@ -405,40 +371,42 @@ impl Prepared {
         }
     }
 
-    /// How long the data may stop.
-    fn patience(&self, limits: &Limits) -> Duration {
-        self.buffers
-            .patience(limits.data_idle, &self.assignment.half)
-    }
-
     /// What the socket had at its start, which is what it has at its end.
-    fn facts_of_start(&self) -> model::SocketFacts {
+    fn facts_of_start(&self) -> SocketFacts {
         let facts = self.data.facts.clone();
-        model::SocketFacts {
+        SocketFacts {
             send_buffer_end_bytes: facts.send_buffer_bytes,
             receive_buffer_end_bytes: facts.receive_buffer_bytes,
             ..facts
         }
     }
 
-    fn job<'a>(
-        &'a mut self,
-        stop: &'a Stop,
-        drain: Option<&'a Stop>,
-        counters: &'a Counters,
-    ) -> Job<'a> {
-        Job {
-            body: JobBody::Loop(Loop {
-                workload: &self.assignment.workload,
-                burst: 0,
-                timing: self.timing,
-                half: &self.assignment.half,
-                buffers: &mut self.buffers,
-                drain,
+    /// What is repeated; a connection that is open at the stop is served to its end, or until `drain`.
+    fn body<'a>(&'a mut self, drain: Option<&'a Stop>) -> Loop<'a> {
+        Loop {
+            workload: &self.assignment.workload,
+            burst: 0,
+            timing: self.timing,
+            half: &self.assignment.half,
+            buffers: &mut self.buffers,
+            drain,
+        }
+    }
+
+    /// The results; the client is told a failure in place of them.
+    fn finished(
+        &self,
+        phase: &MeasuredPhase<'_>,
+        ran: Ran,
+        socket: SocketFacts,
+    ) -> Result<Finished, Refusal> {
+        match ran.failure {
+            Some((_, errno)) => Err(Refusal(errno)),
+            None => Ok(Finished {
+                ended: ran.ended.clone(),
+                side: phase.side(ran, &self.data, &self.buffers, socket),
+                tcp_info: None,
             }),
-            limit: self.assignment.limit,
-            stop,
-            counters,
         }
     }
 }
@@ -452,30 +420,6 @@ fn place(transport: Transport, limits: &Limits) -> io::Result<Option<Place>> {
     }
     CLEANED.call_once(|| place::clean(&limits.unix_directory));
     Place::new(&limits.unix_directory).map(Some)
-}
-
-/// The end of the measured phase.
-fn finished(clock: &Clock, ran: Ran) -> Finished {
-    let passed = clock.stop();
-    let failure = match (&ran.ended, ran.failure) {
-        (Ended::Failed(_) | Ended::PeerClosed, Some((_, errno))) => Some(Refusal(errno)),
-        _ => None,
-    };
-    Finished {
-        side: Side {
-            elapsed: Some(passed.elapsed),
-            thread_cpu: Some(passed.thread_cpu),
-            cpu: passed.cpu,
-            paced: ran.paced,
-            send_gaps: ran.send_gaps,
-            send_times: ran.send_times,
-            receive_times: ran.receive_times,
-            ..Side::default()
-        },
-        ended: ran.ended,
-        failure,
-        tcp_info: None,
-    }
 }
 
 /// Refuses what the operator does not allow; leaves out a congestion control that is not loaded, and returns it.
@@ -524,7 +468,7 @@ fn refused_memory(exceeded: Exceeded) -> Refusal {
     Error::NOMEM.into()
 }
 
-fn duplicate(socket: &Socket) -> Result<Socket, Refusal> {
+pub(super) fn duplicate(socket: &Socket) -> Result<Socket, Refusal> {
     socket.try_clone().map_err(|error| Refusal::from_io(&error))
 }
 

@@ -7,15 +7,11 @@ use engine::{Associations, Stop};
 use sys::call::{self, Error};
 
 use super::assignment::Refusal;
-use crate::options::Limits;
+use super::test::RunContext;
 
 /// Waits for data, or a connection; the error number to tell the client when none comes.
-pub(super) fn readable(
-    socket: BorrowedFd<'_>,
-    stop: &Stop,
-    patience: Duration,
-) -> Result<(), Refusal> {
-    if stop.wait_readable(socket, Instant::now() + patience)? {
+pub(super) fn readable(socket: BorrowedFd<'_>, stop: &Stop, until: Instant) -> Result<(), Refusal> {
+    if stop.wait_readable(socket, until)? {
         Ok(())
     } else {
         Err(Error::TIMEDOUT.into())
@@ -45,16 +41,11 @@ pub(super) fn connects_again(
 pub(super) fn association(
     associations: &Associations<'_>,
     socket: BorrowedFd<'_>,
-    stop: &Stop,
-    limits: &Limits,
+    context: &RunContext<'_>,
 ) -> Result<(), Refusal> {
-    let until = Instant::now() + limits.data_wait;
+    let until = Instant::now() + context.limits.data_wait;
     while Instant::now() < until {
-        readable(
-            socket,
-            stop,
-            until.saturating_duration_since(Instant::now()),
-        )?;
+        readable(socket, context.stop, until)?;
         match associations.next_is_admitted() {
             Ok(true) => return Ok(()),
             Ok(false) | Err(Error::INTR | Error::AGAIN) => {}

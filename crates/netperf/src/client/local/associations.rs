@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use engine::{ConnectError, Flow, FlowClock, Stop, connect, deadline_thread, run};
+use engine::{ConnectError, Flow, MeasuredPhase, Stop, connect};
 use sys::call::Peer;
 use sys::{Address, Socket};
 
@@ -19,17 +19,15 @@ impl LocalEnd<'_> {
         &mut self,
         associations: u32,
         dest: &Address,
-        stop: &Stop,
-        cancel: &Stop,
+        phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
-        clock: &FlowClock<'_>,
     ) -> Result<Moved, ClientError> {
         let mut sockets = Vec::new();
         let mut bind = self.source.clone();
         for _ in 0..associations {
             let options = &self.plan.here.socket;
             let socket = open_socket(self.plan.transport, &bind, options)?.socket;
-            if let Err(ConnectError::Failed(error)) = connect(&socket, dest, stop) {
+            if let Err(ConnectError::Failed(error)) = connect(&socket, dest, &phase.stop) {
                 return Err(unreachable(dest, error));
             }
             // Closing then waits until the peer has all that was sent, and knows of the end.
@@ -43,17 +41,12 @@ impl LocalEnd<'_> {
             .iter()
             .map(|socket| (socket.as_fd(), to.clone()))
             .collect();
-        let ran = run(
-            &mut self.job(stop, progress.counters),
-            Flow::InTurn(in_turn),
-        );
-        progress.ended();
-        let mut moved = self.moved(ran, clock);
-        let patience = cancel.follower();
-        let _patience = deadline_thread().at(Instant::now() + DRAIN_PATIENCE, &patience);
+        let ran = self.run_loop(phase, progress, Flow::InTurn(in_turn));
+        let moved = self.moved(ran);
+        let (patience, _deadline) = phase.cut.follower_until(Instant::now() + DRAIN_PATIENCE);
         close_all(sockets, &patience);
         if !self.plan.workload.receives() {
-            moved.passed = clock.stop();
+            phase.stop_clock();
         }
         Ok(moved)
     }

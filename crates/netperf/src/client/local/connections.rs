@@ -1,6 +1,6 @@
 //! A test whose every transaction has a connection of its own.
 
-use engine::{Connector, FlowClock, Path, PortRange, Stop, run};
+use engine::{Connector, MeasuredPhase, Path, PortRange};
 use model::SocketOptions;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -16,15 +16,11 @@ impl LocalEnd<'_> {
         &mut self,
         dest: &Address,
         ports: ConnectionPorts,
-        stop: &Stop,
+        phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
-        clock: &FlowClock<'_>,
     ) -> Result<Moved, ClientError> {
         let mut connector = self.connector(dest, ports, self.plan.here.socket.clone())?;
-        let path = Path::Connector(&mut connector);
-        let ran = run(&mut self.job(stop, progress.counters), path);
-        progress.ended();
-        let passed = clock.stop();
+        let ran = self.run_loop(phase, progress, Path::Connector(&mut connector));
         let mut socket = self.data.facts.clone();
         socket.retransmits = ran.retransmits;
         if let Some(first) = connector.first_facts() {
@@ -34,13 +30,12 @@ impl LocalEnd<'_> {
             socket.data_in_syn = first.data_in_syn;
             socket.multipath = first.multipath;
         }
+        let connections = progress.counters.counts().transactions;
+        let reused = doubts::ports_reused(connections, range_of(ports), phase.passed.elapsed);
+        self.doubts.extend(reused);
         Ok(Moved {
             ran,
             socket,
-            doubts: doubts::ports_reused(progress.counters, range_of(ports), passed.elapsed)
-                .into_iter()
-                .collect(),
-            passed,
             tcp_info: None,
         })
     }

@@ -3,11 +3,9 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use engine::{Counters, PortRange};
-use model::{Ended, FlowPlan, Warning};
+use engine::{PortRange, Ran};
+use model::{Counts, Ended, FlowPlan, Warning};
 use sys::{Socket, call};
-
-use super::Moved;
 
 /// Whether a connection that nobody listened for was opened from both sides at once, by one socket:
 /// RFC 9293, 3.5.
@@ -21,17 +19,16 @@ pub(super) fn is_its_own_peer(socket: &Socket) -> bool {
 pub(super) fn stalled(
     socket: &Socket,
     plan: &FlowPlan,
-    moved: &Moved,
-    counters: &Counters,
+    ran: &Ran,
+    elapsed: Duration,
+    counts: &Counts,
 ) -> Option<Warning> {
     const SHORTEST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(2);
-    let counts = counters.counts();
     let open = counts.send_calls > counts.receive_calls;
-    if moved.ran.ended != Ended::Deadline || !open || plan.here.socket.receive_timeout.is_some() {
+    if ran.ended != Ended::Deadline || !open || plan.here.socket.receive_timeout.is_some() {
         return None;
     }
-    let elapsed = moved.passed.elapsed;
     let transactions = u32::try_from(counts.transactions).unwrap_or(u32::MAX);
     let usual = elapsed.checked_div(transactions).unwrap_or(LONGEST);
     let patience = (usual * 4).clamp(SHORTEST, LONGEST);
@@ -39,7 +36,7 @@ pub(super) fn stalled(
         return None;
     }
     // With one request at a time what no transaction took was spent waiting for the last one.
-    let waited = moved.ran.latency.as_ref().filter(|_| plan.burst == 0);
+    let waited = ran.latency.as_ref().filter(|_| plan.burst == 0);
     let waited = waited.map(|times| elapsed.saturating_sub(times.total()));
     Some(Warning::Stalled { waited })
 }
@@ -47,16 +44,13 @@ pub(super) fn stalled(
 /// Whether the ports of a connection test went round within the time for which a closed connection is
 /// remembered.
 pub(super) fn ports_reused(
-    counters: &Counters,
+    connections: u64,
     range: PortRange,
     elapsed: Duration,
 ) -> Option<Warning> {
     /// TCP_TIMEWAIT_LEN of Linux.
     const TIME_WAIT: Duration = Duration::from_secs(60);
-    let (connections, ports) = (
-        counters.counts().transactions,
-        u32::from(range.max - range.min).max(1),
-    );
+    let ports = u32::from(range.max - range.min).max(1);
     let rounds = connections as f64 / f64::from(ports);
     (rounds > 1.0 && elapsed.as_secs_f64() / rounds < TIME_WAIT.as_secs_f64())
         .then_some(Warning::PortsReused { connections, ports })

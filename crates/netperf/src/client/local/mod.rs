@@ -9,16 +9,16 @@ mod proof;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use engine::{
-    Buffers, ConnectError, Counters, DataSocket, Finish, Flow, FlowClock, GroupMember,
-    InterfaceMeter, Job, JobBody, Loop, Passed, Ran, Reason, Stop, connect, connect_without_data,
-    deadline_thread, facts_at_end, run,
+    Buffers, ConnectError, DataSocket, Finish, Flow, GroupMember, InterfaceMeter, Loop,
+    MeasuredPhase, Path, PhaseSettings, Ran, Reason, Stop, connect, connect_without_data,
+    facts_at_end,
 };
 use model::{
-    End, Ended, FlowPlan, Limit, Operation, Side, SocketFacts, Transport, Warning, Workload,
+    End, Ended, FlowPlan, Limit, Operation, Outcome, Side, SocketFacts, Transport, Warning,
+    Workload,
 };
 use server::Nonce;
 use sys::Address;
@@ -53,32 +53,20 @@ pub(super) struct LocalEnd<'a> {
     buffers: Buffers,
     /// The nonce of the server's response, if it has one.
     pub(super) nonce: Option<Nonce>,
-}
-
-/// What this end measured.
-pub(super) struct Measured {
-    /// When the measured phase began.
-    pub(super) begun: Instant,
-    pub(super) here: Side,
-    pub(super) ended: Ended,
-    /// What only this end can doubt.
+    /// Doubts about the test so far.
     pub(super) doubts: Vec<Warning>,
-    pub(super) tcp_info: Option<tcp_info::Dump>,
 }
 
 /// What one run of the loop left.
 struct Moved {
     ran: Ran,
     socket: SocketFacts,
-    /// The measured phase.
-    passed: Passed,
-    doubts: Vec<Warning>,
     tcp_info: Option<tcp_info::Dump>,
 }
 
 /// Binds this thread to the CPU that was asked for; a doubt when that fails. The stock tool goes on
 /// without a word.
-pub(super) fn bind_thread(plan: &FlowPlan) -> Option<Warning> {
+fn bind_thread(plan: &FlowPlan) -> Option<Warning> {
     let cpu = plan.here.cpu?;
     let error = sys::cpu::bind_thread(cpu).err()?;
     Some(Warning::NotInForce {
@@ -102,8 +90,9 @@ impl LocalEnd<'_> {
         }
     }
 
-    /// Runs the test to its end; an error is a test without a result. Without a control connection the
-    /// other end goes by no time and awaits no end mark.
+    /// Runs the test to its end; returns this end's part of the outcome, and when the measured phase began. An
+    /// error is a test without a result. Without a control connection the other end goes by no time and awaits no
+    /// end mark.
     pub(super) fn run(
         &mut self,
         settings: &Settings,
@@ -112,7 +101,8 @@ impl LocalEnd<'_> {
         cancel: &Stop,
         progress: Progress<'_>,
         member: Option<GroupMember<'_>>,
-    ) -> Result<Measured, ClientError> {
+    ) -> Result<(Outcome, Instant), ClientError> {
+        let started = SystemTime::now();
         let missing = self.missing(settings, dest, control);
         let control = control.map(|control| control.connection.as_fd());
         wait(settings.wait, control, cancel);
@@ -136,32 +126,32 @@ impl LocalEnd<'_> {
             Some(member) => Some(member.start().ok_or(ClientError::Abandoned)?),
             None => None,
         };
-        let stop = cancel.follower();
-        let _watch = control.map(|control| deadline_thread().on_hang_up(control, &stop));
-        let clock = FlowClock::start(&self.plan.here, group);
-        let started = clock.started();
-        let _deadline = self
-            .time(control.is_some())
-            .map(|time| deadline_thread().at(started + time, &stop));
-        if self.ends_of_silence() {
-            let patience = self.buffers.patience(settings.data_idle, &self.plan.here);
-            deadline_thread().on_silence(progress.counters, patience, &stop);
-        }
-        progress.begun(started);
+        let patience = self.buffers.patience(settings.data_idle, &self.plan.here);
+        let phase = PhaseSettings {
+            counters: progress.counters,
+            cancel,
+            control,
+            time: self.time(control.is_some()),
+            idle: self.ends_of_silence().then_some(patience),
+            group,
+        };
+        let phase = &mut MeasuredPhase::start(&self.plan.here, phase);
+        progress.begun(phase.started());
         if let Some(missing) = missing.clone().filter(|missing| !missing.is_one_way) {
             progress.answer.expect(missing, cancel);
         }
         let moved = if settings.test == Test::TcpMss {
-            self.open(dest, &stop, progress)?;
-            self.moved(Ended::Count.into(), &clock)
+            self.open(dest, &phase.stop, progress)?;
+            phase.stop_clock();
+            self.moved(Ended::Count.into())
         } else if self.plan.workload.connects() {
-            self.run_connections(dest, settings.ports, &stop, progress, &clock)?
+            self.run_connections(dest, settings.ports, phase, progress)?
         } else if let Special::Sctp { associations } = settings.special
             && self.plan.transport == Transport::SctpMany
         {
-            self.run_associations(associations, dest, &stop, cancel, progress, &clock)?
+            self.run_associations(associations, dest, phase, progress)?
         } else {
-            self.run_on_one(dest, &stop, cancel, progress, &clock, control.is_none())?
+            self.run_on_one(dest, phase, progress, control.is_none())?
         };
         if fell_silent(&moved.ran) {
             return Err(ClientError::Silent(settings.data_idle));
@@ -173,32 +163,23 @@ impl LocalEnd<'_> {
         if let Some(missing) = missing.filter(|missing| missing.is_one_way && has_sent) {
             progress.answer.expect(missing, cancel);
         }
-        let mut doubts = moved.doubts;
-        doubts.extend(moved.passed.clock_stepped());
+        self.doubts.extend(phase.passed.clock_stepped());
+        let ended = moved.ran.ended.clone();
         let here = Side {
-            counts: progress.counters.counts(),
-            elapsed: Some(moved.passed.elapsed),
-            thread_cpu: Some(moved.passed.thread_cpu),
-            socket: moved.socket,
-            refused: self.data.refused.clone(),
-            buffers: self.buffers.used(),
-            latency: moved.ran.latency,
-            send_times: moved.ran.send_times,
-            receive_times: moved.ran.receive_times,
-            paced: moved.ran.paced,
-            send_gaps: moved.ran.send_gaps,
-            cpu: moved.passed.cpu,
             interface: meter.map(InterfaceMeter::finish),
             clock: clock_facts,
-            ..Side::default()
+            program: Some(crate::PROGRAM.to_owned()),
+            ..phase.side(moved.ran, &self.data, &self.buffers, moved.socket)
         };
-        Ok(Measured {
-            begun: started,
-            here,
-            ended: moved.ran.ended,
-            doubts,
-            tcp_info: moved.tcp_info,
-        })
+        // The stock tool's classic tests have no word of it.
+        if let Some(dump) = moved.tcp_info.filter(|_| !settings.test.is_classic()) {
+            dump.print();
+        }
+        let outcome = Outcome {
+            warnings: std::mem::take(&mut self.doubts),
+            ..Outcome::of_flow(settings.plan(), started, here, None, ended)
+        };
+        Ok((outcome, phase.started()))
     }
 
     /// The answer to await on the data connection, where a network may be in between and where either
@@ -263,17 +244,16 @@ impl LocalEnd<'_> {
     fn run_on_one(
         &mut self,
         dest: &Address,
-        stop: &Stop,
-        cancel: &Stop,
+        phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
-        clock: &FlowClock<'_>,
         is_service: bool,
     ) -> Result<Moved, ClientError> {
         let plan = self.plan;
         let datagrams = plan.transport.has_datagrams();
         let connects = plan.transport.has_connections() || plan.here.socket.connect_datagrams;
-        if connects && let Some(ran) = self.open(dest, stop, progress)? {
-            return Ok(self.moved(ran, clock));
+        if connects && let Some(ran) = self.open(dest, &phase.stop, progress)? {
+            phase.stop_clock();
+            return Ok(self.moved(ran));
         }
         let socket = self
             .data
@@ -288,44 +268,50 @@ impl LocalEnd<'_> {
                 Flow::Addressed(socket.as_fd(), to.clone())
             }
         };
-        let ran = run(&mut self.job(stop, progress.counters), path());
-        progress.ended();
-        let mut moved = self.moved(ran, clock);
+        let ran = self.run_loop(phase, progress, path());
+        let mut moved = self.moved(ran);
         if connects && !datagrams && doubts::is_its_own_peer(&socket) {
-            moved.doubts.push(Warning::SelfConnection);
+            self.doubts.push(Warning::SelfConnection);
         }
         if datagrams && plan.workload == Workload::ask() {
-            moved
-                .doubts
-                .extend(doubts::stalled(&socket, plan, &moved, progress.counters));
+            let counts = progress.counters.counts();
+            let elapsed = phase.passed.elapsed;
+            let stalled = doubts::stalled(&socket, plan, &moved.ran, elapsed, &counts);
+            self.doubts.extend(stalled);
         }
 
         if fell_silent(&moved.ran) {
             // Nor would it hear of an end.
             return Ok(moved);
         }
-        let patience = cancel.follower();
-        let _patience = deadline_thread().at(Instant::now() + DRAIN_PATIENCE, &patience);
         if datagrams && is_service {
             // It waits for nothing.
         } else if datagrams && plan.workload.sends() {
-            Finish::EmptyDatagrams.say(&path(), &patience);
+            phase.finish(Finish::EmptyDatagrams, &path(), DRAIN_PATIENCE);
         } else if !datagrams && plan.workload.sends() {
-            Finish::HalfClose.say(&path(), &patience);
+            phase.finish(Finish::HalfClose, &path(), DRAIN_PATIENCE);
             // What the drain has sent again belongs to the test.
-            facts_at_end(&self.data.socket, plan.transport, &mut moved.socket);
+            moved.socket = self.facts_at_end();
             moved.tcp_info = tcp_info::Dump::of(&self.data.socket);
-            if !plan.workload.receives() {
-                // A stream has moved when the peer has read it: the drain is part of the time.
-                moved.passed = clock.stop();
-            }
         } else if !datagrams && (moved.ran.ended == Ended::Cancelled || is_service) {
             // The sender has its own clock and would go on to its end, or has none and no end.
             let _ = call::shutdown(socket.as_fd());
         } else if !datagrams {
-            Finish::AwaitClose.say(&path(), &patience);
+            phase.finish(Finish::AwaitClose, &path(), DRAIN_PATIENCE);
         }
         Ok(moved)
+    }
+
+    fn run_loop<'p>(
+        &mut self,
+        phase: &mut MeasuredPhase<'_>,
+        progress: Progress<'_>,
+        path: impl Into<Path<'p>>,
+    ) -> Ran {
+        let body = Loop::of(self.plan, &mut self.buffers);
+        let ran = phase.run(self.plan.limit, body, path);
+        progress.ended(phase.started() + phase.passed.elapsed);
+        ran
     }
 
     /// Opens the connection; `Some` when its time was up before it stood.
@@ -360,39 +346,23 @@ impl LocalEnd<'_> {
         self.plan.workload.body.first() == Some(&Operation::Send)
     }
 
-    /// The loop has ended: the clock stops, and the socket is asked before it closes.
-    fn moved(&self, ran: Ran, clock: &FlowClock<'_>) -> Moved {
-        let passed = clock.stop();
-        let mut socket = self.data.facts.clone();
-        facts_at_end(&self.data.socket, self.plan.transport, &mut socket);
-        if self.plan.here.socket.fast_open && self.sends_first() {
-            socket.data_in_syn = sys::option::tcp_info(self.data.socket.as_fd())
-                .ok()
-                .map(|info| info.data_in_syn);
-        }
+    /// The clock has stopped: the socket is asked before it closes.
+    fn moved(&self, ran: Ran) -> Moved {
         Moved {
             ran,
-            socket,
-            passed,
-            doubts: Vec::new(),
+            socket: self.facts_at_end(),
             tcp_info: tcp_info::Dump::of(&self.data.socket),
         }
     }
 
-    fn job<'b>(&'b mut self, stop: &'b Stop, counters: &'b Arc<Counters>) -> Job<'b> {
-        Job {
-            body: JobBody::Loop(Loop {
-                workload: &self.plan.workload,
-                burst: self.plan.burst,
-                timing: self.plan.timing,
-                half: &self.plan.here,
-                buffers: &mut self.buffers,
-                drain: None,
-            }),
-            limit: self.plan.limit,
-            stop,
-            counters,
+    fn facts_at_end(&self) -> SocketFacts {
+        let socket = &self.data.socket;
+        let mut facts = facts_at_end(&self.data.facts, socket, self.plan.transport);
+        if self.plan.here.socket.fast_open && self.sends_first() {
+            let info = sys::option::tcp_info(socket.as_fd()).ok();
+            facts.data_in_syn = info.map(|info| info.data_in_syn);
         }
+        facts
     }
 }
 

@@ -9,7 +9,7 @@ use model::{FlowPlan, SizeRule, SocketOptions, Transport, Warning};
 use sys::{Address, Llc};
 
 use super::super::ClientError;
-use super::LocalEnd;
+use super::{LocalEnd, bind_thread};
 use crate::PATTERN;
 use crate::attachment::LLC_HEADER_BYTES;
 use crate::options::{Attachment, Settings, Special, Test};
@@ -24,9 +24,9 @@ impl<'a> LocalEnd<'a> {
     pub(in super::super) fn prepare(
         settings: &'a Settings,
         endpoints: &Endpoints,
-        doubts: &mut Vec<Warning>,
     ) -> Result<Self, ClientError> {
         let plan = &settings.flow;
+        let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
         reaches_itself(&endpoints.dest)?;
         let place = place(settings)?;
         let asked = match (&settings.special, &place) {
@@ -82,6 +82,7 @@ impl<'a> LocalEnd<'a> {
             data,
             buffers,
             nonce: None,
+            doubts,
         })
     }
 }

@@ -4,9 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use engine::{
-    ConnectError, Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket, deadline_thread,
-};
+use engine::{ConnectError, Finish, Flow, Ran, Reason, Role, Stop, connect, data_socket};
 use model::{FlowPlan, SocketOptions, Transport};
 use server::Nonce;
 use sys::call::{self, Error};
@@ -68,8 +66,7 @@ impl LocalEnd<'_> {
         cancel: &Stop,
         progress: Progress<'_>,
     ) -> Result<(), ClientError> {
-        let stop = cancel.follower();
-        let _deadline = deadline_thread().at(Instant::now() + PATIENCE, &stop);
+        let (stop, _deadline) = cancel.follower_until(Instant::now() + PATIENCE);
         let late = || match stop.reason() {
             Some(Reason::Deadline) => Err(unreachable(dest, Error::TIMEDOUT.into())),
             _ => Ok(()),

@@ -1,0 +1,100 @@
+//! Both ends of a stream, each in its measured phase, as a dialect runs them.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{
+    Buffers, DataSocket, Finish, Flow, Loop, MeasuredPhase, Memory, PhaseSettings, Reason, Role,
+    Stop,
+};
+use model::{BufferPlan, Ended, Half, Limit, Side, SocketOptions, Timing, Transport, Workload};
+use sys::Address;
+
+/// How long a sender sends.
+const TIME: Duration = Duration::from_millis(30);
+
+/// More than a busy machine needs.
+const LONG: Duration = Duration::from_secs(30);
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+/// One end of a stream: a sender has a deadline, a receiver reads to the end.
+fn run_end(
+    data: &TcpStream,
+    workload: &Workload,
+    control: Option<BorrowedFd<'_>>,
+    idle: Duration,
+) -> (Side, Ended) {
+    let half = Half {
+        send: BufferPlan::message(100),
+        receive: BufferPlan::message(100),
+        ..Half::default()
+    };
+    let any = Address::from(data.local_addr().unwrap()).with_any_port();
+    let options = SocketOptions::default();
+    let socket = DataSocket::open(Transport::Tcp, &any, &options, Role::Initiator).unwrap();
+    let (facts, memory) = (&socket.facts, Memory::new(1 << 16, 1 << 16));
+    let buffers = Buffers::new(&half, workload, Transport::Tcp, facts, None, b"x", &memory);
+    let mut buffers = buffers.unwrap();
+    let counters = Arc::default();
+    let settings = PhaseSettings {
+        counters: &counters,
+        cancel: &Stop::new(),
+        control,
+        time: workload.sends().then_some(TIME),
+        idle: Some(idle),
+        group: None,
+    };
+    let mut phase = MeasuredPhase::start(&half, settings);
+    let body = Loop {
+        workload,
+        burst: 0,
+        timing: Timing::default(),
+        half: &half,
+        buffers: &mut buffers,
+        drain: None,
+    };
+    let path = || Flow::Connected(data.as_fd());
+    let ran = phase.run(Limit::Unlimited, body, path());
+    if workload.sends() {
+        let loop_ended = phase.passed.elapsed;
+        phase.finish(Finish::HalfClose, &path(), LONG);
+        assert!(
+            phase.passed.elapsed > loop_ended,
+            "the drain belongs to the time"
+        );
+    }
+    let (ended, facts) = (ran.ended.clone(), facts.clone());
+    (phase.side(ran, &socket, &buffers, facts), ended)
+}
+
+#[test]
+fn both_ends_of_a_stream_agree() {
+    let (near, far) = pair();
+    let ((sender, time_up), (receiver, read_all)) = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| run_end(&near, &Workload::send(), None, LONG));
+        let receiver = run_end(&far, &Workload::receive(), None, LONG);
+        drop(far);
+        (sender.join().unwrap(), receiver)
+    });
+    assert_eq!((time_up, read_all), (Ended::Deadline, Ended::PeerClosed));
+    assert_eq!(sender.counts.sent, receiver.counts.received);
+    assert!(sender.counts.sent.0 > 0 && sender.elapsed >= Some(TIME));
+}
+
+#[test]
+fn a_phase_ends_with_its_control_connection_or_in_silence() {
+    let (near, _far) = pair();
+    let receive = |control, idle| run_end(&near, &Workload::receive(), control, idle).1;
+    let (control, peer) = UnixStream::pair().unwrap();
+    drop(peer);
+    assert_eq!(receive(Some(control.as_fd()), LONG), Ended::PeerClosed);
+    assert_eq!(receive(None, TIME), Ended::from(Reason::Silence));
+}
