@@ -120,7 +120,8 @@ impl DeadlineThread {
         Promise { thread: self, key }
     }
 
-    /// Pulls `stop` when the peer of this connection hangs up, unless the watch is dropped before.
+    /// Pulls `stop` when the peer of this connection hangs up, unless the watch is dropped before. Several watches may
+    /// be on one connection. The thread that makes a watch must drop it: threads may have descriptors of their own.
     pub fn on_hang_up<'a>(&'a self, connection: BorrowedFd<'a>, stop: &Stop) -> Watch<'a> {
         let mut state = self.state();
         let number = state.number();
@@ -128,11 +129,21 @@ impl DeadlineThread {
             .watched
             .insert(number, (stop.clone(), Reason::PeerClosed));
         drop(state);
-        // A descriptor that cannot be watched (there is no such socket) costs the early end only.
-        let _ = self.poller.watch(connection, number);
+        let mut watched = self.poller.watch(connection, number);
+        // epoll takes a descriptor once, by its number: another thread may have a copy with the same one.
+        let mut copies = Vec::new();
+        while matches!(&watched, Err(error) if error.kind() == io::ErrorKind::AlreadyExists)
+            && let Ok(copy) = connection.try_clone_to_owned()
+        {
+            watched = self.poller.watch(copy.as_fd(), number);
+            copies.push(copy);
+        }
+        // A descriptor that cannot be watched costs the early end only.
         Watch {
             thread: self,
             connection,
+            copy: copies.pop(),
+            is_watched: watched.is_ok(),
             number,
         }
     }
@@ -316,12 +327,18 @@ impl Drop for Promise<'_> {
 pub struct Watch<'a> {
     thread: &'a DeadlineThread,
     connection: BorrowedFd<'a>,
+    /// What is watched in place of a descriptor that another watch has.
+    copy: Option<OwnedFd>,
+    is_watched: bool,
     number: u64,
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.thread.poller.forget(self.connection);
+        if self.is_watched {
+            let copy = self.copy.as_ref().map(AsFd::as_fd);
+            self.thread.poller.forget(copy.unwrap_or(self.connection));
+        }
         self.thread.state().watched.remove(&self.number);
     }
 }

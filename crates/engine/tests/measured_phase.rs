@@ -4,11 +4,11 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, DataSocket, Finish, Flow, Loop, MeasuredPhase, Memory, PhaseSettings, Reason, Role,
-    Stop,
+    Stop, deadline_thread,
 };
 use model::{BufferPlan, Ended, Half, Limit, Side, SocketOptions, Timing, Transport, Workload};
 use sys::Address;
@@ -97,4 +97,25 @@ fn a_phase_ends_with_its_control_connection_or_in_silence() {
     drop(peer);
     assert_eq!(receive(Some(control.as_fd()), LONG), Ended::PeerClosed);
     assert_eq!(receive(None, TIME), Ended::from(Reason::Silence));
+}
+
+#[test]
+fn each_watch_of_a_connection_sees_its_end() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let stops = [(); 4].map(|()| Stop::new());
+    let watch = |at: usize| deadline_thread().on_hang_up(near.as_fd(), &stops[at]);
+    let (first, _second, _third) = (watch(0), watch(1), watch(2));
+    drop(first);
+    drop(far);
+    let pulled_in_time = |stop: &Stop| {
+        let begun = Instant::now();
+        while !stop.is_set() && begun.elapsed() < LONG {
+            std::thread::yield_now();
+        }
+        stop.reason() == Some(Reason::PeerClosed)
+    };
+    assert!(stops[1..3].iter().all(pulled_in_time));
+    let _late = watch(3);
+    assert!(pulled_in_time(&stops[3]));
+    assert!(!stops[0].is_set());
 }
