@@ -147,11 +147,10 @@ impl Steps<'_> {
             counters,
         };
         let (script, buffer) = (&mut *self.script, &mut *self.buffer);
-        let end = match &mut self.times {
+        match &mut self.times {
             Some(times) => script.run(manager, &orders, buffer, *times),
             None => script.run(manager, &orders, buffer, &mut ()),
-        };
-        end.into()
+        }
     }
 }
 

@@ -65,35 +65,30 @@ impl FastStep {
         }
     }
 
-    /// Gives the step a connection, or takes it away.
+    /// Gives the step a connection, or takes it away. A fixed number of bytes, once, without a wait before it, is one
+    /// call in most cases.
     pub(crate) fn bind(&mut self, step: &Step, connection: Option<&Rc<Connection>>) {
+        self.call = Call::None;
         let plain = connection.filter(|connection| connection.plain().is_some());
-        self.call = plain.map_or(Call::None, |connection| Call::of(&step.action, connection));
-    }
-}
-
-impl Call {
-    /// A fixed number of bytes, once, without a wait before it, is one call in most cases.
-    fn of(action: &Action, connection: &Rc<Connection>) -> Self {
-        let bytes = |transfer: &Transfer| match *transfer {
-            Transfer {
-                amount: Amount::Exactly(bytes),
-                repeat: 1,
-                patience: None,
-                waits: true,
-                batch: None,
-            } => Some(bytes),
-            _ => None,
+        let (Some(plain), Action::Send(transfer) | Action::Receive(transfer)) =
+            (plain, &step.action)
+        else {
+            return;
         };
-        let connection = || Rc::clone(connection);
-        let call = match action {
-            Action::Send(transfer) => bytes(transfer).map(|bytes| Self::Send(connection(), bytes)),
-            Action::Receive(transfer) => {
-                bytes(transfer).map(|bytes| Self::Receive(connection(), bytes))
-            }
-            _ => None,
+        let Transfer {
+            amount: Amount::Exactly(bytes),
+            repeat: 1,
+            patience: None,
+            waits: true,
+            batch: None,
+        } = *transfer
+        else {
+            return;
         };
-        call.unwrap_or(Self::None)
+        self.call = match step.action {
+            Action::Send(_) => Call::Send(Rc::clone(plain), bytes),
+            _ => Call::Receive(Rc::clone(plain), bytes),
+        };
     }
 }
 

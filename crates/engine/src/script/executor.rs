@@ -7,14 +7,14 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
-use sys::message::{ControlMessage, Messages};
+use sys::message::{ControlMessage, Messages, Moved};
 
 use crate::counters::{Counter, CounterWriter};
 use model::{Action, Amount, Batch, Step, Transfer};
 
 use super::manager::ConnectionManager;
 use crate::end::Failure;
-use crate::io::{Connection, Io};
+use crate::io::Connection;
 use crate::loops::fast_path::{self, Context, Exit, FastStep, Place};
 use crate::stop::Stop;
 use crate::timer::Watch;
@@ -38,7 +38,7 @@ pub(super) enum Left {
 
 /// Which way a transfer goes.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+enum Way {
     Out,
     In,
 }
@@ -72,15 +72,6 @@ impl Steps {
             fast: steps.iter().map(FastStep::new).collect(),
             list: steps,
         }
-    }
-
-    /// The most bytes that one of them moves at once.
-    pub(super) fn largest(&self) -> usize {
-        let largest = self.list.iter().map(|step| match step.action {
-            Action::Send(transfer) | Action::Receive(transfer) => transfer.amount.largest(),
-            _ => 0,
-        });
-        largest.max().unwrap_or(0) as usize
     }
 
     fn bind(&mut self, at: usize, connection: Option<Rc<Connection>>) {
@@ -158,7 +149,14 @@ impl Executor<'_> {
         at: usize,
         came: Option<Result<usize, Error>>,
     ) -> Result<(), Left> {
-        match self.try_execute(steps, at, came) {
+        let executed = match steps.list[at].action {
+            Action::Send(transfer) => self.transfers(steps, at, Way::Out, transfer, came),
+            Action::Receive(transfer) => self.transfers(steps, at, Way::In, transfer, came),
+            Action::Think { duration, spins } => think(duration, spins, self.stop),
+            Action::Own => self.perform(steps, at),
+            Action::Nothing => Ok(()),
+        };
+        match executed {
             Err(Left::Failed(_)) if steps.list[at].can_fail && !self.stop.is_set() => {
                 self.counters.add(Counter::FailedOperations, 1);
                 Ok(())
@@ -167,21 +165,6 @@ impl Executor<'_> {
                 Err(Left::Stopped)
             }
             other => other,
-        }
-    }
-
-    fn try_execute(
-        &mut self,
-        steps: &mut Steps,
-        at: usize,
-        came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        match steps.list[at].action {
-            Action::Send(transfer) => self.transfers(steps, at, Way::Out, transfer, came),
-            Action::Receive(transfer) => self.transfers(steps, at, Way::In, transfer, came),
-            Action::Think { duration, spins } => think(duration, spins, self.stop),
-            Action::Own => self.perform(steps, at),
-            Action::Nothing => Ok(()),
         }
     }
 
@@ -204,44 +187,82 @@ impl Executor<'_> {
             steps.fast[at].bind(&steps.list[at], Some(connection));
         }
         for _ in 0..transfer.repeat {
-            if transfer.batch.is_none() {
-                self.transfer(connection, way, transfer, came.take())?;
-            } else {
-                let control = steps.control[at].as_deref();
-                self.batch(connection, way, transfer, &mut steps.messages, control)?;
-            }
+            let control = steps.control[at].as_deref();
+            self.transfer(
+                connection,
+                way,
+                transfer,
+                &mut steps.messages,
+                control,
+                came.take(),
+            )?;
         }
         Ok(())
     }
 
+    /// Moves all bytes of a transfer, or a random number of them in one call. A batch is messages of one size, which
+    /// are received in whatever messages they come; if the size is random, as many messages.
     fn transfer(
         &mut self,
         connection: &Connection,
         way: Way,
         transfer: Transfer,
+        messages: &mut Messages,
+        control: Option<&ControlMessage>,
         mut came: Option<Result<usize, Error>>,
     ) -> Result<(), Left> {
-        let (wanted, whole) = self.wanted(transfer.amount, way);
+        let (each, is_random) = match transfer.amount {
+            Amount::Exactly(bytes) => (bytes as usize, false),
+            Amount::Between { min, max } => match way {
+                Way::Out => (self.random.random_range(min..=max.max(min)) as usize, true),
+                Way::In => (max as usize, true),
+            },
+        };
+        let (batch, waits) = (transfer.batch, transfer.waits);
         // A layer takes a record at a time.
-        let whole = whole || (way.is_out() && connection.with_io(|io| io.takes_records()));
-        let waits = transfer.waits;
-        let mut moved = 0;
-        loop {
+        let takes_records = || way.is_out() && connection.with_io(|io| io.takes_records());
+        let is_one_call = is_random && batch.is_none() && !takes_records();
+        let count = batch.map_or(1, |batch| batch.count);
+        let mut left = count.saturating_mul(each as u64);
+        while left > 0 {
             if came.is_none()
                 && let Some(patience) = transfer.patience.filter(|_| waits)
             {
                 way.wait(connection, patience, self.stop)?;
             }
-            let piece = &mut self.buffer[moved..wanted];
-            let call = came
-                .take()
-                .unwrap_or_else(|| connection.with_io(|io| way.call(io, piece, waits)));
-            match call {
-                Ok(0) => return Err(Left::EndOfStream),
-                Ok(bytes) => {
+            // The last piece of a batch may be less than a message.
+            let size = left.min(each as u64) as usize;
+            let moved = match (came.take(), batch) {
+                (Some(came), _) => came.map(Moved::one),
+                (None, None) => {
+                    let piece = &mut self.buffer[each - size..each];
+                    let call = connection.with_io(|io| match (way, waits) {
+                        (Way::Out, true) => io.send(piece),
+                        (Way::Out, false) => io.try_send(piece),
+                        (Way::In, true) => io.receive(piece),
+                        (Way::In, false) => io.try_receive(piece),
+                    });
+                    call.map(Moved::one)
+                }
+                (None, Some(_)) => {
+                    let (piece, times) = (&mut self.buffer[..size], left / size as u64);
+                    connection.with_io(|io| match way {
+                        Way::Out => io.send_messages(messages, control, piece, times, waits),
+                        Way::In => io.receive_messages(messages, piece, times, waits),
+                    })
+                }
+            };
+            match moved {
+                Ok(Moved { bytes: 0, .. }) => return Err(Left::EndOfStream),
+                Ok(Moved { bytes, messages }) => {
                     self.moved(way, bytes);
-                    moved += bytes;
-                    if moved >= wanted || !whole {
+                    left -= match way {
+                        _ if is_one_call => left,
+                        // Each is a message, however short it is.
+                        Way::In if is_random => (messages * each) as u64,
+                        _ => bytes as u64,
+                    };
+                    if left == 0 {
                         return Ok(());
                     }
                 }
@@ -251,22 +272,12 @@ impl Executor<'_> {
                 return Err(Left::Stopped);
             }
         }
-    }
-
-    /// Bytes of a transfer, and whether one call less than that is not enough.
-    pub(super) fn wanted(&mut self, amount: Amount, way: Way) -> (usize, bool) {
-        match (amount, way) {
-            (Amount::Exactly(bytes), _) => (bytes as usize, true),
-            (Amount::Between { min, max }, Way::Out) => {
-                (self.random.random_range(min..=max.max(min)) as usize, false)
-            }
-            (Amount::Between { max, .. }, Way::In) => (max as usize, false),
-        }
+        Ok(())
     }
 
     /// A call has failed: goes on where it was interrupted for nothing, or did not wait and may.
     #[cold]
-    pub(super) fn recover(
+    fn recover(
         &self,
         error: Error,
         connection: &Connection,
@@ -282,7 +293,7 @@ impl Executor<'_> {
     }
 
     /// Counts what a call has moved.
-    pub(super) fn moved(&self, way: Way, bytes: usize) {
+    fn moved(&self, way: Way, bytes: usize) {
         match way {
             Way::Out => self.counters.add(Counter::Sent, bytes as u64),
             Way::In => self.counters.add(Counter::Received, bytes as u64),
@@ -319,23 +330,8 @@ impl Way {
         matches!(self, Self::Out)
     }
 
-    /// One call; without `waits` EAGAIN if it would have to wait.
-    fn call(self, io: &dyn Io, piece: &mut [u8], waits: bool) -> Result<usize, Error> {
-        match (self, waits) {
-            (Self::Out, true) => io.send(piece),
-            (Self::Out, false) => io.try_send(piece),
-            (Self::In, true) => io.receive(piece),
-            (Self::In, false) => io.try_receive(piece),
-        }
-    }
-
     /// Waits until the connection takes or has something.
-    pub(super) fn wait(
-        self,
-        connection: &Connection,
-        patience: Duration,
-        stop: &Stop,
-    ) -> Result<(), Left> {
+    fn wait(self, connection: &Connection, patience: Duration, stop: &Stop) -> Result<(), Left> {
         let until = Instant::now().checked_add(patience);
         let mut left = patience;
         loop {

@@ -6,7 +6,6 @@
 mod counting;
 mod executor;
 mod manager;
-mod messages;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -39,19 +38,6 @@ pub(crate) struct Orders<'a> {
     pub(crate) counters: &'a Counters,
 }
 
-/// How a script ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ScriptEnd {
-    /// All rounds are done, or the manager said that there is no more to do.
-    Done,
-    /// The stop was pulled.
-    Stopped(Reason),
-    /// The peer ended the stream in this step.
-    EndOfStream(usize),
-    /// An execution of this step failed.
-    Failed(usize, Failure),
-}
-
 /// Bytes that a script has for each of its steps, beside their messages' headers.
 pub const STEP_BYTES: usize = size_of::<Step>() + executor::STEP_BYTES;
 
@@ -71,23 +57,17 @@ impl Script {
         }
     }
 
-    /// The size of the buffer that it needs, in bytes.
-    pub fn largest(&self) -> usize {
-        self.steps.largest()
-    }
-
     /// Runs it to its end. What is sent comes from `buffer`, and what is received goes there.
     ///
     /// # Panics
-    /// When the buffer is smaller than [`Self::largest`].
+    /// When a step moves more bytes at once than the buffer has.
     pub(crate) fn run(
         &mut self,
         manager: &mut dyn ConnectionManager,
         orders: &Orders<'_>,
         buffer: &mut [u8],
         watch: &mut impl Watch,
-    ) -> ScriptEnd {
-        assert!(buffer.len() >= self.largest(), "the buffer is too small");
+    ) -> Ran {
         let stop = orders.stop;
         let mut pace = orders.pacing.map(|pacing| Pace::start(&pacing, None));
         let mut rounds = match orders.limit {
@@ -104,13 +84,13 @@ impl Script {
         watch.start();
         let Some(pace) = &mut pace else {
             return match executor.rounds(&mut self.steps, rounds, watch) {
-                Ok(()) => ScriptEnd::Done,
-                Err((at, why)) => why.ended(at, stop),
+                Ok(()) => Ended::Count.into(),
+                Err((at, why)) => why.ran(at, stop),
             };
         };
         while rounds > 0 {
             if stop.is_set() {
-                return Left::Stopped.ended(0, stop);
+                return Left::Stopped.ran(0, stop);
             }
             if pace.waited(stop) {
                 watch.start();
@@ -118,32 +98,21 @@ impl Script {
             }
             pace.took_turns(1);
             if let Err((at, why)) = executor.rounds(&mut self.steps, 1, watch) {
-                return why.ended(at, stop);
+                return why.ran(at, stop);
             }
             rounds -= 1;
         }
-        ScriptEnd::Done
+        Ended::Count.into()
     }
 }
 
 impl Left {
-    fn ended(self, at: usize, stop: &Stop) -> ScriptEnd {
+    fn ran(self, at: usize, stop: &Stop) -> Ran {
         match self {
-            Self::Stopped => ScriptEnd::Stopped(stop.reason().unwrap_or(Reason::Deadline)),
-            Self::EndOfStream => ScriptEnd::EndOfStream(at),
-            Self::Done => ScriptEnd::Done,
-            Self::Failed(failure) => ScriptEnd::Failed(at, failure),
-        }
-    }
-}
-
-impl From<ScriptEnd> for Ran {
-    fn from(end: ScriptEnd) -> Self {
-        match end {
-            ScriptEnd::Done => Ended::Count.into(),
-            ScriptEnd::Stopped(reason) => reason.into(),
-            ScriptEnd::EndOfStream(_) => Ended::PeerClosed.into(),
-            ScriptEnd::Failed(at, failure) => Self {
+            Self::Stopped => stop.reason().unwrap_or(Reason::Deadline).into(),
+            Self::EndOfStream => Ended::PeerClosed.into(),
+            Self::Done => Ended::Count.into(),
+            Self::Failed(failure) => Ran {
                 failed_step: Some((at, failure.clone())),
                 ..Ended::Failed(failure.what).into()
             },

@@ -70,7 +70,17 @@ fn exactly(bytes: u32) -> Transfer {
     }
 }
 
-fn run(script: &mut Script, host: &mut Host, limit: Limit, stop: &Stop) -> (ScriptEnd, Counts) {
+fn run(script: &mut Script, host: &mut Host, limit: Limit, stop: &Stop) -> (Ran, Counts) {
+    watched(script, host, limit, stop, &mut ())
+}
+
+fn watched(
+    script: &mut Script,
+    host: &mut Host,
+    limit: Limit,
+    stop: &Stop,
+    watch: &mut impl Watch,
+) -> (Ran, Counts) {
     let counters = Counters::default();
     let orders = Orders {
         limit,
@@ -78,9 +88,8 @@ fn run(script: &mut Script, host: &mut Host, limit: Limit, stop: &Stop) -> (Scri
         stop,
         counters: &counters,
     };
-    let mut buffer = vec![0; script.largest()];
     let _attending = stop.attend();
-    let end = script.run(host, &orders, &mut buffer, &mut ());
+    let end = script.run(host, &orders, &mut [0; 1000], watch);
     (end, counters.counts())
 }
 
@@ -113,7 +122,7 @@ fn rounds_of_request_and_response() {
         &Stop::new(),
     );
     peer.join().unwrap();
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     let expected = Counts {
         operations: 50 * 5,
         sent: Bytes(50 * 90),
@@ -138,7 +147,7 @@ fn random_sizes_are_within_their_bounds_and_of_one_call() {
         Limit::Transactions(1000),
         &Stop::new(),
     );
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert!(
         (5000 + 1000..9000 - 1000).contains(&counts.sent.0),
         "{counts:?}"
@@ -178,7 +187,7 @@ fn random_sizes_go_whole_through_a_layer() {
     };
     let mut script = Script::new(vec![once(Action::Send(random))], 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 95));
 }
 
@@ -190,7 +199,7 @@ fn the_end_of_a_stream_ends_it_and_what_came_before_counts() {
     let steps = vec![once(Action::Nothing), once(Action::Receive(exactly(100)))];
     let mut script = Script::new(steps, 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Transactions(9), &Stop::new());
-    assert_eq!(end, ScriptEnd::EndOfStream(1));
+    assert_eq!(end.ended, Ended::PeerClosed);
     assert_eq!((counts.received.0, counts.operations), (250, 5));
 }
 
@@ -202,7 +211,7 @@ fn a_stop_ends_a_receive_that_waits() {
     let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(50), &stop);
     let mut script = Script::new(vec![once(Action::Receive(exactly(1)))], 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Unlimited, &stop);
-    assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
+    assert_eq!(end.ended, Ended::Deadline);
     assert_eq!(counts, Counts::default());
     assert!(begun.elapsed() >= Duration::from_millis(50));
 }
@@ -220,14 +229,14 @@ fn what_may_fail_counts_and_what_may_not_ends_it() {
     };
     let mut script = Script::new(vec![step.clone()], 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert_eq!((counts.operations, counts.failed_operations), (3, 3));
 
     step.can_fail = false;
     let mut script = Script::new(vec![step], 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
     let why = Failure::of_call("receive", Error::TIMEDOUT);
-    assert_eq!(end, ScriptEnd::Failed(0, why));
+    assert_eq!(end.failed_step, Some((0, why)));
     assert_eq!(counts, Counts::default());
 }
 
@@ -247,7 +256,7 @@ fn patience_outlasts_what_is_no_stop() {
     let mut script = Script::new(vec![once(Action::Receive(patient))], 0);
     let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     let late = Failure::of_call("receive", Error::TIMEDOUT);
-    assert_eq!(end, ScriptEnd::Failed(0, late));
+    assert_eq!(end.failed_step, Some((0, late)));
     assert!(begun.elapsed() >= patience);
 }
 
@@ -264,7 +273,7 @@ fn own_steps_say_who_forgets_which_line() {
     let steps = vec![send(), once(Action::Own), send()];
     let mut script = Script::new(steps, 0);
     let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert_eq!(
         host.looked_up,
         [0, 2, 2],
@@ -279,7 +288,7 @@ fn own_steps_say_who_forgets_which_line() {
         })
     });
     let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert_eq!(host.looked_up, [2, 0, 2], "whoever has it forgets it");
 
     host.then = Some(|_| {
@@ -290,7 +299,7 @@ fn own_steps_say_who_forgets_which_line() {
     });
     host.performed.clear();
     let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-    assert_eq!((end, host.performed), (ScriptEnd::Done, vec![1]));
+    assert_eq!((end.ended, host.performed), (Ended::Count, vec![1]));
 }
 
 #[test]
@@ -299,7 +308,7 @@ fn without_a_line_a_transfer_fails() {
     let mut script = Script::new(vec![once(Action::Send(exactly(1)))], 0);
     let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     let why = Failure::of_sense("No such connection 0");
-    assert_eq!(end, ScriptEnd::Failed(0, why));
+    assert_eq!(end.failed_step, Some((0, why)));
 }
 
 #[test]
@@ -315,7 +324,7 @@ fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
         let mut script = Script::new(vec![think(20)], 0);
         let mut host = Host::default();
         let (end, counts) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-        assert_eq!((end, counts.operations), (ScriptEnd::Done, 2));
+        assert_eq!((end.ended, counts.operations), (Ended::Count, 2));
         assert!(begun.elapsed() >= Duration::from_millis(40));
 
         let stop = Stop::new();
@@ -323,7 +332,7 @@ fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
             crate::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
         let mut script = Script::new(vec![think(3_600_000)], 0);
         let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &stop);
-        assert_eq!(end, ScriptEnd::Stopped(Reason::Deadline));
+        assert_eq!(end.ended, Ended::Deadline);
     }
 }
 
@@ -342,16 +351,10 @@ fn times_of_steps_and_rounds() {
         once(Action::Send(exactly(10))),
     ];
     let mut script = Script::new(steps, 0);
-    let (counters, stop) = (Counters::default(), Stop::new());
-    let orders = Orders {
-        limit: Limit::Transactions(4),
-        pacing: None,
-        stop: &stop,
-        counters: &counters,
-    };
     let mut times = StepTimes::new(2, true, true).with_histogram();
-    let end = script.run(&mut host, &orders, &mut [0; 10], &mut times);
-    assert_eq!(end, ScriptEnd::Done);
+    let (limit, stop) = (Limit::Transactions(4), Stop::new());
+    let (end, _) = watched(&mut script, &mut host, limit, &stop, &mut times);
+    assert_eq!(end.ended, Ended::Count);
     let times = times.finish();
     let (thinks, sends) = (times.steps[0], times.steps[1]);
     assert_eq!((thinks.executions, sends.executions), (12, 4));
@@ -378,15 +381,9 @@ fn counters_are_read_from_step_to_step() {
     };
     let mut script = Script::new(vec![think(true), think(false)], 0);
     let mut times = StepTimes::new(2, true, false).with_counters(Rc::new(counters));
-    let (stop, counters) = (Stop::new(), Counters::default());
-    let orders = Orders {
-        limit: Limit::Transactions(2),
-        pacing: None,
-        stop: &stop,
-        counters: &counters,
-    };
-    let end = script.run(&mut Host::default(), &orders, &mut [], &mut times);
-    assert_eq!(end, ScriptEnd::Done);
+    let (limit, stop) = (Limit::Transactions(2), Stop::new());
+    let (end, _) = watched(&mut script, &mut Host::default(), limit, &stop, &mut times);
+    assert_eq!(end.ended, Ended::Count);
     let times = times.finish();
     let counts = times.events.unwrap();
     // One keeps the CPU, the other leaves it; on a busy machine it does not have all of it.
@@ -445,17 +442,10 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
             })
             .collect();
         let mut script = Script::new(steps, 0);
-        let (counters, stop) = (Counters::default(), Stop::new());
-        let orders = Orders {
-            limit: Limit::Transactions(ROUNDS),
-            pacing: None,
-            stop: &stop,
-            counters: &counters,
-        };
         let mut times = StepTimes::new(shape.len(), true, false);
-        let mut buffer = [0; 700];
-        let end = script.run(&mut host, &orders, &mut buffer, &mut times);
-        assert_eq!(end, ScriptEnd::Done, "{shape:?}");
+        let (limit, stop) = (Limit::Transactions(ROUNDS), Stop::new());
+        let (end, counts) = watched(&mut script, &mut host, limit, &stop, &mut times);
+        assert_eq!(end.ended, Ended::Count, "{shape:?}");
         writes.join().unwrap();
         assert_eq!(reads.join().unwrap(), to_peer, "{shape:?}");
         let executions = |sent| sum(sent, |(.., count)| *count);
@@ -465,7 +455,7 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
             received: Bytes(from_peer),
             ..Counts::default()
         };
-        assert_eq!(counters.counts(), expected, "{shape:?}");
+        assert_eq!(counts, expected, "{shape:?}");
         let times = times.finish();
         assert_eq!(times.rounds.executions, ROUNDS, "{shape:?}");
         for (step, (.., count)) in times.steps.iter().zip(shape) {
@@ -502,7 +492,7 @@ fn a_batch_is_several_messages() {
     let (mut host, far) = datagrams();
     let mut script = Script::new(vec![once(Action::Send(batches(100)))], 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 2 * 5 * 100));
     let mut buffer = [0; 1000];
     for _ in 0..30 {
@@ -519,7 +509,7 @@ fn a_batch_is_received_to_its_last_byte() {
     }
     let mut script = Script::new(vec![once(Action::Receive(batches(50)))], 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert_eq!(counts.received.0, 500);
 }
 
@@ -544,7 +534,7 @@ fn a_batch_of_random_sizes_is_received_to_its_last_message() {
     let mut script = Script::new(vec![once(Action::Receive(random))], 0);
     let (end, counts) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     sender.join().unwrap();
-    assert_eq!(end, ScriptEnd::Done);
+    assert_eq!(end.ended, Ended::Count);
     assert_eq!(counts.received.0, sizes.iter().sum::<usize>() as u64);
 }
 
@@ -558,7 +548,7 @@ fn who_does_not_wait_fails_or_has_patience() {
     let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
     let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
     let again = Failure::of_call("receive", Error::AGAIN);
-    assert_eq!(end, ScriptEnd::Failed(0, again));
+    assert_eq!(end.failed_step, Some((0, again)));
     for batch in [None, batches(1).batch] {
         let hasty = Transfer {
             patience: Some(Duration::from_millis(20)),
@@ -569,7 +559,7 @@ fn who_does_not_wait_fails_or_has_patience() {
         let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
         let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
         let late = Failure::of_call("receive", Error::TIMEDOUT);
-        assert_eq!(end, ScriptEnd::Failed(0, late));
+        assert_eq!(end.failed_step, Some((0, late)));
         assert!(begun.elapsed() >= Duration::from_millis(20));
     }
 }
@@ -610,7 +600,7 @@ fn datagrams_that_came_early_are_received_first() {
         let rounds = if transfer.batch.is_some() { 3 } else { 6 };
         let stop = Stop::new();
         let (end, counts) = run(&mut script, &mut host, Limit::Transactions(rounds), &stop);
-        assert_eq!(end, ScriptEnd::Done);
+        assert_eq!(end.ended, Ended::Count);
         assert_eq!((counts.received.0, counts.sent.0), (24, 4 * rounds));
         assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
     }
