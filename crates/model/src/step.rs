@@ -72,6 +72,17 @@ pub struct Transfer {
     pub batch: Option<Batch>,
 }
 
+impl Transfer {
+    /// One plain transfer, of no bytes yet.
+    pub const PLAIN: Self = Self {
+        amount: Amount::Exactly(0),
+        repeat: 1,
+        patience: None,
+        waits: true,
+        batch: None,
+    };
+}
+
 /// Bytes of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -22,5 +22,6 @@ pub use event::{Event, Step, running_name, transaction_name};
 pub use run::{Finished, INTERRUPTED, run};
 pub use work_limits::WorkLimits;
 pub use workorder::{
-    Amount, Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Strands, Transaction, Workorder,
+    Amount, Endpoint, Flags, Flowop, Group, Kind, Protocol, Sctp, Strands, Transaction, Transfer,
+    Workorder,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use model::Amount;
+pub use model::{Amount, Transfer};
 
 use crate::words::words;
 
@@ -31,6 +31,7 @@ impl Group {
     #[cfg(test)]
     pub(crate) fn of(flowops: impl IntoIterator<Item = Flowop>) -> Self {
         let transaction = Transaction {
+            iterations: 1,
             flowops: flowops.into_iter().collect(),
             ..Transaction::default()
         };
@@ -94,20 +95,17 @@ pub struct Flowop {
     pub kind: Kind,
     /// `count=`: executions a pass; 0 does nothing.
     pub count: u64,
-    /// `repeat=`: transfers in one execution (UDP and SCTP).
-    pub repeat: u64,
+    /// What an execution moves, as the engine takes it: `size=`, 0 where the profile does not say (of sendfile the
+    /// chunk, 0 the whole file); `repeat=` (UDP and SCTP); `timeout=`, `poll_timeout=`, which is for accepts too.
+    pub transfer: Transfer,
     /// `batch_size=`: messages a call (SCTP, UDP).
     pub batch_size: u64,
-    /// `size=`, bytes an execution, 0 where the profile does not say; of sendfile the chunk, 0 the whole file.
-    pub size: Amount,
     /// `rsize=`, what the slave does with, 0 for the same.
     pub slave_size: u32,
     /// `conn=`; 0 is anonymous.
     pub connection: u32,
     /// Words without a value.
     pub flags: Flags,
-    /// `timeout=`, `poll_timeout=`: how long a transfer is waited for before it is begun.
-    pub timeout: Option<Duration>,
     /// `duration=`, of think.
     pub duration: Duration,
     /// `remotehost=`, `protocol=` and what else is said of a connection.
@@ -333,18 +331,24 @@ impl Flowop {
         flowop
     }
 
+    /// One that moves this many bytes.
+    #[cfg(test)]
+    pub(crate) fn of_bytes(kind: Kind, bytes: u32) -> Self {
+        let mut flowop = Self::new(kind);
+        flowop.transfer.amount = Amount::Exactly(bytes);
+        flowop
+    }
+
     /// One with uperf's defaults.
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
             count: 1,
-            repeat: 1,
+            transfer: Transfer::PLAIN,
             batch_size: 1,
-            size: Amount::Exactly(0),
             slave_size: 0,
             connection: 0,
             flags: Flags::default(),
-            timeout: None,
             duration: Duration::ZERO,
             endpoint: Endpoint::default(),
             files: 0,

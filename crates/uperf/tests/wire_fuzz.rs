@@ -210,7 +210,7 @@ fn assign(work: &Work, limits: &WorkLimits) -> bool {
     for transaction in &group.transactions {
         assert!(transaction.duration.unwrap_or_default() <= limits.duration);
         for flowop in &transaction.flowops {
-            let size = u64::from(flowop.size.largest());
+            let size = u64::from(flowop.transfer.amount.largest());
             let memory = size * u64::from(group.strands.count);
             assert!(!flowop.kind.transfers() || memory <= limits.memory);
             let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);
@@ -325,7 +325,7 @@ fn random_flowop(rng: &mut SmallRng) -> Flowop {
     let kind = *one_of(rng, &uperf::Kind::ALL);
     let mut flowop = Flowop::new(kind);
     flowop.connection = rng.random_range(0..3);
-    flowop.size = if rng.random_bool(0.8) {
+    flowop.transfer.amount = if rng.random_bool(0.8) {
         Amount::Exactly(number(rng) as u32)
     } else {
         Amount::Between {
@@ -336,7 +336,7 @@ fn random_flowop(rng: &mut SmallRng) -> Flowop {
     if rng.random_bool(0.3) {
         flowop.slave_size = number(rng) as u32;
         flowop.count = number(rng);
-        flowop.repeat = number(rng);
+        flowop.transfer.repeat = number(rng);
     }
     if rng.random_bool(0.2) {
         flowop.flags = Flags(rng.random_range(0..512));

@@ -250,7 +250,7 @@ fn a_big_endian_master_is_understood() {
     let operation = |kind, size| {
         let mut flowop = Flowop::new(kind);
         flowop.connection = 7;
-        flowop.size = Amount::Exactly(size);
+        flowop.transfer.amount = Amount::Exactly(size);
         flowop.endpoint.protocol = Some(Protocol::Tcp);
         "::1".clone_into(&mut flowop.endpoint.remote_host);
         flowop

@@ -358,7 +358,7 @@ fn last_attempt(Unreached(mut attempts): Unreached, over: Protocol) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Transaction};
+    use crate::Kind;
 
     #[test]
     fn a_stock_slave_is_not_blamed_for_what_is_ours() {
@@ -369,15 +369,7 @@ mod tests {
             ),
             (Protocol::Tcp, "Unsupported protocol:uDAPL"),
         ] {
-            let mut connect = Flowop::new(Kind::Connect);
-            connect.endpoint.protocol = Some(protocol);
-            let group = Group {
-                transactions: vec![Transaction {
-                    flowops: vec![connect],
-                    ..Transaction::default()
-                }],
-                ..Group::default()
-            };
+            let group = Group::of([Flowop::opening(Kind::Connect, protocol)]);
             assert_eq!(explained("Unsupported protocol:uDAPL", &group), expected);
         }
     }

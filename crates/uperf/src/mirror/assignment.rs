@@ -76,12 +76,12 @@ fn transaction(
     let flowops = work.flowops.iter().enumerate();
     let flowops = flowops.map(|(number, record)| {
         flowop(record, peer, limits, &supported).map_err(|wrong| match wrong {
-            Wrong::Protocol(number) => Refusal::Protocol(number),
-            Wrong::Here(what) => Refusal::Workorder(format!(
+            Refusal::Workorder(what) => Refusal::Workorder(format!(
                 "flowop {} of transaction {}: {what}",
                 number + 1,
                 index + 1
             )),
+            other => other,
         })
     });
     Ok(Transaction {
@@ -93,27 +93,15 @@ fn transaction(
     })
 }
 
-/// What is wrong with a flowop.
-enum Wrong {
-    Protocol(u32),
-    Here(String),
-}
-
-impl From<String> for Wrong {
-    fn from(what: String) -> Self {
-        Self::Here(what)
-    }
-}
-
 fn flowop(
     record: &FlowopRecord,
     peer: &str,
     limits: &WorkLimits,
     supported: impl Fn(Protocol) -> bool,
-) -> Result<Flowop, Wrong> {
-    let mut flowop = record.flowop(limits)?;
-    check_counts(&flowop)?;
-    check_size(&flowop)?;
+) -> Result<Flowop, Refusal> {
+    let mut flowop = record.flowop(limits).map_err(Refusal::Workorder)?;
+    let checked = check_counts(&flowop).and_then(|()| check_size(&flowop));
+    checked.map_err(Refusal::Workorder)?;
     if flowop.kind.opens() {
         check_opening(record, supported)?;
     }
@@ -134,7 +122,7 @@ fn flowop(
 }
 
 fn check_counts(flowop: &Flowop) -> Result<(), String> {
-    let (kind, repeat, batch_size) = (flowop.kind, flowop.repeat, flowop.batch_size);
+    let (kind, repeat, batch_size) = (flowop.kind, flowop.transfer.repeat, flowop.batch_size);
     for (option, number) in [
         ("count", flowop.count),
         ("repeat", repeat),
@@ -151,24 +139,28 @@ fn check_counts(flowop: &Flowop) -> Result<(), String> {
 }
 
 /// What a slave that opens a connection, or waits for one, goes by.
-fn check_opening(record: &FlowopRecord, supported: impl Fn(Protocol) -> bool) -> Result<(), Wrong> {
+fn check_opening(
+    record: &FlowopRecord,
+    supported: impl Fn(Protocol) -> bool,
+) -> Result<(), Refusal> {
     let number = record.protocol;
     if !protocol_numbered(number).is_some_and(supported) {
-        return Err(Wrong::Protocol(number));
+        return Err(Refusal::Protocol(number));
     }
     for (option, port) in [("port", record.port), ("encaps", record.encapsulation_port)] {
         if port > u32::from(u16::MAX) {
-            return Err(Wrong::Here(format!("{option}={port} is no port")));
+            return Err(Refusal::Workorder(format!("{option}={port} is no port")));
         }
     }
     if i32::try_from(record.window).is_err() {
-        return Err(Wrong::Here(format!("wndsz={} is too much", record.window)));
+        let words = format!("wndsz={} is too much", record.window);
+        return Err(Refusal::Workorder(words));
     }
     Ok(())
 }
 
 fn check_size(flowop: &Flowop) -> Result<(), String> {
-    if let Amount::Between { min, max } = flowop.size
+    if let Amount::Between { min, max } = flowop.transfer.amount
         && (min == 0 || min > max)
     {
         return Err(format!("size=rand({min},{max})"));
@@ -176,7 +168,7 @@ fn check_size(flowop: &Flowop) -> Result<(), String> {
     let kind = flowop.kind;
     // Of a file 0 is all of it.
     let needs_size = kind.goes_through_a_buffer() && flowop.count > 0;
-    if needs_size && flowop.size.largest() == 0 {
+    if needs_size && flowop.transfer.amount.largest() == 0 {
         return Err(format!("{kind} of 0 bytes"));
     }
     Ok(())
@@ -199,7 +191,7 @@ fn check_memory(group: &Group, limits: &WorkLimits) -> Result<(), Refusal> {
     let sizes = group
         .flowops()
         .filter(|flowop| flowop.kind.transfers())
-        .map(|flowop| flowop.size.largest());
+        .map(|flowop| flowop.transfer.amount.largest());
     let buffer = sizes.max().unwrap_or(0).max(LEAST_BUFFER);
     let strands = group.strands.count;
     let memory = u64::from(strands) * u64::from(buffer);
@@ -225,8 +217,8 @@ mod tests {
         let slave = assign(&group).expect("an assignment");
         let kinds: Vec<Kind> = slave.flowops.iter().map(|flowop| flowop.kind).collect();
         assert_eq!(kinds, [Kind::Accept, Kind::Read, Kind::Send, Kind::Read]);
-        assert_eq!(slave.flowops[1].size, Amount::Exactly(64));
-        assert_eq!(slave.flowops[3].size, Amount::Exactly(65_536));
+        assert_eq!(slave.flowops[1].transfer.amount, Amount::Exactly(64));
+        assert_eq!(slave.flowops[3].transfer.amount, Amount::Exactly(65_536));
         assert_eq!(slave.flowops[3].directory, "");
     }
 
@@ -399,27 +391,13 @@ mod tests {
 
     fn group(kinds: &[Kind]) -> Group {
         let flowops = kinds.iter().map(|kind| {
-            let mut flowop = Flowop {
-                size: Amount::Exactly(64),
-                ..Flowop::new(*kind)
-            };
+            let mut flowop = Flowop::of_bytes(*kind, 64);
             flowop.endpoint.protocol = Some(Protocol::Tcp);
             flowop.endpoint.remote_host = "slave".to_owned();
             flowop
         });
-        let transaction = Transaction {
-            iterations: 1,
-            flowops: flowops.collect(),
-            ..Transaction::default()
-        };
-        Group {
-            strands: Strands {
-                count: 2,
-                threads: true,
-                processes: false,
-            },
-            transactions: vec![transaction],
-            ..Group::default()
-        }
+        let mut group = Group::of(flowops);
+        (group.strands.count, group.strands.threads) = (2, true);
+        group
     }
 }

@@ -5,7 +5,7 @@
 //! which do nothing. The first is begun when the last real one is over, which makes the slave wait for its strands;
 //! the second is never begun. `ABORT` then kills the strands where they wait, and the slave reports its figures.
 
-use crate::wire::{FlowopRecord, TransactionRecord, TransactionWork, Work};
+use crate::wire::{TransactionWork, Work};
 use crate::{Group, Kind, Protocol};
 
 /// Whether strands of a stock slave on `host` accept from one listener. Over UDP each has a socket of its own.
@@ -26,15 +26,8 @@ pub fn shares_listener(group: &Group, host: &str) -> bool {
 pub fn park(work: &mut Work) {
     for _ in 0..2 {
         let number = work.transactions.len() as u32;
-        work.transactions.push(TransactionWork {
-            record: TransactionRecord {
-                flowops: 1,
-                number,
-                iterations: 0,
-                ..TransactionRecord::default()
-            },
-            flowops: vec![FlowopRecord::new(Kind::Nop)],
-        });
+        work.transactions
+            .push(TransactionWork::of_nothing(number, 0));
     }
     work.group.transactions = work.transactions.len() as u32;
 }
@@ -42,7 +35,7 @@ pub fn park(work: &mut Work) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flowop, Strands, Transaction};
+    use crate::Flowop;
 
     #[test]
     fn a_port_of_several_strands_is_shared() {
@@ -54,21 +47,11 @@ mod tests {
             (Kind::Connect, Protocol::Tcp, 7, 1, false),
             (Kind::Accept, Protocol::Tcp, 7, 2, false),
         ] {
-            let mut flowop = Flowop::new(kind);
-            flowop.endpoint.protocol = Some(protocol);
+            let mut flowop = Flowop::opening(kind, protocol);
             flowop.endpoint.port = port;
             flowop.endpoint.remote_host = "Host".to_owned();
-            let group = Group {
-                strands: Strands {
-                    count: strands,
-                    ..Strands::default()
-                },
-                transactions: vec![Transaction {
-                    flowops: vec![flowop],
-                    ..Transaction::default()
-                }],
-                ..Group::default()
-            };
+            let mut group = Group::of([flowop]);
+            group.strands.count = strands;
             let found = shares_listener(&group, "host");
             assert_eq!(found, expected, "{kind} {protocol} {port} {strands}");
             assert!(!shares_listener(&group, "other"));

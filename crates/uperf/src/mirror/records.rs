@@ -5,7 +5,7 @@ use std::mem::swap;
 use super::connections::{Part, parts};
 use crate::profile::shortened;
 use crate::wire::{AsField, FlowopRecord, GroupRecord, TransactionRecord, TransactionWork, Work};
-use crate::{Amount, Flowop, Group, Kind, Protocol, Strands, Transaction};
+use crate::{Amount, Flags, Flowop, Group, Kind, Protocol, Strands, Transaction};
 
 /// The records for the slave on `host`: what its master does, turned round, and nothing where another
 /// slave takes part.
@@ -110,20 +110,27 @@ fn mirrored(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
     // As much of both as uperf keeps: the TLS of this end has all of it, and the two settle it.
     endpoint.cipher = shortened(whole_names(&endpoint.cipher, 49), 49).to_owned();
     endpoint.method = shortened(&endpoint.method, 4).to_owned();
-    if let Amount::Exactly(size) = flowop.size {
-        let size = if flowop.kind.sends_files() {
-            flowop.file_bytes.unwrap_or(FILE_PIECE)
-        } else {
-            size
-        };
-        if flowop.slave_size > size && flowop.count > 1 {
-            // As many bytes as here, as far as they can be divided.
-            let bytes = u128::from(size) * u128::from(flowop.count);
-            slave.count = (bytes / u128::from(flowop.slave_size)) as u64;
+    let mut record = FlowopRecord::of(&slave)?;
+    match flowop.transfer.amount {
+        Amount::Between { min, max } => {
+            (record.size, record.random_min, record.random_max) = (max, min, max);
+            record.flags |= Flags::RANDOM.0;
         }
-        slave.size = Amount::Exactly(size.max(flowop.slave_size));
+        Amount::Exactly(size) => {
+            let size = if flowop.kind.sends_files() {
+                flowop.file_bytes.unwrap_or(FILE_PIECE)
+            } else {
+                size
+            };
+            if flowop.slave_size > size && flowop.count > 1 {
+                // As many bytes as here, as far as they can be divided.
+                let bytes = u128::from(size) * u128::from(flowop.count);
+                record.count = (bytes / u128::from(flowop.slave_size)) as u64;
+            }
+            record.size = size.max(flowop.slave_size);
+        }
     }
-    FlowopRecord::of(&slave)
+    Ok(record)
 }
 
 /// What a slave reads of files in one execution, unless their length is known; stock's.
@@ -167,10 +174,9 @@ mod tests {
             ),
         ] {
             let flowop = Flowop {
-                size: Amount::Exactly(size),
-                slave_size,
                 count,
-                ..Flowop::new(Kind::Write)
+                slave_size,
+                ..Flowop::of_bytes(Kind::Write, size)
             };
             let record = mirrored(&flowop).expect("sendable");
             assert_eq!(
@@ -185,23 +191,19 @@ mod tests {
     #[test]
     fn files_are_read_in_pieces() {
         for (kind, size) in [(Kind::Sendfile, 0), (Kind::Sendfilev, 4096)] {
-            let flowop = Flowop {
-                size: Amount::Exactly(size),
-                ..Flowop::new(kind)
-            };
-            let record = mirrored(&flowop).expect("sendable");
+            let record = mirrored(&Flowop::of_bytes(kind, size)).expect("sendable");
             assert_eq!((record.kind, record.size), (1, 65_536));
         }
     }
 
     #[test]
     fn a_random_size_has_room() {
-        let flowop = Flowop {
-            size: Amount::Between { min: 10, max: 9000 },
-            slave_size: 20_000,
+        let mut flowop = Flowop {
             count: 3,
+            slave_size: 20_000,
             ..Flowop::new(Kind::Write)
         };
+        flowop.transfer.amount = Amount::Between { min: 10, max: 9000 };
         let record = mirrored(&flowop).expect("sendable");
         let sizes = (record.random_min, record.random_max, record.size);
         assert_eq!(sizes, (10, 9000, 9000));
@@ -290,19 +292,6 @@ mod tests {
             }
             flowop
         });
-        let transaction = Transaction {
-            iterations: 1,
-            flowops: flowops.collect(),
-            ..Transaction::default()
-        };
-        Group {
-            strands: Strands {
-                count: 1,
-                threads: true,
-                processes: false,
-            },
-            transactions: vec![transaction],
-            ..Group::default()
-        }
+        Group::of(flowops)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::workorder::{Flowop, Group, Kind, Strands, Transaction, Workorder};
+use crate::workorder::{Flowop, Group, Kind, Transaction, Workorder};
 
 use super::Surroundings;
 use super::note::Notes;
@@ -24,8 +24,8 @@ pub(super) struct Draft {
 #[derive(Debug)]
 pub(super) struct GroupDraft {
     pub(super) span: Span,
-    pub(super) name: Option<String>,
-    pub(super) strands: Strands,
+    /// Its name and strands; the transactions are below.
+    pub(super) settings: Group,
     pub(super) transactions: Vec<TransactionDraft>,
 }
 
@@ -61,40 +61,28 @@ pub(super) struct Word {
 }
 
 impl Draft {
-    /// Without the places. A flowop without a type is left out: it has been refused.
+    /// Without the places. A flowop without a type does nothing: it has been refused.
     pub(super) fn workorder(&self) -> Workorder {
-        let groups = self.groups.iter().enumerate();
-        let groups = groups.map(|(number, group)| group.of_workorder(number));
         Workorder {
             name: self.name.clone(),
-            groups: groups.collect(),
+            groups: self.groups.iter().map(GroupDraft::of_workorder).collect(),
         }
     }
 }
 
 impl GroupDraft {
-    /// The same of this group, which has this number.
-    pub(super) fn of_workorder(&self, number: usize) -> Group {
-        let name = self.name.clone();
-        Group {
-            name: name.unwrap_or_else(|| format!("Group{number}")),
-            strands: self.strands,
-            transactions: self.transactions.iter().map(transaction).collect(),
-        }
-    }
-}
-
-fn transaction(draft: &TransactionDraft) -> Transaction {
-    let flowop = |draft: &FlowopDraft| {
-        let kind = draft.kind?;
-        Some(Flowop {
-            kind,
+    /// The same of this group.
+    pub(super) fn of_workorder(&self) -> Group {
+        let transactions = self.transactions.iter().map(|draft| Transaction {
+            flowops: (draft.flowops.iter())
+                .map(|flowop| flowop.settings.clone())
+                .collect(),
             ..draft.settings.clone()
-        })
-    };
-    Transaction {
-        flowops: draft.flowops.iter().filter_map(flowop).collect(),
-        ..draft.settings.clone()
+        });
+        Group {
+            transactions: transactions.collect(),
+            ..self.settings.clone()
+        }
     }
 }
 
@@ -216,10 +204,13 @@ impl Builder<'_, '_> {
     }
 
     fn push_group(&mut self, span: &Span) {
+        let number = self.draft.groups.len();
         self.draft.groups.push(GroupDraft {
             span: span.clone(),
-            name: None,
-            strands: Strands::default(),
+            settings: Group {
+                name: format!("Group{number}"),
+                ..Group::default()
+            },
             transactions: Vec::new(),
         });
     }
@@ -334,7 +325,8 @@ impl Builder<'_, '_> {
         } else if element == Element::Group
             && let Some(group) = self.draft.groups.last_mut()
         {
-            group.strands.count = group.strands.count.max(1);
+            let strands = &mut group.settings.strands;
+            strands.count = strands.count.max(1);
         }
     }
 
@@ -388,7 +380,7 @@ impl Builder<'_, '_> {
             self.notes.warn(&value.span, text, kept.as_str());
         }
         match self.draft.groups.last_mut() {
-            Some(group) if acts_on == Element::Group => group.name = Some(kept),
+            Some(group) if acts_on == Element::Group => group.settings.name = kept,
             _ => self.draft.name = kept,
         }
     }
@@ -401,12 +393,12 @@ impl Builder<'_, '_> {
         let Some(group) = self.draft.groups.last_mut() else {
             return;
         };
-        group.strands.count = count;
-        group.strands.threads |= key == Key::Threads;
-        group.strands.processes |= key == Key::Processes;
-        let both = group.strands.threads && group.strands.processes;
-        let (text, count) = ("nthreads= and nprocs= in one group", group.strands.count);
-        if both {
+        let strands = &mut group.settings.strands;
+        strands.count = count;
+        strands.threads |= key == Key::Threads;
+        strands.processes |= key == Key::Processes;
+        if strands.threads && strands.processes {
+            let text = "nthreads= and nprocs= in one group";
             self.notes
                 .warn(&value.span, text, format!("{count} processes"));
         }
@@ -478,6 +470,7 @@ impl Builder<'_, '_> {
         self.doubt(&value.span, doubt);
         if let Some(flowop) = self.flowop_at_hand() {
             flowop.kind = Some(kind);
+            flowop.settings.kind = kind;
         }
     }
 

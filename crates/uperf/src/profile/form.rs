@@ -43,32 +43,6 @@ impl Given<'_> {
         self.within(number.ok_or_else(refused)?, 1..=u32::MAX)
     }
 
-    /// `size=90`, `size=rand(64,1k)`.
-    pub(super) fn size(&self) -> Read<Amount> {
-        let value = self.value.to_ascii_lowercase();
-        let Some(range) = value.strip_prefix("rand(") else {
-            let number = number::integer(&value);
-            let number = number.ok_or_else(|| format!("Could not parse {value}"))?;
-            return Ok(number.map(Amount::Exactly));
-        };
-        let refused = |why: &str| format!("Could not parse {value}: {why}");
-        let range = range.strip_suffix(')');
-        let bounds = range.and_then(|range| range.split_once(','));
-        let (min, max) =
-            bounds.ok_or_else(|| refused("a random size is rand(MIN,MAX), without blanks"))?;
-        let (min, max) = (integer(min)?, integer(max)?);
-        if min.value == 0 || max.value < min.value {
-            return Err(refused("it is not from 1 or more to as much or more"));
-        }
-        Ok(Number {
-            value: Amount::Between {
-                min: min.value,
-                max: max.value,
-            },
-            doubt: min.doubt.or(max.doubt),
-        })
-    }
-
     pub(super) fn time<T: From<Duration>>(&self) -> Read<T> {
         let Self { key, value } = self;
         let number = number::time(value).map_err(|why| match why {
@@ -121,7 +95,7 @@ impl Given<'_> {
     }
 }
 
-fn integer(value: &str) -> Result<Number<u32>, String> {
+pub(super) fn integer(value: &str) -> Result<Number<u32>, String> {
     number::integer(value).ok_or_else(|| format!("Cannot parse {value}"))
 }
 
@@ -141,8 +115,10 @@ fn protocol(value: &str) -> Result<Protocol, String> {
     }
 }
 
+/// Nothing for what the profile does not say.
 pub(super) fn size(size: Amount) -> String {
     match size {
+        Amount::Exactly(0) => String::new(),
         Amount::Exactly(size) => bytes(size),
         Amount::Between { min, max } => format!("rand({},{})", bytes(min), bytes(max)),
     }

@@ -34,7 +34,7 @@ pub fn expected_memory(workorder: &Workorder) -> u64 {
 
 /// The same of one group.
 pub(super) fn of_group(group: &Group) -> u64 {
-    let buffer = u64::from(largest(group).max(LEAST_BUFFER));
+    let buffer = u64::from(buffer_bytes(group));
     let statistics = STATISTICS * (group.transactions.len() + group.flowops().count()) as u64;
     let batches = group.flowops().map(|flowop| flowop.batch_size);
     let batch = batches.filter(|batch| *batch > 1).max().unwrap_or(0);
@@ -45,13 +45,13 @@ pub(super) fn of_group(group: &Group) -> u64 {
     (strand + process).saturating_mul(group.strands.count.into())
 }
 
-/// The most bytes that a flowop of the group moves through a buffer.
-pub(super) fn largest(group: &Group) -> u32 {
+/// Bytes of a strand's buffer: the most that a flowop of the group moves through it at once.
+pub(crate) fn buffer_bytes(group: &Group) -> u32 {
     let buffered = group
         .flowops()
         .filter(|flowop| flowop.kind.goes_through_a_buffer());
-    let sizes = buffered.map(|flowop| flowop.size.largest());
-    sizes.max().unwrap_or(0)
+    let sizes = buffered.map(|flowop| flowop.transfer.amount.largest());
+    sizes.max().unwrap_or(0).max(LEAST_BUFFER)
 }
 
 fn is_encrypted(flowop: &Flowop) -> bool {
@@ -61,24 +61,15 @@ fn is_encrypted(flowop: &Flowop) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workorder::{Amount, Kind, Strands, Transaction};
+    use crate::workorder::Kind;
 
     #[test]
     fn buffers_stacks_and_statistics_are_counted() {
-        let flowop = |kind, size| Flowop {
-            size: Amount::Exactly(size),
-            ..Flowop::new(kind)
-        };
-        let group = |count, flowops| Group {
-            strands: Strands {
-                count,
-                ..Strands::default()
-            },
-            transactions: vec![Transaction {
-                flowops,
-                ..Transaction::default()
-            }],
-            ..Group::default()
+        let flowop = Flowop::of_bytes;
+        let group = |count, flowops| {
+            let mut group = Group::of(flowops);
+            group.strands.count = count;
+            group
         };
         let small = group(3, vec![flowop(Kind::Write, 90)]);
         let large = group(
@@ -90,9 +81,7 @@ mod tests {
         assert_eq!(of_group(&processes) - of_group(&small), 3 * (256 << 10));
         assert_eq!(of_group(&small), 3 * (8192 + 65_536 + 2 * 256));
         assert_eq!(of_group(&large), 65_536 + 65_536 + 3 * 256);
-        let mut connect = Flowop::new(Kind::Connect);
-        connect.endpoint.protocol = Some(Protocol::Ssl);
-        let encrypted = group(2, vec![connect]);
+        let encrypted = group(2, vec![Flowop::opening(Kind::Connect, Protocol::Ssl)]);
         assert_eq!(of_group(&encrypted), 2 * (8192 + 65_536 + 2 * 256 + 49_152));
         let mut batch = flowop(Kind::Write, 90);
         batch.batch_size = 5000;

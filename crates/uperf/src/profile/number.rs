@@ -37,13 +37,6 @@ impl<T> Number<T> {
     pub(super) fn plain(value: T) -> Self {
         Self { value, doubt: None }
     }
-
-    fn doubtful(value: T, doubt: Doubt) -> Self {
-        Self {
-            value,
-            doubt: Some(doubt),
-        }
-    }
 }
 
 /// Digits, perhaps with a point, and one of the letters b, k, m, g, t, p, e, z for a shift by 0, 10, 20
@@ -52,41 +45,36 @@ impl<T> Number<T> {
 pub(super) fn integer(text: &str) -> Option<Number<u32>> {
     let (number, rest) = units::uperf_number(text)?;
     let shift = units::uperf_shift(rest)?;
-    let after = rest.get(1..).unwrap_or_default().to_ascii_lowercase();
-    if number.contains('.') {
+    let (value, odd) = if number.contains('.') {
         let value = number.parse::<f64>().ok()? * 2_f64.powi(shift as i32);
         if value > f64::from(i32::MAX) {
             return None;
         }
-        let whole = value as u32;
-        if value.fract() != 0.0 {
-            let doubt = Doubt::new(format!("{text} is no whole number"), whole.to_string());
-            return Some(Number::doubtful(whole, doubt));
-        }
-        return Some(with_unit(whole, text, rest, &after));
-    }
-    let written: i64 = number.parse().ok()?;
-    let kept = u32::try_from(written as i32).ok()?;
-    let value = u128::from(kept) << shift;
-    let value = i32::try_from(value).ok()? as u32;
-    if i64::from(kept) != written {
-        let doubt = Doubt::new(format!("{text} has more than 32 bits"), value.to_string());
-        return Some(Number::doubtful(value, doubt));
-    }
-    Some(with_unit(value, text, rest, &after))
+        let is_whole = value.fract() == 0.0;
+        (value as u32, (!is_whole).then_some("is no whole number"))
+    } else {
+        let written: i64 = number.parse().ok()?;
+        let kept = u32::try_from(written as i32).ok()?;
+        let value = i32::try_from(u128::from(kept) << shift).ok()? as u32;
+        let is_kept = i64::from(kept) == written;
+        (value, (!is_kept).then_some("has more than 32 bits"))
+    };
+    let odd = odd.map(|odd| format!("{text} {odd}"));
+    let odd = odd.or_else(|| odd_unit(text, rest));
+    Some(Number {
+        value,
+        doubt: odd.map(|odd| Doubt::new(odd, value.to_string())),
+    })
 }
 
 /// `kb` and `KiB` are what one thinks they are; other words behind the letter may not be.
-fn with_unit(value: u32, text: &str, rest: &str, after: &str) -> Number<u32> {
-    if matches!(after, "" | "b" | "ib" | "yte" | "ytes") {
-        return Number::plain(value);
-    }
-    let letter = &rest[..1];
-    let doubt = Doubt::new(
-        format!("{text}: of what follows the digits only {letter} counts"),
-        value.to_string(),
+fn odd_unit(text: &str, unit: &str) -> Option<String> {
+    let (letter, after) = unit.split_at_checked(1)?;
+    let is_plain = matches!(
+        after.to_ascii_lowercase().as_str(),
+        "" | "b" | "ib" | "yte" | "ytes"
     );
-    Number::doubtful(value, doubt)
+    (!is_plain).then(|| format!("{text}: of what follows the digits only {letter} counts"))
 }
 
 /// As C's `atoi` reads it: digits after a sign, no suffix, and 0 where there are none. Of more than 32

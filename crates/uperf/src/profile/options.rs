@@ -1,9 +1,9 @@
 //! The words of `options=`: what each sets in a flowop, how that is shown again, and what has a use for it.
 
-use crate::workorder::{Flags, Flowop, Kind, Protocol};
+use crate::workorder::{Amount, Flags, Flowop, Kind, Protocol, Transfer};
 
 use super::form::{self, Given};
-use super::number::Doubt;
+use super::number::{self, Doubt};
 
 /// With a doubt the value is not what it seems. An error is in uperf's words.
 type Set = Result<Option<Doubt>, String>;
@@ -178,13 +178,18 @@ static WORDS: &[Word] = &[
     value!("sctp_pr_value" endpoint.sctp.partial_reliability_value: number(), OPENS_OR_BUFFERED, SCTP),
     value!("conn" connection: positive(), |kind| !matches!(kind, Kind::Think | Kind::Nop), ALL),
     value!("count" count: count(0..=u32::MAX), ANY, ALL),
-    value!("repeat" repeat: positive(), BUFFERED, MESSAGES),
+    value!("repeat" transfer.repeat: positive(), BUFFERED, MESSAGES),
     value!("batch_size" batch_size: positive(), BUFFERED, MESSAGES),
-    value!("size" size: size() form::size, Kind::transfers, ALL),
+    Word {
+        key: "size",
+        says: Says::Value(set_size, |flowop| form::size(flowop.transfer.amount)),
+        is_used: Kind::transfers,
+        only_for: ALL,
+    },
     value!("rsize" slave_size: number() form::bytes, BUFFERED, ALL),
     value!("nfiles" files: number(), |kind| kind == Kind::Sendfilev, ALL),
     value!("dir" directory: text(127), Kind::sends_files, ALL),
-    value!("timeout" timeout: time() |time: Option<_>| form::time(time.unwrap_or_default()), |kind| kind == Kind::Accept || BUFFERED(kind), ALL),
+    value!("timeout" transfer.patience: time() |time: Option<_>| form::time(time.unwrap_or_default()), |kind| kind == Kind::Accept || BUFFERED(kind), ALL),
     value!("duration" duration: time() form::time, THINK, ALL),
     flag_word("tcp_nodelay", Flags::NO_DELAY, OPENS, TCP),
     flag_word("canfail", Flags::CAN_FAIL, ANY, ALL),
@@ -204,11 +209,38 @@ static WORDS: &[Word] = &[
 pub(super) fn reset(flowop: &mut Flowop) {
     let new = Flowop::new(flowop.kind);
     flowop.count = new.count;
-    flowop.repeat = new.repeat;
     flowop.batch_size = new.batch_size;
-    flowop.size = new.size;
+    flowop.transfer = Transfer {
+        patience: flowop.transfer.patience,
+        ..new.transfer
+    };
     flowop.duration = new.duration;
     flowop.connection = new.connection;
+}
+
+/// `size=90`, `size=rand(64,1k)`.
+fn set_size(flowop: &mut Flowop, value: &str) -> Set {
+    let value = value.to_ascii_lowercase();
+    let Some(range) = value.strip_prefix("rand(") else {
+        let number = number::integer(&value);
+        let number = number.ok_or_else(|| format!("Could not parse {value}"))?;
+        flowop.transfer.amount = Amount::Exactly(number.value);
+        return Ok(number.doubt);
+    };
+    let refused = |why: &str| format!("Could not parse {value}: {why}");
+    let range = range.strip_suffix(')');
+    let bounds = range.and_then(|range| range.split_once(','));
+    let (min, max) =
+        bounds.ok_or_else(|| refused("a random size is rand(MIN,MAX), without blanks"))?;
+    let (min, max) = (form::integer(min)?, form::integer(max)?);
+    if min.value == 0 || max.value < min.value {
+        return Err(refused("it is not from 1 or more to as much or more"));
+    }
+    flowop.transfer.amount = Amount::Between {
+        min: min.value,
+        max: max.value,
+    };
+    Ok(min.doubt.or(max.doubt))
 }
 
 /// A policy of SCTP, in any case.
@@ -271,7 +303,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::workorder::{Amount, Endpoint, Sctp};
+    use crate::workorder::{Endpoint, Sctp};
 
     fn after(words: &[(&str, &str)]) -> Flowop {
         let mut flowop = Flowop::new(Kind::Write);
@@ -288,9 +320,9 @@ mod tests {
         assert_eq!(flowop.endpoint.sctp.partial_reliability, "rtx");
         let flowop = after(&[("size", "rand(1k,2k)")]);
         let (min, max) = (1024, 2048);
-        assert_eq!(flowop.size, Amount::Between { min, max });
+        assert_eq!(flowop.transfer.amount, Amount::Between { min, max });
         let flowop = after(&[("size", "RAND(1,1)"), ("size", "5")]);
-        assert_eq!(flowop.size, Amount::Exactly(5));
+        assert_eq!(flowop.transfer.amount, Amount::Exactly(5));
     }
 
     #[test]
@@ -432,16 +464,19 @@ mod tests {
         ];
         let expected = Flowop {
             count: 12,
-            repeat: 5,
-            batch_size: 6,
-            size: Amount::Between {
-                min: 100,
-                max: 3072,
+            transfer: Transfer {
+                amount: Amount::Between {
+                    min: 100,
+                    max: 3072,
+                },
+                repeat: 5,
+                patience: Some(Duration::from_micros(1500)),
+                ..Transfer::PLAIN
             },
+            batch_size: 6,
             slave_size: 4 << 20,
             connection: 9,
             flags: flags.into_iter().fold(Flags::default(), Flags::with),
-            timeout: Some(Duration::from_micros(1500)),
             duration: Duration::from_nanos(30_000_001_024),
             endpoint: Endpoint {
                 protocol: Some(Protocol::Sctp),

@@ -52,7 +52,7 @@ fn describe(lines: &mut Vec<String>, group: &Group) {
         count, processes, ..
     } = group.strands;
     let strands = counted(count.into(), if processes { "process" } else { "thread" });
-    let buffer = memory::largest(group).max(memory::LEAST_BUFFER);
+    let buffer = memory::buffer_bytes(group);
     let name = &group.name;
     lines.push(format!(
         "{name}: {strands}, a buffer of {buffer} bytes each"

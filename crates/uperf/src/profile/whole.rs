@@ -26,14 +26,13 @@ pub(super) fn check(draft: &Draft, notes: &mut Notes) {
     }
     for group in &draft.groups {
         check_group(group, notes);
-        check_connections(group, notes);
     }
     check_limits(draft, notes);
 }
 
 fn check_group(group: &GroupDraft, notes: &mut Notes) {
-    if group.strands.count == 0 {
-        let text = if group.strands.threads || group.strands.processes {
+    if group.settings.strands.count == 0 {
+        let text = if group.settings.strands.threads || group.settings.strands.processes {
             "a group of no strands, which never ends"
         } else {
             "a group without nthreads= or nprocs= has no strands, and never ends"
@@ -44,12 +43,16 @@ fn check_group(group: &GroupDraft, notes: &mut Notes) {
         let text = "a group without transactions";
         notes.warn(&group.span, text, "its strands do nothing");
     }
+    let mut opened = Opened::new();
     for transaction in &group.transactions {
-        check_transaction(transaction, notes);
+        check_transaction(transaction, &mut opened, notes);
     }
 }
 
-fn check_transaction(transaction: &TransactionDraft, notes: &mut Notes) {
+/// The protocol of each connection that a strand has opened so far, by its name.
+type Opened = HashMap<u32, Option<Protocol>>;
+
+fn check_transaction(transaction: &TransactionDraft, opened: &mut Opened, notes: &mut Notes) {
     let settings = &transaction.settings;
     if transaction.flowops.is_empty() {
         let text = "a transaction without flowops";
@@ -66,7 +69,11 @@ fn check_transaction(transaction: &TransactionDraft, notes: &mut Notes) {
     let runs = settings.duration.is_some() || settings.iterations > 0;
     for flowop in &transaction.flowops {
         match flowop.kind {
-            Some(kind) if !flowop.is_refused => check_flowop(flowop, kind, runs, notes),
+            Some(kind) if !flowop.is_refused => {
+                check_flowop(flowop, kind, runs, notes);
+                check_size(flowop, kind, runs, opened, notes);
+                check_connection(flowop, kind, opened, notes);
+            }
             None if !flowop.is_refused => {
                 notes.error(&flowop.span, "a flowop without type=");
             }
@@ -97,19 +104,23 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
             notes.error(span, text);
         }
     }
-    let files = kind.sends_files();
     let executes = runs && settings.count > 0;
-    if kind.transfers() && !files && executes && settings.size == Amount::Exactly(0) {
-        match last("size") {
+    if kind.sends_files() && executes && settings.directory.is_empty() && !is_refused("dir") {
+        notes.error(span, format!("{kind} has no dir= to take files from"));
+    }
+}
+
+fn check_size(flowop: &FlowopDraft, kind: Kind, runs: bool, opened: &Opened, notes: &mut Notes) {
+    const LARGEST_DATAGRAM: u32 = 65_507;
+    let (span, settings) = (&flowop.span, &flowop.settings);
+    let last = |key: &str| flowop.words.iter().rfind(|word| word.key == key);
+    let executes = runs && settings.count > 0;
+    match settings.transfer.amount {
+        Amount::Exactly(0) if kind.goes_through_a_buffer() && executes => match last("size") {
             None => notes.error(span, format!("{kind} has no size=")),
             Some(word) if word.is_refused => {}
             Some(word) => notes.error(&word.place, format!("{kind} of no bytes")),
-        }
-    }
-    if files && executes && settings.directory.is_empty() && !is_refused("dir") {
-        notes.error(span, format!("{kind} has no dir= to take files from"));
-    }
-    match settings.size {
+        },
         Amount::Exactly(size) if (1..=size).contains(&settings.slave_size) => {
             let text = format!("rsize={} is not more than the size", settings.slave_size);
             notes.warn(span, text, format!("{size} at both ends"));
@@ -124,6 +135,12 @@ fn check_flowop(flowop: &FlowopDraft, kind: Kind, runs: bool, notes: &mut Notes)
     if settings.count == 0 {
         let text = format!("{kind} with count=0");
         notes.warn(span, text, "nothing is done");
+    }
+    let is_datagram = opened.get(&settings.connection) == Some(&Some(Protocol::Udp));
+    let uses_it = kind.transfers() || kind == Kind::Disconnect;
+    if uses_it && is_datagram && settings.transfer.amount.largest() > LARGEST_DATAGRAM {
+        let text = "no datagram has more than 65507 bytes";
+        notes.warn(span, text, "it will be refused");
     }
 }
 
@@ -147,23 +164,30 @@ fn check_tls(flowop: &FlowopDraft, notes: &mut Notes) {
     }
 }
 
-/// Goes through the group as a strand does, to know which protocol each transfer is over.
-fn check_connections(group: &GroupDraft, notes: &mut Notes) {
-    let mut opened: HashMap<u32, Option<Protocol>> = HashMap::new();
-    let transactions = group.transactions.iter();
-    for flowop in transactions.flat_map(|transaction| &transaction.flowops) {
-        let Some(kind) = flowop.kind.filter(|_| !flowop.is_refused) else {
-            continue;
-        };
-        let (settings, name) = (&flowop.settings, flowop.settings.connection);
-        if kind.opens() {
-            opened.insert(name, settings.endpoint.protocol);
-        } else if kind.transfers() || kind == Kind::Disconnect {
-            check_transfer(flowop, kind, opened.get(&name), notes);
+/// What of a flowop depends on the protocol of its connection, which is the last one opened so far.
+fn check_connection(flowop: &FlowopDraft, kind: Kind, opened: &mut Opened, notes: &mut Notes) {
+    let (settings, name) = (&flowop.settings, flowop.settings.connection);
+    let is_call = matches!(kind, Kind::Send | Kind::Recv);
+    if kind.opens() {
+        opened.insert(name, settings.endpoint.protocol);
+    }
+    match opened.get(&name) {
+        None if kind.transfers() || kind == Kind::Disconnect => {
+            let text = format!("No such connection {name}: nothing before this opens it");
+            notes.warn(&flowop.span, text, "it will be refused, or is not reached");
         }
-        if let Some(Some(protocol)) = opened.get(&name) {
-            check_words(flowop, kind, *protocol, notes);
+        Some(Some(protocol)) if is_call && *protocol != Protocol::Tcp => {
+            let text = format!("uperf has {kind} over TCP only");
+            notes.warn(
+                &flowop.span,
+                text,
+                format!("the call is {kind} here as well"),
+            );
         }
+        _ => {}
+    }
+    if let Some(Some(protocol)) = opened.get(&name) {
+        check_words(flowop, kind, *protocol, notes);
     }
 }
 
@@ -193,35 +217,11 @@ fn check_words(flowop: &FlowopDraft, kind: Kind, protocol: Protocol, notes: &mut
     }
 }
 
-fn check_transfer(
-    flowop: &FlowopDraft,
-    kind: Kind,
-    opened: Option<&Option<Protocol>>,
-    notes: &mut Notes,
-) {
-    const LARGEST_DATAGRAM: u32 = 65_507;
-    let (span, settings) = (&flowop.span, &flowop.settings);
-    let Some(protocol) = opened else {
-        let name = settings.connection;
-        let text = format!("No such connection {name}: nothing before this opens it");
-        notes.warn(span, text, "it will be refused, or is not reached");
-        return;
-    };
-    if *protocol == Some(Protocol::Udp) && settings.size.largest() > LARGEST_DATAGRAM {
-        let text = "no datagram has more than 65507 bytes";
-        notes.warn(span, text, "it will be refused");
-    }
-    if matches!(kind, Kind::Send | Kind::Recv) && protocol.is_some_and(|it| it != Protocol::Tcp) {
-        let text = format!("uperf has {kind} over TCP only");
-        notes.warn(span, text, format!("the call is {kind} here as well"));
-    }
-}
-
 fn check_limits(draft: &Draft, notes: &mut Notes) {
     let (mut threads, mut processes, mut bytes) = (0, 0, 0_u64);
     for group in &draft.groups {
-        let count = u64::from(group.strands.count);
-        let (all, most, what) = if group.strands.processes {
+        let count = u64::from(group.settings.strands.count);
+        let (all, most, what) = if group.settings.strands.processes {
             processes += count;
             (processes, MOST_PROCESSES, "processes")
         } else {
@@ -232,7 +232,7 @@ fn check_limits(draft: &Draft, notes: &mut Notes) {
             let text = format!("{all} {what} up to this group: more than {most}");
             notes.error(&group.span, text);
         }
-        bytes = bytes.saturating_add(memory::of_group(&group.of_workorder(0)));
+        bytes = bytes.saturating_add(memory::of_group(&group.of_workorder()));
         if bytes > MOST_MEMORY {
             let text = format!("{bytes} bytes of memory up to this group: more than {MOST_MEMORY}");
             notes.error(&group.span, text);

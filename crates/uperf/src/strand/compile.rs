@@ -27,10 +27,12 @@ pub(super) fn group(group: &Group, transactions: Vec<model::Transaction>) -> mod
 pub(super) fn transactions(group: &Group) -> Vec<model::Transaction> {
     let mut openings = HashMap::<u32, Openings>::new();
     for flowop in group.openings() {
-        let openings = openings.entry(flowop.connection);
-        openings
-            .and_modify(|openings| openings.add(flowop))
-            .or_insert_with(|| Openings::of(flowop));
+        let first = Openings {
+            first: Some(flowop),
+            ..Openings::NONE
+        };
+        let openings = openings.entry(flowop.connection).or_insert(first);
+        openings.add(flowop);
     }
     let compiled = |transaction: &Transaction| {
         let flowops = transaction.flowops.iter();
@@ -69,9 +71,19 @@ fn pacing(transaction: &Transaction) -> Option<Pacing> {
 }
 
 fn step(openings: &Openings<'_>, flowop: &Flowop) -> Step {
+    let transfer = Transfer {
+        repeat: if openings.have_messages {
+            flowop.transfer.repeat.max(1)
+        } else {
+            1
+        },
+        waits: !openings.hurry(flowop),
+        batch: openings.batch(flowop),
+        ..flowop.transfer
+    };
     let action = match flowop.kind {
-        Kind::Write | Kind::Send => Action::Send(transfer(openings, flowop)),
-        Kind::Read | Kind::Recv => Action::Receive(transfer(openings, flowop)),
+        Kind::Write | Kind::Send => Action::Send(transfer),
+        Kind::Read | Kind::Recv => Action::Receive(transfer),
         Kind::Connect | Kind::Accept | Kind::Disconnect | Kind::Sendfile | Kind::Sendfilev => {
             Action::Own
         }
@@ -89,20 +101,6 @@ fn step(openings: &Openings<'_>, flowop: &Flowop) -> Step {
     }
 }
 
-fn transfer(openings: &Openings<'_>, flowop: &Flowop) -> Transfer {
-    Transfer {
-        amount: flowop.size,
-        repeat: if openings.have_messages {
-            flowop.repeat.max(1)
-        } else {
-            1
-        },
-        patience: flowop.timeout,
-        waits: !openings.hurry(flowop),
-        batch: openings.batch(flowop),
-    }
-}
-
 /// What begins connections of one number, in the whole group.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is said of all of them")]
@@ -116,7 +114,7 @@ struct Openings<'a> {
     first: Option<&'a Flowop>,
 }
 
-impl<'a> Openings<'a> {
+impl Openings<'_> {
     const NONE: Self = Self {
         have_messages: true,
         may_hurry: true,
@@ -124,15 +122,6 @@ impl<'a> Openings<'a> {
         are_sctp: true,
         first: None,
     };
-
-    fn of(flowop: &'a Flowop) -> Self {
-        let mut openings = Self {
-            first: Some(flowop),
-            ..Self::NONE
-        };
-        openings.add(flowop);
-        openings
-    }
 
     fn add(&mut self, flowop: &Flowop) {
         let protocol = flowop.endpoint.protocol;
@@ -186,24 +175,16 @@ mod tests {
     use super::*;
 
     fn connect(protocol: Protocol) -> Flowop {
-        let mut connect = Flowop::new(Kind::Connect);
-        connect.endpoint.protocol = Some(protocol);
-        connect.connection = 9;
-        connect
+        Flowop {
+            connection: 9,
+            ..Flowop::opening(Kind::Connect, protocol)
+        }
     }
 
     /// What becomes of a transfer over the connection that `connect` opens.
     fn compiled(connect: Flowop, mut flowop: Flowop) -> Transfer {
         flowop.connection = 9;
-        let transaction = Transaction {
-            flowops: vec![connect, flowop],
-            ..Transaction::default()
-        };
-        let group = Group {
-            transactions: vec![transaction.clone()],
-            ..Group::default()
-        };
-        match transactions(&group)[0].steps[1].action {
+        match transactions(&Group::of([connect, flowop]))[0].steps[1].action {
             Action::Send(transfer) | Action::Receive(transfer) => transfer,
             ref other => panic!("{other:?}"),
         }
@@ -218,7 +199,7 @@ mod tests {
             (Protocol::Vsock, 1, None),
         ] {
             let mut write = Flowop::new(Kind::Write);
-            write.repeat = 5;
+            write.transfer.repeat = 5;
             write.batch_size = 6;
             let transfer = compiled(connect(protocol), write);
             let found = transfer.batch.map(|batch| batch.count);

@@ -175,7 +175,7 @@ impl StrandConnections<'_> {
         let facts = file.metadata();
         let facts = facts.map_err(|error| Failure::of_call("fstat", errno(&error)))?;
         let length = facts.len();
-        let chunk = match flowop.size {
+        let chunk = match flowop.transfer.amount {
             Amount::Exactly(bytes) if bytes > 0 => bytes.into(),
             _ => FILE_CHUNK,
         };

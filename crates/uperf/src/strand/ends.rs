@@ -20,8 +20,9 @@ use sys::{Address, Socket};
 
 use super::compile::transport;
 use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
-use super::{GroupSetup, Log, buffer_bytes, reach, sctp};
+use super::{GroupSetup, Log, reach, sctp};
 use crate::account::Account;
+use crate::profile::memory::buffer_bytes;
 use crate::wire::SlaveInfo;
 use crate::workorder::{Flags, Flowop, Group, Kind, Protocol};
 use control::ControlConnection;
@@ -335,7 +336,7 @@ impl Acceptance<'_> {
             others: &|from| self.is_of_another(from),
             takes_strangers: !setup.follows && !setup.policy.strict,
             account: setup.account.as_ref(),
-            patience: self.flowop.timeout,
+            patience: self.flowop.transfer.patience,
             stop: self.stop,
         })?;
         match handshake {

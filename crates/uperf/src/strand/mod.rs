@@ -42,7 +42,6 @@ use serde::{Deserialize, Serialize};
 use server::Policy;
 use sys::counter::Event;
 
-use worker::buffer_bytes;
 use workers::LATE;
 
 use crate::account::Account;

@@ -19,7 +19,7 @@ use super::connections::ConnectionPool;
 use super::journal::Journal;
 use super::settle::settle;
 use super::{Listeners, Log, StrandOutcome, TransactionOutcome, Watching, WorkerGroup, compile};
-use crate::profile::memory::{LEAST_BUFFER, PROCESS, TLS};
+use crate::profile::memory::{PROCESS, TLS, buffer_bytes};
 use crate::workorder::{Group, Transaction};
 
 /// What a strand's buffer begins at a multiple of, bytes.
@@ -221,13 +221,6 @@ fn headers(group: &Group) -> usize {
     usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST))
 }
 
-/// Bytes of a strand's buffer: the most that any flowop of the group moves at once.
-pub(super) fn buffer_bytes(group: &Group) -> u32 {
-    let transfers = group.flowops().filter(|flowop| flowop.kind.transfers());
-    let largest = transfers.map(|flowop| flowop.size.largest()).max();
-    largest.unwrap_or(0).max(LEAST_BUFFER)
-}
-
 /// Logs a failure as uperf does: a failed call as `Error for flowop write  Message too long`; what has words of its
 /// own, with these.
 fn say(log: &mut Log, transaction: &Transaction, at: usize, failure: &Failure) {
@@ -244,15 +237,14 @@ fn say(log: &mut Log, transaction: &Transaction, at: usize, failure: &Failure) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Amount, Flowop, Kind};
+    use crate::{Flowop, Kind};
 
     #[test]
     fn a_strand_has_a_buffer_and_headers() {
         let bytes = |size, batch_size| {
             let write = Flowop {
-                size: Amount::Exactly(size),
                 batch_size,
-                ..Flowop::new(Kind::Write)
+                ..Flowop::of_bytes(Kind::Write, size)
             };
             strand_bytes(&Group::of([Flowop::new(Kind::Connect), write]))
         };

@@ -24,15 +24,38 @@ macro_rules! flowop_record {
             /// The names of the fields.
             pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)+];
 
-            /// Passes each field with its place, if the layout has one.
-            fn pass(&mut self, layout: Layout, pass: &mut impl Pass) {
+            /// The record that begins with these bytes; `None` if there are fewer than the layout has.
+            pub fn decode(bytes: &[u8], layout: Layout, order: Order) -> Option<Self> {
+                let bytes = bytes.get(..layout.record_len())?;
+                let mut record = Self::blank();
                 $(if let Some(start) = layout.start(Run::$run) {
-                    pass.field(stringify!($field), start + $offset, &mut self.$field);
+                    record.$field = Field::read(bytes, start + $offset, order);
                 })+
+                Some(record)
             }
 
-            /// The fields that travel as they are.
-            fn said(flowop: &Flowop) -> Result<Self, &'static str> {
+            /// As it travels in that layout; what the layout lacks is left out. See [`Self::lacking`].
+            pub fn encode(&self, layout: Layout, order: Order) -> Vec<u8> {
+                let mut bytes = vec![0; layout.record_len()];
+                $(if let Some(start) = layout.start(Run::$run) {
+                    self.$field.write(&mut bytes, start + $offset, order);
+                })+
+                bytes
+            }
+
+            /// Returns each field's name, place and length, if the layout has it.
+            #[cfg(test)]
+            fn places(layout: Layout) -> Vec<(&'static str, usize, usize)> {
+                let mut places = Vec::new();
+                $(if let Some(start) = layout.start(Run::$run) {
+                    places.push((stringify!($field), start + $offset, <$kind as Field>::LEN));
+                })+
+                places
+            }
+
+            /// Returns the record of a flowop, without its size, which the two ends may have different. Fails with the
+            /// option for whose value it has no room.
+            pub(crate) fn of(flowop: &Flowop) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($($field: flowop.$($place).+.to_field().ok_or($option)?,)?)+
                     ..Self::default()
@@ -94,11 +117,11 @@ flowop_record! {
         /// Executions a pass.
         [Duration + 16] count: u64 = "count" count,
         /// Transfers in one execution; 1 where the layout has none.
-        [Repeat + 0] repeat: u64 = "repeat" repeat,
+        [Repeat + 0] repeat: u64 = "repeat" transfer.repeat,
         /// Messages a call; 1 where the layout has none.
         [BatchSize + 0] batch_size: u64 = "batch_size" batch_size,
         /// `timeout=`, ns.
-        [Timeout + 0] timeout_ns: u64 = "timeout" timeout,
+        [Timeout + 0] timeout_ns: u64 = "timeout" transfer.patience,
         /// `encaps=`.
         [Encapsulation + 0] encapsulation_port: u32 = "encaps" endpoint.encapsulation_port,
         /// `bblog=`; 0 where the layout has none.
@@ -178,92 +201,22 @@ impl FlowopRecord {
         }
     }
 
-    /// Returns the record of a flowop. Fails with the option for whose value it has no room.
-    pub fn of(flowop: &Flowop) -> Result<Self, &'static str> {
-        let mut record = Self::said(flowop)?;
-        record.size = flowop.size.largest();
-        if let Amount::Between { min, max } = flowop.size {
-            (record.random_min, record.random_max) = (min, max);
-            record.flags |= Flags::RANDOM.0;
-        }
-        Ok(record)
-    }
-
     /// Returns the flowop of the record, or what is wrong with it. Only values that no flowop can have are wrong.
     pub fn flowop(&self, limits: &WorkLimits) -> Result<Flowop, String> {
         let mut flowop = self.heard(limits)?;
         let (min, max) = (self.random_min, self.random_max);
-        flowop.size = match self.flags & Flags::RANDOM.0 {
+        flowop.transfer.amount = match self.flags & Flags::RANDOM.0 {
             0 => Amount::Exactly(self.size),
             _ => Amount::Between { min, max },
         };
         flowop.flags.0 &= !Flags::RANDOM.0;
         Ok(flowop)
     }
-
-    /// The record that begins with these bytes; `None` if there are fewer than the layout has.
-    pub fn decode(bytes: &[u8], layout: Layout, order: Order) -> Option<Self> {
-        let bytes = bytes.get(..layout.record_len())?;
-        let mut record = Self::blank();
-        record.pass(layout, &mut Reading { bytes, order });
-        Some(record)
-    }
-
-    /// As it travels in that layout; what the layout lacks is left out. See [`Self::lacking`].
-    pub fn encode(&self, layout: Layout, order: Order) -> Vec<u8> {
-        let mut bytes = vec![0; layout.record_len()];
-        let mut writing = Writing {
-            bytes: &mut bytes,
-            order,
-        };
-        self.clone().pass(layout, &mut writing);
-        bytes
-    }
-}
-
-/// Reads or writes what it is shown.
-trait Pass {
-    fn field<F: Field>(&mut self, name: &'static str, at: usize, field: &mut F);
-}
-
-struct Reading<'a> {
-    bytes: &'a [u8],
-    order: Order,
-}
-
-impl Pass for Reading<'_> {
-    fn field<F: Field>(&mut self, _: &'static str, at: usize, field: &mut F) {
-        *field = F::read(self.bytes, at, self.order);
-    }
-}
-
-struct Writing<'a> {
-    bytes: &'a mut [u8],
-    order: Order,
-}
-
-impl Pass for Writing<'_> {
-    fn field<F: Field>(&mut self, _: &'static str, at: usize, field: &mut F) {
-        field.write(self.bytes, at, self.order);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Where the fields stand, none of which is written over another.
-    struct Places(Vec<(&'static str, usize)>, Vec<bool>);
-
-    impl Pass for Places {
-        fn field<F: Field>(&mut self, name: &'static str, at: usize, _: &mut F) {
-            self.0.push((name, at));
-            for taken in &mut self.1[at..at + F::LEN] {
-                assert!(!*taken, "{name} at {at}");
-                *taken = true;
-            }
-        }
-    }
 
     /// As the tables of the protocol have them.
     #[test]
@@ -295,11 +248,17 @@ mod tests {
             ("connection", [916, 916, 916, 924, 932]),
         ];
         for (column, layout) in Layout::ALL.into_iter().enumerate() {
-            let mut places = Places(Vec::new(), vec![false; layout.record_len()]);
-            FlowopRecord::default().pass(layout, &mut places);
+            let places = FlowopRecord::places(layout);
+            let mut taken = vec![false; layout.record_len()];
+            for (name, at, length) in &places {
+                for byte in &mut taken[*at..at + length] {
+                    assert!(!*byte, "{name} at {at} stands over another");
+                    *byte = true;
+                }
+            }
             for (name, expected) in table {
-                let found = places.0.iter().find(|(field, _)| *field == name);
-                let at = found.map_or(0, |(_, at)| *at);
+                let found = places.iter().find(|(field, ..)| *field == name);
+                let at = found.map_or(0, |(_, at, _)| *at);
                 assert_eq!(at, expected[column], "{name} in {layout}");
             }
         }

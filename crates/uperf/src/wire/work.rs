@@ -28,14 +28,6 @@ impl Work {
     /// The least that a slave answers: a strand that does nothing. From whether it does answer, once
     /// it has this in a layout, a master learns how long the slave takes a flowop to be.
     pub fn probe() -> Self {
-        let transaction = TransactionWork {
-            record: TransactionRecord {
-                flowops: 1,
-                iterations: 1,
-                ..TransactionRecord::default()
-            },
-            flowops: vec![FlowopRecord::new(Kind::Nop)],
-        };
         Self {
             group: GroupRecord {
                 strand_kind: 4,
@@ -43,7 +35,7 @@ impl Work {
                 transactions: 1,
                 number: 0,
             },
-            transactions: vec![transaction],
+            transactions: vec![TransactionWork::of_nothing(0, 1)],
         }
     }
 
@@ -77,6 +69,21 @@ impl Work {
             }
         }
         Ok(())
+    }
+}
+
+impl TransactionWork {
+    /// The transaction of this number, which does nothing.
+    pub(crate) fn of_nothing(number: u32, iterations: u64) -> Self {
+        Self {
+            record: TransactionRecord {
+                flowops: 1,
+                number,
+                iterations,
+                ..TransactionRecord::default()
+            },
+            flowops: vec![FlowopRecord::new(Kind::Nop)],
+        }
     }
 }
 

@@ -187,7 +187,7 @@ fn unquoted_attributes_are_read_and_told() {
     let workorder = read.workorder.expect("as uperf reads it");
     let flowop = &workorder.groups[0].transactions[1].flowops[0];
     assert_eq!(
-        (flowop.kind, flowop.size),
+        (flowop.kind, flowop.transfer.amount),
         (Kind::Write, Amount::Exactly(90))
     );
 }
@@ -343,7 +343,7 @@ fn attributes_act_on_what_is_at_hand() {
         flowops(r#"<flowop type="write" options="size=5 count=2 rsize=9" options="size=6"/>"#);
     let flowop = &flowops[0];
     assert_eq!(
-        (flowop.size, flowop.count, flowop.slave_size),
+        (flowop.transfer.amount, flowop.count, flowop.slave_size),
         (Amount::Exactly(6), 1, 9)
     );
 }

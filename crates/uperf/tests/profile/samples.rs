@@ -79,18 +79,19 @@ fn every_option_is_what_the_recording_has() {
 
     let write = &transactions[1].flowops[0];
     assert_eq!(
-        (write.size, write.slave_size),
+        (write.transfer.amount, write.slave_size),
         (Amount::Exactly(1536), 3072)
     );
-    assert_eq!((write.count, write.repeat, write.batch_size), (12, 5, 6));
-    assert_eq!(write.timeout, Some(Duration::from_millis(250)));
+    let counts = (write.count, write.transfer.repeat, write.batch_size);
+    assert_eq!(counts, (12, 5, 6));
+    assert_eq!(write.transfer.patience, Some(Duration::from_millis(250)));
     assert_eq!(write.flags, Flags(4));
 
     let [random, _, think, sendfile, sendfilev, nop] = &transactions[2].flowops[..] else {
         panic!("six flowops");
     };
     assert_eq!(
-        random.size,
+        random.transfer.amount,
         Amount::Between {
             min: 1024,
             max: 2048
@@ -102,10 +103,8 @@ fn every_option_is_what_the_recording_has() {
         (think.flags, think.duration),
         (Flags(0x30), Duration::from_millis(100))
     );
-    assert_eq!(
-        (sendfile.files, sendfile.size, sendfile.directory.as_str()),
-        (7, Amount::Exactly(4096), "sf")
-    );
+    assert_eq!((sendfile.files, sendfile.directory.as_str()), (7, "sf"));
+    assert_eq!(sendfile.transfer.amount, Amount::Exactly(4096));
     assert_eq!((sendfilev.files, sendfilev.kind), (8, Kind::Sendfilev));
     assert_eq!(nop.endpoint.encapsulation_port, 0);
 

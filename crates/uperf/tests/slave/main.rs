@@ -96,6 +96,6 @@ fn connect(protocol: Protocol) -> Flowop {
 
 fn read(size: u32) -> Flowop {
     let mut read = Flowop::new(Kind::Read);
-    read.size = Amount::Exactly(size);
+    read.transfer.amount = Amount::Exactly(size);
     read
 }
