@@ -42,11 +42,13 @@ pub struct Unresolved {
     pub code: i32,
     /// gai_strerror(3).
     pub text: String,
+    /// The name.
+    pub name: String,
 }
 
 impl fmt::Display for Unresolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        write!(f, "cannot resolve {}: {}", self.name, self.text)
     }
 }
 
@@ -55,7 +57,7 @@ impl std::error::Error for Unresolved {}
 /// Looks a name or a numeric address (with a scope: `fe80::1%eth0`) up: getaddrinfo(3).
 pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
     let Ok(c_name) = CString::new(name) else {
-        return Err(unresolved(libc::EAI_NONAME));
+        return Err(unresolved(name, libc::EAI_NONAME));
     };
     // SAFETY: a zeroed addrinfo is a valid hint.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
@@ -77,7 +79,7 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
         )
     };
     if code != 0 {
-        return Err(unresolved(code));
+        return Err(unresolved(name, code));
     }
     let mut resolved = Resolved {
         name: name.to_owned(),
@@ -100,7 +102,7 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
     // SAFETY: `first` is what getaddrinfo gave, freed once.
     unsafe { libc::freeaddrinfo(first) };
     if resolved.addresses.is_empty() {
-        Err(unresolved(libc::EAI_NONAME))
+        Err(unresolved(name, libc::EAI_NONAME))
     } else {
         Ok(resolved)
     }
@@ -141,12 +143,13 @@ unsafe fn address(entry: &libc::addrinfo) -> Option<SocketAddr> {
     }
 }
 
-fn unresolved(code: i32) -> Unresolved {
+fn unresolved(name: &str, code: i32) -> Unresolved {
     // SAFETY: gai_strerror(3) gives a static NUL-terminated string for every number.
     let text = unsafe { CStr::from_ptr(libc::gai_strerror(code)) };
     Unresolved {
         code,
         text: text.to_string_lossy().into_owned(),
+        name: name.to_owned(),
     }
 }
 
@@ -186,7 +189,8 @@ mod tests {
     fn a_wrong_family_or_name_says_why() {
         assert!(resolve("127.0.0.1", Wanted::V6).is_err());
         let nowhere = resolve("host.invalid", Wanted::Any).unwrap_err();
-        assert!(!nowhere.to_string().is_empty());
+        let expected = format!("cannot resolve host.invalid: {}", nowhere.text);
+        assert_eq!(nowhere.to_string(), expected);
         assert!(resolve("a\0b", Wanted::Any).is_err());
     }
 }

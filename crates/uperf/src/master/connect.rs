@@ -329,7 +329,7 @@ fn addresses(host: &str, over: Protocol, port: u32) -> Result<Vec<Address>, Stri
     }
     let port = u16::try_from(port).map_err(|_| format!("{port} is no port"))?;
     let found = resolve(host, Wanted::Any);
-    let found = found.map_err(|error| format!("name_to_addr({host}): {error}"))?;
+    let found = found.map_err(|error| format!("name_to_addr({host}): {}", error.text))?;
     Ok(found.at(port))
 }
 
