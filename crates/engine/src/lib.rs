@@ -50,7 +50,7 @@ pub use interface::InterfaceMeter;
 pub use io::{Associations, Flow};
 pub use looper::Looper;
 pub use loops::connection_test::Accepting;
-pub use measured_phase::{MeasuredPhase, PhaseSettings};
+pub use measured_phase::{MeasuredPhase, PhaseSettings, run_stream};
 pub use memory::Memory;
 pub use ring::RingError;
 pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};

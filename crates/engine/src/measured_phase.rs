@@ -1,10 +1,11 @@
 //! The measured phase of one flow: what starts with it, what ends it, and the figures that it leaves.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{Half, Limit, Side, SocketFacts, Workload};
+use model::{Ended, FlowPlan, Half, Limit, Side, SocketFacts, Workload};
+use sys::Socket;
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Passed};
@@ -15,7 +16,7 @@ use crate::finish::Finish;
 use crate::flow_group::FlowGroup;
 use crate::io::Flow;
 use crate::run::{Job, JobBody, Loop, Path, run};
-use crate::socket::DataSocket;
+use crate::socket::{DataSocket, facts_at_end};
 use crate::stop::Stop;
 
 /// What a measured phase counts in, and what ends it.
@@ -142,4 +143,39 @@ impl<'a> MeasuredPhase<'a> {
             ..Side::default()
         }
     }
+}
+
+/// Runs one end of a stream on its connection, from its start to its finish. A sender keeps the flow's time, and waits
+/// until the peer has read all; a receiver reads to the end. `cancel`, the end of the control connection, and `patience`
+/// without any progress end it early.
+pub fn run_stream(
+    flow: &FlowPlan,
+    (data, connection): (&DataSocket, &Socket),
+    buffers: &mut Buffers,
+    control: Option<BorrowedFd<'_>>,
+    patience: Duration,
+    cancel: &Stop,
+) -> (Side, Ended) {
+    let sends = flow.workload.sends();
+    let time = match flow.limit {
+        Limit::Time(time) if sends => Some(time),
+        _ => None,
+    };
+    let settings = PhaseSettings {
+        counters: &Arc::default(),
+        cancel,
+        control,
+        time,
+        idle: Some(patience),
+        group: None,
+    };
+    let mut phase = MeasuredPhase::start(&flow.here, settings);
+    let path = || Flow::Connected(connection.as_fd());
+    let ran = phase.run(flow.limit, Loop::of(flow, buffers), path());
+    if sends {
+        phase.finish(Finish::HalfClose, &path(), patience);
+    }
+    let facts = facts_at_end(&data.facts, connection, flow.transport);
+    let ended = ran.ended.clone();
+    (phase.side(ran, data, buffers, facts), ended)
 }

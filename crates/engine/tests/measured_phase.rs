@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, DataSocket, Finish, Flow, Loop, MeasuredPhase, Memory, PhaseSettings, Reason, Role,
-    Stop, deadline_thread,
+    Stop, deadline_thread, run_stream,
 };
-use model::{BufferPlan, Ended, Half, Limit, Side, SocketOptions, Timing, Transport, Workload};
-use sys::Address;
+use model::{
+    BufferPlan, Ended, FlowPlan, Half, Limit, Side, SocketOptions, Timing, Transport, Workload,
+};
+use sys::{Address, Socket};
 
 /// How long a sender sends.
 const TIME: Duration = Duration::from_millis(30);
@@ -82,6 +84,40 @@ fn both_ends_of_a_stream_agree() {
         let sender = scope.spawn(|| run_end(&near, &Workload::send(), None, LONG));
         let receiver = run_end(&far, &Workload::receive(), None, LONG);
         drop(far);
+        (sender.join().unwrap(), receiver)
+    });
+    assert_eq!((time_up, read_all), (Ended::Deadline, Ended::PeerClosed));
+    assert_eq!(sender.counts.sent, receiver.counts.received);
+    assert!(sender.counts.sent.0 > 0 && sender.elapsed >= Some(TIME));
+}
+
+#[test]
+fn a_stream_runs_in_one_call() {
+    let (near, far) = pair();
+    let run = |data: TcpStream, workload| {
+        let flow = FlowPlan {
+            limit: Limit::Time(TIME),
+            ..FlowPlan::of(Transport::Tcp, workload).with_buffers(BufferPlan::message(100))
+        };
+        let any = Address::from(data.local_addr().unwrap()).with_any_port();
+        let (half, connection) = (&flow.here, Socket::from(data));
+        let socket = DataSocket::open(flow.transport, &any, &half.socket, Role::Initiator).unwrap();
+        let (facts, memory) = (&socket.facts, Memory::new(1 << 16, 1 << 16));
+        let buffers = Buffers::new(
+            half,
+            &flow.workload,
+            flow.transport,
+            facts,
+            None,
+            b"x",
+            &memory,
+        );
+        let (ends, mut buffers) = ((&socket, &connection), buffers.unwrap());
+        run_stream(&flow, ends, &mut buffers, None, LONG, &Stop::new())
+    };
+    let ((sender, time_up), (receiver, read_all)) = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| run(near, Workload::send()));
+        let receiver = run(far, Workload::receive());
         (sender.join().unwrap(), receiver)
     });
     assert_eq!((time_up, read_all), (Ended::Deadline, Ended::PeerClosed));
