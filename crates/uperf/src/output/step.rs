@@ -56,21 +56,14 @@ mod tests {
 
     #[test]
     fn commands_have_their_number() {
-        for (step, text) in [
-            (
-                Step::Told(Command::NextTransaction(2), "h"),
-                "TX command [UPERF_CMD_NEXT_TXN, 2] to h\n",
-            ),
-            (
-                Step::Told(Command::SendStatistics, "h"),
-                "TX command [UPERF_CMD_SEND_STATS, 0] to h\n",
-            ),
-            (
-                Step::Heard(Command::Abort, "h"),
-                "RX Command [UPERF_CMD_ABORT, 0] from h\n",
-            ),
-        ] {
-            assert_eq!(step.to_string(), text);
-        }
+        let steps = [
+            Step::Told(Command::NextTransaction(2), "h"),
+            Step::Told(Command::SendStatistics, "h"),
+            Step::Heard(Command::Abort, "h"),
+        ];
+        let expected = "TX command [UPERF_CMD_NEXT_TXN, 2] to h\n\
+            TX command [UPERF_CMD_SEND_STATS, 0] to h\n\
+            RX Command [UPERF_CMD_ABORT, 0] from h\n";
+        assert_eq!(steps.map(|step| step.to_string()).concat(), expected);
     }
 }

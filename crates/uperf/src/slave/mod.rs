@@ -23,6 +23,7 @@ use sys::{Address, Socket};
 
 use crate::Protocol;
 use crate::options::Limits;
+use crate::strand::anywhere;
 use crate::tls::Security;
 
 use budget::ResourceBudget;
@@ -60,15 +61,14 @@ impl Slave {
     /// Listens at a control port, 0 for any, until `stop`.
     pub fn listen(control: Protocol, port: u32, terms: Terms, stop: Stop) -> io::Result<Self> {
         sys::process::keep_little_freed_memory();
+        let wildcards = || u16::try_from(port).map(Address::wildcards);
+        let wildcards = || wildcards().map_err(|_| Error::INVAL);
         let listeners = match control {
-            Protocol::Vsock => {
-                let context = Address::ANY_CONTEXT;
-                listen(Transport::Vsock, &[Address::Vsock { context, port }], false)?
-            }
-            Protocol::Tcp => anywhere(Transport::Tcp, port)?,
-            Protocol::Sctp => anywhere(Transport::Sctp, port)?,
-            _ => return Err(Error::PROTONOSUPPORT.into()),
-        };
+            Protocol::Vsock => listen(Transport::Vsock, &[anywhere(control, port)], false),
+            Protocol::Tcp => listen(Transport::Tcp, &wildcards()?, false),
+            Protocol::Sctp => listen(Transport::Sctp, &wildcards()?, false),
+            _ => Err(Error::PROTONOSUPPORT.into()),
+        }?;
         let config = terms.limits.server.clone();
         let budget = ResourceBudget::new(&terms.limits);
         Ok(Self {
@@ -105,9 +105,4 @@ impl Dialect for Masters {
             let _ = writeln!(io::stdout(), "{line}");
         }
     }
-}
-
-fn anywhere(transport: Transport, port: u32) -> io::Result<Vec<Socket>> {
-    let port = u16::try_from(port).map_err(|_| Error::INVAL)?;
-    listen(transport, &Address::wildcards(port), false)
 }

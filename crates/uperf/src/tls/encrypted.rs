@@ -461,19 +461,16 @@ mod tests {
 
     #[test]
     fn who_speaks_no_tls_is_refused() {
+        let corrupt = "ssl: no handshake: received corrupt message";
+        let refused = "ssl: no handshake: ";
+        let hung_up = "ssl: the other end hung up in the handshake";
         for (words, expected) in [
-            (
-                &b"GET / HTTP/1.0\r\n\r\n"[..],
-                "ssl: no handshake: received corrupt message",
-            ),
-            (&[0; 100], "ssl: no handshake: "),
-            (&[0x16, 3, 1, 0xFF, 0xFF, 1, 0, 0xFF], "ssl: no handshake: "),
-            (&[0x16, 3, 1, 0, 4, 1, 0, 0, 0], "ssl: no handshake: "),
-            (
-                &[0x16, 3, 1, 0, 100, 1, 0, 0, 96],
-                "ssl: the other end hung up in the handshake",
-            ),
-            (b"", "ssl: the other end hung up in the handshake"),
+            (&b"GET / HTTP/1.0\r\n\r\n"[..], corrupt),
+            (&[0; 100], refused),
+            (&[0x16, 3, 1, 0xFF, 0xFF, 1, 0, 0xFF], refused),
+            (&[0x16, 3, 1, 0, 4, 1, 0, 0, 0], refused),
+            (&[0x16, 3, 1, 0, 100, 1, 0, 0, 96], hung_up),
+            (b"", hung_up),
         ] {
             let (mut one, other) = connected();
             one.write_all(words).expect("room");

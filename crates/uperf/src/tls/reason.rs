@@ -88,42 +88,26 @@ mod tests {
                 presented: presented.iter().map(|&name| name.to_owned()).collect(),
             })
         };
-        let certificate = "invalid peer certificate";
-        for (error, expected) in [
-            (
-                Error::InvalidCertificate(CertificateError::UnknownIssuer),
-                format!("{certificate}: unknown issuer"),
-            ),
-            (
-                of_names(&[r#"DnsName("myPeer.example")"#, "IpAddress(127.0.0.1)"]),
-                format!("{certificate}: it is for myPeer.example, 127.0.0.1, not for 192.0.2.1"),
-            ),
-            (
-                of_names(&["DirectoryName", "Unsupported(0x01)"]),
-                format!("{certificate}: it is for no name, not for 192.0.2.1"),
-            ),
-            (
-                Error::AlertReceived(AlertDescription::UnknownCA),
-                "received fatal alert: unknown CA".to_owned(),
-            ),
-            (
-                Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
-                "peer is incompatible: no cipher suites in common".to_owned(),
-            ),
-            (
-                Error::InvalidMessage(InvalidMessage::MissingData("ServerName")),
-                "received corrupt message of type missing data: server name".to_owned(),
-            ),
-            (
-                Error::NoCertificatesPresented,
-                "peer sent no certificates".to_owned(),
-            ),
-            (
-                Error::General("No kx group".to_owned()),
-                "No kx group".to_owned(),
-            ),
-        ] {
-            assert_eq!(describe(&error), expected, "{error:?}");
-        }
+        let errors = [
+            Error::InvalidCertificate(CertificateError::UnknownIssuer),
+            of_names(&[r#"DnsName("myPeer.example")"#, "IpAddress(127.0.0.1)"]),
+            of_names(&["DirectoryName", "Unsupported(0x01)"]),
+            Error::AlertReceived(AlertDescription::UnknownCA),
+            Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
+            Error::InvalidMessage(InvalidMessage::MissingData("ServerName")),
+            Error::NoCertificatesPresented,
+            Error::General("No kx group".to_owned()),
+        ];
+        let expected = [
+            "invalid peer certificate: unknown issuer",
+            "invalid peer certificate: it is for myPeer.example, 127.0.0.1, not for 192.0.2.1",
+            "invalid peer certificate: it is for no name, not for 192.0.2.1",
+            "received fatal alert: unknown CA",
+            "peer is incompatible: no cipher suites in common",
+            "received corrupt message of type missing data: server name",
+            "peer sent no certificates",
+            "No kx group",
+        ];
+        assert_eq!(errors.map(|error| describe(&error)), expected);
     }
 }
