@@ -1,23 +1,75 @@
-//! The buffers of both directions of a flow.
+//! What one end sends from and receives into: a ring of buffers per direction, used round robin, one per call, so
+//! that the data being sent is not the data sent just before (netperf manual, "-W").
 
 use std::fs::File;
-use std::path::Path;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::{BuffersUsed, Half, SocketFacts, Transport, Workload};
+use model::{BufferPlan, BuffersUsed, Half, SizeRule, SocketFacts, Transport, WidthRule, Workload};
+use sys::buffer::BufferRing;
 
+use crate::budget::{Exceeded, Share};
+use crate::io::SendFile;
 use crate::memory::Memory;
-use crate::ring::{Contents, Ring, RingError, SendFile};
+
+/// The size that is used when the kernel does not tell a buffer's.
+const UNKNOWN_BUFFER: u32 = 4_096;
 
 /// What moves slower, 1 Mbit/s, need not be waited for in one call that sends much.
 const SLOWEST_BYTES_PER_SECOND: u64 = 125_000;
 
-/// What one end sends from and receives into.
-#[derive(Debug)]
+/// The buffers of both directions.
+#[derive(Debug, Default)]
 pub struct Buffers {
-    pub(crate) send: Option<Ring>,
+    pub(crate) send: Option<BufferRing>,
     pub(crate) send_file: Option<SendFile>,
-    pub(crate) receive: Option<Ring>,
+    pub(crate) receive: Option<BufferRing>,
+    /// Their shares of the memory that is allowed.
+    pub(crate) shares: Vec<Share>,
+}
+
+/// A ring that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// More memory than there is.
+    #[error("{width} buffers of {size} bytes are more than there is memory")]
+    TooLarge {
+        /// Bytes of one buffer.
+        size: u32,
+        /// Buffers.
+        width: u32,
+    },
+    /// More memory than is allowed.
+    #[error("memory of buffers, bytes: {0}")]
+    Exceeded(#[from] Exceeded),
+    /// An alignment that is not a power of two, or a size of 0.
+    #[error("buffers of {size} bytes at multiples of {alignment}: not 0, and a power of two")]
+    Senseless {
+        /// Bytes of one buffer.
+        size: u32,
+        /// What their addresses are to be a multiple of.
+        alignment: u32,
+    },
+    /// The fill file cannot be used.
+    #[error("could not use fill file {}: {}", path.display(), sys::describe(error))]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+}
+
+/// The initial contents of a ring.
+#[derive(Debug)]
+enum Contents<'a> {
+    /// Untouched memory: received data overwrites it.
+    Nothing,
+    /// This, over and over, on from one buffer into the next.
+    Pattern(&'a [u8]),
+    /// An open file of this name, repeated.
+    File(File, &'a Path),
 }
 
 impl Buffers {
@@ -32,39 +84,55 @@ impl Buffers {
         pattern: &[u8],
         memory: &Memory,
     ) -> Result<Self, RingError> {
-        let mut buffers = Self {
-            send: None,
-            send_file: None,
-            receive: None,
-        };
-        let fill = fill.map(|file| (file, half.fill.as_deref().unwrap_or(Path::new(""))));
+        let mut buffers = Self::default();
+        let (plan, socket_buffer) = (&half.send, facts.send_buffer_bytes);
+        let name = half.fill.as_deref();
         if workload.sends() && half.send_from_file {
-            buffers.send_file = Some(SendFile::new(&half.send, facts.send_buffer_bytes, fill)?);
+            let (size, width) = resolve(plan, None, socket_buffer);
+            let made = SendFile::new(fill, size, width, plan.offset);
+            buffers.send_file = Some(made.map_err(|error| RingError::File {
+                path: name.unwrap_or(Path::new("(temporary)")).to_owned(),
+                error,
+            })?);
         } else if workload.sends() {
+            let contents = match fill {
+                Some(opened) => Contents::File(opened, name.unwrap_or(Path::new(""))),
+                None => Contents::Pattern(pattern),
+            };
             let largest = transport.largest_send();
-            let contents = fill.map_or(Contents::Pattern(pattern), |(file, name)| {
-                Contents::File(file, name)
-            });
-            let ring = Ring::new(
-                &half.send,
-                largest,
-                facts.send_buffer_bytes,
-                contents,
-                memory,
-            )?;
+            let ring = buffers.ring(plan, largest, socket_buffer, contents, memory)?;
             buffers.send = Some(ring);
         }
         if workload.receives() {
             let (plan, socket_buffer) = (&half.receive, facts.receive_buffer_bytes);
-            buffers.receive = Some(Ring::new(
-                plan,
-                None,
-                socket_buffer,
-                Contents::Nothing,
-                memory,
-            )?);
+            let ring = buffers.ring(plan, None, socket_buffer, Contents::Nothing, memory)?;
+            buffers.receive = Some(ring);
         }
         Ok(buffers)
+    }
+
+    /// Makes the ring that the plan's rules come to beside a socket buffer of `socket_buffer` bytes, of which one call
+    /// can take at most `largest` (datagrams: [`model::Transport::largest_send`]), and keeps its share of the memory.
+    fn ring(
+        &mut self,
+        plan: &BufferPlan,
+        largest: Option<u32>,
+        socket_buffer: Option<u32>,
+        mut contents: Contents<'_>,
+        memory: &Memory,
+    ) -> Result<BufferRing, RingError> {
+        let (size, width) = resolve(plan, largest, socket_buffer);
+        let (alignment, offset) = (plan.alignment, plan.offset);
+        if size == 0 || !alignment.is_power_of_two() {
+            return Err(RingError::Senseless { size, alignment });
+        }
+        let too_large = || RingError::TooLarge { size, width };
+        let footprint =
+            BufferRing::footprint(width, size, alignment, offset).ok_or_else(too_large)?;
+        self.shares.push(memory.take(footprint as u64)?);
+        let mut ring = BufferRing::new(width, size, alignment, offset).ok_or_else(too_large)?;
+        contents.fill(&mut ring)?;
+        Ok(ring)
     }
 
     /// How long nothing may be counted while all is well, where a silence of `idle` is one too many: an
@@ -81,14 +149,171 @@ impl Buffers {
         BuffersUsed {
             send_bytes: send
                 .as_ref()
-                .map(|ring| ring.size())
+                .map(BufferRing::size)
                 .or(file.as_ref().map(SendFile::size)),
             send_width: send
                 .as_ref()
-                .map(|ring| ring.width())
+                .map(BufferRing::width)
                 .or(file.as_ref().map(SendFile::width)),
-            receive_bytes: receive.as_ref().map(|ring| ring.size()),
-            receive_width: receive.as_ref().map(|ring| ring.width()),
+            receive_bytes: receive.as_ref().map(BufferRing::size),
+            receive_width: receive.as_ref().map(BufferRing::width),
         }
+    }
+}
+
+impl Contents<'_> {
+    /// Fills each buffer of the ring once.
+    fn fill(&mut self, ring: &mut BufferRing) -> Result<(), RingError> {
+        match self {
+            Self::Nothing => {}
+            Self::Pattern(pattern) => {
+                let mut pattern = pattern.iter().cycle();
+                for _ in 0..ring.width() {
+                    for (byte, value) in ring.advance().iter_mut().zip(&mut pattern) {
+                        *byte = *value;
+                    }
+                }
+            }
+            Self::File(file, path) => {
+                for _ in 0..ring.width() {
+                    fill_from(file, ring.advance()).map_err(|error| RingError::File {
+                        path: path.to_owned(),
+                        error,
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fill_from(file: &mut File, buffer: &mut [u8]) -> std::io::Result<()> {
+    let mut filled = 0;
+    let mut rewound = false;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..])? {
+            0 if rewound => return Err(std::io::Error::other("it is empty")),
+            0 => {
+                file.rewind()?;
+                rewound = true;
+            }
+            taken => {
+                filled += taken;
+                rewound = false;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the plan's rules for size and width come to.
+fn resolve(plan: &BufferPlan, largest: Option<u32>, socket_buffer: Option<u32>) -> (u32, u32) {
+    let socket_buffer = socket_buffer.filter(|bytes| *bytes > 0);
+    let size = match plan.size {
+        SizeRule::Bytes(bytes) => bytes,
+        SizeRule::SocketBuffer => {
+            let bytes = socket_buffer.unwrap_or(UNKNOWN_BUFFER);
+            bytes.min(largest.unwrap_or(u32::MAX))
+        }
+    };
+    let width = match plan.width {
+        WidthRule::Buffers(width) => width.max(1),
+        WidthRule::CoverSocketBuffer => (socket_buffer.unwrap_or(UNKNOWN_BUFFER) / size.max(1))
+            .saturating_add(1)
+            .max(2),
+    };
+    (size, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATTERN: Contents<'_> = Contents::Pattern(b"netperf\0");
+
+    fn plan(size: SizeRule, width: WidthRule) -> BufferPlan {
+        BufferPlan {
+            size,
+            width,
+            ..BufferPlan::default()
+        }
+    }
+
+    #[test]
+    fn rules_come_to_what_the_manual_says() {
+        const DATAGRAM: Option<u32> = Some(model::MAX_UDP_PAYLOAD);
+        let default = BufferPlan::default();
+        let sized = |bytes| plan(SizeRule::Bytes(bytes), WidthRule::CoverSocketBuffer);
+        for (plan, largest, buffer, expected) in [
+            (default, None, Some(16_384), (16_384, 2)),
+            (default, DATAGRAM, Some(212_992), (65_507, 4)),
+            (default, None, None, (4_096, 2)),
+            (sized(1_024), None, Some(16_384), (1_024, 17)),
+            (sized(65_536), None, Some(16_384), (65_536, 2)),
+            (
+                self::plan(SizeRule::Bytes(1), WidthRule::Buffers(1)),
+                None,
+                Some(16_384),
+                (1, 1),
+            ),
+            (
+                self::plan(SizeRule::Bytes(1), WidthRule::Buffers(0)),
+                None,
+                Some(16_384),
+                (1, 1),
+            ),
+        ] {
+            assert_eq!(resolve(&plan, largest, buffer), expected, "{plan:?}");
+        }
+    }
+
+    fn ring(plan: &BufferPlan, contents: Contents<'_>) -> Result<BufferRing, RingError> {
+        let memory = Memory::new(1 << 20, 1 << 20);
+        Buffers::default().ring(plan, None, None, contents, &memory)
+    }
+
+    #[test]
+    fn buffers_are_aligned_offset_and_filled_on_from_one_to_the_next() {
+        let plan = BufferPlan {
+            size: SizeRule::Bytes(5),
+            width: WidthRule::Buffers(3),
+            alignment: 4096,
+            offset: 3,
+        };
+        let mut ring = ring(&plan, PATTERN).unwrap();
+        let seen = [(); 4].map(|()| {
+            let buffer = ring.advance();
+            assert_eq!(buffer.as_ptr() as usize % 4096, 3);
+            buffer.to_vec()
+        });
+        assert_eq!(seen[..3].concat(), b"netperf\0netperf");
+        assert_eq!(seen[3], seen[0]);
+    }
+
+    #[test]
+    fn senseless_and_oversized_rings_are_refused() {
+        let huge = plan(SizeRule::Bytes(u32::MAX), WidthRule::Buffers(u32::MAX));
+        let zero = plan(SizeRule::Bytes(0), WidthRule::Buffers(1));
+        let crooked = BufferPlan {
+            alignment: 3,
+            ..BufferPlan::default()
+        };
+        for bad in [huge, zero, crooked] {
+            assert!(ring(&bad, PATTERN).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_fill_file_is_repeated_and_an_empty_one_refused() {
+        let path = std::env::temp_dir().join(format!("linerate-ring-{}", std::process::id()));
+        std::fs::write(&path, b"abc").unwrap();
+        let plan = plan(SizeRule::Bytes(7), WidthRule::Buffers(2));
+        let of_file = || ring(&plan, Contents::File(File::open(&path).unwrap(), &path));
+        let mut ring = of_file().unwrap();
+        assert_eq!(ring.advance(), b"abcabca");
+        assert_eq!(ring.advance(), b"bcabcab");
+        std::fs::write(&path, b"").unwrap();
+        assert!(of_file().is_err());
+        std::fs::remove_file(&path).unwrap();
     }
 }

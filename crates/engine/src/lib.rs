@@ -26,7 +26,6 @@ mod loops;
 mod measured_phase;
 mod memory;
 mod pace;
-mod ring;
 mod run;
 mod sampler;
 pub mod script;
@@ -36,7 +35,7 @@ mod stop;
 mod timer;
 
 pub use budget::{Budget, Exceeded, Holder, Share};
-pub use buffers::Buffers;
+pub use buffers::{Buffers, RingError};
 pub use clock::Passed;
 pub use connector::{ConnectError, Connector, PortRange, connect, connect_without_data};
 pub use counters::Counters;
@@ -52,7 +51,6 @@ pub use looper::Looper;
 pub use loops::connection_test::Accepting;
 pub use measured_phase::{MeasuredPhase, PhaseSettings, run_stream};
 pub use memory::Memory;
-pub use ring::RingError;
 pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};
 pub use sampler::{Interval, Reading, Sampler, sample_until};
 pub use socket::{

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::{Ended, FlowPlan, Half, Limit, Operation, Pacing, Timing, Workload};
 use stats::Histogram;
+use sys::buffer::BufferRing;
 use sys::call::Drain;
 
 use crate::buffers::Buffers;
@@ -12,11 +13,10 @@ use crate::connector::Connector;
 use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks};
-use crate::io::{self, Flow, FromFile, IntoNothing, Io, Sink, Source};
+use crate::io::{self, Flow, FromFile, IntoNothing, Io};
 use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, pipelined, request_response};
-use crate::ring::Ring;
 use crate::script::{ConnectionManager, Orders, Script, StepTimes};
 use crate::stop::Stop;
 use crate::timer::Clocked;
@@ -232,17 +232,25 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
             send,
             send_file,
             receive,
+            ..
         } = &mut *body.buffers;
         match (body.workload.body.as_slice(), send, receive) {
             ([Send], Some(ring), _) => {
-                send_bulk(&mut io.source(ring, bounds), timing, bounds, hooks)
+                timed!(timing.calls, send_times, bounds.stop, |timer| {
+                    bulk::send(&mut io.source(ring, bounds), bounds, timer, hooks)
+                })
             }
             ([Send], None, _) => {
                 let Some(file) = send_file else {
                     return unsupported();
                 };
-                let socket = io.socket();
-                send_bulk(&mut FromFile { socket, file }, timing, bounds, hooks)
+                let mut file = FromFile {
+                    socket: io.socket(),
+                    file,
+                };
+                timed!(timing.calls, send_times, bounds.stop, |timer| {
+                    bulk::send(&mut file, bounds, timer, hooks)
+                })
             }
             ([Receive], _, Some(ring)) if discard => {
                 let (socket, size) = (io.socket(), ring.size() as usize);
@@ -251,10 +259,14 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
                     Err(error) => return LoopEnd::from_io("pipe", &error).ran(bounds.stop),
                 };
                 let mut sink = IntoNothing { socket, pipe, size };
-                receive_bulk(&mut sink, timing, bounds, hooks)
+                timed!(timing.calls, receive_times, bounds.stop, |timer| {
+                    bulk::receive(&mut sink, bounds, timer, hooks)
+                })
             }
             ([Receive], _, Some(ring)) => {
-                receive_bulk(&mut io.sink(ring, bounds), timing, bounds, hooks)
+                timed!(timing.calls, receive_times, bounds.stop, |timer| {
+                    bulk::receive(&mut io.sink(ring, bounds), bounds, timer, hooks)
+                })
             }
             ([Send, ReceiveAll], Some(requests), Some(responses)) => {
                 let mut exchange = Exchange {
@@ -319,8 +331,8 @@ fn on_listener(
 
 /// A workload without data has no buffers, and so no exchange.
 fn exchange<'a>(
-    requests: &'a mut Option<Ring>,
-    responses: &'a mut Option<Ring>,
+    requests: &'a mut Option<BufferRing>,
+    responses: &'a mut Option<BufferRing>,
 ) -> Option<Exchange<'a>> {
     Some(Exchange {
         requests: requests.as_mut()?,
@@ -351,28 +363,6 @@ fn ask(
     }
 }
 
-fn send_bulk(
-    source: &mut impl Source,
-    timing: Timing,
-    bounds: Bounds<'_>,
-    hooks: &mut impl Hooks,
-) -> Ran {
-    timed!(timing.calls, send_times, bounds.stop, |timer| {
-        bulk::send(source, bounds, timer, hooks)
-    })
-}
-
-fn receive_bulk(
-    sink: &mut impl Sink,
-    timing: Timing,
-    bounds: Bounds<'_>,
-    hooks: &mut impl Hooks,
-) -> Ran {
-    timed!(timing.calls, receive_times, bounds.stop, |timer| {
-        bulk::receive(sink, bounds, timer, hooks)
-    })
-}
-
 fn unsupported() -> Ran {
     Ended::Failed("no loop runs this list of operations on this path".to_owned()).into()
 }
@@ -383,22 +373,16 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
-    use model::{BufferPlan, SizeRule, Touch, WidthRule};
+    use model::Touch;
 
     use super::*;
-    use crate::Memory;
-    use crate::ring::Contents;
 
     const SIZE: usize = 6;
 
-    fn ring(contents: Contents<'_>) -> Ring {
-        let plan = BufferPlan {
-            size: SizeRule::Bytes(SIZE as u32),
-            width: WidthRule::Buffers(1),
-            ..BufferPlan::default()
-        };
-        let memory = Memory::new(1 << 16, 1 << 16);
-        Ring::new(&plan, None, None, contents, &memory).unwrap()
+    fn ring() -> BufferRing {
+        let mut ring = BufferRing::new(1, SIZE as u32, 8, 0).unwrap();
+        ring.advance().fill(b'a');
+        ring
     }
 
     /// The data that each loop sends and receives is touched, as far as the plan says.
@@ -424,9 +408,9 @@ mod tests {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let address = listener.local_addr().unwrap();
             let mut buffers = Buffers {
-                send: Some(ring(Contents::Pattern(b"a"))),
-                send_file: None,
-                receive: Some(ring(Contents::Nothing)),
+                send: Some(ring()),
+                receive: Some(ring()),
+                ..Buffers::default()
             };
             let (stop, counters) = (Stop::new(), Counters::default());
             let limit = if workload.is_transactional() {

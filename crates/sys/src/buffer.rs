@@ -34,17 +34,21 @@ impl BufferRing {
     /// had: the alignment is not a power of two, there are no buffers, or more than there are
     /// addresses.
     pub fn footprint(width: u32, size: u32, alignment: u32, offset: u32) -> Option<usize> {
-        Self::stride(size, alignment, offset)?
+        if width == 0 || !alignment.is_power_of_two() {
+            return None;
+        }
+        (size as usize)
+            .checked_add(offset as usize)?
+            .max(1)
+            .checked_next_multiple_of(CACHE_LINE.max(alignment as usize))?
             .checked_mul(width as usize)?
             .checked_add(alignment as usize)
-            .filter(|_| width > 0)
     }
 
     /// Maps `width` buffers; `None` as for [`BufferRing::footprint`], or when the system has not got
     /// the memory.
     pub fn new(width: u32, size: u32, alignment: u32, offset: u32) -> Option<Self> {
         let mapped = Self::footprint(width, size, alignment, offset)?;
-        let stride = Self::stride(size, alignment, offset)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, access, flags) };
@@ -55,23 +59,13 @@ impl BufferRing {
         let first = unsafe { mapping.add(to_alignment + offset as usize) };
         Some(Self {
             first,
-            stride,
+            stride: (mapped - alignment as usize) / width as usize,
             next: 0,
             width: width as usize,
             size: size as usize,
             mapping,
             mapped,
         })
-    }
-
-    fn stride(size: u32, alignment: u32, offset: u32) -> Option<usize> {
-        if !alignment.is_power_of_two() {
-            return None;
-        }
-        (size as usize)
-            .checked_add(offset as usize)?
-            .max(1)
-            .checked_next_multiple_of(CACHE_LINE.max(alignment as usize))
     }
 
     /// The next buffer: the first, then from the last down to the second, and so round, which is

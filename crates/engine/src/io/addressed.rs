@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-use sys::call::{self, Error, Peer};
+use sys::call::{Error, Peer};
 use sys::message::{self, ControlMessage};
 
 use super::method::Io;
@@ -15,6 +15,7 @@ pub(super) struct Addressed<'a> {
 }
 
 impl Io for Addressed<'_> {
+    #[inline]
     fn peer(&self) -> Option<&Peer> {
         Some(self.to)
     }
@@ -22,16 +23,6 @@ impl Io for Addressed<'_> {
     #[inline]
     fn socket(&self) -> BorrowedFd<'_> {
         self.socket
-    }
-
-    #[inline]
-    fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send_to(self.socket, data, self.to)
-    }
-
-    #[inline]
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send_to_without_waiting(self.socket, data, self.to)
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-use sys::call::{self, Error};
+use sys::call::Error;
 use sys::message::{Messages, Moved};
 
 use super::method::Io;
@@ -55,14 +55,6 @@ pub(super) struct EarlyFirst<'a> {
 impl Io for EarlyFirst<'_> {
     fn socket(&self) -> BorrowedFd<'_> {
         self.socket
-    }
-
-    fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send(self.socket, data)
-    }
-
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send_without_waiting(self.socket, data)
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {

@@ -2,20 +2,34 @@
 
 use std::os::fd::BorrowedFd;
 
+use sys::buffer::BufferRing;
 use sys::call::{self, Error, Peer};
 use sys::message::{ControlMessage, Messages, Moved};
 
 use crate::end::Bounds;
 use crate::hooks::Hooks;
-use crate::ring::Ring;
 
-/// The calls of one I/O method. Only `socket`, `send` and `try_send` have no default.
+/// The calls of one I/O method. All but `socket` have a default: the plain call, to the peer of an unconnected socket.
 pub(crate) trait Io {
     fn socket(&self) -> BorrowedFd<'_>;
+
     /// Sends one message, or a part of a stream; returns the number of bytes.
-    fn send(&self, data: &[u8]) -> Result<usize, Error>;
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<usize, Error> {
+        match self.peer() {
+            None => call::send(self.socket(), data),
+            Some(to) => call::send_to(self.socket(), data, to),
+        }
+    }
+
     /// As `send`, but EAGAIN instead of waiting.
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error>;
+    #[inline]
+    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
+        match self.peer() {
+            None => call::send_without_waiting(self.socket(), data),
+            Some(to) => call::send_to_without_waiting(self.socket(), data, to),
+        }
+    }
 
     /// Receives one message, or a part of a stream; returns the number of bytes.
     #[inline]
@@ -36,6 +50,7 @@ pub(crate) trait Io {
     }
 
     /// The peer of an unconnected socket.
+    #[inline]
     fn peer(&self) -> Option<&Peer> {
         None
     }
@@ -80,7 +95,7 @@ pub(crate) trait Io {
     }
 
     /// Sends a stream of data from a ring: one buffer per call, unless the method has its own way.
-    fn source<'a>(&'a self, ring: &'a mut Ring, _: Bounds<'a>) -> impl Source + 'a
+    fn source<'a>(&'a self, ring: &'a mut BufferRing, _: Bounds<'a>) -> impl Source + 'a
     where
         Self: Sized,
     {
@@ -88,7 +103,7 @@ pub(crate) trait Io {
     }
 
     /// Receives a stream of data into a ring: one buffer per call, unless the method has its own way.
-    fn sink<'a>(&'a self, ring: &'a mut Ring, _: Bounds<'a>) -> impl Sink + 'a
+    fn sink<'a>(&'a self, ring: &'a mut BufferRing, _: Bounds<'a>) -> impl Sink + 'a
     where
         Self: Sized,
     {
@@ -114,7 +129,7 @@ pub(crate) trait Sink {
 /// One buffer of a ring per send call.
 struct FromRing<'a, I> {
     io: &'a I,
-    ring: &'a mut Ring,
+    ring: &'a mut BufferRing,
 }
 
 impl<I: Io> Source for FromRing<'_, I> {
@@ -133,7 +148,7 @@ impl<I: Io> Source for FromRing<'_, I> {
 /// One buffer of a ring per receive call.
 struct IntoRing<'a, I> {
     io: &'a I,
-    ring: &'a mut Ring,
+    ring: &'a mut BufferRing,
 }
 
 impl<I: Io> Sink for IntoRing<'_, I> {

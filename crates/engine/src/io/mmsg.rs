@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 
 use sys::batch::Batch;
-use sys::call::{self, Error, Peer};
+use sys::buffer::BufferRing;
+use sys::call::{Error, Peer};
 use sys::message::{ControlMessage, Moved};
 
 use super::flow::Flow;
@@ -11,7 +12,6 @@ use super::method::{Io, Sink, Source};
 use crate::counters::Counter;
 use crate::end::Bounds;
 use crate::hooks::Hooks;
-use crate::ring::Ring;
 
 /// Datagrams in one call, at most.
 const BATCH: usize = 64;
@@ -39,7 +39,7 @@ impl<'a> Mmsg<'a> {
         Some(Self { socket, to, from })
     }
 
-    fn batches<'b>(&'b self, ring: &'b mut Ring, bounds: Bounds<'b>) -> Batches<'b> {
+    fn batches<'b>(&'b self, ring: &'b mut BufferRing, bounds: Bounds<'b>) -> Batches<'b> {
         Batches {
             socket: self.socket,
             batch: Batch::new(BATCH, self.to.clone(), self.from.clone()),
@@ -55,29 +55,15 @@ impl Io for Mmsg<'_> {
         self.socket
     }
 
-    fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        match &self.to {
-            None => call::send(self.socket, data),
-            Some(to) => call::send_to(self.socket, data, to),
-        }
-    }
-
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        match &self.to {
-            None => call::send_without_waiting(self.socket, data),
-            Some(to) => call::send_to_without_waiting(self.socket, data, to),
-        }
-    }
-
     fn peer(&self) -> Option<&Peer> {
         self.to.as_ref()
     }
 
-    fn source<'a>(&'a self, ring: &'a mut Ring, bounds: Bounds<'a>) -> impl Source + 'a {
+    fn source<'a>(&'a self, ring: &'a mut BufferRing, bounds: Bounds<'a>) -> impl Source + 'a {
         self.batches(ring, bounds)
     }
 
-    fn sink<'a>(&'a self, ring: &'a mut Ring, bounds: Bounds<'a>) -> impl Sink + 'a {
+    fn sink<'a>(&'a self, ring: &'a mut BufferRing, bounds: Bounds<'a>) -> impl Sink + 'a {
         self.batches(ring, bounds)
     }
 }
@@ -87,7 +73,7 @@ impl Io for Mmsg<'_> {
 struct Batches<'a> {
     socket: BorrowedFd<'a>,
     batch: Batch,
-    ring: &'a mut Ring,
+    ring: &'a mut BufferRing,
     bounds: Bounds<'a>,
     /// An empty datagram, the end mark, came behind others.
     has_ended: bool,
@@ -155,14 +141,10 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Duration;
 
-    use model::{
-        BufferPlan, Ended, Half, IoMethod, Limit, Pacing, SizeRule, Timing, Wait, WidthRule,
-        Workload,
-    };
+    use model::{Ended, Half, IoMethod, Limit, Pacing, Timing, Wait, Workload};
 
     use super::*;
-    use crate::ring::Contents;
-    use crate::{Buffers, Counters, Job, JobBody, Loop, Memory, Ran, Stop, run};
+    use crate::{Buffers, Counters, Job, JobBody, Loop, Ran, Stop, run};
 
     const SIZE: u32 = 10;
 
@@ -181,17 +163,11 @@ mod tests {
         half: &Half,
         counters: &Counters,
     ) -> Ran {
-        let plan = BufferPlan {
-            size: SizeRule::Bytes(SIZE),
-            width: WidthRule::Buffers(3),
-            ..BufferPlan::default()
-        };
-        let memory = Memory::new(1 << 20, 1 << 20);
-        let ring = || Ring::new(&plan, None, None, Contents::Pattern(b"x"), &memory).ok();
+        let ring = || BufferRing::new(3, SIZE, 8, 0);
         let mut buffers = Buffers {
             send: ring(),
-            send_file: None,
             receive: ring(),
+            ..Buffers::default()
         };
         let mut job = Job {
             body: JobBody::Loop(Loop {

@@ -29,7 +29,7 @@ pub use layered::Layer;
 pub(crate) use method::{Io, Sink, Source};
 pub use one_to_many::Associations;
 pub(crate) use plain::Plain;
-pub(crate) use sendfile::FromFile;
+pub(crate) use sendfile::{FromFile, SendFile};
 pub(crate) use splice::IntoNothing;
 
 use crate::end::Ran;

@@ -16,16 +16,6 @@ impl Io for Plain<'_> {
     }
 
     #[inline]
-    fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send(self.0, data)
-    }
-
-    #[inline]
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send_without_waiting(self.0, data)
-    }
-
-    #[inline]
     fn receive_whole(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         call::receive_all(self.0, buffer)
     }

@@ -19,9 +19,4 @@ impl Io for Written<'_> {
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
         call::write(self.0, data)
     }
-
-    #[inline]
-    fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        call::send_without_waiting(self.0, data)
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use sys::buffer::BufferRing;
 use sys::call::{self, Error};
 use sys::message::Moved;
 
@@ -9,7 +10,6 @@ use crate::counters::{Counter, CounterWriter};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::{Sink, Source};
-use crate::ring::Ring;
 use crate::stop::Stop;
 use crate::timer::Timer;
 
@@ -98,7 +98,7 @@ pub(crate) fn receive(
 /// Receives what comes after the test's time, to the peer's end mark or an error; counted apart.
 pub(crate) fn receive_late(
     socket: BorrowedFd<'_>,
-    ring: &mut Ring,
+    ring: &mut BufferRing,
     stop: &Stop,
     counters: CounterWriter<'_>,
 ) {
@@ -117,11 +117,8 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    use model::{BufferPlan, SizeRule, WidthRule};
-
     use super::*;
-    use crate::ring::Contents;
-    use crate::{Counters, Memory};
+    use crate::Counters;
 
     #[test]
     fn what_comes_late_is_counted_apart_until_the_end_mark() {
@@ -132,13 +129,7 @@ mod tests {
         for data in [&b"1234"[..], b"1234", b"", b"1234"] {
             far.send_to(data, near.local_addr().unwrap()).unwrap();
         }
-        let plan = BufferPlan {
-            size: SizeRule::Bytes(4),
-            width: WidthRule::Buffers(1),
-            ..BufferPlan::default()
-        };
-        let memory = Memory::new(1 << 16, 1 << 16);
-        let mut ring = Ring::new(&plan, None, None, Contents::Nothing, &memory).unwrap();
+        let mut ring = BufferRing::new(1, 4, 8, 0).unwrap();
         let (stop, counters) = (Stop::new(), Counters::default());
         receive_late(near.as_fd(), &mut ring, &stop, counters.writer());
         assert_eq!(counters.counts().received.0, 0);

@@ -1,17 +1,17 @@
 //! A request and its response, and the calls that move all of one.
 
+use sys::buffer::BufferRing;
 use sys::call::Error;
 
 use crate::counters::{Counter, CounterWriter};
 use crate::end::LoopEnd;
 use crate::io::Io;
-use crate::ring::Ring;
 use crate::stop::Stop;
 
 /// A request and its response, with their buffers.
 pub(crate) struct Exchange<'a> {
-    pub(crate) requests: &'a mut Ring,
-    pub(crate) responses: &'a mut Ring,
+    pub(crate) requests: &'a mut BufferRing,
+    pub(crate) responses: &'a mut BufferRing,
     /// Whether a response that does not come within the socket's timeout is given up, and the next
     /// request sent; else that is the end.
     pub(crate) asks_again: bool,

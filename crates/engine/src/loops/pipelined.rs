@@ -253,12 +253,12 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Instant;
 
-    use model::{BufferPlan, Limit, SizeRule, WidthRule};
+    use model::Limit;
+    use sys::buffer::BufferRing;
 
     use super::*;
+    use crate::Counters;
     use crate::io::Plain;
-    use crate::ring::{Contents, Ring};
-    use crate::{Counters, Memory};
 
     #[test]
     fn requests_that_were_given_up_are_asked_again() {
@@ -344,23 +344,11 @@ mod tests {
         (near, far)
     }
 
-    fn ring() -> Ring {
+    fn ring() -> BufferRing {
         ring_of(4)
     }
 
-    fn ring_of(bytes: u32) -> Ring {
-        let plan = BufferPlan {
-            size: SizeRule::Bytes(bytes),
-            width: WidthRule::Buffers(1),
-            ..BufferPlan::default()
-        };
-        Ring::new(
-            &plan,
-            None,
-            None,
-            Contents::Nothing,
-            &Memory::new(1 << 20, 1 << 20),
-        )
-        .unwrap()
+    fn ring_of(bytes: u32) -> BufferRing {
+        BufferRing::new(1, bytes, 8, 0).unwrap()
     }
 }
