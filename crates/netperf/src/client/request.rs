@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use model::{BufferPlan, Limit, SizeRule, SocketOptions, WidthRule};
+use model::{BufferPlan, BuffersUsed, Limit, SizeRule, SocketOptions, WidthRule};
 use sys::Address;
 
 use crate::options::{Settings, Special, Test};
@@ -16,12 +16,8 @@ use crate::wire::{
 pub(super) struct Own {
     /// The port of the bound data socket; 0 when the kernel is still to pick one.
     pub(super) port: u32,
-    /// Bytes of a send call, 0 without one.
-    pub(super) send_size: u32,
-    /// Buffers in this end's send ring, 0 without one.
-    pub(super) send_width: u32,
-    /// Buffers in this end's receive ring, 0 without one.
-    pub(super) receive_width: u32,
+    /// The buffers of this end.
+    pub(super) buffers: BuffersUsed,
 }
 
 /// The request for the settings' test.
@@ -75,10 +71,10 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> TestRequest {
         send_size: size(&there.send, false),
         // The stock client tells its own widths, or for a direction that it does not use what `-W`
         // says; the server uses those of its direction.
-        send_width: own.send_width.max(explicit(there.send.width)),
+        send_width: width(own.buffers.send_width, there.send.width),
         request_size: size(&there.receive, true),
         receive_size: size(&there.receive, false),
-        receive_width: own.receive_width.max(explicit(there.receive.width)),
+        receive_width: width(own.buffers.receive_width, there.receive.width),
         response_size: size(&there.send, true),
         receive_copy_avoidance: there.discard_in_kernel.into(),
         send_copy_avoidance: there.discard_in_kernel.into(),
@@ -164,7 +160,7 @@ fn classic(test: Classic, settings: &Settings, ends: &Endpoints, own: Own) -> Te
         receive_window: socket.receive_window_frames.unwrap_or(0) as i32,
         send_window: socket.send_window_frames.unwrap_or(0) as i32,
         receive_size: match test.task() {
-            Task::Datagrams => own.send_size as i32,
+            Task::Datagrams => own.buffers.send_bytes.unwrap_or(0) as i32,
             _ => size(there.receive.size),
         },
         non_blocking: socket.non_blocking,
@@ -204,10 +200,10 @@ fn size(rule: SizeRule) -> i32 {
     }
 }
 
-fn explicit(width: WidthRule) -> u32 {
-    match width {
-        WidthRule::Buffers(buffers) => buffers,
-        WidthRule::CoverSocketBuffer => 0,
+fn width(own: Option<u32>, there: WidthRule) -> u32 {
+    match there {
+        WidthRule::Buffers(buffers) => own.unwrap_or(0).max(buffers),
+        WidthRule::CoverSocketBuffer => own.unwrap_or(0),
     }
 }
 

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use getopt::Argument::{Nothing, Value};
 use getopt::{Section, Stop, flag, refuse};
+use model::SocketOptions;
 
 use super::test::{
-    HELP, IPV4, IPV6, LOCAL_BUFFERS, NO_EFFECT, PORTS, RECEIVE_SIZE, REMOTE_BUFFERS, SCOPE,
-    SEND_SIZE, SIZES, SOURCE, TARGET, TestOptions, no_copy_avoidance,
+    HELP, IPV4, IPV6, LOCAL_BUFFERS, NO_DELAY_AT_BOTH_ENDS, NO_EFFECT, PORTS, RECEIVE_SIZE,
+    REMOTE_BUFFERS, SCOPE, SEND_SIZE, SIZES, SOURCE, TARGET, TestOptions, no_copy_avoidance,
 };
-use super::value::{Pair, count, count_or_default, number};
+use super::value::{count, count_or_default, number, set};
 use super::{Attachment, Special, Test, TestFamily};
 
 /// What only these families have, as typed.
@@ -17,27 +18,25 @@ use super::{Attachment, Special, Test, TestFamily};
 pub(super) struct FamilyOptions {
     /// Unix `-p`.
     pub(super) directory: Option<PathBuf>,
-    /// SCTP `-B`.
-    pub(super) non_blocking: bool,
     /// SCTP `-N`; 0 is none.
     pub(super) messages: u32,
     /// SCTP `-T`.
     pub(super) associations: Option<u32>,
     /// DLPI `-D`: local, remote.
-    pub(super) device: Pair<Option<String>>,
+    pub(super) device: [Option<String>; 2],
     /// DLPI `-p`: local, remote.
-    pub(super) ppa: Pair<Option<u32>>,
+    pub(super) ppa: [Option<u32>; 2],
     /// DLPI `-s`.
     pub(super) sap: Option<u8>,
-    /// DLPI `-w`: send, receive, in frames.
-    pub(super) local_window: Pair<Option<u32>>,
-    /// DLPI `-W`: send, receive, in frames.
-    pub(super) remote_window: Pair<Option<u32>>,
 }
 
 impl FamilyOptions {
     /// What only the test's family asks for, or the reason why it cannot be had.
-    pub(super) fn special(&self, test: Test) -> Result<Special, Stop> {
+    pub(super) fn special(
+        &self,
+        test: Test,
+        sockets: [&SocketOptions; 2],
+    ) -> Result<Special, Stop> {
         Ok(match test.family() {
             TestFamily::Inet => Special::Inet,
             TestFamily::Unix => Special::Unix {
@@ -63,18 +62,19 @@ impl FamilyOptions {
                     ),
                     (device, ppa) => Ok(Attachment { device, ppa }),
                 };
-                let windows = [&self.local_window, &self.remote_window];
-                let has_window =
-                    |window: &&Pair<Option<u32>>| window.first.is_some() || window.second.is_some();
-                if matches!(test, Test::DlclStream | Test::DlclRr) && windows.iter().any(has_window)
+                let has_window = |socket: &SocketOptions| {
+                    socket.send_window_frames.is_some() || socket.receive_window_frames.is_some()
+                };
+                if matches!(test, Test::DlclStream | Test::DlclRr)
+                    && sockets.into_iter().any(has_window)
                 {
                     return refuse(
                         "test options -w and -W need a DLCO test: this one has no connection",
                     );
                 }
                 Special::Dlpi {
-                    local: end(&self.device.first, self.ppa.first)?,
-                    remote: end(&self.device.second, self.ppa.second)?,
+                    local: end(&self.device[0], self.ppa[0])?,
+                    remote: end(&self.device[1], self.ppa[1])?,
                     sap: self.sap.unwrap_or(DEFAULT_SAP),
                 }
             }
@@ -111,9 +111,9 @@ pub(super) static SCTP: Section<TestOptions> = Section {
     flags: &[
     flag('B', Nothing, &["-B                Wait in poll() instead of in the data calls"],
         "Wait in poll(2) where a data call would wait, at both ends.",
-        |t, _| { t.of_family.non_blocking = true; Ok(()) }),
+        |t, _| { (t.here.socket.non_blocking, t.there.socket.non_blocking) = (true, true); Ok(()) }),
     flag('D', Nothing, &["-D                Set SCTP_NODELAY locally and remotely"],
-        "Set SCTP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) }),
+        "Set SCTP_NODELAY at both ends.", NO_DELAY_AT_BOTH_ENDS),
     HELP,
     TARGET,
     SOURCE,
@@ -146,7 +146,7 @@ pub(super) static DLPI: Section<TestOptions> = Section {
     flags: &[
     flag('D', Value("local[,remote]"), &["-D local[,remote] Set the network interfaces, as \"eth0\" or with -p as \"eth\""],
         "The network interface of each end: its name, or together with -p the name without its number. A path stands for its last part.",
-        |t, v| t.of_family.device.set(v, |half| device(half).map(Some))),
+        |t, v| set(t.of_family.device.each_mut(), v, |half| device(half).map(Some))),
     HELP,
     flag('m', Value("bytes"), &["-m bytes          Set the send size (DLCO_STREAM, DLCL_STREAM)"],
         "Bytes of a frame's payload, 1400 by default. More than the interface's MTU has room for is refused.",
@@ -157,7 +157,7 @@ pub(super) static DLPI: Section<TestOptions> = Section {
         "-p loc[,rem]      Set the local/remote PPA: the number behind the",
         "                  interface's name, or without -D its index",
     ], "The PPA: the number behind the interface's name, or without -D its index.",
-        |t, v| t.of_family.ppa.set(v, |half| count(half).map(Some))),
+        |t, v| set(t.of_family.ppa.each_mut(), v, |half| count(half).map(Some))),
     flag('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (DLCO_RR, DLCL_RR)"],
         "Bytes of a request and of a response, 1 by default.", SIZES),
     flag('s', Value("sap"), &["-s sap            Set the 802.2 service access point, an even number (84)"],
@@ -165,9 +165,9 @@ pub(super) static DLPI: Section<TestOptions> = Section {
         sap),
     flag('w', Value("send[,recv]"), &["-w send[,recv]    Set local send/recv window sizes in frames (DLCO)"],
         "Windows of the local end in frames, at most 127 (DLCO tests).",
-        |t, v| t.of_family.local_window.set(v, window)),
+        |t, v| windows(&mut t.here.socket, v)),
     flag('W', Value("send[,recv]"), &["-W send[,recv]    Set remote send/recv window sizes in frames (DLCO)"],
-        "Windows of the remote end.", |t, v| t.of_family.remote_window.set(v, window)),
+        "Windows of the remote end.", |t, v| windows(&mut t.there.socket, v)),
 ]};
 
 /// As few as a test of many can have.
@@ -213,9 +213,15 @@ fn sap(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
 }
 
 /// IEEE 802.2 counts its frames modulo 128.
-fn window(text: &str) -> Result<Option<u32>, Stop> {
-    match count_or_default(text)? {
-        Some(frames @ 128..) => refuse(format!("{frames} frames are more than 127")),
-        frames => Ok(frames.filter(|frames| *frames > 0)),
-    }
+fn windows(socket: &mut SocketOptions, text: &str) -> Result<(), Stop> {
+    let (send, receive) = (
+        &mut socket.send_window_frames,
+        &mut socket.receive_window_frames,
+    );
+    set([send, receive], text, |half| {
+        match count_or_default(half)? {
+            Some(frames @ 128..) => refuse(format!("{frames} frames are more than 127")),
+            frames => Ok(frames.filter(|frames| *frames > 0)),
+        }
+    })
 }

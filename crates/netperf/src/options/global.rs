@@ -1,117 +1,49 @@
 //! The options before `--`: what they are, and what was typed.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
 use getopt::{Exit, Section, Stop, flag, long, refuse};
-use model::IoMethod;
+use model::{Half, IoMethod, Touch};
 
 use super::repeat::RepeatWords;
 use super::value::{
-    Pair, alignment, count, count_or_default, family, number, passphrase, port, seconds,
-    type_of_service, word,
+    alignment, count, count_or_default, family, number, passphrase, port, seconds, set, set_first,
+    type_of_service, width, word,
 };
-use super::{CpuRates, Family, Unit};
+use super::{Family, Settings, Unit};
 use crate::defaults::with_defaults;
 
 with_defaults! {
     /// The options before `--`, as typed.
     #[derive(Clone)]
     pub(super) struct Global {
-        /// `-a`: send, receive.
-        pub(super) local_alignment: Pair<u32> = Pair::of(8),
-        /// `-A`: send, receive.
-        pub(super) remote_alignment: Pair<u32> = Pair::of(8),
-        /// `-o`: send, receive.
-        pub(super) local_offset: Pair<u32> = Pair::of(0),
-        /// `-O`: send, receive.
-        pub(super) remote_offset: Pair<u32> = Pair::of(0),
-        /// `-W`: send, receive; 0 is the default.
-        pub(super) width: Pair<u32> = Pair::of(0),
-        /// `-B`.
-        pub(super) brand: Option<String> = None,
-        /// `-c`, `-C`: local, remote.
-        pub(super) measure_cpu: Pair<bool> = Pair::of(false),
-        /// `-c`, `-C`: what stands after them.
-        pub(super) cpu_rate: CpuRates = CpuRates::default(),
+        /// What one option says alone, but for the halves of the flow. A host without a name is the default.
+        pub(super) settings: Settings = Settings::default(),
+        /// What the options that concern one end say of this one.
+        pub(super) here: Half = Half::default(),
+        /// The same of the peer.
+        pub(super) there: Half = Half::default(),
         /// `--cpu-method looper`.
         pub(super) by_looper: bool = false,
-        /// `-d`.
-        pub(super) debug: u32 = 0,
-        /// `-D`.
-        pub(super) interim: Option<Duration> = None,
         /// `-f`.
         pub(super) unit: Option<Unit> = None,
-        /// `-F`: local, remote.
-        pub(super) fill: Pair<Option<String>> = Pair::of(None),
-        /// `-H`.
-        pub(super) host: Option<String> = None,
-        /// `-H`, `-4`, `-6`.
-        pub(super) family: Family = Family::Unspecified,
         /// `-i`, `-I`, `-r`.
         pub(super) repeat: RepeatWords = RepeatWords::default(),
-        /// `-j`.
-        pub(super) keep_latency: bool = false,
         /// `-l`.
         pub(super) length: Length = Length::Seconds(10),
-        /// `-L`.
-        pub(super) local_host: Option<String> = None,
-        /// `-L`, `-4`, `-6`.
-        pub(super) local_family: Family = Family::Unspecified,
-        /// `-N`.
-        pub(super) no_control: bool = false,
-        /// `-p`: the server's, the local one.
-        pub(super) port: Pair<String> = Pair {
-                first: DEFAULT_PORT.to_owned(),
-                second: "0".to_owned(),
-            },
-        /// `-P`.
-        pub(super) headers: bool = true,
-        /// `-s`, in seconds.
-        pub(super) wait: u32 = 0,
-        /// `-S`.
-        pub(super) keep_alive: bool = false,
         /// `-t`, in upper case.
         pub(super) test: String = "TCP_STREAM".to_owned(),
-        /// `-T`: local, remote.
-        pub(super) cpu: Pair<Option<u32>> = Pair::of(None),
-        /// `-v`.
-        pub(super) verbosity: i32 = 1,
         /// `-b`: local, remote; 0 is no pacing.
-        pub(super) pace_burst: Pair<u64> = Pair::of(0),
+        pub(super) pace_burst: [u64; 2] = [0; 2],
         /// `-w`, in microseconds: local, remote; 0 is the default.
-        pub(super) pace_interval_us: Pair<u32> = Pair::of(0),
+        pub(super) pace_interval_us: [u32; 2] = [0; 2],
         /// `--spin`: local, remote.
-        pub(super) spin: Pair<bool> = Pair::of(false),
-        /// `--io`.
-        pub(super) io: IoMethod = IoMethod::Plain,
-        /// `-k`, `-K`: local, remote.
-        pub(super) touch: Pair<Pair<Option<u32>>> = Pair::of(Pair::of(None)),
-        /// `-y`: local, remote.
-        pub(super) priority: Pair<Option<u32>> = Pair::of(None),
-        /// `-Y`: local, remote.
-        pub(super) type_of_service: Pair<Option<u8>> = Pair::of(None),
-        /// `-Z`.
-        pub(super) passphrase: Option<String> = None,
-        /// `--parallel`.
-        pub(super) parallel: u32 = 1,
+        pub(super) spin: [bool; 2] = [false; 2],
         /// `--bidirectional`.
         pub(super) bidirectional: bool = false,
-        /// `--histogram`.
-        pub(super) histogram: Option<PathBuf> = None,
         /// `--histogram-buckets`.
         pub(super) histogram_buckets: Option<u32> = None,
-        /// `--data-idle`.
-        pub(super) data_idle: Duration = DATA_IDLE,
-        /// `--strict`.
-        pub(super) strict: bool = false,
-        /// `--json`.
-        pub(super) json: bool = false,
-        /// `--html`.
-        pub(super) html: Option<PathBuf> = None,
-        /// Lines for stdout.
-        pub(super) notices: Vec<String> = Vec::new(),
     }
 }
 
@@ -124,9 +56,6 @@ pub(super) enum Length {
     Unlimited,
 }
 
-/// netserver's.
-pub(super) const DEFAULT_PORT: &str = "12865";
-
 /// In the order of the stock tool's usage text.
 #[rustfmt::skip]
 pub(super) static SECTION: Section<Global> = Section {
@@ -136,19 +65,20 @@ pub(super) static SECTION: Section<Global> = Section {
     flags: &[
     flag('a', Value("send[,recv]"), &["-a send,recv      Set the local send,recv buffer alignment"],
         "Alignment of the local send and receive buffers, a power of two in bytes. Default 8.",
-        |g, v| g.local_alignment.set(v, alignment)),
+        |g, v| set([&mut g.here.send.alignment, &mut g.here.receive.alignment], v, alignment)),
     flag('A', Value("send[,recv]"), &["-A send,recv      Set the remote send,recv buffer alignment"],
-        "Alignment of the remote send and receive buffers. Default 8.", |g, v| g.remote_alignment.set(v, alignment)),
+        "Alignment of the remote send and receive buffers. Default 8.",
+        |g, v| set([&mut g.there.send.alignment, &mut g.there.receive.alignment], v, alignment)),
     flag('B', Value("text"), &["-B brandstr       Specify a string to be emitted with brief output"],
         "A brand, which the selector RESULT_BRAND prints, and with -P 0 the tables that have room for it.",
-        |g, v| { g.brand = Some(v.to_owned()); Ok(()) }),
+        |g, v| { g.settings.print.brand = Some(v.to_owned()); Ok(()) }),
     flag('c', MaybeRate("rate"), &["-c [cpu_rate]     Report local CPU usage"],
         "Report the local host's CPU utilisation and service demand. The next word is a calibration value if it starts with a digit.",
-        |g, v| measure(&mut g.measure_cpu.first, &mut g.cpu_rate.local, v)),
+        |g, v| measure(&mut g.here.measure_cpu, &mut g.settings.cpu_rate.local, v)),
     flag('C', MaybeRate("rate"), &["-C [cpu_rate]     Report remote CPU usage"],
-        "The same for the remote host.", |g, v| measure(&mut g.measure_cpu.second, &mut g.cpu_rate.remote, v)),
+        "The same for the remote host.", |g, v| measure(&mut g.there.measure_cpu, &mut g.settings.cpu_rate.remote, v)),
     flag('d', Nothing, &["-d                Increase debugging output"],
-        "Print the plan of the test on standard error.", |g, _| { g.debug = g.debug.saturating_add(1); Ok(()) }),
+        "Print the plan of the test on standard error.", |g, _| { g.settings.debug = g.settings.debug.saturating_add(1); Ok(()) }),
     flag('D', Value("seconds[,units]"), &[
         "-D time,[units] * Display interim results at least every time interval",
         "                  using units as the initial guess for units per second",
@@ -166,7 +96,7 @@ pub(super) static SECTION: Section<Global> = Section {
         "Print the usage text and exit with 1.", |_, _| Err(Stop::Help)),
     flag('H', Value("name[,family]"), &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
         "The netserver's host. The data connection goes there too unless the test option -H says otherwise. Default localhost.",
-        |g, v| { endpoint(&mut g.host, &mut g.family, &mut g.notices, v); Ok(()) }),
+        |g, v| { host(&mut g.settings, v); Ok(()) }),
     flag('i', Value("max[,min]"), &["-i max,min        Specify the max and min number of iterations (15,1)"],
         "At most and at least so many iterations of the test, 3 to 30, until the confidence interval of -I is reached.",
         |g, v| g.repeat.iterations(v)),
@@ -177,86 +107,90 @@ pub(super) static SECTION: Section<Global> = Section {
         |g, v| g.repeat.confidence(v)),
     flag('j', Nothing, &["-j                Keep additional timing statistics"],
         "Keep statistics of times: of whole transactions, or of single calls in one-way tests.",
-        |g, _| { g.keep_latency = true; Ok(()) }),
+        |g, _| { g.settings.print.latency = true; Ok(()) }),
     flag('l', Value("length"), &["-l testlen        Specify test duration (>0 secs) (<0 bytes|trans)"],
         "Length of the test: seconds, or a negative number of bytes or transactions; 0 runs until an interrupt. A duration of whole seconds, such as 1m30s, is one. Default 10.",
         |g, v| { g.length = length(v)?; Ok(()) }),
     flag('L', Value("name[,family]"), &["-L name|ip,fam *  Specify the local ip|name and address family"],
         "Local address of the control connection, and of the data connection unless the test option -L says otherwise.",
-        |g, v| { endpoint(&mut g.local_host, &mut g.local_family, &mut g.notices, v); Ok(()) }),
+        |g, v| { local_host(&mut g.settings, v); Ok(()) }),
     flag('o', Value("send[,recv]"), &["-o send,recv      Set the local send,recv buffer offsets"],
-        "Offset of the local buffers from their alignment, in bytes. Default 0.", |g, v| g.local_offset.set(v, count)),
+        "Offset of the local buffers from their alignment, in bytes. Default 0.",
+        |g, v| set([&mut g.here.send.offset, &mut g.here.receive.offset], v, count)),
     flag('O', Value("send[,recv]"), &["-O send,recv      Set the remote send,recv buffer offset"],
-        "Offset of the remote buffers. Default 0.", |g, v| g.remote_offset.set(v, count)),
+        "Offset of the remote buffers. Default 0.",
+        |g, v| set([&mut g.there.send.offset, &mut g.there.receive.offset], v, count)),
     // Linux tells how many there are, so that the stock tool has no use for the number either.
     flag('n', Value("cpus"), &["-n numcpu         Set the number of processors for CPU util"],
         "Number of CPUs. Linux tells it, so that the value is accepted and not used, as in the stock tool.",
         |_, v| count(v).map(drop)),
     flag('N', Nothing, &["-N                Establish no control connection, do 'send' side only"],
         "No control connection: the test runs against whatever listens, by default the services discard, chargen or echo by the test's direction. What only a netserver could tell is unknown.",
-        |g, _| { g.no_control = true; Ok(()) }),
+        |g, _| { g.settings.no_control = true; Ok(()) }),
     flag('p', Value("port[,local]"), &["-p port,lport*    Specify netserver port number and/or local port"],
         "The netserver's port (12865), and the local port of the control connection.",
-        |g, v| g.port.set_first(v, port)),
+        |g, v| { let g = &mut g.settings.control; set_first([&mut g.port, &mut g.local_port], v, port) }),
     flag('P', Value("0|1"), &["-P 0|1            Don't/Do display test headers"],
-        "0 leaves out the banner and the column headers. Default 1.", |g, v| { g.headers = word(v)? != 0; Ok(()) }),
+        "0 leaves out the banner and the column headers. Default 1.", |g, v| { g.settings.print.headers = word(v)? != 0; Ok(()) }),
     flag('r', Nothing, &["-r                Allow confidence to be hit on result only"],
         "Reach the confidence interval on the result alone, whatever the CPU utilisations do.",
         |g, _| { g.repeat.throughput_only = true; Ok(()) }),
     flag('s', Value("seconds"), &["-s seconds        Wait seconds between test setup and test start"],
         "Wait between the agreement with the server and the first data. Default 0.",
-        |g, v| { g.wait = count(v)?; Ok(()) }),
+        |g, v| { g.settings.wait = Duration::from_secs(count(v)?.into()); Ok(()) }),
     flag('S', Nothing, &["-S                Set SO_KEEPALIVE on the data connection"],
-        "Set SO_KEEPALIVE on the data sockets of both ends.", |g, _| { g.keep_alive = true; Ok(()) }),
+        "Set SO_KEEPALIVE on the data sockets of both ends.",
+        |g, _| { (g.here.socket.keep_alive, g.there.socket.keep_alive) = (true, true); Ok(()) }),
     flag('t', Value("test"), &["-t testname       Specify test to perform"],
         "The test, in any case: see TESTS. Default TCP_STREAM.", |g, v| { g.test = v.to_ascii_uppercase(); Ok(()) }),
     flag('T', Value("local[,remote]"), &["-T lcpu,rcpu      Request netperf/netserver be bound to local/remote cpu"],
-        "Bind the threads of this test to a CPU, at this end and at the other.", |g, v| g.cpu.set(v, count_or_default)),
+        "Bind the threads of this test to a CPU, at this end and at the other.",
+        |g, v| set([&mut g.here.cpu, &mut g.there.cpu], v, count_or_default)),
     flag('v', Value("level"), &["-v verbosity      Specify the verbosity level"],
         "Verbosity. 0 prints the single figure, 1 the table, 2 adds a block of details and the histogram, 3 the block alone. Default 1.",
-        |g, v| { g.verbosity = word(v)?; Ok(()) }),
+        |g, v| { g.settings.print.verbosity = word(v)?; Ok(()) }),
     // The stock text has -v twice.
     flag('W', Value("send[,recv]"), &[
         "-W send,recv      Set the number of send,recv buffers",
         "-v level          Set the verbosity level (default 1, min 0)",
     ], "Number of buffers in the send and receive rings of both ends. Without it, one more than fill the socket's buffer.",
-        |g, v| g.width.set(v, count)),
+        widths),
     flag('V', Nothing, &["-V                Display the netperf version and exit"],
         "Print the version and exit.", |_, _| Err(Stop::Version)),
     flag('y', Value("local[,remote]"), &["-y local,remote   Set the socket priority"],
         "SO_PRIORITY of the data sockets. Without it, the kernel's. One that the system refuses is reported on standard error.",
-        |g, v| g.priority.set(v, count_or_default)),
+        priority),
     flag('Y', Value("local[,remote]"), &["-Y local,remote   Set the IP_TOS. Use hexadecimal."],
         "Type of service or traffic class of the data sockets: a number 0 to 255, or a name such as cs1, af42, ef, lowdelay.",
-        |g, v| g.type_of_service.set(v, type_of_service)),
+        |g, v| set([&mut g.here.socket.type_of_service, &mut g.there.socket.type_of_service], v, type_of_service)),
     flag('Z', Value("text"), &["-Z passphrase     Set and pass to netserver a passphrase"],
         "The passphrase that the server expects. @FILE reads it from the first line of a file, so that ps(1) does not show it. It crosses the network in clear text.",
-        |g, v| { g.passphrase = Some(passphrase(v)?); Ok(()) }),
+        |g, v| { g.settings.control.passphrase = Some(passphrase(v)?); Ok(()) }),
     flag('4', Nothing, &[], "IPv4 only.", |g, _| { both_families(g, Family::V4); Ok(()) }),
     flag('6', Nothing, &[], "IPv6 only.", |g, _| { both_families(g, Family::V6); Ok(()) }),
     flag('b', Value("local[,remote]"), &[],
         "Sends (receives, transactions) an interval of -w: pacing, at this end and, behind the comma, at the other. Without -w an interval is a millisecond. The schedule does not move: what is late is caught up with at once, and a pace that was not held is said on standard error.",
-        |g, v| g.pace_burst.set_first(v, passes)),
+        |g, v| set_first(g.pace_burst.each_mut(), v, passes)),
     flag('w', Value("local[,remote]"), &[],
         "Length of a pacing interval: an integer with the suffix s, m (milliseconds, also without a suffix) or u (microseconds). Default 1.",
-        |g, v| g.pace_interval_us.set_first(v, microseconds)),
+        |g, v| set_first(g.pace_interval_us.each_mut(), v, microseconds)),
     long("spin", MaybeAttached("end"), "Wait for -b/-w intervals by reading the clock, at both ends or END (local, remote)", "",
         "Wait for the next -w interval by looking at the clock instead of sleeping: right to a fraction of a microsecond, and it takes a CPU. Of an interval above 2 milliseconds the last 2 are awaited so. At each end that has a pace (-b), or with an end, local or remote, at that one. The peer must be a linerate that allows it (netserver --allow-spin), and spins for at most half of an interval.",
         spin),
     flag('k', Value("dirty[,clean]"), &[],
         "Change the first dirty bytes of a buffer before each local send, and after each local receive of what came, and then read the next clean ones.",
-        |g, v| g.touch.first.set(v, count_or_default)),
+        |g, v| touch(&mut g.here.touch, v)),
     flag('K', Value("dirty[,clean]"), &[],
-        "The same at the remote end.", |g, v| g.touch.second.set(v, count_or_default)),
+        "The same at the remote end.", |g, v| touch(&mut g.there.touch, v)),
     long("parallel", Value("flows"), "Run this many flows at once, and report their sum", "1",
         "Run so many flows in one test, which start together, and report their sum and how they compare. CPU utilisation and service demand are those of the whole. Default {default}.",
-        |g, v| { g.parallel = number(v, 1..=MAX_FLOWS)?; Ok(()) }),
+        |g, v| { g.settings.flows = number(v, 1..=MAX_FLOWS)?; Ok(()) }),
     long("bidirectional", Nothing, "Run as many flows the other way at the same time (one-way tests)", "",
         "In one-way tests, run as many flows the other way at the same time; the throughput is the total.",
         |g, _| { g.bidirectional = true; Ok(()) }),
     long("histogram", Value("file"), "Time every transaction or call, and write the times as a histogram log", "",
         "Time every transaction, or in one-way tests every call, and write the times as a histogram log in HdrHistogram's compressed V2 encoding, in nanoseconds.",
-        |g, v| { g.histogram = Some(v.into()); Ok(()) }),
+        |g, v| { g.settings.histogram = Some(v.into()); Ok(()) }),
     long("histogram-buckets", Value("n"), "Print the histogram of -v 2 with N buckets per decade", "10",
         "With -v 2, print the histogram with n buckets per decade, a multiple of 10 up to 1000. Default {default}, the stock form. Times are recorded to within 0.8 %; each counts in one bucket, so that of narrower ones some stay empty.",
         |g, v| { g.histogram_buckets = Some(buckets(v)?); Ok(()) }),
@@ -268,63 +202,79 @@ pub(super) static SECTION: Section<Global> = Section {
         cpu_method),
     long("data-idle", Value("seconds"), "Fail if data stops for this long in a test that no time ends", "60",
         "How long data may stop before a test that a count ends is given up. Default {default}.",
-        |g, v| { g.data_idle = seconds(v)?; Ok(()) }),
+        |g, v| { g.settings.data_idle = seconds(v)?; Ok(()) }),
     long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
         "Say on standard error what makes the result doubtful, and exit with 3 if anything does.",
-        |g, _| { g.strict = true; Ok(()) }),
+        |g, _| { g.settings.strict = true; Ok(()) }),
     long("json", Nothing, "Print the result as a JSON document, and nothing else", "",
         "Print one JSON document on standard output in place of the text: the one that linerate run --json prints. Options that print something else (-o, -O and -k of omni output, -D, -v, -B, -f) are refused. What the stock tool prints as an error goes to standard error.",
-        |g, _| { g.json = true; Ok(()) }),
+        |g, _| { g.settings.json = true; Ok(()) }),
     long("html", Value("file"), "Write the result as a page with plots", "",
         "Write the result as an HTML page with plots of the rate over time and of latencies (-j). The page loads nothing from a network.",
-        |g, v| { g.html = Some(v.into()); Ok(()) }),
+        |g, v| { g.settings.html = Some(v.into()); Ok(()) }),
 ]};
-
-/// How long data may stop unless `--data-idle` says.
-pub(super) const DATA_IDLE: Duration = Duration::from_secs(60);
 
 /// As many threads, and control connections, as anybody measures with.
 const MAX_FLOWS: i64 = 512;
 
-/// `name,family`, where either may be missing; a lone word is the name.
+/// Reads `name,family`, where either may be missing, and returns the name; a lone word is the name.
 pub(super) fn endpoint(
-    host: &mut Option<String>,
     family_in_force: &mut Family,
     notices: &mut Vec<String>,
     text: &str,
-) {
+) -> Option<String> {
     let (name, word) = text.split_once(',').unwrap_or((text, ""));
-    if !name.is_empty() {
-        *host = Some(name.to_owned());
-    }
     if !word.is_empty() {
         let (family, warning) = family(word);
         *family_in_force = family;
         notices.extend(warning);
     }
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn host(
+    Settings {
+        control, notices, ..
+    }: &mut Settings,
+    text: &str,
+) {
+    if let Some(name) = endpoint(&mut control.family, notices, text) {
+        control.host = name;
+    }
+}
+
+fn local_host(
+    Settings {
+        control, notices, ..
+    }: &mut Settings,
+    text: &str,
+) {
+    let name = endpoint(&mut control.local_family, notices, text);
+    control.local_host = name.or(control.local_host.take());
 }
 
 fn both_families(global: &mut Global, family: Family) {
-    global.family = family;
-    global.local_family = family;
+    let control = &mut global.settings.control;
+    (control.family, control.local_family) = (family, family);
 }
 
 fn spin(global: &mut Global, text: &str) -> Result<(), Stop> {
     match text {
-        "" => global.spin = Pair::of(true),
-        "local" => global.spin.first = true,
-        "remote" => global.spin.second = true,
+        "" => global.spin = [true; 2],
+        "local" => global.spin[0] = true,
+        "remote" => global.spin[1] = true,
         _ => return refuse("an end is local or remote"),
     }
     Ok(())
 }
 
 fn io_method(global: &mut Global, text: &str) -> Result<(), Stop> {
-    global.io = match text {
+    let method = match text {
         "plain" => IoMethod::Plain,
         "mmsg" => IoMethod::Mmsg,
         _ => return refuse("a method is plain or mmsg"),
     };
+    (global.here.io, global.there.io) = (method, method);
     Ok(())
 }
 
@@ -366,7 +316,7 @@ fn interim(global: &mut Global, text: &str) -> Result<(), Stop> {
     if interval < SHORTEST_INTERIM {
         return refuse("interim results come at most once a millisecond");
     }
-    global.interim = Some(interval.min(LONGEST_INTERIM));
+    global.settings.print.interim = Some(interval.min(LONGEST_INTERIM));
     Ok(())
 }
 
@@ -388,16 +338,41 @@ fn unit(global: &mut Global, text: &str) -> Result<(), Stop> {
 }
 
 fn fill(global: &mut Global, text: &str) -> Result<(), Stop> {
-    let mut fill = global.fill.clone();
-    fill.set_first(text, |path| {
-        Ok(Some(path.to_owned()).filter(|path| !path.is_empty()))
+    let (here, there) = (&mut global.here.fill, &mut global.there.fill);
+    set_first([here, &mut *there], text, |path| {
+        Ok((!path.is_empty()).then(|| path.into()))
     })?;
     // The protocol's field is 32 bytes with the closing NUL.
-    if fill.second.as_ref().is_some_and(|path| path.len() > 31) {
+    if there
+        .as_ref()
+        .is_some_and(|path| path.as_os_str().len() > 31)
+    {
         let why = "Remote fill file name must be less than 32 characters\n";
         return Err(Stop::Exit(Exit::stderr(why, 255)));
     }
-    global.fill = fill;
+    Ok(())
+}
+
+/// Global `-W`: the same at both ends.
+fn widths(global: &mut Global, text: &str) -> Result<(), Stop> {
+    let (here, there) = (&mut global.here, &mut global.there);
+    set([&mut here.send.width, &mut here.receive.width], text, width)?;
+    (there.send.width, there.receive.width) = (here.send.width, here.receive.width);
+    Ok(())
+}
+
+fn priority(global: &mut Global, text: &str) -> Result<(), Stop> {
+    let (here, there) = (&mut global.here.socket, &mut global.there.socket);
+    set([&mut here.priority, &mut there.priority], text, |half| {
+        Ok(count_or_default(half)?.map(u32::cast_signed))
+    })
+}
+
+/// `-k` or `-K`: the same for both directions, but that nothing is read before it is sent.
+fn touch(touch: &mut Touch, text: &str) -> Result<(), Stop> {
+    let (dirty, clean) = (&mut touch.send_dirty_bytes, &mut touch.receive_clean_bytes);
+    set([dirty, clean], text, count_or_default)?;
+    touch.receive_dirty_bytes = touch.send_dirty_bytes;
     Ok(())
 }
 
@@ -527,7 +502,8 @@ mod tests {
             ("1e30", None),
         ] {
             let mut global = Global::default();
-            let parsed = interim(&mut global, text).ok().and(global.interim);
+            let parsed = interim(&mut global, text);
+            let parsed = parsed.ok().and(global.settings.print.interim);
             assert_eq!(parsed, expected, "{text:?}");
         }
     }
@@ -562,13 +538,13 @@ mod tests {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = Global::default();
             getopt::scan("p", &SECTION, &words, &mut global).unwrap();
-            let pair = |pair: &Pair<Option<u32>>| [pair.first, pair.second];
-            let touched = [pair(&global.touch.first), pair(&global.touch.second)].concat();
-            let Pair { first, second } = global.pace_burst;
-            assert_eq!((first, second), burst, "{line}");
-            let Pair { first, second } = global.pace_interval_us;
-            assert_eq!((first, second), interval_us, "{line}");
-            assert_eq!(touched, touch, "{line}");
+            let touched = [&global.here, &global.there].map(|half| {
+                assert_eq!(half.touch.receive_dirty_bytes, half.touch.send_dirty_bytes);
+                [half.touch.send_dirty_bytes, half.touch.receive_clean_bytes]
+            });
+            assert_eq!(<(_, _)>::from(global.pace_burst), burst, "{line}");
+            assert_eq!(<(_, _)>::from(global.pace_interval_us), interval_us, "{line}");
+            assert_eq!(touched.concat(), touch, "{line}");
         }
     }
 
@@ -579,7 +555,7 @@ mod tests {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = Global::default();
             getopt::scan("p", &SECTION, &words, &mut global)
-                .map(|_| (global.spin.first, global.spin.second, global.length))
+                .map(|_| (global.spin[0], global.spin[1], global.length))
         };
         for (line, expected) in [
             ("-v 1", (false, false, TEN)),

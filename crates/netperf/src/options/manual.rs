@@ -31,9 +31,8 @@ mod tests {
     use getopt::{Flag, Section};
 
     use super::*;
-    use crate::options::ServerSettings;
     use crate::options::global::Global;
-    use crate::options::plan::DEFAULT_PORTS;
+    use crate::options::{ConnectionPorts, Control, ServerSettings};
 
     #[test]
     fn every_option_has_its_paragraph() {
@@ -66,19 +65,15 @@ mod tests {
 
     #[test]
     fn the_clients_defaults_are_those_in_force() {
-        let Global {
-            local_alignment,
-            port,
-            test,
-            ..
-        } = Global::default();
+        let Global { here, test, .. } = Global::default();
+        let port = Control::default().port;
         let of = |letter| row(&global::SECTION, letter);
         assert_eq!(
             of('a').told_default(),
-            Some(local_alignment.first.to_string())
+            Some(here.send.alignment.to_string())
         );
         assert_eq!(of('t').told_default(), Some(test));
-        assert!(of('p').paragraph.contains(&format!("({})", port.first)));
+        assert!(of('p').paragraph.contains(&format!("({port})")));
 
         let mut told_of = 0;
         for flag in global::SECTION.flags {
@@ -96,8 +91,8 @@ mod tests {
         }
         assert_eq!(told_of, 16);
 
-        let (first, last) = DEFAULT_PORTS;
-        let ports = format!("{first} to {last} by default");
+        let ConnectionPorts { min, max, .. } = ConnectionPorts::default();
+        let ports = format!("{min} to {max} by default");
         for section in [&test::OMNI, &test::CLASSIC] {
             assert!(row(section, 'p').paragraph.contains(&ports));
         }

@@ -24,6 +24,7 @@ mod uuid;
 mod value;
 
 use std::ffi::OsString;
+use std::mem;
 
 use ::server::Permissions;
 use getopt::{Endings, Section, Stop, scan, utf8};
@@ -44,12 +45,16 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
     let words = utf8(program, args)?;
     let mut global = Global::default();
     let rest = scan(program, &global::SECTION, &words, &mut global)
-        .map_err(|stop| with_usage(stop, usage::netperf, &global.notices))?;
+        .map_err(|stop| with_usage(stop, usage::netperf, &global.settings.notices))?;
     let Some(test) = by_name(&global.test) else {
-        return Err(after(&global.notices, unknown_test(&global.test)));
+        return Err(after(&global.settings.notices, unknown_test(&global.test)));
     };
 
-    let mut options = TestOptions::default();
+    let mut options = TestOptions {
+        here: mem::take(&mut global.here),
+        there: mem::take(&mut global.there),
+        ..TestOptions::default()
+    };
     if let Some(section) = test_section(test) {
         scan(program, section, rest.behind, &mut options).map_err(|stop| {
             let help = Exit::stdout(usage::of_test(section), 1);
@@ -59,12 +64,12 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
                 TestFamily::Inet => Exit::stdout("", 1),
                 _ => help.clone(),
             };
-            let notices = [&global.notices[..], &options.notices].concat();
+            let notices = [&global.settings.notices[..], &options.notices].concat();
             exit(stop, help, complaint, &notices)
         })?;
     }
 
-    let notices = [&global.notices[..], &options.notices].concat();
+    let notices = [&global.settings.notices[..], &options.notices].concat();
     let command_line = [&[program.to_owned()], &words[..]].concat().join(" ");
     plan::settings(test, global, options, command_line).map_err(|stop| {
         let stop = match stop {

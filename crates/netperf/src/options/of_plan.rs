@@ -1,18 +1,10 @@
 //! A Plan that another command made → [`Settings`] of the client that asks for it.
 
-use std::time::Duration;
-
 use getopt::Stop;
 use model::{FlowPlan, Plan, Transport, Workload};
 
 use super::families::DEFAULT_ASSOCIATIONS;
-use super::global::DATA_IDLE;
-use super::plan::DEFAULT_PORTS;
-use super::{
-    ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Settings, Special,
-    Test, Unanswered, Unit, print, refusals,
-};
-use crate::selector::Needs;
+use super::{Control, Data, Direction, Family, Settings, Special, Test, refusals};
 
 /// The client of a plan whose groups are flows of one direction, or of two, at this server. A refusal is
 /// one line.
@@ -32,14 +24,8 @@ pub fn of_plan(plan: &Plan, control: &Control) -> Result<Settings, String> {
     let mut first = ways.next().ok_or("the plan has no group")?;
     first.reverse = ways.next().map(Box::new);
     let is_two_way = first.reverse.is_some();
-    let several = refusals::Several {
-        flows: first.flows,
-        is_two_way,
-        has_control: true,
-        has_control_port: false,
-    };
     let allowed = refusals::of_two_ways(is_two_way, first.direction)
-        .and_then(|()| refusals::several_flows(first.test, &several))
+        .and_then(|()| refusals::several_flows(first.test, is_two_way, &first))
         .and_then(|()| refusals::of_io(first.test, &first.flow));
     match allowed {
         Ok(()) => Ok(first),
@@ -70,51 +56,13 @@ fn of_flow(name: String, test: Test, flow: FlowPlan, control: &Control) -> Setti
             _ => Special::Inet,
         },
         flow,
-        flows: 1,
-        wait: Duration::ZERO,
-        reverse: None,
         control: control.clone(),
-        no_control: false,
         data: Data {
-            host: None,
-            host_bits: None,
             family,
-            port: "0".to_owned(),
-            local_host: None,
-            local_bits: None,
             local_family: family,
-            local_port: "0".to_owned(),
+            ..Data::default()
         },
-        ports: ConnectionPorts {
-            min: DEFAULT_PORTS.0,
-            max: DEFAULT_PORTS.1,
-            retry_all: false,
-        },
-        cpu_rate: CpuRates::default(),
-        repeat: None,
-        needs: Needs::default(),
-        print: Print {
-            headers: true,
-            verbosity: 1,
-            unit: Unit('m'),
-            brand: None,
-            interim: None,
-            histogram_buckets: print::STOCK_BUCKETS,
-            latency: false,
-            call_sizes: (None, None),
-            form: Form::Table,
-            uuid: String::new(),
-            command_line: String::new(),
-        },
-        debug: 0,
-        histogram: None,
-        data_idle: DATA_IDLE,
-        unanswered: Unanswered::Report,
-        strict: false,
-        json: false,
-        html: None,
-        notices: Vec::new(),
-        warnings: Vec::new(),
+        ..Settings::default()
     }
 }
 

@@ -3,124 +3,84 @@
 use std::time::Duration;
 
 use getopt::{Stop, refuse};
-use model::{FlowPlan, Limit, Timing, Transport, Workload};
+use model::{BufferPlan, FlowPlan, Limit, SizeRule, Timing, Transport, Workload};
 
 use super::global::{Global, Length};
 use super::test::{DataEnd, Socket, TestOptions};
-use super::value::Pair;
 use super::{
-    ConnectionPorts, Control, Data, Direction, Family, Settings, Test, Unanswered, halves, print,
-    refusals, uncontrolled,
+    Control, Data, Direction, Family, Settings, Test, halves, print, refusals, uncontrolled,
 };
-
-/// The first and the last local port of a connection test, unless test option `-p` says otherwise.
-pub(super) const DEFAULT_PORTS: (u16, u16) = (5000, 65535);
 
 /// What `global` and `options` come to for `test`. A refusal is one line without the program's name.
 pub(super) fn settings(
     test: Test,
-    global: Global,
+    mut global: Global,
     options: TestOptions,
     command_line: String,
 ) -> Result<Settings, Stop> {
-    refusals::of_family(test, &global)?;
+    let no_control = global.settings.no_control;
+    refusals::of_family(test, no_control, &options)?;
+    settle_host(&mut global.settings.control);
     let transport = transport(test, &options)?;
     let direction = direction(test, transport, &options)?;
     let mut plan = plan(test, transport, direction, &global, &options)?;
     let mut default_port = "0".to_owned();
-    if global.no_control {
+    if no_control {
         plan = uncontrolled::plan(test, plan)?;
-        if options.port.second.is_none() {
+        if options.port[1].is_none() {
             default_port = uncontrolled::service(test, direction)?;
         }
     }
-    let control = control(&global);
     refusals::with_its_addresses(transport, &global, &options)?;
-    let several = refusals::Several {
-        flows: global.parallel,
-        is_two_way: global.bidirectional,
-        has_control: !global.no_control,
-        has_control_port: global.port.second != "0",
-    };
-    refusals::several_flows(test, &several)?;
+    refusals::several_flows(test, global.bidirectional, &global.settings)?;
     refusals::of_output(test, &global, options.output.is_some())?;
     let reverse = reverse(direction, transport, &global, &options, &command_line)?;
     let print = print::print(test, direction, &global, &options, command_line);
+    let sockets = [&options.here.socket, &options.there.socket];
+    let special = options.of_family.special(test, sockets)?;
+    let needs = options.needs();
     let warnings = [paced_by_nothing(&global), options.warnings].concat();
-    let output = options.output.as_ref();
+    let [local_port, port] = options.port;
+    let port = port.unwrap_or(default_port);
+    // TCP_CC draws its local ports from a range, whatever was asked for.
+    let local_port = local_port.filter(|_| test != Test::TcpCc);
+    let local_port = local_port.unwrap_or_else(|| "0".to_owned());
     Ok(Settings {
         test,
         direction,
-        needs: output
-            .map(|(_, selected)| selected.needs)
-            .unwrap_or_default(),
-        data: Data {
-            port: options.port.second.clone().unwrap_or(default_port),
-            ..data(
-                test,
-                transport,
-                &control,
-                options.local,
-                options.remote,
-                options.port,
-            )
-        },
-        control,
-        no_control: global.no_control,
+        needs,
+        data: data(
+            transport,
+            &global.settings.control,
+            (options.local, local_port),
+            (options.remote, port),
+        ),
         name: test.name().to_owned(),
         flow: plan,
-        flows: global.parallel,
-        wait: Duration::from_secs(global.wait.into()),
         reverse,
-        special: options.of_family.special(test)?,
-        ports: connection_ports(options.ports, options.retry_all),
-        cpu_rate: global.cpu_rate,
+        special,
+        ports: options.ports,
         repeat: global.repeat.settled(),
         print,
-        debug: global.debug,
-        histogram: global.histogram,
-        data_idle: global.data_idle,
-        unanswered: Unanswered::Report,
-        strict: global.strict,
-        json: global.json,
-        html: global.html,
         warnings,
-        notices: [global.notices, options.notices].concat(),
+        notices: [&global.settings.notices[..], &options.notices].concat(),
+        ..global.settings
     })
 }
 
 /// Intervals without a burst pace nothing, in stock without a word.
 fn paced_by_nothing(global: &Global) -> Vec<String> {
-    let halves = [
-        (
-            global.pace_burst.first,
-            global.pace_interval_us.first,
-            "-w",
-            "-b",
-        ),
-        (
-            global.pace_burst.second,
-            global.pace_interval_us.second,
-            "-w ,n",
-            "-b ,n",
-        ),
-    ];
-    let mut lines: Vec<_> = halves
-        .into_iter()
-        .filter(|(burst, interval_us, ..)| *burst == 0 && *interval_us > 0)
-        .map(|(_, _, interval, burst)| format!("{interval} has no effect without {burst}"))
+    let ends = ["", " ,n"].into_iter().enumerate();
+    let mut lines: Vec<_> = ends
+        .filter(|(end, _)| global.pace_burst[*end] == 0 && global.pace_interval_us[*end] > 0)
+        .map(|(_, half)| format!("-w{half} has no effect without -b{half}"))
         .collect();
-    let idle = |spin: bool, burst: u64| spin && burst == 0;
-    let (spin, burst) = (&global.spin, &global.pace_burst);
-    let (here, there) = (
-        idle(spin.first, burst.first),
-        idle(spin.second, burst.second),
-    );
-    match (spin.first, spin.second) {
+    let [here, there] = [0, 1].map(|end| global.spin[end] && global.pace_burst[end] == 0);
+    match global.spin {
         // Whichever end has a pace.
-        (true, true) if here && there => lines.push("--spin has no effect without -b".to_owned()),
-        (true, false) if here => lines.push("--spin=local has no effect without -b".to_owned()),
-        (false, true) if there => {
+        [true, true] if here && there => lines.push("--spin has no effect without -b".to_owned()),
+        [true, false] if here => lines.push("--spin=local has no effect without -b".to_owned()),
+        [false, true] if there => {
             lines.push("--spin=remote has no effect without -b ,n".to_owned());
         }
         _ => {}
@@ -190,10 +150,11 @@ fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<
 
 /// What OMNI's other options say about its direction.
 fn suggested(options: &TestOptions) -> (bool, bool) {
-    let both = options.sizes.first.is_some() || options.sizes.second.is_some();
-    // `-M` has its remote half first: what the peer receives, this end transmits.
-    let transmit = options.send_size.first.is_some() || options.receive_size.first.is_some();
-    let receive = options.send_size.second.is_some() || options.receive_size.second.is_some();
+    let both = options.sizes.iter().any(Option::is_some);
+    let is_typed = |buffers: &BufferPlan| buffers.size != SizeRule::SocketBuffer;
+    let (here, there) = (&options.here, &options.there);
+    let transmit = is_typed(&here.send) || is_typed(&there.receive);
+    let receive = is_typed(&there.send) || is_typed(&here.receive);
     (both || transmit, both || receive)
 }
 
@@ -206,8 +167,8 @@ fn plan(
 ) -> Result<FlowPlan, Stop> {
     let workload = workload(direction);
     let timed = print::wants_latency(global, options)
-        || global.verbosity >= 2
-        || global.histogram.is_some();
+        || global.settings.print.verbosity >= 2
+        || global.settings.histogram.is_some();
     let (here, there) = halves::halves(test, transport, direction, global, options);
     refusals::within_memory(&here)?;
     refusals::within_memory(&there)?;
@@ -251,19 +212,24 @@ fn reverse(
         bidirectional: false,
         ..global.clone()
     };
-    // A size for one end is that of the other's data, too, unless that has its own.
-    let both = |sizes: &Pair<Option<u32>>| Pair {
-        first: sizes.first.or(sizes.second),
-        second: sizes.second.or(sizes.first),
-    };
-    let options = TestOptions {
-        send_size: both(&options.send_size),
-        receive_size: both(&options.receive_size),
+    let mut options = TestOptions {
         transport: Some(transport),
         socket: None,
         direction: Some((direction.receive, direction.transmit)),
         ..options.clone()
     };
+    // A size for one end is that of the other's data, too, unless that has its own.
+    let (here, there) = (&mut options.here, &mut options.there);
+    for (here, there) in [
+        (&mut here.send.size, &mut there.send.size),
+        (&mut here.receive.size, &mut there.receive.size),
+    ] {
+        match (*here, *there) {
+            (SizeRule::SocketBuffer, typed) => *here = typed,
+            (typed, SizeRule::SocketBuffer) => *there = typed,
+            _ => {}
+        }
+    }
     let reverse = settings(Test::Omni, global, options, command_line.to_owned())?;
     Ok(Some(Box::new(reverse)))
 }
@@ -290,64 +256,39 @@ fn limit(length: Length, direction: Direction, messages: u32) -> Limit {
     }
 }
 
-fn control(global: &Global) -> Control {
-    let default_host = match global.family {
+/// Names the server's host if no option did.
+fn settle_host(control: &mut Control) {
+    let default = match control.family {
         Family::V6 => "::1",
         Family::V4 | Family::Unspecified => "localhost",
         // VMADDR_CID_HOST: from a guest, its host.
         Family::Vsock => "2",
     };
-    Control {
-        host: global
-            .host
-            .clone()
-            .unwrap_or_else(|| default_host.to_owned()),
-        family: global.family,
-        port: global.port.first.clone(),
-        local_host: global.local_host.clone(),
-        local_family: global.local_family,
-        local_port: global.port.second.clone(),
-        passphrase: global.passphrase.clone(),
+    if control.host.is_empty() {
+        default.clone_into(&mut control.host);
     }
 }
 
 fn data(
-    test: Test,
     transport: Transport,
     control: &Control,
-    local: DataEnd,
-    remote: DataEnd,
-    port: Pair<Option<String>>,
+    (local, local_port): (DataEnd, String),
+    (remote, port): (DataEnd, String),
 ) -> Data {
     let or = |family, inherited| match family {
         _ if transport == Transport::Vsock => Family::Vsock,
         Family::Unspecified => inherited,
         family => family,
     };
-    let any = || "0".to_owned();
     Data {
         host: remote.host,
         host_bits: remote.bits,
         family: or(remote.family, control.family),
-        port: port.second.unwrap_or_else(any),
+        port,
         local_host: local.host,
         local_bits: local.bits,
         local_family: or(local.family, control.local_family),
-        // TCP_CC draws its local ports from a range, whatever was asked for.
-        local_port: port
-            .first
-            .filter(|_| test != Test::TcpCc)
-            .unwrap_or_else(any),
-    }
-}
-
-fn connection_ports(range: Option<Pair<u16>>, retry_all: bool) -> ConnectionPorts {
-    let (min, max) = range.map_or(DEFAULT_PORTS, |range| (range.first, range.second));
-    ConnectionPorts {
-        min,
-        // A lone port is both ends of its range and shall be used.
-        max: max.max(min.saturating_add(1)),
-        retry_all,
+        local_port,
     }
 }
 

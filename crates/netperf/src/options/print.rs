@@ -13,31 +13,22 @@ pub(super) fn print(
     options: &TestOptions,
     command_line: String,
 ) -> Print {
+    let print = global.settings.print.clone();
     Print {
-        headers: global.headers,
-        verbosity: global.verbosity,
         unit: unit(test, direction, global.unit),
-        brand: global.brand.clone(),
-        interim: global.interim,
-        histogram_buckets: global.histogram_buckets.unwrap_or(STOCK_BUCKETS),
+        histogram_buckets: global.histogram_buckets.unwrap_or(print.histogram_buckets),
         latency: wants_latency(global, options),
-        call_sizes: (options.send_size.first, options.receive_size.second),
+        call_sizes: (options.here.send.size, options.here.receive.size),
         form: form(test, options.output.as_ref()),
         uuid: options.uuid.clone().unwrap_or_else(uuid::generate),
         command_line,
+        ..print
     }
 }
 
-/// Per decade, in a build with histograms.
-pub(super) const STOCK_BUCKETS: u32 = 10;
-
 /// Whether anybody asks for latency statistics.
 pub(super) fn wants_latency(global: &Global, options: &TestOptions) -> bool {
-    global.keep_latency
-        || options
-            .output
-            .as_ref()
-            .is_some_and(|(_, selected)| selected.needs.latency)
+    global.settings.print.latency || options.needs().latency
 }
 
 /// Transactions where those are counted, as the stock tool tells from the test's name.

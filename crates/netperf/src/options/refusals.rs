@@ -6,7 +6,7 @@ use model::{FlowPlan, Half, SizeRule, Transport, WidthRule};
 
 use super::global::Global;
 use super::test::TestOptions;
-use super::{Direction, Family, Test, TestFamily};
+use super::{Direction, Family, Settings, Test, TestFamily};
 
 /// Refuses options that the transport has not got. With TCP and UDP some do nothing, as in the stock
 /// tool.
@@ -15,26 +15,26 @@ pub(super) fn with_its_options(
     options: &TestOptions,
 ) -> Result<Transport, Stop> {
     let tcp = transport.has_tcp_options() || transport == Transport::Udp;
-    let algorithms = &options.congestion_control;
+    let (here, there) = (&options.here.socket, &options.there.socket);
     let datagrams = tcp || !transport.has_connections();
     let loses = tcp || transport.has_datagrams();
     let wrong = [
-        ("-D", options.no_delay && !tcp && !transport.has_no_delay()),
-        ("-C", options.cork && !tcp),
-        ("-G", options.max_segment.is_some() && !tcp),
-        ("-a", options.defer_accept && !tcp),
-        ("-F", options.fast_open && !transport.has_tcp_options()),
+        ("-D", here.no_delay && !tcp && !transport.has_no_delay()),
+        ("-C", here.cork && !tcp),
+        ("-G", here.max_segment_bytes.is_some() && !tcp),
+        ("-a", there.defer_accept_seconds.is_some() && !tcp),
+        ("-F", here.fast_open && !transport.has_tcp_options()),
         (
             "-K",
-            (algorithms.first.is_some() || algorithms.second.is_some()) && !tcp,
+            (here.congestion_control.is_some() || there.congestion_control.is_some()) && !tcp,
         ),
-        ("-n", options.connect_datagrams && !datagrams),
-        ("-e", options.receive_timeout.is_some() && !loses),
-        ("-l", options.multicast_ttl.is_some() && !datagrams),
-        ("-B", options.answer_from_destination && !datagrams),
+        ("-n", here.connect_datagrams && !datagrams),
+        ("-e", here.receive_timeout.is_some() && !loses),
+        ("-l", here.multicast_ttl.is_some() && !datagrams),
+        ("-B", there.answer_from_destination && !datagrams),
         (
             "-V",
-            options.copy_avoidance && !tcp && !transport.has_bytes(),
+            options.here.discard_in_kernel && !tcp && !transport.has_bytes(),
         ),
     ];
     match wrong.iter().find(|(_, wrong)| *wrong) {
@@ -48,37 +48,28 @@ pub(super) fn with_its_options(
 
 /// Refuses options of an output that is not printed, and a report of what has no result.
 pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Result<(), Stop> {
+    let Settings {
+        print, json, html, ..
+    } = &global.settings;
     let of_text = [
-        ("-D", global.interim.is_some()),
-        ("-v", global.verbosity != 1),
-        ("-B", global.brand.is_some()),
+        ("-D", print.interim.is_some()),
+        ("-v", print.verbosity != 1),
+        ("-B", print.brand.is_some()),
         ("-f", global.unit.is_some()),
         ("test options -o, -O and -k", has_selection),
     ];
-    if let Some((option, _)) = of_text.iter().find(|(_, given)| global.json && *given) {
+    if let Some((option, _)) = of_text.iter().find(|(_, given)| *json && *given) {
         return refuse(format!(
             "--json prints nothing beside its document: it contradicts {option}"
         ));
     }
-    if (global.json || global.html.is_some()) && !test.moves_data() {
+    if (*json || html.is_some()) && !test.moves_data() {
         return refuse(format!("--json and --html: {} moves no data", test.name()));
     }
-    if global.histogram_buckets.is_some() && global.verbosity < 2 {
+    if global.histogram_buckets.is_some() && print.verbosity < 2 {
         return refuse("--histogram-buckets needs -v 2, which prints the histogram");
     }
     Ok(())
-}
-
-/// What is to run at once.
-pub(super) struct Several {
-    /// Flows of one direction.
-    pub(super) flows: u32,
-    /// As many run the other way.
-    pub(super) is_two_way: bool,
-    /// There is a control connection …
-    pub(super) has_control: bool,
-    /// … from a local port that was asked for.
-    pub(super) has_control_port: bool,
 }
 
 /// Refuses a second direction of what has both.
@@ -91,26 +82,26 @@ pub(super) fn of_two_ways(is_two_way: bool, direction: Direction) -> Result<(), 
     Ok(())
 }
 
-/// Refuses what more than one flow cannot do.
-pub(super) fn several_flows(test: Test, several: &Several) -> Result<(), Stop> {
-    if several.flows == 1 && !several.is_two_way {
+/// Refuses more than one flow where the test, or the control connection, allows one only.
+pub(super) fn several_flows(test: Test, is_two_way: bool, settings: &Settings) -> Result<(), Stop> {
+    if settings.flows == 1 && !is_two_way {
         return Ok(());
     }
     if !test.moves_data() || test == Test::TcpMss {
         return refuse(format!("{} has no flows to run at once", test.name()));
     }
-    if several.is_two_way && test.is_classic() {
+    if is_two_way && test.is_classic() {
         return refuse(format!(
             "--bidirectional: the peer has no {} of its own",
             test.name()
         ));
     }
-    if several.is_two_way && !several.has_control {
+    if is_two_way && settings.no_control {
         return refuse(
             "--bidirectional: without a control connection (-N) nobody is asked to send",
         );
     }
-    if several.has_control_port {
+    if settings.control.local_port != "0" {
         return refuse("several flows cannot share the local control port that -p asks for");
     }
     Ok(())
@@ -226,7 +217,8 @@ pub(super) fn with_its_addresses(
     let remote = &options.remote;
     let vsock = |family| family == Family::Vsock;
     if transport != Transport::Vsock {
-        let inherited = remote.family == Family::Unspecified && vsock(global.family);
+        let inherited =
+            remote.family == Family::Unspecified && vsock(global.settings.control.family);
         let wrong = vsock(remote.family) || vsock(options.local.family) || inherited;
         return if wrong {
             refuse(
@@ -240,18 +232,18 @@ pub(super) fn with_its_addresses(
     if other(remote.family) || other(options.local.family) {
         return refuse("test option -T vsock contradicts an address family of IP");
     }
-    if remote.host.is_none() && !vsock(global.family) {
+    if remote.host.is_none() && !vsock(global.settings.control.family) {
         return refuse("test option -T vsock needs the peer's context: test option -H");
     }
-    let types = &global.type_of_service;
-    if types.first.is_some() || types.second.is_some() {
+    let sockets = [&options.here.socket, &options.there.socket];
+    if sockets
+        .iter()
+        .any(|socket| socket.type_of_service.is_some())
+    {
         return refuse("-Y contradicts VSOCK, which has no such thing");
     }
-    for (option, sizes) in [
-        ("-s", &options.local_buffers),
-        ("-S", &options.remote_buffers),
-    ] {
-        if sizes.first.is_some() || sizes.second.is_some() {
+    for (option, socket) in ["-s", "-S"].into_iter().zip(sockets) {
+        if socket.send_buffer_bytes.is_some() || socket.receive_buffer_bytes.is_some() {
             return refuse(format!(
                 "test option {option} contradicts VSOCK, which has no such thing"
             ));
@@ -261,27 +253,28 @@ pub(super) fn with_its_addresses(
 }
 
 /// Refuses what the family's requests have no word for, or its sockets no use.
-pub(super) fn of_family(test: Test, global: &Global) -> Result<(), Stop> {
+pub(super) fn of_family(test: Test, no_control: bool, options: &TestOptions) -> Result<(), Stop> {
     let family = test.family();
     if family == TestFamily::Inet {
         return Ok(());
     }
     let name = test.name();
-    if global.no_control {
+    if no_control {
         return refuse(format!("-N: {name} needs its netserver"));
     }
-    if global.fill.second.is_some() {
+    if options.there.fill.is_some() {
         return refuse(format!(
             "-F: the request of {name} has no word for a remote fill file"
         ));
     }
-    if global.priority.second.is_some() && global.priority.first != global.priority.second {
+    let (here, there) = (&options.here.socket, &options.there.socket);
+    if there.priority.is_some() && here.priority != there.priority {
         return refuse(format!(
             "-y: the request of {name} has no word for a remote priority"
         ));
     }
-    let tos = &global.type_of_service;
-    if family != TestFamily::Sctp && (tos.first.is_some() || tos.second.is_some()) {
+    let has_type = here.type_of_service.is_some() || there.type_of_service.is_some();
+    if family != TestFamily::Sctp && has_type {
         return refuse(format!("-Y: {name} has no IP header"));
     }
     Ok(())

@@ -4,7 +4,7 @@ use getopt::{Exit, Stop, refuse};
 use stats::confidence::{Goal, Level};
 
 use super::Repeat;
-use super::value::{Pair, word};
+use super::value::{set, word};
 
 /// Iterations, whatever is asked for.
 const LIMITS: std::ops::RangeInclusive<i32> = 3..=30;
@@ -38,14 +38,11 @@ impl Default for RepeatWords {
 impl RepeatWords {
     /// `-i max,min`, where a lone value is both.
     pub(super) fn iterations(&mut self, text: &str) -> Result<(), Stop> {
-        let mut typed = Pair {
-            first: self.max as i32,
-            second: self.min as i32,
-        };
-        typed.set(text, word)?;
+        let (mut max, mut min) = (self.max as i32, self.min as i32);
+        set([&mut max, &mut min], text, word)?;
         let within = |count: i32| count.clamp(*LIMITS.start(), *LIMITS.end()) as u32;
-        self.min = within(typed.second);
-        self.max = within(typed.first).max(self.min);
+        self.min = within(min);
+        self.max = within(max).max(self.min);
         Ok(())
     }
 

@@ -12,8 +12,10 @@ use getopt::Argument::{Nothing, Value};
 use getopt::{Exit, Section, Stop, flag, long, refuse};
 use server::{Network, Permissions, Policy, ServerConfig};
 
+use super::Family;
+use super::global::endpoint;
+use super::settings::DEFAULT_PORT;
 use super::value::{count, number, passphrase, port, seconds, word};
-use super::{Family, global};
 use crate::defaults::with_defaults;
 
 with_defaults! {
@@ -25,7 +27,7 @@ with_defaults! {
         /// `-4`, `-6`, `-L`: the last wins.
         pub family: Family = Family::Unspecified,
         /// `-p`, as typed.
-        pub port: String = global::DEFAULT_PORT.to_owned(),
+        pub port: String = DEFAULT_PORT.to_owned(),
         /// `-D`: stay in the foreground.
         pub foreground: bool = false,
         /// `-N`: no debug output, even if a client asks.
@@ -184,12 +186,8 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
 
 fn listen(settings: &mut ServerSettings, text: &str) -> Result<(), Stop> {
     settings.may_be_inetd = false;
-    global::endpoint(
-        &mut settings.listen_host,
-        &mut settings.family,
-        &mut settings.notices,
-        text,
-    );
+    let host = endpoint(&mut settings.family, &mut settings.notices, text);
+    settings.listen_host = host.or(settings.listen_host.take());
     Ok(())
 }
 

@@ -4,69 +4,75 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{FlowPlan, Group, Phases, Plan};
+use model::{FlowPlan, Group, Phases, Plan, SizeRule, Transport, Workload};
 use stats::confidence::Goal;
 use sys::Address;
 
 use crate::attachment::Attachment;
+use crate::defaults::with_defaults;
 use crate::selector::{Needs, Selector};
 
-/// Everything that one command line asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The test, from `-t`.
-    pub test: Test,
-    /// Which way the data goes.
-    pub direction: Direction,
-    /// What people call the test.
-    pub name: String,
-    /// What each flow does, at both ends.
-    pub flow: FlowPlan,
-    /// How many flows of one direction.
-    pub flows: u32,
-    /// Pause between the agreement with the peer and the first operation.
-    pub wait: Duration,
-    /// The same the other way round, which runs at the same time: `--bidirectional`.
-    pub reverse: Option<Box<Self>>,
-    /// The control connection.
-    pub control: Control,
-    /// `-N`: there is none. The data connection is to any service that answers as the test needs it,
-    /// and what only a peer could tell is unknown.
-    pub no_control: bool,
-    /// The data connection's addresses and ports.
-    pub data: Data,
-    /// What a connection test does with ports.
-    pub ports: ConnectionPorts,
-    /// What only one family of tests asks for.
-    pub special: Special,
-    /// `-c`, `-C`: calibration values.
-    pub cpu_rate: CpuRates,
-    /// `-i`, `-I`: how often the test is run; `None` is once.
-    pub repeat: Option<Repeat>,
-    /// What is to be found out beside the test, as the selectors need it.
-    pub needs: Needs,
-    /// How the result is printed.
-    pub print: Print,
-    /// `-d`, how often.
-    pub debug: u32,
-    /// `--histogram`: where the times go.
-    pub histogram: Option<PathBuf>,
-    /// `--data-idle`: how long data may stop where no time ends the test.
-    pub data_idle: Duration,
-    /// A data connection that gets no answer.
-    pub unanswered: Unanswered,
-    /// `--json`: the result is a document on stdout, and the only thing there.
-    pub json: bool,
-    /// `--html`: the file for the page.
-    pub html: Option<PathBuf>,
-    /// `--strict`: a doubt about the result is a failure.
-    pub strict: bool,
-    /// Lines for stdout before anything else happens, as the stock tool prints them for an address
-    /// family that it does not know.
-    pub notices: Vec<String>,
-    /// Lines for stderr before anything else happens, as the stock tool prints them for an option
-    /// that it has given up.
-    pub warnings: Vec<String>,
+/// netserver's.
+pub(super) const DEFAULT_PORT: &str = "12865";
+
+with_defaults! {
+    /// Everything that one command line asked for.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Settings {
+        /// The test, from `-t`.
+        pub test: Test = Test::TcpStream,
+        /// Which way the data goes.
+        pub direction: Direction = Direction { transmit: true, receive: false, connection: false },
+        /// What people call the test.
+        pub name: String = String::new(),
+        /// What each flow does, at both ends.
+        pub flow: FlowPlan = FlowPlan::of(Transport::Tcp, Workload::send()),
+        /// How many flows of one direction.
+        pub flows: u32 = 1,
+        /// Pause between the agreement with the peer and the first operation.
+        pub wait: Duration = Duration::ZERO,
+        /// The same the other way round, which runs at the same time: `--bidirectional`.
+        pub reverse: Option<Box<Self>> = None,
+        /// The control connection.
+        pub control: Control = Control::default(),
+        /// `-N`: there is none. The data connection is to any service that answers as the test needs it,
+        /// and what only a peer could tell is unknown.
+        pub no_control: bool = false,
+        /// The data connection's addresses and ports.
+        pub data: Data = Data::default(),
+        /// What a connection test does with ports.
+        pub ports: ConnectionPorts = ConnectionPorts::default(),
+        /// What only one family of tests asks for.
+        pub special: Special = Special::Inet,
+        /// `-c`, `-C`: calibration values.
+        pub cpu_rate: CpuRates = CpuRates::default(),
+        /// `-i`, `-I`: how often the test is run; `None` is once.
+        pub repeat: Option<Repeat> = None,
+        /// What is to be found out beside the test, as the selectors need it.
+        pub needs: Needs = Needs::default(),
+        /// How the result is printed.
+        pub print: Print = Print::default(),
+        /// `-d`, how often.
+        pub debug: u32 = 0,
+        /// `--histogram`: where the times go.
+        pub histogram: Option<PathBuf> = None,
+        /// `--data-idle`: how long data may stop where no time ends the test.
+        pub data_idle: Duration = Duration::from_secs(60),
+        /// A data connection that gets no answer.
+        pub unanswered: Unanswered = Unanswered::Report,
+        /// `--json`: the result is a document on stdout, and the only thing there.
+        pub json: bool = false,
+        /// `--html`: the file for the page.
+        pub html: Option<PathBuf> = None,
+        /// `--strict`: a doubt about the result is a failure.
+        pub strict: bool = false,
+        /// Lines for stdout before anything else happens, as the stock tool prints them for an address
+        /// family that it does not know.
+        pub notices: Vec<String> = Vec::new(),
+        /// Lines for stderr before anything else happens, as the stock tool prints them for an option
+        /// that it has given up.
+        pub warnings: Vec<String> = Vec::new(),
+    }
 }
 
 impl Settings {
@@ -262,55 +268,61 @@ impl Family {
     }
 }
 
-/// The control connection: `-H`, `-L`, `-p`, `-4`, `-6`, `-Z`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Control {
-    /// The server's name or address.
-    pub host: String,
-    /// The server's family.
-    pub family: Family,
-    /// The server's port, as typed.
-    pub port: String,
-    /// The local name or address; `None` is the wildcard.
-    pub local_host: Option<String>,
-    /// The local family.
-    pub local_family: Family,
-    /// The local port, as typed ("0" by default).
-    pub local_port: String,
-    /// `-Z`.
-    pub passphrase: Option<String>,
+with_defaults! {
+    /// The control connection: `-H`, `-L`, `-p`, `-4`, `-6`, `-Z`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Control {
+        /// The server's name or address.
+        pub host: String = String::new(),
+        /// The server's family.
+        pub family: Family = Family::Unspecified,
+        /// The server's port, as typed.
+        pub port: String = DEFAULT_PORT.to_owned(),
+        /// The local name or address; `None` is the wildcard.
+        pub local_host: Option<String> = None,
+        /// The local family.
+        pub local_family: Family = Family::Unspecified,
+        /// The local port, as typed ("0" by default).
+        pub local_port: String = "0".to_owned(),
+        /// `-Z`.
+        pub passphrase: Option<String> = None,
+    }
 }
 
-/// The data connection: test options `-H`, `-L`, `-P`, `-4`, `-6`, or what the control has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Data {
-    /// Test option `-H`, without its `/bits`; `None` inherits the control's.
-    pub host: Option<String>,
-    /// `/bits` of `-H`: the host part is drawn anew for each run.
-    pub host_bits: Option<u8>,
-    /// The destination's family.
-    pub family: Family,
-    /// The destination's port, as typed ("0" by default).
-    pub port: String,
-    /// Test option `-L`, without its `/bits`; `None` inherits the control's.
-    pub local_host: Option<String>,
-    /// `/bits` of `-L`.
-    pub local_bits: Option<u8>,
-    /// The source's family.
-    pub local_family: Family,
-    /// The source's port, as typed ("0" by default).
-    pub local_port: String,
+with_defaults! {
+    /// The data connection: test options `-H`, `-L`, `-P`, `-4`, `-6`, or what the control has.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Data {
+        /// Test option `-H`, without its `/bits`; `None` inherits the control's.
+        pub host: Option<String> = None,
+        /// `/bits` of `-H`: the host part is drawn anew for each run.
+        pub host_bits: Option<u8> = None,
+        /// The destination's family.
+        pub family: Family = Family::Unspecified,
+        /// The destination's port, as typed ("0" by default).
+        pub port: String = "0".to_owned(),
+        /// Test option `-L`, without its `/bits`; `None` inherits the control's.
+        pub local_host: Option<String> = None,
+        /// `/bits` of `-L`.
+        pub local_bits: Option<u8> = None,
+        /// The source's family.
+        pub local_family: Family = Family::Unspecified,
+        /// The source's port, as typed ("0" by default).
+        pub local_port: String = "0".to_owned(),
+    }
 }
 
-/// Local ports of a connection test: test options `-p` and `-U`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionPorts {
-    /// The first port.
-    pub min: u16,
-    /// One past the last port.
-    pub max: u16,
-    /// Retry any failed connect, not only one for want of a port.
-    pub retry_all: bool,
+with_defaults! {
+    /// Local ports of a connection test: test options `-p` and `-U`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ConnectionPorts {
+        /// The first port.
+        pub min: u16 = 5000,
+        /// One past the last port.
+        pub max: u16 = 65535,
+        /// Retry any failed connect, not only one for want of a port.
+        pub retry_all: bool = false,
+    }
 }
 
 /// `-i`, `-I` and `-r`: iterations of one test until its means are known well enough.
@@ -331,31 +343,33 @@ pub struct CpuRates {
     pub remote: f32,
 }
 
-/// How the result is printed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Print {
-    /// `-P`: banner and column headers.
-    pub headers: bool,
-    /// `-v`.
-    pub verbosity: i32,
-    /// `-f`, or the test's default.
-    pub unit: Unit,
-    /// `-B`.
-    pub brand: Option<String>,
-    /// `-D`: how often results are printed while the test runs.
-    pub interim: Option<Duration>,
-    /// `--histogram-buckets`: per decade, a multiple of ten.
-    pub histogram_buckets: u32,
-    /// `-j`, or a selector that needs them: keep latency statistics.
-    pub latency: bool,
-    /// What `-m` and `-M` say of this end's send and receive calls.
-    pub call_sizes: (Option<u32>, Option<u32>),
-    /// Table, or test options `-o`, `-O`, `-k`.
-    pub form: Form,
-    /// Test option `-u`, or a generated one.
-    pub uuid: String,
-    /// All arguments joined by blanks (selector COMMAND_LINE), the program's name first.
-    pub command_line: String,
+with_defaults! {
+    /// How the result is printed.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Print {
+        /// `-P`: banner and column headers.
+        pub headers: bool = true,
+        /// `-v`.
+        pub verbosity: i32 = 1,
+        /// `-f`, or the test's default.
+        pub unit: Unit = Unit('m'),
+        /// `-B`.
+        pub brand: Option<String> = None,
+        /// `-D`: how often results are printed while the test runs.
+        pub interim: Option<Duration> = None,
+        /// `--histogram-buckets`: per decade, a multiple of ten.
+        pub histogram_buckets: u32 = 10,
+        /// `-j`, or a selector that needs them: keep latency statistics.
+        pub latency: bool = false,
+        /// What `-m` and `-M` say of this end's send and receive calls.
+        pub call_sizes: (SizeRule, SizeRule) = (SizeRule::SocketBuffer, SizeRule::SocketBuffer),
+        /// Table, or test options `-o`, `-O`, `-k`.
+        pub form: Form = Form::Table,
+        /// Test option `-u`, or a generated one.
+        pub uuid: String = String::new(),
+        /// All arguments joined by blanks (selector COMMAND_LINE), the program's name first.
+        pub command_line: String = String::new(),
+    }
 }
 
 /// Which way the data goes, as this end sees it.

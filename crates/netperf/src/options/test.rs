@@ -9,83 +9,50 @@ use std::time::Duration;
 
 use getopt::Argument::{MaybeSelection, Nothing, Value};
 use getopt::{Flag, Section, Stop, flag, refuse};
-use model::Transport;
+use model::{Half, SocketOptions, Transport};
 
-use super::Family;
 use super::families::FamilyOptions;
 use super::global::endpoint;
 use super::selection::{Selected, select};
-use super::value::{Pair, c_integer, count, count_or_default, number, port, word};
+use super::value::{c_integer, count, count_or_default, number, port, set, set_first, size, word};
+use super::{ConnectionPorts, Family};
+use crate::conventions::DEFER_ACCEPT_SECONDS;
+use crate::selector::Needs;
 
 /// The options after `--`, as typed. What was not typed is `None`.
 #[derive(Clone, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is one option without a value"
-)]
 pub(super) struct TestOptions {
-    /// `-a`.
-    pub(super) defer_accept: bool,
+    /// What the options that concern one end say of this one, the global ones too. A buffer's size of 0 bytes was
+    /// typed, and is the default.
+    pub(super) here: Half,
+    /// The same of the peer.
+    pub(super) there: Half,
     /// `-b`.
     pub(super) burst: u32,
-    /// `-B`.
-    pub(super) answer_from_destination: bool,
     /// `-c`.
     pub(super) connection: bool,
-    /// `-C`.
-    pub(super) cork: bool,
     /// `-d`: transmit, receive.
     pub(super) direction: Option<(bool, bool)>,
-    /// `-D`.
-    pub(super) no_delay: bool,
-    /// `-e`.
-    pub(super) receive_timeout: Option<Duration>,
-    /// `-F`.
-    pub(super) fast_open: bool,
-    /// `-g`.
-    pub(super) debug: bool,
-    /// `-G`.
-    pub(super) max_segment: Option<u32>,
     /// `-H`.
     pub(super) remote: DataEnd,
-    /// `-I`.
-    pub(super) write_instead_of_send: bool,
     /// `-k`, `-o`, `-O`: the last of them.
     pub(super) output: Option<(Printed, Selected)>,
-    /// `-K`: local, remote.
-    pub(super) congestion_control: Pair<Option<String>>,
-    /// `-l`.
-    pub(super) multicast_ttl: Option<u8>,
     /// `-L`.
     pub(super) local: DataEnd,
-    /// `-m`: local, remote; 0 is the default.
-    pub(super) send_size: Pair<Option<u32>>,
-    /// `-M`: **remote, local**; 0 is the default.
-    pub(super) receive_size: Pair<Option<u32>>,
-    /// `-n`.
-    pub(super) connect_datagrams: bool,
-    /// `-p`: first, last.
-    pub(super) ports: Option<Pair<u16>>,
+    /// `-p`, `-U`.
+    pub(super) ports: ConnectionPorts,
     /// `-P`: local, remote.
-    pub(super) port: Pair<Option<String>>,
+    pub(super) port: [Option<String>; 2],
     /// `-r`: request, response.
-    pub(super) sizes: Pair<Option<u32>>,
+    pub(super) sizes: [Option<u32>; 2],
     /// `-R`.
     pub(super) routing: Option<bool>,
-    /// `-s`: send, receive.
-    pub(super) local_buffers: Pair<Option<u32>>,
-    /// `-S`: send, receive.
-    pub(super) remote_buffers: Pair<Option<u32>>,
     /// `-T`.
     pub(super) transport: Option<Transport>,
     /// `-t`, if it came after `-T`, which sets it too.
     pub(super) socket: Option<Socket>,
     /// `-u`.
     pub(super) uuid: Option<String>,
-    /// `-U`.
-    pub(super) retry_all: bool,
-    /// `-V`.
-    pub(super) copy_avoidance: bool,
     /// `-W`; 0 is the default.
     pub(super) width: u32,
     /// What only the Unix domain, SCTP and DLPI tests have.
@@ -94,6 +61,16 @@ pub(super) struct TestOptions {
     pub(super) notices: Vec<String>,
     /// Lines for stderr.
     pub(super) warnings: Vec<String>,
+}
+
+impl TestOptions {
+    /// Returns what the selected output needs.
+    pub(super) fn needs(&self) -> Needs {
+        let output = self.output.as_ref();
+        output
+            .map(|(_, selected)| selected.needs)
+            .unwrap_or_default()
+    }
 }
 
 /// One end of the data connection: `-H`, `-L`, `-4`, `-6`.
@@ -170,7 +147,7 @@ pub(super) static OMNI: Section<TestOptions> = Section {
     flag('M', Value("remote[,local]"), &["-M local,remote   Set the recv size for _STREAM/_MAERTS tests"],
         "Bytes a receive call, the remote end first.", RECEIVE_SIZE),
     flag('n', Nothing, &["-n                Use the connected socket for UDP locally"],
-        "Connect the local datagram socket.", |t, _| { t.connect_datagrams = true; Ok(()) }),
+        "Connect the local datagram socket.", |t, _| { t.here.socket.connect_datagrams = true; Ok(()) }),
     flag('N', Nothing, &["-N                Use the connected socket for UDP remotely"],
         "Without effect, as in the stock tool.", NO_EFFECT),
     flag('o', MaybeSelection("selection"), &[
@@ -211,31 +188,32 @@ pub(super) static OMNI: Section<TestOptions> = Section {
     IPV4,
     IPV6,
     flag('a', Nothing, &[],
-        "Set TCP_DEFER_ACCEPT on the server's listening socket.", |t, _| { t.defer_accept = true; Ok(()) }),
+        "Set TCP_DEFER_ACCEPT on the server's listening socket.", |t, _| { t.there.socket.defer_accept_seconds = Some(DEFER_ACCEPT_SECONDS); Ok(()) }),
     flag('B', Nothing, &[],
         "The server answers datagrams from the address that they were sent to. A linerate server always does.",
-        |t, _| { t.answer_from_destination = true; Ok(()) }),
+        |t, _| { t.there.socket.answer_from_destination = true; Ok(()) }),
     flag('e', Value("seconds"), &[],
         "Give up waiting for a datagram after so long, and send the next request.", receive_timeout),
     flag('F', Nothing, &[],
-        "TCP Fast Open: the first data leaves with the first segment.", |t, _| { t.fast_open = true; Ok(()) }),
-    flag('g', Nothing, &[], "Set SO_DEBUG on the local data socket.", |t, _| { t.debug = true; Ok(()) }),
+        "TCP Fast Open: the first data leaves with the first segment.",
+        |t, _| { (t.here.socket.fast_open, t.there.socket.fast_open) = (true, true); Ok(()) }),
+    flag('g', Nothing, &[], "Set SO_DEBUG on the local data socket.", |t, _| { t.here.socket.debug = true; Ok(()) }),
     flag('G', Value("bytes"), &[],
-        "Set TCP_MAXSEG on the local data socket.", |t, v| { t.max_segment = count_or_default(v)?; Ok(()) }),
+        "Set TCP_MAXSEG on the local data socket.", |t, v| { t.here.socket.max_segment_bytes = count_or_default(v)?; Ok(()) }),
     flag('i', Value("number"), &[], "Given up by the stock tool, which says so and goes on.", check_interval),
     flag('I', Nothing, &[],
-        "Use write(2) where send(2) would do.", |t, _| { t.write_instead_of_send = true; Ok(()) }),
+        "Use write(2) where send(2) would do.", |t, _| { t.here.write_instead_of_send = true; Ok(()) }),
     // Parallel connections that the stock tool never came to open.
     flag('j', Value("number"), &[],
         "Parallel connections that the stock tool never came to open: accepted, without effect.",
         |_, v| count(v).map(drop)),
     flag('l', Value("ttl"), &[],
-        "TTL of multicast datagrams.", |t, v| { t.multicast_ttl = multicast_ttl(v)?; Ok(()) }),
+        "TTL of multicast datagrams.", |t, v| { t.here.socket.multicast_ttl = multicast_ttl(v)?; Ok(()) }),
     flag('U', Nothing, &[],
-        "In connection tests, try the next port whatever a connect failed of.", |t, _| { t.retry_all = true; Ok(()) }),
+        "In connection tests, try the next port whatever a connect failed of.", |t, _| { t.ports.retry_all = true; Ok(()) }),
     flag('V', Nothing, &[],
         "Let the receiving ends throw the data away inside the kernel: splice(2) to /dev/null.",
-        |t, _| { t.copy_avoidance = true; Ok(()) }),
+        |t, _| { discard_in_kernel(t); Ok(()) }),
     flag('w', Value("text"), &[], "Without effect, as in the stock tool.", NO_EFFECT),
     flag('W', Value("buffers"), &[], "Number of buffers in the send ring.", WIDTH),
 ]};
@@ -285,12 +263,12 @@ pub(super) static CLASSIC: Section<TestOptions> = Section {
 #[rustfmt::skip]
 pub(super) const LOCAL_BUFFERS: Flag<TestOptions> = flag('s', Value("send[,recv]"), &["-s send[,recv]    Set local socket send/recv buffer sizes"],
     "SO_SNDBUF and SO_RCVBUF of the local data socket, in bytes.",
-    |t, v| t.local_buffers.set(v, count_or_default));
+    |t, v| buffers(&mut t.here.socket, v));
 
 #[rustfmt::skip]
 pub(super) const REMOTE_BUFFERS: Flag<TestOptions> = flag('S', Value("send[,recv]"), &["-S send[,recv]    Set remote socket send/recv buffer sizes"],
     "The same of the remote one.",
-    |t, v| t.remote_buffers.set(v, count_or_default));
+    |t, v| buffers(&mut t.there.socket, v));
 
 #[rustfmt::skip]
 pub(super) const IPV4: Flag<TestOptions> = flag('4', Nothing, &["-4                Use AF_INET (eg IPv4) on both ends of the data conn"],
@@ -316,11 +294,11 @@ pub(super) const PORTS: Flag<TestOptions> = flag('P', Value("local[,remote]"), &
 
 #[rustfmt::skip]
 pub(super) const CORK: Flag<TestOptions> = flag('C', Nothing, &["-C                Set TCP_CORK when available"],
-    "Set TCP_CORK on the local data socket.", |t, _| { t.cork = true; Ok(()) });
+    "Set TCP_CORK on the local data socket.", |t, _| { t.here.socket.cork = true; Ok(()) });
 
 #[rustfmt::skip]
 pub(super) const NO_DELAY: Flag<TestOptions> = flag('D', Nothing, &["-D [L][,R]        Set TCP_NODELAY locally and/or remotely (TCP_*)"],
-    "Set TCP_NODELAY at both ends.", |t, _| { t.no_delay = true; Ok(()) });
+    "Set TCP_NODELAY at both ends.", NO_DELAY_AT_BOTH_ENDS);
 
 #[rustfmt::skip]
 pub(super) const HELP: Flag<TestOptions> = flag('h', Nothing, &["-h                Display this text"],
@@ -328,13 +306,23 @@ pub(super) const HELP: Flag<TestOptions> = flag('h', Nothing, &["-h             
 
 type Apply = getopt::Apply<TestOptions>;
 
-pub(super) const SEND_SIZE: Apply = |t, v| t.send_size.set_first(v, |half| Ok(Some(count(half)?)));
-pub(super) const RECEIVE_SIZE: Apply =
-    |t, v| t.receive_size.set_first(v, |half| Ok(Some(count(half)?)));
-const DATA_PORT: Apply = |t, v| t.port.set(v, |half| Ok(Some(port(half)?)));
+pub(super) const SEND_SIZE: Apply =
+    |t, v| set_first([&mut t.here.send.size, &mut t.there.send.size], v, size);
+pub(super) const RECEIVE_SIZE: Apply = |t, v| {
+    set_first(
+        [&mut t.there.receive.size, &mut t.here.receive.size],
+        v,
+        size,
+    )
+};
+const DATA_PORT: Apply = |t, v| set(t.port.each_mut(), v, |half| Ok(Some(port(half)?)));
 pub(super) const SIZES: Apply = |t, v| {
-    t.sizes
-        .set(v, |half| Ok(Some(number(half, 1..=i64::from(i32::MAX))?)))
+    let size = |half: &str| Ok(Some(number(half, 1..=i64::from(i32::MAX))?));
+    set(t.sizes.each_mut(), v, size)
+};
+pub(super) const NO_DELAY_AT_BOTH_ENDS: Apply = |t, _| {
+    (t.here.socket.no_delay, t.there.socket.no_delay) = (true, true);
+    Ok(())
 };
 const ROUTING: Apply = |t, v| {
     t.routing = Some(word(v)? != 0);
@@ -349,14 +337,28 @@ fn both_families(options: &mut TestOptions, family: Family) {
     options.local.family = family;
 }
 
+/// `-s`, `-S`: send, receive.
+fn buffers(socket: &mut SocketOptions, text: &str) -> Result<(), Stop> {
+    let (send, receive) = (
+        &mut socket.send_buffer_bytes,
+        &mut socket.receive_buffer_bytes,
+    );
+    set([send, receive], text, count_or_default)
+}
+
+fn discard_in_kernel(options: &mut TestOptions) {
+    (
+        options.here.discard_in_kernel,
+        options.there.discard_in_kernel,
+    ) = (true, true);
+}
+
 /// What the stock tool takes and never looks at.
 pub(super) const NO_EFFECT: Apply = |_, _| Ok(());
 
 /// `name[/bits][,family]`.
 fn data_end(end: &mut DataEnd, notices: &mut Vec<String>, text: &str) -> Result<(), Stop> {
-    let mut host = None;
-    endpoint(&mut host, &mut end.family, notices, text);
-    let Some(host) = host else {
+    let Some(host) = endpoint(&mut end.family, notices, text) else {
         return Ok(());
     };
     let (name, bits) = match host.split_once('/') {
@@ -403,35 +405,35 @@ fn direction(text: &str) -> Result<(bool, bool), Stop> {
 
 /// The remote name counts from three characters on, as in the stock tool.
 fn congestion_control(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
-    let mut names = Pair::of(None);
-    names.set(text, |name| {
+    let mut names = [None, None];
+    set(names.each_mut(), text, |name| {
         // TCP_CA_NAME_MAX is 16 with the closing NUL.
         if name.len() > 15 {
             return refuse(format!("'{name}' has more than 15 characters"));
         }
         Ok(Some(name.to_owned()).filter(|name| !name.is_empty()))
     })?;
-    names.second = names.second.filter(|name| name.len() >= 3);
-    options.congestion_control = names;
+    let [here, there] = names;
+    options.here.socket.congestion_control = here;
+    options.there.socket.congestion_control = there.filter(|name: &String| name.len() >= 3);
     Ok(())
 }
 
 fn port_range(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
-    let mut ports = Pair {
-        first: super::plan::DEFAULT_PORTS.0,
-        second: super::plan::DEFAULT_PORTS.1,
-    };
-    ports.set(text, |half| number(half, 1..=i64::from(u16::MAX)))?;
-    if ports.first > ports.second {
-        return refuse(format!(
-            "port {} is above port {}",
-            ports.first, ports.second
-        ));
+    let ConnectionPorts {
+        mut min, mut max, ..
+    } = ConnectionPorts::default();
+    set([&mut min, &mut max], text, |half| {
+        number(half, 1..=i64::from(u16::MAX))
+    })?;
+    if min > max {
+        return refuse(format!("port {min} is above port {max}"));
     }
-    if ports.first == u16::MAX {
+    if min == u16::MAX {
         return refuse("no port is left above 65534");
     }
-    options.ports = Some(ports);
+    // A lone port is both ends of its range and shall be used.
+    (options.ports.min, options.ports.max) = (min, max.max(min + 1));
     Ok(())
 }
 
@@ -461,7 +463,7 @@ fn protocol(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
 }
 
 fn receive_timeout(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
-    options.receive_timeout = count_or_default(text)?
+    options.here.socket.receive_timeout = count_or_default(text)?
         .filter(|seconds| *seconds > 0)
         .map(|seconds| Duration::from_secs(seconds.into()));
     Ok(())
@@ -488,7 +490,7 @@ pub(super) fn no_copy_avoidance(options: &mut TestOptions, _: &str) -> Result<()
             .push(format!("Local {which} copy avoidance not available."));
     }
     // Its banner says so all the same, and its request asks the peer.
-    options.copy_avoidance = true;
+    discard_in_kernel(options);
     Ok(())
 }
 
@@ -550,8 +552,9 @@ mod tests {
         ] {
             let mut test = TestOptions::default();
             congestion_control(&mut test, text).unwrap();
-            assert_eq!(test.congestion_control.first.as_deref(), local, "{text}");
-            assert_eq!(test.congestion_control.second.as_deref(), remote, "{text}");
+            for (half, name) in [(test.here, local), (test.there, remote)] {
+                assert_eq!(half.socket.congestion_control.as_deref(), name, "{text}");
+            }
         }
     }
 }

@@ -6,56 +6,42 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use getopt::{Stop, refuse, within};
+use model::{SizeRule, WidthRule};
 
 use super::Family;
 
-/// The two halves of a pair value; each option says what its halves are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pair<T> {
-    pub(super) first: T,
-    pub(super) second: T,
+/// Reads `a,b` into two places; each option says what they are. `a` sets both, `a,` the first, `,b` the second.
+pub(super) fn set<T: Clone>(
+    places: [&mut T; 2],
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, Stop>,
+) -> Result<(), Stop> {
+    if text.contains(',') {
+        return set_first(places, text, parse);
+    }
+    let value = parse(text)?;
+    for place in places {
+        place.clone_from(&value);
+    }
+    Ok(())
 }
 
-impl<T: Clone> Pair<T> {
-    /// The same in both halves.
-    pub(super) fn of(value: T) -> Self {
-        Self {
-            first: value.clone(),
-            second: value,
+/// As [`set`], but a lone `a` sets the first only.
+pub(super) fn set_first<T>(
+    places: [&mut T; 2],
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, Stop>,
+) -> Result<(), Stop> {
+    let Some((first, second)) = text.split_once(',') else {
+        *places[0] = parse(text)?;
+        return Ok(());
+    };
+    for (place, text) in places.into_iter().zip([first, second]) {
+        if !text.is_empty() {
+            *place = parse(text)?;
         }
     }
-
-    /// `a` sets both halves, `a,` the first, `,b` the second, `a,b` both.
-    pub(super) fn set(
-        &mut self,
-        text: &str,
-        parse: impl Fn(&str) -> Result<T, Stop>,
-    ) -> Result<(), Stop> {
-        if text.contains(',') {
-            return self.set_first(text, parse);
-        }
-        *self = Self::of(parse(text)?);
-        Ok(())
-    }
-
-    /// Like [`Pair::set`], but a lone `a` sets the first half only.
-    pub(super) fn set_first(
-        &mut self,
-        text: &str,
-        parse: impl Fn(&str) -> Result<T, Stop>,
-    ) -> Result<(), Stop> {
-        let Some((first, second)) = text.split_once(',') else {
-            self.first = parse(text)?;
-            return Ok(());
-        };
-        if !first.is_empty() {
-            self.first = parse(first)?;
-        }
-        if !second.is_empty() {
-            self.second = parse(second)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A number of seconds, or a duration as Go prints it.
@@ -85,6 +71,19 @@ pub(super) fn count(text: &str) -> Result<u32, Stop> {
 /// A number, where a negative one leaves the default in force.
 pub(super) fn count_or_default(text: &str) -> Result<Option<u32>, Stop> {
     Ok(u32::try_from(word(text)?).ok())
+}
+
+/// Bytes of a call.
+pub(super) fn size(text: &str) -> Result<SizeRule, Stop> {
+    number(text, 0..=i64::from(i32::MAX)).map(SizeRule::Bytes)
+}
+
+/// A number of buffers, where 0 is the default.
+pub(super) fn width(text: &str) -> Result<WidthRule, Stop> {
+    Ok(match count(text)? {
+        0 => WidthRule::CoverSocketBuffer,
+        buffers => WidthRule::Buffers(buffers),
+    })
 }
 
 /// An alignment in bytes. The stock tool crashes on 0 and misaligns on what is no power of two.
@@ -232,12 +231,12 @@ mod tests {
             ("1K,1k", (1024, 1000), (1024, 1000)),
             (",", (0, 0), (0, 0)),
         ] {
-            let mut pair = Pair::of(0);
-            pair.set(text, count).unwrap();
-            assert_eq!((pair.first, pair.second), both, "{text}");
-            let mut pair = Pair::of(0);
-            pair.set_first(text, count).unwrap();
-            assert_eq!((pair.first, pair.second), first_only, "{text}");
+            let mut pair = [0; 2];
+            set(pair.each_mut(), text, count).unwrap();
+            assert_eq!(<(_, _)>::from(pair), both, "{text}");
+            let mut pair = [0; 2];
+            set_first(pair.each_mut(), text, count).unwrap();
+            assert_eq!(<(_, _)>::from(pair), first_only, "{text}");
         }
     }
 

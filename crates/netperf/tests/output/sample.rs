@@ -8,11 +8,8 @@ use model::{
     Confidence, CpuMethod, CpuUse, Ended, FlowPlan, Limit, Outcome, Plan, Side, SizeRule,
     Transport, Workload,
 };
-use netperf::options::{
-    ConnectionPorts, Control, CpuRates, Data, Direction, Family, Form, Print, Repeat, Selection,
-    Settings, Special, Test, Unanswered, Unit,
-};
-use netperf::selector::{Needs, Selector};
+use netperf::options::{Control, Direction, Form, Print, Repeat, Selection, Settings, Test, Unit};
+use netperf::selector::Selector;
 use netperf::wire::{TestResponse, TestResults, Text};
 use netperf::{Endpoints, Headline, PeerReport, Repeated, TestRun};
 use stats::Histogram;
@@ -253,61 +250,16 @@ fn settings_of(test: Test) -> Settings {
         test,
         name: test.name().to_owned(),
         flow,
-        flows: 1,
-        wait: Duration::ZERO,
-        reverse: None,
-        no_control: false,
         control: Control {
             host: "127.0.0.1".to_owned(),
-            family: Family::Unspecified,
-            port: "12865".to_owned(),
-            local_host: None,
-            local_family: Family::Unspecified,
-            local_port: "0".to_owned(),
-            passphrase: None,
+            ..Control::default()
         },
-        data: Data {
-            host: None,
-            host_bits: None,
-            family: Family::Unspecified,
-            port: "0".to_owned(),
-            local_host: None,
-            local_bits: None,
-            local_family: Family::Unspecified,
-            local_port: "0".to_owned(),
-        },
-        special: Special::Inet,
-        ports: ConnectionPorts {
-            min: 5000,
-            max: 65535,
-            retry_all: false,
-        },
-        cpu_rate: CpuRates::default(),
-        repeat: None,
         direction,
-        needs: Needs::default(),
         print: Print {
-            headers: true,
-            verbosity: 1,
             unit: Unit(if test.name().contains("RR") { 'x' } else { 'm' }),
-            brand: None,
-            interim: None,
-            histogram_buckets: 10,
-            latency: false,
-            call_sizes: (None, None),
-            form: Form::Table,
-            uuid: String::new(),
-            command_line: String::new(),
+            ..Print::default()
         },
-        debug: 0,
-        histogram: None,
-        data_idle: Duration::from_secs(60),
-        unanswered: Unanswered::Report,
-        strict: false,
-        json: false,
-        html: None,
-        notices: Vec::new(),
-        warnings: Vec::new(),
+        ..Settings::default()
     }
 }
 

@@ -81,12 +81,9 @@ fn bind_thread(plan: &FlowPlan) -> Option<Warning> {
 impl LocalEnd<'_> {
     /// What the request tells of this end.
     pub(super) fn own(&self) -> Own {
-        let used = self.buffers.used();
         Own {
             port: Address::of(&self.data.socket).map_or(0, |bound| bound.port()),
-            send_size: used.send_bytes.unwrap_or(0),
-            send_width: used.send_width.unwrap_or(0),
-            receive_width: used.receive_width.unwrap_or(0),
+            buffers: self.buffers.used(),
         }
     }
 

@@ -57,9 +57,13 @@ impl Figures<'_> {
 
     /// Requests and responses have selectors of their own; in their tests this is what `-m` or `-M`
     /// says, to no effect.
-    fn call_size(&self, used: Option<u32>, plan: &BufferPlan, typed: Option<u32>) -> i64 {
-        match (used, plan.size) {
-            _ if self.is_transactional() => typed.map_or(0, i64::from),
+    fn call_size(&self, used: Option<u32>, plan: &BufferPlan, typed: SizeRule) -> i64 {
+        let (used, rule) = if self.is_transactional() {
+            (None, typed)
+        } else {
+            (used, plan.size)
+        };
+        match (used, rule) {
             (Some(bytes), _) | (None, SizeRule::Bytes(bytes)) => bytes.into(),
             (None, SizeRule::SocketBuffer) => 0,
         }
