@@ -146,8 +146,8 @@ impl<'a> MeasuredPhase<'a> {
 }
 
 /// Runs one end of a stream on its connection, from its start to its finish. A sender keeps the flow's time, and waits
-/// until the peer has read all; a receiver reads to the end. `cancel`, the end of the control connection, and `patience`
-/// without any progress end it early.
+/// until the peer has read all; a receiver reads to the end, and at most `patience` longer than that time. `cancel`, the
+/// end of the control connection, and `patience` without any progress end it early.
 pub fn run_stream(
     flow: &FlowPlan,
     (data, connection): (&DataSocket, &Socket),
@@ -159,6 +159,7 @@ pub fn run_stream(
     let sends = flow.workload.sends();
     let time = match flow.limit {
         Limit::Time(time) if sends => Some(time),
+        Limit::Time(time) => Some(time + patience),
         _ => None,
     };
     let settings = PhaseSettings {

@@ -1,5 +1,6 @@
 //! Both ends of a stream, each in its measured phase, as a dialect runs them.
 
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -91,38 +92,42 @@ fn both_ends_of_a_stream_agree() {
     assert!(sender.counts.sent.0 > 0 && sender.elapsed >= Some(TIME));
 }
 
+/// One end of a stream, by one call.
+fn run_whole(data: TcpStream, workload: Workload, patience: Duration) -> (Side, Ended) {
+    let flow = FlowPlan {
+        limit: Limit::Time(TIME),
+        ..FlowPlan::of(Transport::Tcp, workload).with_buffers(BufferPlan::message(100))
+    };
+    let any = Address::from(data.local_addr().unwrap()).with_any_port();
+    let (half, transport) = (&flow.here, flow.transport);
+    let socket = DataSocket::open(transport, &any, &half.socket, Role::Initiator).unwrap();
+    let (facts, memory) = (&socket.facts, Memory::new(1 << 16, 1 << 16));
+    let buffers = Buffers::new(half, &flow.workload, transport, facts, None, b"x", &memory);
+    let (connection, mut buffers) = (Socket::from(data), buffers.unwrap());
+    let ends = (&socket, &connection);
+    run_stream(&flow, ends, &mut buffers, None, patience, &Stop::new())
+}
+
 #[test]
 fn a_stream_runs_in_one_call() {
     let (near, far) = pair();
-    let run = |data: TcpStream, workload| {
-        let flow = FlowPlan {
-            limit: Limit::Time(TIME),
-            ..FlowPlan::of(Transport::Tcp, workload).with_buffers(BufferPlan::message(100))
-        };
-        let any = Address::from(data.local_addr().unwrap()).with_any_port();
-        let (half, connection) = (&flow.here, Socket::from(data));
-        let socket = DataSocket::open(flow.transport, &any, &half.socket, Role::Initiator).unwrap();
-        let (facts, memory) = (&socket.facts, Memory::new(1 << 16, 1 << 16));
-        let buffers = Buffers::new(
-            half,
-            &flow.workload,
-            flow.transport,
-            facts,
-            None,
-            b"x",
-            &memory,
-        );
-        let (ends, mut buffers) = ((&socket, &connection), buffers.unwrap());
-        run_stream(&flow, ends, &mut buffers, None, LONG, &Stop::new())
-    };
     let ((sender, time_up), (receiver, read_all)) = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| run(near, Workload::send()));
-        let receiver = run(far, Workload::receive());
+        let sender = scope.spawn(|| run_whole(near, Workload::send(), LONG));
+        let receiver = run_whole(far, Workload::receive(), LONG);
         (sender.join().unwrap(), receiver)
     });
     assert_eq!((time_up, read_all), (Ended::Deadline, Ended::PeerClosed));
     assert_eq!(sender.counts.sent, receiver.counts.received);
     assert!(sender.counts.sent.0 > 0 && sender.elapsed >= Some(TIME));
+}
+
+#[test]
+fn a_receiver_does_not_read_for_ever() {
+    let (mut near, far) = pair();
+    let sender = std::thread::spawn(move || while near.write_all(&[0; 100]).is_ok() {});
+    let (_, ended) = run_whole(far, Workload::receive(), Duration::from_secs(2));
+    assert_eq!(ended, Ended::Deadline);
+    sender.join().unwrap();
 }
 
 #[test]
