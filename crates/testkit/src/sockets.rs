@@ -2,8 +2,11 @@
 //! `/proc/net/netstat`.
 
 use std::collections::HashSet;
-use std::net::{Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, socket_with, sockopt};
 
 /// A socket as the table has it.
 struct Entry {
@@ -19,10 +22,29 @@ const LISTEN: u8 = 10;
 
 /// A port that was free for both families a moment ago; within a namespace of one's own it stays so.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
-        .or_else(|_| TcpListener::bind(("127.0.0.1", 0)));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address.expect("there is a free port").port()
+    let (_socket, port) = bound_to_any_port();
+    port
+}
+
+/// A socket that other sockets with SO_REUSEADDR, such as servers' have, may share its port with.
+///
+/// A child that another thread starts at the same time has a copy of it until its execve(2), a long time on a busy
+/// machine. If the socket listened, the copy would be taken for a server's, and would keep the server out.
+fn bound_to_any_port() -> (OwnedFd, u16) {
+    let bind = |anywhere: IpAddr| -> rustix::io::Result<(OwnedFd, u16)> {
+        let family = match anywhere {
+            IpAddr::V4(_) => AddressFamily::INET,
+            IpAddr::V6(_) => AddressFamily::INET6,
+        };
+        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        rustix::net::bind(&socket, &SocketAddr::new(anywhere, 0))?;
+        let bound = SocketAddr::try_from(getsockname(&socket)?)?;
+        Ok((socket, bound.port()))
+    };
+    bind(Ipv6Addr::UNSPECIFIED.into())
+        .or_else(|_| bind(Ipv4Addr::LOCALHOST.into()))
+        .expect("there is a free port")
 }
 
 /// Whether the port is listened on.
@@ -133,6 +155,8 @@ fn entry(line: &str) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
@@ -155,5 +179,14 @@ mod tests {
             found,
             [(12865, 0, LISTEN, 4711), (40960, 12866, ESTABLISHED, 4712)]
         );
+    }
+
+    /// As if a child of another thread had not executed its program yet.
+    #[test]
+    fn a_free_port_is_a_servers_at_once() {
+        let (_copy, port) = bound_to_any_port();
+        assert!(!is_listening(port));
+        let _server = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(is_listening(port));
     }
 }
