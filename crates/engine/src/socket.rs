@@ -176,7 +176,8 @@ pub fn datagram_listener(
     bind: &Address,
     options: &SocketOptions,
 ) -> Result<Socket, SocketError> {
-    let (socket, _) = unbound(transport, bind, options, Role::Initiator)?;
+    // An error of what a branch has sent would be reported to it, once the branch is closed.
+    let (socket, _) = unbound(transport, bind, options, Role::Listener)?;
     named(
         "set SO_ATTACH_REUSEPORT_CBPF",
         option::set_first_of_address(socket.as_fd()),
