@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
-use sys::call::Error;
+use sys::call::{self, Error};
 use sys::message::{ControlMessage, Messages, Moved};
 
-use super::method::Io;
+use super::method::{Io, until_then};
 
 /// A layer between a script and a socket. Its calls wait in any case.
 pub trait Layer: fmt::Debug {
@@ -68,8 +69,14 @@ impl Io for Layered<'_> {
         Err(Error::OPNOTSUPP)
     }
 
-    fn has_input(&self) -> Option<bool> {
-        Some(self.layer.borrow_mut().has_input())
+    fn wait_readable(&self, patience: Duration) -> Result<bool, Error> {
+        let until = Instant::now().checked_add(patience);
+        while !self.layer.borrow_mut().has_input() {
+            if !call::wait_readable(self.socket, until_then(until))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn takes_records(&self) -> bool {

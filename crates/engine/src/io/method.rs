@@ -1,6 +1,7 @@
 //! The calls of an I/O method, and the streams that loops make of them.
 
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use sys::buffer::BufferRing;
 use sys::call::{self, Error, Peer};
@@ -84,9 +85,9 @@ pub(crate) trait Io {
         messages.receive(self.socket(), buffer, times, waits)
     }
 
-    /// Whether there is something to receive; `None` if the socket's readiness says it.
-    fn has_input(&self) -> Option<bool> {
-        None
+    /// Waits until there is something to receive; false after `patience`.
+    fn wait_readable(&self, patience: Duration) -> Result<bool, Error> {
+        call::wait_readable(self.socket(), patience)
     }
 
     /// Whether a send call takes at most a record of its own size.
@@ -159,4 +160,11 @@ impl<I: Io> Sink for IntoRing<'_, I> {
         hooks.after_receive(&mut buffer[..received]);
         Ok(Moved::one(received))
     }
+}
+
+/// The time until then; without an end it never ends.
+pub(crate) fn until_then(until: Option<Instant>) -> Duration {
+    until.map_or(Duration::MAX, |until| {
+        until.saturating_duration_since(Instant::now())
+    })
 }

@@ -23,10 +23,10 @@ use std::rc::Rc;
 use model::{Half, IoMethod};
 use sys::call::Peer;
 
-pub use early::Early;
+pub use early::{Early, Elsewhere};
 pub use flow::Flow;
 pub use layered::Layer;
-pub(crate) use method::{Io, Sink, Source};
+pub(crate) use method::{Io, Sink, Source, until_then};
 pub use one_to_many::Associations;
 pub(crate) use plain::Plain;
 pub(crate) use sendfile::{FromFile, SendFile};
@@ -41,8 +41,8 @@ pub enum Connection {
     Socket(OwnedFd),
     /// An unconnected datagram socket, and its peer; it receives datagrams from any source.
     Addressed(OwnedFd, Peer),
-    /// A connected datagram socket, and the datagrams of its peer that came before it was connected; from then on
-    /// as [`Self::Socket`].
+    /// A connected datagram socket, and the datagrams of its peer that come elsewhere at first; from then on as
+    /// [`Self::Socket`].
     Early(OwnedFd, RefCell<Early>),
     /// A layer over a socket, which shares it: the layer's last record may be for the other end.
     Layered(RefCell<Box<dyn Layer>>, Rc<OwnedFd>),
@@ -94,7 +94,16 @@ impl Connection {
     pub(crate) fn plain(&self) -> Option<Plain<'_>> {
         match self {
             Self::Socket(socket) => Some(Plain(socket.as_fd())),
-            Self::Early(socket, early) if early.borrow().is_empty() => Some(Plain(socket.as_fd())),
+            Self::Early(socket, early) if early.borrow().is_over() => Some(Plain(socket.as_fd())),
+            _ => None,
+        }
+    }
+
+    /// The same for what is sent.
+    #[inline]
+    pub(crate) fn plain_to_send(&self) -> Option<Plain<'_>> {
+        match self {
+            Self::Socket(socket) | Self::Early(socket, _) => Some(Plain(socket.as_fd())),
             _ => None,
         }
     }
@@ -110,7 +119,7 @@ impl Connection {
         match self {
             Self::Socket(_) => f(&Plain(socket)),
             Self::Addressed(_, to) => f(&addressed::Addressed { socket, to }),
-            Self::Early(_, early) if early.borrow().is_empty() => f(&Plain(socket)),
+            Self::Early(_, early) if early.borrow().is_over() => f(&Plain(socket)),
             Self::Early(_, early) => f(&early::EarlyFirst { socket, early }),
             Self::Layered(layer, _) => f(&layered::Layered { socket, layer }),
         }

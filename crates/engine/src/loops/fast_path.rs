@@ -69,9 +69,8 @@ impl FastStep {
     /// call in most cases.
     pub(crate) fn bind(&mut self, step: &Step, connection: Option<&Rc<Connection>>) {
         self.call = Call::None;
-        let plain = connection.filter(|connection| connection.plain().is_some());
-        let (Some(plain), Action::Send(transfer) | Action::Receive(transfer)) =
-            (plain, &step.action)
+        let (Some(connection), Action::Send(transfer) | Action::Receive(transfer)) =
+            (connection, &step.action)
         else {
             return;
         };
@@ -86,8 +85,13 @@ impl FastStep {
             return;
         };
         self.call = match step.action {
-            Action::Send(_) => Call::Send(Rc::clone(plain), bytes),
-            _ => Call::Receive(Rc::clone(plain), bytes),
+            Action::Send(_) if connection.plain_to_send().is_some() => {
+                Call::Send(Rc::clone(connection), bytes)
+            }
+            Action::Receive(_) if connection.plain().is_some() => {
+                Call::Receive(Rc::clone(connection), bytes)
+            }
+            _ => Call::None,
         };
     }
 }
@@ -291,7 +295,9 @@ impl<'a> Sending<Plain<'a>> {
     #[inline]
     fn of(call: &'a Call) -> Option<Self> {
         match call {
-            Call::Send(connection, bytes) => Some(Self(connection.plain()?, *bytes as usize)),
+            Call::Send(connection, bytes) => {
+                Some(Self(connection.plain_to_send()?, *bytes as usize))
+            }
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use model::{Action, Amount, Batch, Step, Transfer};
 
 use super::manager::ConnectionManager;
 use crate::end::Failure;
-use crate::io::Connection;
+use crate::io::{Connection, until_then};
 use crate::loops::fast_path::{self, Context, Exit, FastStep, Place};
 use crate::stop::Stop;
 use crate::timer::Watch;
@@ -337,7 +337,7 @@ impl Way {
         loop {
             let ready = match self {
                 Self::Out => call::wait_writable(connection.socket(), left),
-                Self::In => wait_for_input(connection, left),
+                Self::In => connection.with_io(|io| io.wait_readable(left)),
             };
             match ready {
                 Ok(true) => return Ok(()),
@@ -366,27 +366,6 @@ fn control_message(step: &Step) -> Option<Box<ControlMessage>> {
 /// Messages of a step; 0 if it is not of messages.
 fn count(step: &Step) -> u64 {
     batch(step).map_or(0, |batch| batch.count)
-}
-
-fn wait_for_input(connection: &Connection, patience: Duration) -> Result<bool, Error> {
-    let Some(mut has_input) = connection.with_io(|io| io.has_input()) else {
-        return call::wait_readable(connection.socket(), patience);
-    };
-    let until = Instant::now().checked_add(patience);
-    while !has_input {
-        if !call::wait_readable(connection.socket(), until_then(until))? {
-            return Ok(false);
-        }
-        has_input = connection.with_io(|io| io.has_input()) == Some(true);
-    }
-    Ok(true)
-}
-
-/// What is left of a patience; that without an end never ends.
-fn until_then(until: Option<Instant>) -> Duration {
-    until.map_or(Duration::MAX, |until| {
-        until.saturating_duration_since(Instant::now())
-    })
 }
 
 /// An interruption is none as long as nobody wants an end.

@@ -11,7 +11,7 @@ mod tests;
 mod watch;
 
 pub use crate::end::Failure;
-pub use crate::io::{Connection, Early, Layer};
+pub use crate::io::{Connection, Early, Elsewhere, Layer};
 pub use crate::timer::Watch;
 pub use counting::EventCounts;
 pub use manager::{ConnectionManager, Performed};

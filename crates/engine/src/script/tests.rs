@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -603,5 +603,73 @@ fn datagrams_that_came_early_are_received_first() {
         assert_eq!(end.ended, Ended::Count);
         assert_eq!((counts.received.0, counts.sent.0), (24, 4 * rounds));
         assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
+    }
+}
+
+/// The other socket of a connection whose datagrams do not all come to its own.
+#[derive(Debug)]
+struct Other(UdpSocket);
+
+impl Elsewhere for Other {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn collect(&self, early: &mut Early) {
+        let mut datagram = [0; 100];
+        while let Ok(length) = self.0.recv(&mut datagram) {
+            early.push(&datagram[..length]);
+        }
+    }
+}
+
+#[test]
+fn datagrams_that_come_elsewhere_are_received_too() {
+    let patient = Transfer {
+        patience: Some(Duration::from_secs(20)),
+        ..exactly(4)
+    };
+    let batch = Transfer {
+        batch: Some(Batch {
+            count: 1,
+            info: None,
+        }),
+        ..exactly(4)
+    };
+    for transfer in [exactly(4), patient, batch] {
+        let (mut host, far) = datagrams();
+        let connection = host.connection.take().expect("it has one");
+        let Ok(Connection::Socket(socket)) = Rc::try_unwrap(connection) else {
+            panic!("it is a socket");
+        };
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        other.set_nonblocking(true).unwrap();
+        let elsewhere = other.local_addr().unwrap();
+        let early = Early::with_more(Box::new(Other(other)));
+        host.connection = Some(Rc::new(Connection::Early(socket, RefCell::new(early))));
+        let steps = vec![
+            once(Action::Receive(transfer)),
+            once(Action::Send(exactly(4))),
+        ];
+        let mut script = Script::new(steps, 0);
+        let farther = UdpSocket::bind("127.0.0.1:0").unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Each is sent when the last was answered.
+                for is_elsewhere in [true, true, false, false] {
+                    if is_elsewhere {
+                        farther.send_to(b"1234", elsewhere).unwrap();
+                    } else {
+                        far.send(b"1234").unwrap();
+                    }
+                    far.recv(&mut [0; 9]).unwrap();
+                }
+            });
+            let (end, counts) = run(&mut script, &mut host, Limit::Transactions(4), &Stop::new());
+            assert_eq!(end.ended, Ended::Count);
+            assert_eq!((counts.received.0, counts.sent.0), (16, 16));
+        });
+        let connection = host.connection.take().expect("it has one");
+        assert!(connection.has_become_plain());
     }
 }

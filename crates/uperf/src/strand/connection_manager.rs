@@ -125,8 +125,7 @@ impl StrandConnections<'_> {
             };
         };
         for connection in closed.iter().flatten() {
-            self.listeners
-                .take_back(connection, self.setup.account.as_ref());
+            self.listeners.take_back(connection);
         }
         Performed {
             later_forget: true,

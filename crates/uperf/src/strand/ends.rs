@@ -21,7 +21,6 @@ use sys::{Address, Socket};
 use super::compile::transport;
 use super::datagrams::{Call, DatagramListener, HANDSHAKE, Handshake};
 use super::{GroupSetup, Log, reach, sctp};
-use crate::account::Account;
 use crate::profile::memory::buffer_bytes;
 use crate::wire::SlaveInfo;
 use crate::workorder::{Flags, Flowop, Group, Kind, Protocol};
@@ -204,14 +203,19 @@ impl Listeners {
         Ok(all)
     }
 
-    /// How many sockets [`Self::open`] opens, all strands' together.
+    /// How many sockets there are of [`Self::open`], all strands' together.
     pub(crate) fn count(group: &Group) -> u64 {
         let mut protocols: Vec<Protocol> = Vec::new();
         let mut count = 0;
         for (protocol, accept) in accepts(group) {
             if !protocols.contains(&protocol) {
-                let is_shared = accept.endpoint.port != 0 && protocol != Protocol::Udp;
-                count += u64::from(if is_shared { 1 } else { group.strands.count });
+                let strands = u64::from(group.strands.count);
+                count += match protocol {
+                    // Beside a listener there is the connection that it has taken back.
+                    Protocol::Udp => 2 * strands,
+                    _ if accept.endpoint.port != 0 => 1,
+                    _ => strands,
+                };
                 protocols.push(protocol);
             }
         }
@@ -248,10 +252,10 @@ impl Listeners {
     }
 
     /// Before a connection is closed: if it was accepted here, its peer's next one may have begun on it.
-    pub(super) fn take_back(&mut self, connection: &Connection, account: Option<&Account>) {
-        for listener in &mut self.0 {
-            if let Ear::Datagrams(listener) = &mut listener.ear {
-                listener.take_back(connection.socket(), account);
+    pub(super) fn take_back(&self, connection: &Connection) {
+        for listener in &self.0 {
+            if let Ear::Datagrams(listener) = &listener.ear {
+                listener.take_back(connection.socket());
             }
         }
     }
@@ -325,7 +329,7 @@ impl Acceptance<'_> {
 
     fn datagrams(
         &self,
-        listener: &mut DatagramListener,
+        listener: &DatagramListener,
         peer: &DataPeer<'_>,
         log: &mut Log,
     ) -> Result<Connection, Error> {
