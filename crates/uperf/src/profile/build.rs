@@ -9,7 +9,7 @@ use crate::workorder::{Flowop, Group, Kind, Transaction, Workorder};
 
 use super::Surroundings;
 use super::note::Notes;
-use super::number::{self, Doubt, NoTime, Number};
+use super::number::{self, Doubt, NoTime};
 use super::options;
 use super::reading::{Element, Event, Key, Value};
 use super::text::{Span, shortened};
@@ -423,7 +423,7 @@ impl Builder<'_, '_> {
 
     fn duration(&mut self, value: &Value) {
         let text = &value.text;
-        let number = match number::time(text) {
+        let (duration, doubt) = match number::time(text) {
             Ok(number) => number,
             Err(why) => {
                 let text = match why {
@@ -439,18 +439,14 @@ impl Builder<'_, '_> {
         let Some(transaction) = last_transaction(&mut self.draft) else {
             return;
         };
-        transaction.settings.duration = Some(number.value);
+        transaction.settings.duration = Some(duration);
         transaction.settings.iterations = 1;
-        self.doubt(&value.span, number.doubt);
+        self.doubt(&value.span, doubt);
     }
 
     fn integer(&mut self, value: &Value) -> Option<u32> {
         let text = &value.text;
-        let Some(Number {
-            value: number,
-            doubt,
-        }) = number::integer(text)
-        else {
+        let Some((number, doubt)) = number::integer(text) else {
             self.notes
                 .error(&value.span, format!("Cannot parse {text}"));
             return None;

@@ -35,7 +35,7 @@ impl Given<'_> {
 
     pub(super) fn positive<T: TryFrom<u32>>(&self) -> Read<T> {
         let Self { key, value } = self;
-        let number = number::count(value).filter(|number| number.value > 0);
+        let number = number::count(value).filter(|(number, _)| *number > 0);
         let refused = || match *key {
             "conn" => format!("connection id ({key}={value}) should be > 0"),
             _ => format!("{key} ({value}) should be > 0"),
@@ -45,13 +45,13 @@ impl Given<'_> {
 
     pub(super) fn time<T: From<Duration>>(&self) -> Read<T> {
         let Self { key, value } = self;
-        let number = number::time(value).map_err(|why| match why {
+        let (value, doubt) = number::time(value).map_err(|why| match why {
             NoTime::NoNumber => self.refused("it is no time of 1 ns or more"),
             NoTime::Unit(unit) => format!(
                 "{unit} not valid time suffix: {key}={value} would last for ever (s, ms, us or ns)"
             ),
         })?;
-        Ok(number.map(T::from))
+        Ok((value.into(), doubt))
     }
 
     /// A text of at most `most` bytes, for which the messages of the control connection have room.
@@ -59,7 +59,7 @@ impl Given<'_> {
         if self.value.len() > most {
             return Err(self.refused(&format!("it has more than {most} bytes")));
         }
-        Ok(Number::plain(self.value.to_owned()))
+        Ok((self.value.to_owned(), None))
     }
 
     /// A text of which uperf keeps as much as it has room for.
@@ -68,21 +68,23 @@ impl Given<'_> {
         let Self { key, value } = self;
         let kept = shortened(value, most);
         let text = format!("{key}={value} has more than {most} bytes");
-        Ok(Number {
-            value: kept.to_owned(),
-            doubt: (kept != *value).then(|| Doubt::new(text, kept)),
-        })
+        let doubt = (kept != *value).then(|| Doubt::new(text, kept));
+        Ok((kept.to_owned(), doubt))
     }
 
     /// The name of a protocol, in any case.
     pub(super) fn protocol(&self) -> Read<Option<Protocol>> {
         let protocol = protocol(&self.value.to_ascii_lowercase())?;
-        Ok(Number::plain(Some(protocol)))
+        Ok((Some(protocol), None))
     }
 
-    fn within<T: TryFrom<u32>>(&self, number: Number<u32>, range: RangeInclusive<u32>) -> Read<T> {
-        match T::try_from(number.value) {
-            Ok(value) if range.contains(&number.value) => Ok(number.map(|_| value)),
+    fn within<T: TryFrom<u32>>(
+        &self,
+        (number, doubt): Number<u32>,
+        range: RangeInclusive<u32>,
+    ) -> Read<T> {
+        match T::try_from(number) {
+            Ok(value) if range.contains(&number) => Ok((value, doubt)),
             _ => {
                 let (least, most) = range.into_inner();
                 Err(self.refused(&format!("it is not from {least} to {most}")))
@@ -159,8 +161,8 @@ mod tests {
     #[test]
     fn times_keep_their_value() {
         for text in ["2s", "100ms", "1500us", "7ns", "30s", "3600s"] {
-            let value = number::time(text).expect("a time").value;
-            let again = number::time(&time(value)).expect("a time").value;
+            let (value, _) = number::time(text).expect("a time");
+            let (again, _) = number::time(&time(value)).expect("a time");
             assert_eq!(again, value, "{text}");
         }
     }

@@ -3,12 +3,8 @@
 
 use std::time::Duration;
 
-/// A number as uperf takes it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Number<T> {
-    pub(super) value: T,
-    pub(super) doubt: Option<Doubt>,
-}
+/// A number as uperf takes it; with a doubt where it is not what it seems.
+pub(super) type Number<T> = (T, Option<Doubt>);
 
 /// What is odd about a text, and what it is taken for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,19 +19,6 @@ impl Doubt {
             text: text.into(),
             assumed: assumed.into(),
         }
-    }
-}
-
-impl<T> Number<T> {
-    pub(super) fn map<U>(self, of: impl FnOnce(T) -> U) -> Number<U> {
-        Number {
-            value: of(self.value),
-            doubt: self.doubt,
-        }
-    }
-
-    pub(super) fn plain(value: T) -> Self {
-        Self { value, doubt: None }
     }
 }
 
@@ -61,10 +44,7 @@ pub(super) fn integer(text: &str) -> Option<Number<u32>> {
     };
     let odd = odd.map(|odd| format!("{text} {odd}"));
     let odd = odd.or_else(|| odd_unit(text, rest));
-    Some(Number {
-        value,
-        doubt: odd.map(|odd| Doubt::new(odd, value.to_string())),
-    })
+    Some((value, odd.map(|odd| Doubt::new(odd, value.to_string()))))
 }
 
 /// `kb` and `KiB` are what one thinks they are; other words behind the letter may not be.
@@ -102,10 +82,7 @@ pub(super) fn count(text: &str) -> Option<Number<u32>> {
     } else {
         None
     };
-    Some(Number {
-        value,
-        doubt: odd.map(|odd| Doubt::new(odd, value.to_string())),
-    })
+    Some((value, odd.map(|odd| Doubt::new(odd, value.to_string()))))
 }
 
 /// Why a text is no time.
@@ -157,10 +134,7 @@ pub(super) fn time(text: &str) -> Result<Number<Duration>, NoTime> {
             (text, format!("{} s", value.as_secs_f64()))
         })
     });
-    Ok(Number {
-        value,
-        doubt: odd.map(|(text, assumed)| Doubt { text, assumed }),
-    })
+    Ok((value, odd.map(|(text, assumed)| Doubt { text, assumed })))
 }
 
 #[cfg(test)]
@@ -212,7 +186,7 @@ mod tests {
             ("1ä", None),
             ("$n", None),
         ] {
-            assert_eq!(integer(text).map(|number| number.value), value, "{text}");
+            assert_eq!(integer(text).map(|(value, _)| value), value, "{text}");
         }
     }
 
@@ -230,7 +204,7 @@ mod tests {
             ("1.5kä", Some("1536")),
             ("4k>", Some("4096")),
         ] {
-            let doubt = integer(text).and_then(|number| number.doubt);
+            let doubt = integer(text).and_then(|(_, doubt)| doubt);
             let found = doubt.map(|doubt| doubt.assumed);
             assert_eq!(found.as_deref(), assumed, "{text}");
         }
@@ -254,9 +228,9 @@ mod tests {
             ("99999999999999999999", None, false),
         ] {
             let number = count(text);
-            let found = number.as_ref().map(|number| number.value);
+            let found = number.as_ref().map(|(value, _)| *value);
             assert_eq!(found, value, "{text}");
-            let doubt = number.and_then(|number| number.doubt);
+            let doubt = number.and_then(|(_, doubt)| doubt);
             assert_eq!(doubt.is_some(), doubtful, "{text}");
         }
     }
@@ -277,7 +251,7 @@ mod tests {
             ("30s", 30_000_001_024),
             ("3600", 3_599_999_959_040),
         ] {
-            let value = time(text).map(|number| number.value);
+            let value = time(text).map(|(value, _)| value);
             assert_eq!(value, Ok(Duration::from_nanos(nanoseconds)), "{text}");
         }
     }
@@ -309,7 +283,7 @@ mod tests {
             ("2usual", Some("2 u")),
             ("400000s", Some("400000.001507328 s")),
         ] {
-            let doubt = time(text).expect("a time").doubt;
+            let doubt = time(text).expect("a time").1;
             let found = doubt.map(|doubt| doubt.assumed);
             assert_eq!(found.as_deref(), assumed, "{text}");
         }

@@ -93,9 +93,9 @@ macro_rules! value {
             says: Says::Value(
                 |flowop, value| {
                     let given = Given { key: $key, value };
-                    let number = given.$read($($bound)?)?;
-                    flowop.$($place).+ = number.value;
-                    Ok(number.doubt)
+                    let (value, doubt) = given.$read($($bound)?)?;
+                    flowop.$($place).+ = value;
+                    Ok(doubt)
                 },
                 |flowop| {
                     let value = &flowop.$($place).+;
@@ -223,24 +223,21 @@ fn set_size(flowop: &mut Flowop, value: &str) -> Set {
     let value = value.to_ascii_lowercase();
     let Some(range) = value.strip_prefix("rand(") else {
         let number = number::integer(&value);
-        let number = number.ok_or_else(|| format!("Could not parse {value}"))?;
-        flowop.transfer.amount = Amount::Exactly(number.value);
-        return Ok(number.doubt);
+        let (bytes, doubt) = number.ok_or_else(|| format!("Could not parse {value}"))?;
+        flowop.transfer.amount = Amount::Exactly(bytes);
+        return Ok(doubt);
     };
     let refused = |why: &str| format!("Could not parse {value}: {why}");
     let range = range.strip_suffix(')');
     let bounds = range.and_then(|range| range.split_once(','));
     let (min, max) =
         bounds.ok_or_else(|| refused("a random size is rand(MIN,MAX), without blanks"))?;
-    let (min, max) = (form::integer(min)?, form::integer(max)?);
-    if min.value == 0 || max.value < min.value {
+    let ((min, doubt), (max, other)) = (form::integer(min)?, form::integer(max)?);
+    if min == 0 || max < min {
         return Err(refused("it is not from 1 or more to as much or more"));
     }
-    flowop.transfer.amount = Amount::Between {
-        min: min.value,
-        max: max.value,
-    };
-    Ok(min.doubt.or(max.doubt))
+    flowop.transfer.amount = Amount::Between { min, max };
+    Ok(doubt.or(other))
 }
 
 /// A policy of SCTP, in any case.
