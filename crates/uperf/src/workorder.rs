@@ -80,11 +80,17 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// Whether it has a flowop of such a kind.
+    pub fn has(&self, is: fn(Kind) -> bool) -> bool {
+        self.flowops.iter().any(|flowop| is(flowop.kind))
+    }
+
     /// Whether it takes what comes for as long as it lasts, and does nothing else.
     pub fn only_receives(&self) -> bool {
-        let receives = self.flowops.iter().any(|flowop| flowop.kind.receives());
         let mut all = self.flowops.iter().map(|flowop| flowop.kind);
-        self.duration.is_some() && receives && all.all(|kind| kind.receives() || kind == Kind::Nop)
+        self.duration.is_some()
+            && self.has(Kind::receives)
+            && all.all(|kind| kind.receives() || kind == Kind::Nop)
     }
 }
 
@@ -254,6 +260,11 @@ impl Kind {
     /// Whether it moves bytes through a buffer of the strand.
     pub fn goes_through_a_buffer(self) -> bool {
         self.transfers() && !self.sends_files()
+    }
+
+    /// Whether it needs a connection that is open.
+    pub fn uses_a_connection(self) -> bool {
+        self.transfers() || self == Self::Disconnect
     }
 
     /// Whether it begins a connection.

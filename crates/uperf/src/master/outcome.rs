@@ -13,7 +13,7 @@ use units::Bytes;
 use super::LINERATE;
 use crate::options::{Counter, Master};
 use crate::strand::{Log, StrandOutcome, TransactionOutcome, has_datagrams};
-use crate::{Flowop, Group, Transaction, Workorder, transaction_name};
+use crate::{Flowop, Group, Kind, Transaction, Workorder, transaction_name};
 
 /// A run that is over.
 pub(super) struct Run<'a> {
@@ -138,7 +138,8 @@ impl Run<'_> {
             workers: parts.len() as u64,
             start_spread: last - first,
             rounds: parts.iter().map(|part| rounds(transaction, part)).sum(),
-            is_exchange: opens(transaction) || (sends(transaction) && receives(transaction)),
+            is_exchange: transaction.has(Kind::opens)
+                || (transaction.has(Kind::sends) && transaction.has(Kind::receives)),
             is_timed: transaction.duration.is_some(),
             has_datagrams: false,
             arrived: None,
@@ -259,12 +260,12 @@ fn rounds(transaction: &Transaction, part: &TransactionOutcome) -> u64 {
 /// it only receives, that is enough if one transaction alone moves something, or nothing is missing.
 fn arrived(group: &Group, outcomes: &mut [model::TransactionOutcome], told: Option<Bytes>) {
     let transactions = || group.transactions.iter();
-    let told = told.filter(|_| !transactions().any(receives));
-    let is_alone = transactions().filter(|txn| sends(txn)).count() == 1;
+    let told = told.filter(|_| !transactions().any(|txn| txn.has(Kind::receives)));
+    let is_alone = transactions().filter(|txn| txn.has(Kind::sends)).count() == 1;
     let sent: u64 = outcomes.iter().map(|one| one.totals.counts.sent.0).sum();
-    for (outcome, transaction) in outcomes.iter_mut().zip(transactions()) {
+    for (outcome, txn) in outcomes.iter_mut().zip(transactions()) {
         let counts = &outcome.totals.counts;
-        outcome.arrived = match (sends(transaction), receives(transaction)) {
+        outcome.arrived = match (txn.has(Kind::sends), txn.has(Kind::receives)) {
             (true, true) => None,
             (false, _) => Some(counts.received),
             (true, false) if is_alone => told,
@@ -273,26 +274,9 @@ fn arrived(group: &Group, outcomes: &mut [model::TransactionOutcome], told: Opti
     }
 }
 
-fn opens(transaction: &Transaction) -> bool {
-    any(transaction, |flowop| flowop.kind.opens())
-}
-
-fn sends(transaction: &Transaction) -> bool {
-    any(transaction, |flowop| flowop.kind.sends())
-}
-
-fn receives(transaction: &Transaction) -> bool {
-    any(transaction, |flowop| flowop.kind.receives())
-}
-
-fn any(transaction: &Transaction, is: impl Fn(&Flowop) -> bool) -> bool {
-    transaction.flowops.iter().any(is)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
 
     fn transaction(kinds: &[Kind]) -> Transaction {
         Transaction {
@@ -316,10 +300,10 @@ mod tests {
             (vec![stream(), reading()], Some(4), [None, Some(5)]),
             (vec![exchange(), stream()], Some(8), [None, None]),
         ] {
-            let outcome = |transaction: &Transaction| {
+            let outcome = |txn: &Transaction| {
                 let counts = Counts {
-                    sent: Bytes(if sends(transaction) { 4 } else { 0 }),
-                    received: Bytes(if receives(transaction) { 5 } else { 0 }),
+                    sent: Bytes(if txn.has(Kind::sends) { 4 } else { 0 }),
+                    received: Bytes(if txn.has(Kind::receives) { 5 } else { 0 }),
                     ..Counts::default()
                 };
                 model::TransactionOutcome {

@@ -51,7 +51,7 @@ pub fn parts(group: &Group) -> Vec<Vec<Part<'_>>> {
                     let host = flowop.endpoint.remote_host.as_str();
                     if !host.is_empty() {
                         Part::Host(host)
-                    } else if several && needs_connection(flowop) {
+                    } else if several && flowop.kind.uses_a_connection() {
                         used.map_or(Part::Unclear, Part::Host)
                     } else {
                         Part::Everyone
@@ -60,10 +60,6 @@ pub fn parts(group: &Group) -> Vec<Vec<Part<'_>>> {
                 .collect()
         })
         .collect()
-}
-
-fn needs_connection(flowop: &Flowop) -> bool {
-    flowop.kind.transfers() || flowop.kind == Kind::Disconnect
 }
 
 /// A strand of the master, and its connections as far as they can be foreseen.

@@ -137,8 +137,10 @@ fn check_size(flowop: &FlowopDraft, kind: Kind, runs: bool, opened: &Opened, not
         notes.warn(span, text, "nothing is done");
     }
     let is_datagram = opened.get(&settings.connection) == Some(&Some(Protocol::Udp));
-    let uses_it = kind.transfers() || kind == Kind::Disconnect;
-    if uses_it && is_datagram && settings.transfer.amount.largest() > LARGEST_DATAGRAM {
+    if kind.uses_a_connection()
+        && is_datagram
+        && settings.transfer.amount.largest() > LARGEST_DATAGRAM
+    {
         let text = "no datagram has more than 65507 bytes";
         notes.warn(span, text, "it will be refused");
     }
@@ -172,7 +174,7 @@ fn check_connection(flowop: &FlowopDraft, kind: Kind, opened: &mut Opened, notes
         opened.insert(name, settings.endpoint.protocol);
     }
     match opened.get(&name) {
-        None if kind.transfers() || kind == Kind::Disconnect => {
+        None if kind.uses_a_connection() => {
             let text = format!("No such connection {name}: nothing before this opens it");
             notes.warn(&flowop.span, text, "it will be refused, or is not reached");
         }
