@@ -18,7 +18,7 @@ pub struct Exit {
 
 /// Why parsing ended early.
 #[derive(Debug)]
-pub enum Stop {
+pub enum Quit {
     /// The usage text is asked for.
     Help,
     /// The version is asked for.
@@ -31,19 +31,19 @@ pub enum Stop {
     Exit(Exit),
 }
 
-/// What a command prints for each [`Stop`] that leaves it a choice.
+/// What a command prints for each [`Quit`] that leaves it a choice.
 pub struct Endings {
-    /// Printed for [`Stop::Help`].
+    /// Printed for [`Quit::Help`].
     pub help: Exit,
-    /// Printed for [`Stop::Version`].
+    /// Printed for [`Quit::Version`].
     pub version: String,
-    /// Printed after [`Stop::Complaint`].
+    /// Printed after [`Quit::Complaint`].
     pub complaint: Exit,
 }
 
 /// Refuses a value; [`crate::scan`] adds the program, the option and the value.
-pub fn refuse<T>(why: impl Into<String>) -> Result<T, Stop> {
-    Err(Stop::Refused(why.into()))
+pub fn refuse<T>(why: impl Into<String>) -> Result<T, Quit> {
+    Err(Quit::Refused(why.into()))
 }
 
 /// Returns `number`, which a dialect read from `text`, as a `T` if it is within `range`.
@@ -51,7 +51,7 @@ pub fn within<T: TryFrom<i64>>(
     text: &str,
     number: Option<i64>,
     range: RangeInclusive<i64>,
-) -> Result<T, Stop> {
+) -> Result<T, Quit> {
     let Some(number) = number else {
         return refuse(format!("'{text}' is not a number"));
     };
@@ -109,7 +109,7 @@ impl Exit {
     }
 }
 
-impl Stop {
+impl Quit {
     /// Returns what the program prints, and its exit code.
     pub fn exit(self, endings: Endings) -> Exit {
         match self {

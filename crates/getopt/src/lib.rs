@@ -12,7 +12,7 @@ pub mod usage;
 
 use std::fmt::{self, Display};
 
-pub use exit::{Endings, Exit, Stop, refuse, utf8, within};
+pub use exit::{Endings, Exit, Quit, refuse, utf8, within};
 
 /// One option of a command, whose settings are an `L`.
 pub struct Flag<L> {
@@ -32,7 +32,7 @@ pub struct Flag<L> {
 }
 
 /// Takes the value, or "" if the option has none.
-pub type Apply<L> = fn(&mut L, &str) -> Result<(), Stop>;
+pub type Apply<L> = fn(&mut L, &str) -> Result<(), Quit>;
 
 /// How an option is spelt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ pub fn scan<'w, L>(
     section: &Section<L>,
     words: &'w [String],
     low: &mut L,
-) -> Result<Rest<'w>, Stop> {
+) -> Result<Rest<'w>, Quit> {
     read(Grammar::Getopt, program, section, words, low)
 }
 
@@ -211,7 +211,7 @@ pub fn scan_long<'w, L>(
     section: &Section<L>,
     words: &'w [String],
     low: &mut L,
-) -> Result<Rest<'w>, Stop> {
+) -> Result<Rest<'w>, Quit> {
     read(Grammar::GetoptLong, program, section, words, low)
 }
 
@@ -222,7 +222,7 @@ pub fn environment<L>(
     section: &Section<L>,
     value_of: impl Fn(&str) -> Option<String>,
     low: &mut L,
-) -> Result<(), Stop> {
+) -> Result<(), Quit> {
     let named = section
         .flags
         .iter()
@@ -244,7 +244,7 @@ fn read<'w, L>(
     section: &Section<L>,
     words: &'w [String],
     low: &mut L,
-) -> Result<Rest<'w>, Stop> {
+) -> Result<Rest<'w>, Quit> {
     let mut stray = Vec::new();
     let mut rest = words;
     while let Some((word, tail)) = rest.split_first() {
@@ -374,18 +374,18 @@ fn apply<L>(
     given: impl Display,
     (flag, value): (&Flag<L>, &str),
     low: &mut L,
-) -> Result<(), Stop> {
-    (flag.apply)(low, value).map_err(|stop| match stop {
-        Stop::Refused(why) => {
+) -> Result<(), Quit> {
+    (flag.apply)(low, value).map_err(|quit| match quit {
+        Quit::Refused(why) => {
             let gap = if value.is_empty() { "" } else { " " };
-            Stop::Refused(format!("{program}: {scope}{given}{gap}{value}: {why}\n"))
+            Quit::Refused(format!("{program}: {scope}{given}{gap}{value}: {why}\n"))
         }
         other => other,
     })
 }
 
-fn complain<T>(program: &str, what: &str) -> Result<T, Stop> {
-    Err(Stop::Complaint(format!("{program}: {what}\n")))
+fn complain<T>(program: &str, what: &str) -> Result<T, Quit> {
+    Err(Quit::Complaint(format!("{program}: {what}\n")))
 }
 
 impl Name {
@@ -435,7 +435,7 @@ mod tests {
     };
 
     #[expect(clippy::unnecessary_wraps, reason = "it stands in for an Apply")]
-    fn note(seen: &mut Vec<String>, name: &str, value: &str) -> Result<(), Stop> {
+    fn note(seen: &mut Vec<String>, name: &str, value: &str) -> Result<(), Quit> {
         seen.push(format!("{name}={value}"));
         Ok(())
     }
@@ -504,7 +504,7 @@ mod tests {
             ("-x 5", "p: test option -x 5: never\n"),
         ] {
             match scan("p", &SECTION, &words(line), &mut Vec::new()) {
-                Err(Stop::Complaint(said) | Stop::Refused(said)) => assert_eq!(said, text),
+                Err(Quit::Complaint(said) | Quit::Refused(said)) => assert_eq!(said, text),
                 other => panic!("{line}: {other:?}"),
             }
         }
@@ -564,7 +564,7 @@ mod tests {
             let mut low = Vec::new();
             match scan_long("p", &LONG, &words(line), &mut low) {
                 Ok(_) => assert_eq!(low.join(" "), expected, "{line}"),
-                Err(Stop::Complaint(said) | Stop::Refused(said)) => assert_eq!(said, expected),
+                Err(Quit::Complaint(said) | Quit::Refused(said)) => assert_eq!(said, expected),
                 Err(other) => panic!("{line}: {other:?}"),
             }
         }
@@ -589,7 +589,7 @@ mod tests {
         ] {
             assert_eq!(set(&SECTION, variables).unwrap(), expected);
         }
-        let Err(Stop::Refused(said)) = set(&LONG, &[("P_TOS", "9")]) else {
+        let Err(Quit::Refused(said)) = set(&LONG, &[("P_TOS", "9")]) else {
             panic!("it is taken");
         };
         assert_eq!(said, "p: P_TOS 9: never\n");

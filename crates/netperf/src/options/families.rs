@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use getopt::Argument::{Nothing, Value};
-use getopt::{Section, Stop, flag, refuse};
+use getopt::{Quit, Section, flag, refuse};
 use model::SocketOptions;
 
 use super::test::{
@@ -36,7 +36,7 @@ impl FamilyOptions {
         &self,
         test: Test,
         sockets: [&SocketOptions; 2],
-    ) -> Result<Special, Stop> {
+    ) -> Result<Special, Quit> {
         Ok(match test.family() {
             TestFamily::Inet => Special::Inet,
             TestFamily::Unix => Special::Unix {
@@ -176,7 +176,7 @@ pub(super) const DEFAULT_ASSOCIATIONS: u32 = 2;
 /// The stock tool's.
 pub(super) const DEFAULT_SAP: u8 = 84;
 
-fn directory(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn directory(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     if text.is_empty() {
         return refuse("no directory given");
     }
@@ -185,7 +185,7 @@ fn directory(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
 }
 
 /// The stock tool, too, ends on one that is not more than 1.
-fn associations(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn associations(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     options.of_family.associations = Some(number(text, 2..=MOST_ASSOCIATIONS)?);
     Ok(())
 }
@@ -194,7 +194,7 @@ fn associations(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
 const MOST_ASSOCIATIONS: i64 = 1000;
 
 /// An interface's name, or a device file of that name.
-fn device(text: &str) -> Result<String, Stop> {
+fn device(text: &str) -> Result<String, Quit> {
     let name = text.rsplit('/').next().unwrap_or(text);
     // IFNAMSIZ is 16 with the closing NUL: netdevice(7).
     if name.is_empty() || name.len() > 15 {
@@ -203,7 +203,7 @@ fn device(text: &str) -> Result<String, Stop> {
     Ok(name.to_owned())
 }
 
-fn sap(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn sap(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     let sap: u8 = number(text, 2..=254)?;
     if !sap.is_multiple_of(2) {
         return refuse("an odd service access point stands for a group");
@@ -213,7 +213,7 @@ fn sap(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
 }
 
 /// IEEE 802.2 counts its frames modulo 128.
-fn windows(socket: &mut SocketOptions, text: &str) -> Result<(), Stop> {
+fn windows(socket: &mut SocketOptions, text: &str) -> Result<(), Quit> {
     let (send, receive) = (
         &mut socket.send_window_frames,
         &mut socket.receive_window_frames,

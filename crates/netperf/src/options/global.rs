@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
-use getopt::{Exit, Section, Stop, flag, long, refuse};
+use getopt::{Exit, Quit, Section, flag, long, refuse};
 use model::{Half, IoMethod, Touch};
 
 use super::repeat::RepeatWords;
@@ -93,7 +93,7 @@ pub(super) static SECTION: Section<Global> = Section {
         "Files whose contents fill the buffers; TCP_SENDFILE sends the local one. A linerate netserver reads the remote one only below a directory of --allow-fill-dir.",
         fill),
     flag('h', Nothing, &["-h                Display this text"],
-        "Print the usage text and exit with 1.", |_, _| Err(Stop::Help)),
+        "Print the usage text and exit with 1.", |_, _| Err(Quit::Help)),
     flag('H', Value("name[,family]"), &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
         "The netserver's host. The data connection goes there too unless the test option -H says otherwise. Default localhost.",
         |g, v| { host(&mut g.settings, v); Ok(()) }),
@@ -156,7 +156,7 @@ pub(super) static SECTION: Section<Global> = Section {
     ], "Number of buffers in the send and receive rings of both ends. Without it, one more than fill the socket's buffer.",
         widths),
     flag('V', Nothing, &["-V                Display the netperf version and exit"],
-        "Print the version and exit.", |_, _| Err(Stop::Version)),
+        "Print the version and exit.", |_, _| Err(Quit::Version)),
     flag('y', Value("local[,remote]"), &["-y local,remote   Set the socket priority"],
         "SO_PRIORITY of the data sockets. Without it, the kernel's. One that the system refuses is reported on standard error.",
         priority),
@@ -258,7 +258,7 @@ fn both_families(global: &mut Global, family: Family) {
     (control.family, control.local_family) = (family, family);
 }
 
-fn spin(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn spin(global: &mut Global, text: &str) -> Result<(), Quit> {
     match text {
         "" => global.spin = [true; 2],
         "local" => global.spin[0] = true,
@@ -268,7 +268,7 @@ fn spin(global: &mut Global, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn io_method(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn io_method(global: &mut Global, text: &str) -> Result<(), Quit> {
     let method = match text {
         "plain" => IoMethod::Plain,
         "mmsg" => IoMethod::Mmsg,
@@ -278,7 +278,7 @@ fn io_method(global: &mut Global, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn cpu_method(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn cpu_method(global: &mut Global, text: &str) -> Result<(), Quit> {
     global.by_looper = match text {
         "procstat" => false,
         "looper" => true,
@@ -287,7 +287,7 @@ fn cpu_method(global: &mut Global, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Stop> {
+fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Quit> {
     if !text.is_empty() {
         *rate = match text.parse::<f32>() {
             Ok(rate) if rate.is_finite() => rate,
@@ -301,7 +301,7 @@ fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Stop> {
 /// `time,units`. A negative time is stock's way to have the clock looked at in every pass, and units
 /// its guess of how many passes to let go between two looks: nothing is to be guessed where another
 /// thread keeps the time.
-fn interim(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn interim(global: &mut Global, text: &str) -> Result<(), Quit> {
     let (time, units) = text.split_once(',').unwrap_or((text, ""));
     if !units.is_empty() {
         count(units)?;
@@ -329,7 +329,7 @@ const SHORTEST_INTERIM: Duration = Duration::from_millis(1);
 /// Never, to any test, and a time that the clock can still name.
 const LONGEST_INTERIM: Duration = Duration::from_secs(u32::MAX as u64);
 
-fn unit(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn unit(global: &mut Global, text: &str) -> Result<(), Quit> {
     let Some(letter) = text.chars().next() else {
         return refuse("no unit given");
     };
@@ -337,7 +337,7 @@ fn unit(global: &mut Global, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn fill(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn fill(global: &mut Global, text: &str) -> Result<(), Quit> {
     let (here, there) = (&mut global.here.fill, &mut global.there.fill);
     set_first([here, &mut *there], text, |path| {
         Ok((!path.is_empty()).then(|| path.into()))
@@ -348,20 +348,20 @@ fn fill(global: &mut Global, text: &str) -> Result<(), Stop> {
         .is_some_and(|path| path.as_os_str().len() > 31)
     {
         let why = "Remote fill file name must be less than 32 characters\n";
-        return Err(Stop::Exit(Exit::stderr(why, 255)));
+        return Err(Quit::Exit(Exit::stderr(why, 255)));
     }
     Ok(())
 }
 
 /// Global `-W`: the same at both ends.
-fn widths(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn widths(global: &mut Global, text: &str) -> Result<(), Quit> {
     let (here, there) = (&mut global.here, &mut global.there);
     set([&mut here.send.width, &mut here.receive.width], text, width)?;
     (there.send.width, there.receive.width) = (here.send.width, here.receive.width);
     Ok(())
 }
 
-fn priority(global: &mut Global, text: &str) -> Result<(), Stop> {
+fn priority(global: &mut Global, text: &str) -> Result<(), Quit> {
     let (here, there) = (&mut global.here.socket, &mut global.there.socket);
     set([&mut here.priority, &mut there.priority], text, |half| {
         Ok(count_or_default(half)?.map(u32::cast_signed))
@@ -369,7 +369,7 @@ fn priority(global: &mut Global, text: &str) -> Result<(), Stop> {
 }
 
 /// `-k` or `-K`: the same for both directions, but that nothing is read before it is sent.
-fn touch(touch: &mut Touch, text: &str) -> Result<(), Stop> {
+fn touch(touch: &mut Touch, text: &str) -> Result<(), Quit> {
     let (dirty, clean) = (&mut touch.send_dirty_bytes, &mut touch.receive_clean_bytes);
     set([dirty, clean], text, count_or_default)?;
     touch.receive_dirty_bytes = touch.send_dirty_bytes;
@@ -382,12 +382,12 @@ pub fn test_seconds(text: &str) -> Result<u32, String> {
         Ok(Length::Seconds(seconds)) => Ok(seconds),
         Ok(Length::Unlimited) => Ok(0),
         Ok(Length::Amount(_)) => Err(format!("'{text}' is no number of seconds")),
-        Err(Stop::Refused(why)) => Err(why),
+        Err(Quit::Refused(why)) => Err(why),
         Err(_) => Err(format!("'{text}' is not a number")),
     }
 }
 
-fn length(text: &str) -> Result<Length, Stop> {
+fn length(text: &str) -> Result<Length, Quit> {
     if let Some(duration) = units::go_duration(text) {
         if duration.as_secs() == 0 {
             return refuse("a test takes at least one second");
@@ -414,7 +414,7 @@ fn length(text: &str) -> Result<Length, Stop> {
 }
 
 /// Buckets per decade: whole units lie between buckets only with multiples of ten.
-fn buckets(text: &str) -> Result<u32, Stop> {
+fn buckets(text: &str) -> Result<u32, Quit> {
     let buckets: u32 = number(text, 10..=MAX_BUCKETS)?;
     if !buckets.is_multiple_of(10) {
         return refuse("a decade has a multiple of 10 buckets");
@@ -426,12 +426,12 @@ fn buckets(text: &str) -> Result<u32, Stop> {
 const MAX_BUCKETS: i64 = 1000;
 
 /// A count of passes. The stock tool's 32 bits would turn `10G`, which is in use, into something else.
-fn passes(text: &str) -> Result<u64, Stop> {
+fn passes(text: &str) -> Result<u64, Quit> {
     number(text, 0..=i64::MAX)
 }
 
 /// An interval: milliseconds, or by suffix `s`, `m` (milliseconds), `u` (microseconds).
-fn microseconds(text: &str) -> Result<u32, Stop> {
+fn microseconds(text: &str) -> Result<u32, Quit> {
     let (digits, factor) = match text.chars().last() {
         Some('s') => (&text[..text.len() - 1], 1_000_000),
         Some('m') => (&text[..text.len() - 1], 1_000),

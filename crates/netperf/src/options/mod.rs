@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::mem;
 
 use ::server::Permissions;
-use getopt::{Endings, Section, Stop, scan, utf8};
+use getopt::{Endings, Quit, Section, scan, utf8};
 
 use global::Global;
 use test::TestOptions;
@@ -45,7 +45,7 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
     let words = utf8(program, args)?;
     let mut global = Global::default();
     let rest = scan(program, &global::SECTION, &words, &mut global)
-        .map_err(|stop| with_usage(stop, usage::netperf, &global.settings.notices))?;
+        .map_err(|quit| with_usage(quit, usage::netperf, &global.settings.notices))?;
     let Some(test) = by_name(&global.test) else {
         return Err(after(&global.settings.notices, unknown_test(&global.test)));
     };
@@ -56,7 +56,7 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
         ..TestOptions::default()
     };
     if let Some(section) = test_section(test) {
-        scan(program, section, rest.behind, &mut options).map_err(|stop| {
+        scan(program, section, rest.behind, &mut options).map_err(|quit| {
             let help = Exit::stdout(usage::of_test(section), 1);
             // An unknown test option gets getopt's complaint alone, in the other families the help,
             // too.
@@ -65,18 +65,18 @@ pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Resul
                 _ => help.clone(),
             };
             let notices = [&global.settings.notices[..], &options.notices].concat();
-            exit(stop, help, complaint, &notices)
+            exit(quit, help, complaint, &notices)
         })?;
     }
 
     let notices = [&global.settings.notices[..], &options.notices].concat();
     let command_line = [&[program.to_owned()], &words[..]].concat().join(" ");
-    plan::settings(test, global, options, command_line).map_err(|stop| {
-        let stop = match stop {
-            Stop::Refused(why) => Stop::Refused(format!("{program}: {why}\n")),
+    plan::settings(test, global, options, command_line).map_err(|quit| {
+        let quit = match quit {
+            Quit::Refused(why) => Quit::Refused(format!("{program}: {why}\n")),
             other => other,
         };
-        with_usage(stop, usage::netperf, &notices)
+        with_usage(quit, usage::netperf, &notices)
     })
 }
 
@@ -88,7 +88,7 @@ pub fn netserver(
     let words = utf8(program, args)?;
     let mut settings = ServerSettings::default();
     scan(program, &server::SECTION, &words, &mut settings)
-        .map_err(|stop| with_usage(stop, usage::netserver, &settings.notices))?;
+        .map_err(|quit| with_usage(quit, usage::netserver, &settings.notices))?;
     if settings.user.is_some() && settings.limits.permissions.privileged_ports {
         let why = Permissions::NOT_WITH_USER;
         return Err(Exit::stderr(format!("{program}: {why}\n"), 1));
@@ -156,12 +156,12 @@ fn unknown_test(name: &str) -> Exit {
 }
 
 /// The usage text on stderr, for `-h` and after getopt's complaint.
-fn with_usage(stop: Stop, usage: fn() -> String, notices: &[String]) -> Exit {
+fn with_usage(quit: Quit, usage: fn() -> String, notices: &[String]) -> Exit {
     let text = Exit::stderr(usage(), 1);
-    exit(stop, text.clone(), text, notices)
+    exit(quit, text.clone(), text, notices)
 }
 
-fn exit(stop: Stop, help: Exit, complaint: Exit, notices: &[String]) -> Exit {
+fn exit(quit: Quit, help: Exit, complaint: Exit, notices: &[String]) -> Exit {
     const OURS: &str = env!("CARGO_PKG_VERSION");
     let version = format!("Netperf version 2.7.0\nlinerate {OURS}\n");
     let endings = Endings {
@@ -169,7 +169,7 @@ fn exit(stop: Stop, help: Exit, complaint: Exit, notices: &[String]) -> Exit {
         version,
         complaint,
     };
-    after(notices, stop.exit(endings))
+    after(notices, quit.exit(endings))
 }
 
 /// The stock tool has printed these by the time that it gives up.

@@ -1,6 +1,6 @@
 //! A Plan that another command made → [`Settings`] of the client that asks for it.
 
-use getopt::Stop;
+use getopt::Quit;
 use model::{FlowPlan, Plan, Transport, Workload};
 
 use super::families::DEFAULT_ASSOCIATIONS;
@@ -29,7 +29,7 @@ pub fn of_plan(plan: &Plan, control: &Control) -> Result<Settings, String> {
         .and_then(|()| refusals::of_io(first.test, &first.flow));
     match allowed {
         Ok(()) => Ok(first),
-        Err(Stop::Refused(why)) => Err(why),
+        Err(Quit::Refused(why)) => Err(why),
         Err(_) => Err("the test cannot be asked for".to_owned()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use getopt::{Stop, refuse};
+use getopt::{Quit, refuse};
 use model::{BufferPlan, FlowPlan, Limit, SizeRule, Timing, Transport, Workload};
 
 use super::global::{Global, Length};
@@ -17,7 +17,7 @@ pub(super) fn settings(
     mut global: Global,
     options: TestOptions,
     command_line: String,
-) -> Result<Settings, Stop> {
+) -> Result<Settings, Quit> {
     let no_control = global.settings.no_control;
     refusals::of_family(test, no_control, &options)?;
     settle_host(&mut global.settings.control);
@@ -88,7 +88,7 @@ fn paced_by_nothing(global: &Global) -> Vec<String> {
     lines
 }
 
-fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
+fn transport(test: Test, options: &TestOptions) -> Result<Transport, Quit> {
     let preset = match test {
         Test::UdpStream | Test::UdpRr => Transport::Udp,
         Test::StreamStream | Test::StreamRr => return Ok(Transport::UnixStream),
@@ -111,7 +111,7 @@ fn transport(test: Test, options: &TestOptions) -> Result<Transport, Stop> {
 }
 
 /// The test's own direction, or for OMNI what `-d` says, or else what other options suggest.
-fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<Direction, Stop> {
+fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<Direction, Quit> {
     let (transmit, receive) = match test {
         Test::TcpRr | Test::TcpCrr | Test::UdpRr => (true, true),
         _ if test.is_family_transaction() => (true, true),
@@ -164,7 +164,7 @@ fn plan(
     direction: Direction,
     global: &Global,
     options: &TestOptions,
-) -> Result<FlowPlan, Stop> {
+) -> Result<FlowPlan, Quit> {
     let workload = workload(direction);
     let timed = print::wants_latency(global, options)
         || global.settings.print.verbosity >= 2
@@ -203,7 +203,7 @@ fn reverse(
     global: &Global,
     options: &TestOptions,
     command_line: &str,
-) -> Result<Option<Box<Settings>>, Stop> {
+) -> Result<Option<Box<Settings>>, Quit> {
     if !global.bidirectional {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! What was typed and cannot be: contradictions, and what a transport, the protocol or the memory has
 //! no room for. Each is one line without the program's name.
 
-use getopt::{Stop, refuse};
+use getopt::{Quit, refuse};
 use model::{FlowPlan, Half, SizeRule, Transport, WidthRule};
 
 use super::global::Global;
@@ -13,7 +13,7 @@ use super::{Direction, Family, Settings, Test, TestFamily};
 pub(super) fn with_its_options(
     transport: Transport,
     options: &TestOptions,
-) -> Result<Transport, Stop> {
+) -> Result<Transport, Quit> {
     let tcp = transport.has_tcp_options() || transport == Transport::Udp;
     let (here, there) = (&options.here.socket, &options.there.socket);
     let datagrams = tcp || !transport.has_connections();
@@ -47,7 +47,7 @@ pub(super) fn with_its_options(
 }
 
 /// Refuses options of an output that is not printed, and a report of what has no result.
-pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Result<(), Stop> {
+pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Result<(), Quit> {
     let Settings {
         print, json, html, ..
     } = &global.settings;
@@ -73,7 +73,7 @@ pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Res
 }
 
 /// Refuses a second direction of what has both.
-pub(super) fn of_two_ways(is_two_way: bool, direction: Direction) -> Result<(), Stop> {
+pub(super) fn of_two_ways(is_two_way: bool, direction: Direction) -> Result<(), Quit> {
     if is_two_way && direction.is_transactional() {
         return refuse(
             "--bidirectional is for one-way tests: in this one data goes both ways already",
@@ -83,7 +83,7 @@ pub(super) fn of_two_ways(is_two_way: bool, direction: Direction) -> Result<(), 
 }
 
 /// Refuses more than one flow where the test, or the control connection, allows one only.
-pub(super) fn several_flows(test: Test, is_two_way: bool, settings: &Settings) -> Result<(), Stop> {
+pub(super) fn several_flows(test: Test, is_two_way: bool, settings: &Settings) -> Result<(), Quit> {
     if settings.flows == 1 && !is_two_way {
         return Ok(());
     }
@@ -108,7 +108,7 @@ pub(super) fn several_flows(test: Test, is_two_way: bool, settings: &Settings) -
 }
 
 /// Refuses what there is no word for.
-pub(super) fn within_the_protocol(test: Test, there: &Half) -> Result<(), Stop> {
+pub(super) fn within_the_protocol(test: Test, there: &Half) -> Result<(), Quit> {
     if let Some(pacing) = &there.pacing {
         if test.is_classic() {
             return refuse(format!(
@@ -134,7 +134,7 @@ pub(super) fn within_the_protocol(test: Test, there: &Half) -> Result<(), Stop> 
 }
 
 /// Refuses to touch data that never comes into this end's memory.
-pub(super) fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop> {
+pub(super) fn within_reach(half: &Half, only_receives: bool) -> Result<(), Quit> {
     if !half.touch.is_some() {
         return Ok(());
     }
@@ -152,7 +152,7 @@ pub(super) fn within_reach(half: &Half, only_receives: bool) -> Result<(), Stop>
 }
 
 /// Refuses batches of anything but one-way datagrams, and of calls that something else chooses or times.
-pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Stop> {
+pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Quit> {
     let half = &plan.here;
     if half.io.is_plain() {
         return Ok(());
@@ -183,7 +183,7 @@ pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Stop> {
 
 /// Refuses buffers that no host will want to give. What goes by the socket's buffer is counted as
 /// TCP's initial one, as nobody knows it yet.
-pub(super) fn within_memory(half: &Half) -> Result<(), Stop> {
+pub(super) fn within_memory(half: &Half) -> Result<(), Quit> {
     const ASSUMED_SOCKET_BUFFER: u32 = 16 << 10;
     for (ring, options) in [(&half.send, "-m or -r"), (&half.receive, "-M or -r")] {
         let size = match ring.size {
@@ -213,7 +213,7 @@ pub(super) fn with_its_addresses(
     transport: Transport,
     global: &Global,
     options: &TestOptions,
-) -> Result<(), Stop> {
+) -> Result<(), Quit> {
     let remote = &options.remote;
     let vsock = |family| family == Family::Vsock;
     if transport != Transport::Vsock {
@@ -253,7 +253,7 @@ pub(super) fn with_its_addresses(
 }
 
 /// Refuses what the family's requests have no word for, or its sockets no use.
-pub(super) fn of_family(test: Test, no_control: bool, options: &TestOptions) -> Result<(), Stop> {
+pub(super) fn of_family(test: Test, no_control: bool, options: &TestOptions) -> Result<(), Quit> {
     let family = test.family();
     if family == TestFamily::Inet {
         return Ok(());

@@ -1,6 +1,6 @@
 //! `-i`, `-I` and `-r`: how often a test is run.
 
-use getopt::{Exit, Stop, refuse};
+use getopt::{Exit, Quit, refuse};
 use stats::confidence::{Goal, Level};
 
 use super::Repeat;
@@ -37,7 +37,7 @@ impl Default for RepeatWords {
 
 impl RepeatWords {
     /// `-i max,min`, where a lone value is both.
-    pub(super) fn iterations(&mut self, text: &str) -> Result<(), Stop> {
+    pub(super) fn iterations(&mut self, text: &str) -> Result<(), Quit> {
         let (mut max, mut min) = (self.max as i32, self.min as i32);
         set([&mut max, &mut min], text, word)?;
         let within = |count: i32| count.clamp(*LIMITS.start(), *LIMITS.end()) as u32;
@@ -47,7 +47,7 @@ impl RepeatWords {
     }
 
     /// `-I level,width`, where a lone value is both: `-I 99` asks for a width of 99 %.
-    pub(super) fn confidence(&mut self, text: &str) -> Result<(), Stop> {
+    pub(super) fn confidence(&mut self, text: &str) -> Result<(), Quit> {
         let (level, width) = text.split_once(',').unwrap_or((text, text));
         if !level.is_empty() {
             self.level = units::netperf_size(level)
@@ -81,9 +81,9 @@ impl RepeatWords {
 }
 
 /// The stock tool's words.
-fn unsupported() -> Stop {
+fn unsupported() -> Quit {
     let why = "Only 95% and 99% confidence level is supported\n";
-    Stop::Exit(Exit::stdout(why, 255))
+    Quit::Exit(Exit::stdout(why, 255))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use getopt::{Exit, Stop, refuse};
+use getopt::{Exit, Quit, refuse};
 
 use super::Selection;
 use crate::selector::{Needs, Selector};
@@ -17,7 +17,7 @@ pub(super) struct Selected {
 
 /// The selection that an option's value describes: "" for the test's default columns, `?`, `all`,
 /// a list of names, or else a file.
-pub(super) fn select(text: &str) -> Result<Selected, Stop> {
+pub(super) fn select(text: &str) -> Result<Selected, Quit> {
     let without_needs = |selection| Selected {
         selection,
         needs: Needs::default(),
@@ -62,7 +62,7 @@ fn all() -> Vec<Vec<Selector>> {
 
 /// Names separated by commas and blanks, in blocks separated by semicolons. An empty block counts:
 /// the stock tool prints nothing for it, but the blocks after it as if it were there.
-fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, Stop> {
+fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, Quit> {
     text.split(';')
         .take(MAX_BLOCKS)
         .map(|block| {
@@ -79,7 +79,7 @@ fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, Stop> {
 }
 
 /// Each line of a file is a block, its entries separated by commas.
-fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, Stop> {
+fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, Quit> {
     let text = match read(path) {
         Ok(text) => text,
         Err(error) => {
@@ -129,8 +129,8 @@ fn by_name_or_header(entry: &str) -> Option<Selector> {
     Selector::by_name(entry).or_else(|| Selector::by_header(entry))
 }
 
-fn stock<T>(stdout: String) -> Result<T, Stop> {
-    Err(Stop::Exit(Exit::stdout(stdout, 255)))
+fn stock<T>(stdout: String) -> Result<T, Quit> {
+    Err(Quit::Exit(Exit::stdout(stdout, 255)))
 }
 
 const MAX_BLOCKS: usize = 4;
@@ -228,13 +228,13 @@ mod tests {
     #[test]
     fn what_cannot_be_selected_is_refused() {
         match select("THROUGHPUT,NOSUCH") {
-            Err(Stop::Refused(why)) => {
+            Err(Quit::Refused(why)) => {
                 assert_eq!(why, "no selector is called 'NOSUCH' ('?' lists them)");
             }
             other => panic!("{other:?}"),
         }
         match select("NOSUCH") {
-            Err(Stop::Exit(exit)) => assert_eq!(
+            Err(Quit::Exit(exit)) => assert_eq!(
                 (exit.stdout.as_str(), exit.code),
                 (
                     "Could not open output selection file 'NOSUCH' errno 2\n",
@@ -244,7 +244,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         let path = file("entry", "UUID,NOSUCH\n");
-        assert!(matches!(select(&path), Err(Stop::Refused(_))));
+        assert!(matches!(select(&path), Err(Quit::Refused(_))));
         std::fs::remove_file(path).unwrap();
     }
 
@@ -258,7 +258,7 @@ mod tests {
         ] {
             let path = file("long", &text);
             match select(&path) {
-                Err(Stop::Exit(exit)) => assert_eq!(
+                Err(Quit::Exit(exit)) => assert_eq!(
                     exit.stdout,
                     format!(
                         "Output selection starting column {column} on line {line} is too long\n"

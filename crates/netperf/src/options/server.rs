@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getopt::Argument::{Nothing, Value};
-use getopt::{Exit, Section, Stop, flag, long, refuse};
+use getopt::{Exit, Quit, Section, flag, long, refuse};
 use server::{Network, Permissions, Policy, ServerConfig};
 
 use super::Family;
@@ -97,7 +97,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
     scope: "",
     flags: &[
     flag('h', Nothing, &["-h                Display this text"],
-        "Print the usage text and exit with 1.", |_, _| Err(Stop::Help)),
+        "Print the usage text and exit with 1.", |_, _| Err(Quit::Help)),
     flag('D', Nothing, &["-D                Do not daemonize"],
         "Stay in the foreground.", |s, _| { s.foreground = true; s.may_be_inetd = false; Ok(()) }),
     flag('d', Nothing, &["-d                Increase debugging output"],
@@ -118,7 +118,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
     flag('v', Value("level"), &["-v verbosity      Specify the verbosity level"],
         "Verbosity, without effect, as in the stock tool.", |s, v| { s.verbosity = word(v)?; Ok(()) }),
     flag('V', Nothing, &["-V                Display version information and exit"],
-        "Print the version and exit.", |_, _| Err(Stop::Version)),
+        "Print the version and exit.", |_, _| Err(Quit::Version)),
     flag('Z', Value("text"), &["-Z passphrase     Expect passphrase as the first thing received"],
         "Serve only clients that send this passphrase first. @FILE reads it from the first line of a file, so that ps(1) does not show it. It crosses the network in clear text. After a wrong passphrase, further attempts from the same address are delayed by up to 8 seconds.",
         |s, v| { s.passphrase = Some(passphrase(v)?); Ok(()) }),
@@ -184,7 +184,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         "The longest test. Default {default}.", |s, v| { s.limits.max_length = seconds(v)?; Ok(()) }),
 ]};
 
-fn listen(settings: &mut ServerSettings, text: &str) -> Result<(), Stop> {
+fn listen(settings: &mut ServerSettings, text: &str) -> Result<(), Quit> {
     settings.may_be_inetd = false;
     let host = endpoint(&mut settings.family, &mut settings.notices, text);
     settings.listen_host = host.or(settings.listen_host.take());
@@ -192,7 +192,7 @@ fn listen(settings: &mut ServerSettings, text: &str) -> Result<(), Stop> {
 }
 
 /// The protocol has 32 bytes for the path of a socket.
-fn unix_directory(settings: &mut ServerSettings, text: &str) -> Result<(), Stop> {
+fn unix_directory(settings: &mut ServerSettings, text: &str) -> Result<(), Quit> {
     let directory = PathBuf::from(text);
     if !directory.is_absolute() || text.len() > crate::place::MAX_DIRECTORY {
         return refuse(format!(
@@ -205,11 +205,11 @@ fn unix_directory(settings: &mut ServerSettings, text: &str) -> Result<(), Stop>
 }
 
 /// The number has no use on Linux, but the stock tool's limit stands.
-fn cpus(_: &mut ServerSettings, text: &str) -> Result<(), Stop> {
+fn cpus(_: &mut ServerSettings, text: &str) -> Result<(), Quit> {
     if count(text)? > 256 {
         let why = "netserver: This version can only support 256 CPUs. Pleaseincrease MAXCPUS in netlib.h \
                    and recompile.\n";
-        return Err(Stop::Exit(Exit::stderr(why, 1)));
+        return Err(Quit::Exit(Exit::stderr(why, 1)));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use getopt::Argument::{MaybeSelection, Nothing, Value};
-use getopt::{Flag, Section, Stop, flag, refuse};
+use getopt::{Flag, Quit, Section, flag, refuse};
 use model::{Half, SocketOptions, Transport};
 
 use super::families::FamilyOptions;
@@ -302,7 +302,7 @@ pub(super) const NO_DELAY: Flag<TestOptions> = flag('D', Nothing, &["-D [L][,R] 
 
 #[rustfmt::skip]
 pub(super) const HELP: Flag<TestOptions> = flag('h', Nothing, &["-h                Display this text"],
-    "Print the help text and exit with 1.", |_, _| Err(Stop::Help));
+    "Print the help text and exit with 1.", |_, _| Err(Quit::Help));
 
 type Apply = getopt::Apply<TestOptions>;
 
@@ -338,7 +338,7 @@ fn both_families(options: &mut TestOptions, family: Family) {
 }
 
 /// `-s`, `-S`: send, receive.
-fn buffers(socket: &mut SocketOptions, text: &str) -> Result<(), Stop> {
+fn buffers(socket: &mut SocketOptions, text: &str) -> Result<(), Quit> {
     let (send, receive) = (
         &mut socket.send_buffer_bytes,
         &mut socket.receive_buffer_bytes,
@@ -357,7 +357,7 @@ fn discard_in_kernel(options: &mut TestOptions) {
 pub(super) const NO_EFFECT: Apply = |_, _| Ok(());
 
 /// `name[/bits][,family]`.
-fn data_end(end: &mut DataEnd, notices: &mut Vec<String>, text: &str) -> Result<(), Stop> {
+fn data_end(end: &mut DataEnd, notices: &mut Vec<String>, text: &str) -> Result<(), Quit> {
     let Some(host) = endpoint(&mut end.family, notices, text) else {
         return Ok(());
     };
@@ -374,7 +374,7 @@ fn data_end(end: &mut DataEnd, notices: &mut Vec<String>, text: &str) -> Result<
 }
 
 /// `crr` is `rr` with `-c`; the stock tool takes it for 0.
-fn explicit_direction(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn explicit_direction(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     if text.eq_ignore_ascii_case("crr") {
         options.connection = true;
         options.direction = Some((true, true));
@@ -385,7 +385,7 @@ fn explicit_direction(options: &mut TestOptions, text: &str) -> Result<(), Stop>
 }
 
 /// Names of directions joined by `|`, or a number: 2 to transmit, 4 to receive.
-fn direction(text: &str) -> Result<(bool, bool), Stop> {
+fn direction(text: &str) -> Result<(bool, bool), Quit> {
     let mut direction = (false, false);
     for word in text.split('|') {
         let (transmit, receive) = match word.trim().to_ascii_lowercase().as_str() {
@@ -404,7 +404,7 @@ fn direction(text: &str) -> Result<(bool, bool), Stop> {
 }
 
 /// The remote name counts from three characters on, as in the stock tool.
-fn congestion_control(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn congestion_control(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     let mut names = [None, None];
     set(names.each_mut(), text, |name| {
         // TCP_CA_NAME_MAX is 16 with the closing NUL.
@@ -419,7 +419,7 @@ fn congestion_control(options: &mut TestOptions, text: &str) -> Result<(), Stop>
     Ok(())
 }
 
-fn port_range(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn port_range(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     let ConnectionPorts {
         mut min, mut max, ..
     } = ConnectionPorts::default();
@@ -437,7 +437,7 @@ fn port_range(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn socket(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn socket(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     options.socket = match text.to_ascii_lowercase().as_str() {
         "stream" => Some(Socket::Stream),
         "dgram" => Some(Socket::Datagram),
@@ -446,7 +446,7 @@ fn socket(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn protocol(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn protocol(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     options.transport = match text.to_ascii_lowercase().as_str() {
         "tcp" => Some(Transport::Tcp),
         "udp" => Some(Transport::Udp),
@@ -462,19 +462,19 @@ fn protocol(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn receive_timeout(options: &mut TestOptions, text: &str) -> Result<(), Stop> {
+fn receive_timeout(options: &mut TestOptions, text: &str) -> Result<(), Quit> {
     options.here.socket.receive_timeout = count_or_default(text)?
         .filter(|seconds| *seconds > 0)
         .map(|seconds| Duration::from_secs(seconds.into()));
     Ok(())
 }
 
-fn multicast_ttl(text: &str) -> Result<Option<u8>, Stop> {
+fn multicast_ttl(text: &str) -> Result<Option<u8>, Quit> {
     let ttl: i32 = number(text, -1..=255)?;
     Ok(u8::try_from(ttl).ok())
 }
 
-fn check_interval(options: &mut TestOptions, _: &str) -> Result<(), Stop> {
+fn check_interval(options: &mut TestOptions, _: &str) -> Result<(), Quit> {
     options.warnings.push(
         "The support for check_interval has been removed because the contributing editor no longer \
          knew what it was for"
@@ -483,7 +483,7 @@ fn check_interval(options: &mut TestOptions, _: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-pub(super) fn no_copy_avoidance(options: &mut TestOptions, _: &str) -> Result<(), Stop> {
+pub(super) fn no_copy_avoidance(options: &mut TestOptions, _: &str) -> Result<(), Quit> {
     for which in ["send", "recv"] {
         options
             .notices

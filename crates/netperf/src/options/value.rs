@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::{Stop, refuse, within};
+use getopt::{Quit, refuse, within};
 use model::{SizeRule, WidthRule};
 
 use super::Family;
@@ -14,8 +14,8 @@ use super::Family;
 pub(super) fn set<T: Clone>(
     places: [&mut T; 2],
     text: &str,
-    parse: impl Fn(&str) -> Result<T, Stop>,
-) -> Result<(), Stop> {
+    parse: impl Fn(&str) -> Result<T, Quit>,
+) -> Result<(), Quit> {
     if text.contains(',') {
         return set_first(places, text, parse);
     }
@@ -30,8 +30,8 @@ pub(super) fn set<T: Clone>(
 pub(super) fn set_first<T>(
     places: [&mut T; 2],
     text: &str,
-    parse: impl Fn(&str) -> Result<T, Stop>,
-) -> Result<(), Stop> {
+    parse: impl Fn(&str) -> Result<T, Quit>,
+) -> Result<(), Quit> {
     let Some((first, second)) = text.split_once(',') else {
         *places[0] = parse(text)?;
         return Ok(());
@@ -45,7 +45,7 @@ pub(super) fn set_first<T>(
 }
 
 /// A number of seconds, or a duration as Go prints it.
-pub(super) fn seconds(text: &str) -> Result<Duration, Stop> {
+pub(super) fn seconds(text: &str) -> Result<Duration, Quit> {
     let longest = Duration::from_secs(u32::MAX.into());
     if let Some(duration) = units::go_duration(text).filter(|duration| *duration <= longest) {
         return Ok(duration);
@@ -54,32 +54,32 @@ pub(super) fn seconds(text: &str) -> Result<Duration, Stop> {
 }
 
 /// A number with netperf's suffixes, within `range`.
-pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Stop> {
+pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Quit> {
     within(text, units::netperf_size(text), range)
 }
 
 /// Any number that a word of the protocol holds.
-pub(super) fn word(text: &str) -> Result<i32, Stop> {
+pub(super) fn word(text: &str) -> Result<i32, Quit> {
     number(text, i64::from(i32::MIN)..=i64::from(i32::MAX))
 }
 
 /// A number of bytes or of things, from 0.
-pub(super) fn count(text: &str) -> Result<u32, Stop> {
+pub(super) fn count(text: &str) -> Result<u32, Quit> {
     number(text, 0..=i64::from(i32::MAX))
 }
 
 /// A number, where a negative one leaves the default in force.
-pub(super) fn count_or_default(text: &str) -> Result<Option<u32>, Stop> {
+pub(super) fn count_or_default(text: &str) -> Result<Option<u32>, Quit> {
     Ok(u32::try_from(word(text)?).ok())
 }
 
 /// Bytes of a call.
-pub(super) fn size(text: &str) -> Result<SizeRule, Stop> {
+pub(super) fn size(text: &str) -> Result<SizeRule, Quit> {
     number(text, 0..=i64::from(i32::MAX)).map(SizeRule::Bytes)
 }
 
 /// A number of buffers, where 0 is the default.
-pub(super) fn width(text: &str) -> Result<WidthRule, Stop> {
+pub(super) fn width(text: &str) -> Result<WidthRule, Quit> {
     Ok(match count(text)? {
         0 => WidthRule::CoverSocketBuffer,
         buffers => WidthRule::Buffers(buffers),
@@ -87,7 +87,7 @@ pub(super) fn width(text: &str) -> Result<WidthRule, Stop> {
 }
 
 /// An alignment in bytes. The stock tool crashes on 0 and misaligns on what is no power of two.
-pub(super) fn alignment(text: &str) -> Result<u32, Stop> {
+pub(super) fn alignment(text: &str) -> Result<u32, Quit> {
     let bytes = count(text)?;
     if !bytes.is_power_of_two() {
         return refuse(format!("an alignment of {bytes} is not a power of two"));
@@ -96,7 +96,7 @@ pub(super) fn alignment(text: &str) -> Result<u32, Stop> {
 }
 
 /// A port as text: a number, or a service's name for the resolver, in at most nine characters.
-pub(super) fn port(text: &str) -> Result<String, Stop> {
+pub(super) fn port(text: &str) -> Result<String, Quit> {
     let is_number = text.starts_with(|c: char| c.is_ascii_digit());
     if text.len() > 9 || (is_number && text.parse::<u16>().is_err()) {
         return refuse(format!("'{text}' is not a port"));
@@ -105,7 +105,7 @@ pub(super) fn port(text: &str) -> Result<String, Stop> {
 }
 
 /// Parses a passphrase; `@FILE` reads it from the first line of a file.
-pub(super) fn passphrase(text: &str) -> Result<String, Stop> {
+pub(super) fn passphrase(text: &str) -> Result<String, Quit> {
     /// What fits into the protocol's message with its closing NUL.
     const MOST: usize = 647;
     let passphrase = match text.strip_prefix('@') {
@@ -155,7 +155,7 @@ pub(super) fn family(word: &str) -> (Family, Option<String>) {
 }
 
 /// A type of service by name (RFC 2474, 2597, 3246; RFC 1349's three) or number, −1 for none.
-pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, Stop> {
+pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, Quit> {
     let lower = text.to_ascii_lowercase();
     if let Some((_, value)) = TYPES_OF_SERVICE.iter().find(|(name, _)| *name == lower) {
         return Ok(Some(*value));
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(passphrase("plain").ok().as_deref(), Some("plain"));
         assert!(passphrase(&format!("{longest}x")).is_err());
         match passphrase("@/no/such/file") {
-            Err(Stop::Refused(said)) => assert_eq!(said, "No such file or directory"),
+            Err(Quit::Refused(said)) => assert_eq!(said, "No such file or directory"),
             other => panic!("{other:?}"),
         }
     }
@@ -281,7 +281,7 @@ mod tests {
             ("1,2", "'1,2' is not a number"),
         ] {
             match count(text) {
-                Err(Stop::Refused(said)) => assert_eq!(said, why),
+                Err(Quit::Refused(said)) => assert_eq!(said, why),
                 other => panic!("{text}: {other:?}"),
             }
         }

@@ -26,8 +26,8 @@ pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
         return Err(usage_after(program, ""));
     }
     let mut typed = Typed::default();
-    let rest = scan(program, &table::SECTION, &words, &mut typed).map_err(|stop| {
-        stop.exit(Endings {
+    let rest = scan(program, &table::SECTION, &words, &mut typed).map_err(|quit| {
+        quit.exit(Endings {
             help: Exit::stdout(usage::text(program), 0),
             version: usage::version(),
             complaint: usage_after(program, ""),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use getopt::Argument::{Nothing, Value};
 use getopt::Name::Letter;
-use getopt::{Exit, Section, Stop, flag, long, own, refuse};
+use getopt::{Exit, Quit, Section, flag, long, own, refuse};
 use model::with_defaults;
 use server::{Network, Policy};
 
@@ -109,8 +109,8 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t, _| { t.master("-R").print.raw = true; Ok(()) }),
     flag('v', Nothing, &["-v\t\t Verbose"],
         "Say what is being done.", |t, _| { t.both("-v").verbose = true; Ok(()) }),
-    flag('V', Nothing, &["-V\t\t Version"], "Print the version and exit.", |_, _| Err(Stop::Version)),
-    flag('h', Nothing, &["-h\t\t Print usage"], "Print the usage text and exit.", |_, _| Err(Stop::Help)),
+    flag('V', Nothing, &["-V\t\t Version"], "Print the version and exit.", |_, _| Err(Quit::Version)),
+    flag('h', Nothing, &["-h\t\t Print usage"], "Print the usage text and exit.", |_, _| Err(Quit::Help)),
     flag('x', Nothing, &[],
         "Refused. It asked for output for Fenxi, which uperf has not made for long; --html makes a page with plots.",
         |_, _| refuse("there is no output for Fenxi; --html FILE writes a page with plots")),
@@ -204,7 +204,7 @@ impl Typed {
 }
 
 /// Other protocols have no handshake that could begin on the bare descriptor.
-fn control(typed: &mut Typed, text: &str) -> Result<(), Stop> {
+fn control(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     match Protocol::named(&text.to_ascii_lowercase()) {
         Some(protocol @ (Protocol::Tcp | Protocol::Sctp | Protocol::Vsock)) => {
             typed.both("-S").control = protocol;
@@ -218,7 +218,7 @@ fn control(typed: &mut Typed, text: &str) -> Result<(), Stop> {
 pub(super) const NO_PORT: &str = "not a port from 0 to 65535";
 
 /// It forgets the statistics, and `-R`, that were asked for before it; what comes after it counts.
-fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), Stop> {
+fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), Quit> {
     let master = typed.master("-n");
     master.print = Print::default();
     master.flowop_cpu = false;
@@ -228,7 +228,7 @@ fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn all(typed: &mut Typed, _: &str) -> Result<(), Stop> {
+fn all(typed: &mut Typed, _: &str) -> Result<(), Quit> {
     let print = &mut typed.master("-a").print;
     print.groups = true;
     print.strands = true;
@@ -239,21 +239,21 @@ fn all(typed: &mut Typed, _: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn flowop_cpu(typed: &mut Typed, _: &str) -> Result<(), Stop> {
+fn flowop_cpu(typed: &mut Typed, _: &str) -> Result<(), Quit> {
     let master = typed.master("-p");
     master.flowop_cpu = true;
     master.print.flowops = true;
     Ok(())
 }
 
-fn default_counters(typed: &mut Typed, _: &str) -> Result<(), Stop> {
+fn default_counters(typed: &mut Typed, _: &str) -> Result<(), Quit> {
     let master = typed.master("-e");
     master.counters = Counter::defaults();
     master.print.flowops = true;
     Ok(())
 }
 
-fn counters(typed: &mut Typed, text: &str) -> Result<(), Stop> {
+fn counters(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     let counters = Counter::named(text.split(',')).or_else(|name| {
         let known = Counter::known();
         refuse(format!("'{name}' is no counter; there are {known}"))
@@ -264,7 +264,7 @@ fn counters(typed: &mut Typed, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn interval(typed: &mut Typed, text: &str) -> Result<(), Stop> {
+fn interval(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     let Some(interval) = time(text).filter(|time| !time.is_zero()) else {
         return exit(format!("Incorrect interval: {text}"));
     };
@@ -275,7 +275,7 @@ fn interval(typed: &mut Typed, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn port(typed: &mut Typed, text: &str) -> Result<(), Stop> {
+fn port(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     // Which of them are ports depends on what the control connection goes over.
     let port = integer(text).and_then(|port| u32::try_from(port).ok());
     let Some(port) = port.filter(|port| *port < u32::MAX) else {
@@ -285,7 +285,7 @@ fn port(typed: &mut Typed, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn latencies(typed: &mut Typed, text: &str) -> Result<(), Stop> {
+fn latencies(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     if text != "stdout" {
         return refuse("they go to stdout");
     }
@@ -294,6 +294,6 @@ fn latencies(typed: &mut Typed, text: &str) -> Result<(), Stop> {
 }
 
 /// A line of the stock tool's own, which it has on stdout.
-fn exit<T>(line: String) -> Result<T, Stop> {
-    Err(Stop::Exit(Exit::stdout(line + "\n", 1)))
+fn exit<T>(line: String) -> Result<T, Quit> {
+    Err(Quit::Exit(Exit::stdout(line + "\n", 1)))
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::{Stop, within};
+use getopt::{Quit, within};
 
 /// An integer by uperf's rule (spec section 1.3): digits, perhaps a point, and then at most one letter
 /// of `b k m g t p e z` that counts, each 1024 times the one before; what follows it does not. `None`
@@ -37,13 +37,13 @@ pub(super) fn time(text: &str) -> Option<Duration> {
 }
 
 /// An integer within `range`.
-pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Stop> {
+pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Quit> {
     let number = integer(text).and_then(|number| i64::try_from(number).ok());
     within(text, number, range)
 }
 
 /// A whole number of seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, Stop> {
+pub(super) fn seconds(text: &str) -> Result<Duration, Quit> {
     number(text, 1..=u32::MAX.into()).map(Duration::from_secs)
 }
 
