@@ -18,7 +18,6 @@ pub(crate) const NAME: &str = "linerate";
 mod attachment;
 pub mod client;
 mod conventions;
-mod defaults;
 mod details;
 #[cfg(test)]
 mod fuzz;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
 use getopt::{Exit, Quit, Section, flag, long, refuse};
-use model::{Half, IoMethod, Touch};
+use model::{Half, IoMethod, Touch, with_defaults};
 
 use super::repeat::RepeatWords;
 use super::value::{
@@ -12,7 +12,6 @@ use super::value::{
     type_of_service, width, word,
 };
 use super::{Family, Settings, Unit};
-use crate::defaults::with_defaults;
 
 with_defaults! {
     /// The options before `--`, as typed.

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use getopt::Argument::{Nothing, Value};
 use getopt::{Exit, Quit, Section, flag, long, refuse};
+use model::with_defaults;
 use server::{Network, Permissions, Policy, ServerConfig};
 
 use super::Family;
 use super::global::endpoint;
 use super::settings::DEFAULT_PORT;
 use super::value::{count, number, passphrase, port, seconds, word};
-use crate::defaults::with_defaults;
 
 with_defaults! {
     /// The settings in force for one netserver.

@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{FlowPlan, Group, Phases, Plan, SizeRule, Transport, Workload};
+use model::{FlowPlan, Group, Phases, Plan, SizeRule, Transport, Workload, with_defaults};
 use stats::confidence::Goal;
 use sys::Address;
 
 use crate::attachment::Attachment;
-use crate::defaults::with_defaults;
 use crate::selector::{Needs, Selector};
 
 /// netserver's.

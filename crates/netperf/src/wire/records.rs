@@ -3,11 +3,10 @@
 use std::ops::BitOr;
 
 use codec::Order;
-use model::Transport;
+use model::{Transport, with_defaults};
 
 use super::frame::{Field, SwappedText};
 use super::{Address, FAMILY_IPV4, FAMILY_VSOCK, Text, UNSET};
-use crate::defaults::with_defaults;
 
 with_defaults! {
     /// What the client asks of the server. Sizes and offsets are bytes; a signed word of
