@@ -28,6 +28,9 @@ SERVER_DEADLINE = 10
 # Pairs during which the host took more of the CPU than this do not count.
 STEAL_LIMIT = 0.02
 
+# What netperf's `-l` takes is a 32-bit number on the wire.
+MOST_BYTES = 2_000_000_000
+
 # What `paired` returns beside the samples of the two.
 NOT_SAMPLES = ("steal", "dropped", "ratio", "lower", "upper", "enough")
 
