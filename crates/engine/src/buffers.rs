@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{BufferPlan, BuffersUsed, Half, SizeRule, SocketFacts, Transport, WidthRule, Workload};
@@ -22,11 +22,13 @@ const SLOWEST_BYTES_PER_SECOND: u64 = 125_000;
 /// The buffers of both directions.
 #[derive(Debug, Default)]
 pub struct Buffers {
+    /// What the plan's rules came to.
+    pub used: BuffersUsed,
     pub(crate) send: Option<BufferRing>,
     pub(crate) send_file: Option<SendFile>,
     pub(crate) receive: Option<BufferRing>,
     /// Their shares of the memory that is allowed.
-    pub(crate) shares: Vec<Share>,
+    shares: Vec<Share>,
 }
 
 /// A ring that could not be made.
@@ -61,17 +63,6 @@ pub enum RingError {
     },
 }
 
-/// The initial contents of a ring.
-#[derive(Debug)]
-enum Contents<'a> {
-    /// Untouched memory: received data overwrites it.
-    Nothing,
-    /// This, over and over, on from one buffer into the next.
-    Pattern(&'a [u8]),
-    /// An open file of this name, repeated.
-    File(File, &'a Path),
-}
-
 impl Buffers {
     /// Makes what the workload needs of what the half plans, for a socket with these facts.
     /// Send buffers are filled from `fill`, the open file that the half names, or else with `pattern`, repeated.
@@ -80,48 +71,56 @@ impl Buffers {
         workload: &Workload,
         transport: Transport,
         facts: &SocketFacts,
-        fill: Option<File>,
+        mut fill: Option<File>,
         pattern: &[u8],
         memory: &Memory,
     ) -> Result<Self, RingError> {
+        let of_file = |error| RingError::File {
+            path: half.fill.clone().unwrap_or_else(|| "(temporary)".into()),
+            error,
+        };
         let mut buffers = Self::default();
-        let (plan, socket_buffer) = (&half.send, facts.send_buffer_bytes);
-        let name = half.fill.as_deref();
-        if workload.sends() && half.send_from_file {
-            let (size, width) = resolve(plan, None, socket_buffer);
-            let made = SendFile::new(fill, size, width, plan.offset);
-            buffers.send_file = Some(made.map_err(|error| RingError::File {
-                path: name.unwrap_or(Path::new("(temporary)")).to_owned(),
-                error,
-            })?);
-        } else if workload.sends() {
-            let contents = match fill {
-                Some(opened) => Contents::File(opened, name.unwrap_or(Path::new(""))),
-                None => Contents::Pattern(pattern),
-            };
+        if workload.sends() {
+            let plan = &half.send;
             let largest = transport.largest_send();
-            let ring = buffers.ring(plan, largest, socket_buffer, contents, memory)?;
-            buffers.send = Some(ring);
+            let (size, width) = resolve(plan, largest, facts.send_buffer_bytes);
+            (buffers.used.send_bytes, buffers.used.send_width) = (Some(size), Some(width));
+            if half.send_from_file {
+                let made = SendFile::new(fill, size, width, plan.offset);
+                buffers.send_file = Some(made.map_err(of_file)?);
+            } else {
+                let mut pattern = pattern.iter().cycle();
+                let contents = |buffer: &mut [u8]| {
+                    if let Some(file) = &mut fill {
+                        return fill_from(file, buffer).map_err(of_file);
+                    }
+                    for (byte, value) in buffer.iter_mut().zip(&mut pattern) {
+                        *byte = *value;
+                    }
+                    Ok(())
+                };
+                buffers.send = Some(buffers.ring(plan, size, width, memory, contents)?);
+            }
         }
         if workload.receives() {
-            let (plan, socket_buffer) = (&half.receive, facts.receive_buffer_bytes);
-            let ring = buffers.ring(plan, None, socket_buffer, Contents::Nothing, memory)?;
-            buffers.receive = Some(ring);
+            let plan = &half.receive;
+            let (size, width) = resolve(plan, None, facts.receive_buffer_bytes);
+            (buffers.used.receive_bytes, buffers.used.receive_width) = (Some(size), Some(width));
+            // What is received overwrites untouched memory.
+            buffers.receive = Some(buffers.ring(plan, size, width, memory, |_| Ok(()))?);
         }
         Ok(buffers)
     }
 
-    /// Makes the ring that the plan's rules come to beside a socket buffer of `socket_buffer` bytes, of which one call
-    /// can take at most `largest` (datagrams: [`model::Transport::largest_send`]), and keeps its share of the memory.
+    /// Makes a ring within the memory that is allowed, and lets `contents` fill each buffer.
     fn ring(
         &mut self,
         plan: &BufferPlan,
-        largest: Option<u32>,
-        socket_buffer: Option<u32>,
-        mut contents: Contents<'_>,
+        size: u32,
+        width: u32,
         memory: &Memory,
+        mut contents: impl FnMut(&mut [u8]) -> Result<(), RingError>,
     ) -> Result<BufferRing, RingError> {
-        let (size, width) = resolve(plan, largest, socket_buffer);
         let (alignment, offset) = (plan.alignment, plan.offset);
         if size == 0 || !alignment.is_power_of_two() {
             return Err(RingError::Senseless { size, alignment });
@@ -131,7 +130,9 @@ impl Buffers {
             BufferRing::footprint(width, size, alignment, offset).ok_or_else(too_large)?;
         self.shares.push(memory.take(footprint as u64)?);
         let mut ring = BufferRing::new(width, size, alignment, offset).ok_or_else(too_large)?;
-        contents.fill(&mut ring)?;
+        for _ in 0..width {
+            contents(ring.advance())?;
+        }
         Ok(ring)
     }
 
@@ -139,51 +140,8 @@ impl Buffers {
     /// interval of a paced half has its pause, and a call that sends much counts when it returns.
     pub fn patience(&self, idle: Duration, half: &Half) -> Duration {
         let pause = half.pacing.map_or(Duration::ZERO, |pacing| pacing.interval);
-        let longest = u64::from(self.used().send_bytes.unwrap_or(0));
+        let longest = u64::from(self.used.send_bytes.unwrap_or(0));
         idle + pause + Duration::from_secs(longest / SLOWEST_BYTES_PER_SECOND)
-    }
-
-    /// What the plan's rules came to.
-    pub fn used(&self) -> BuffersUsed {
-        let (send, file, receive) = (&self.send, &self.send_file, &self.receive);
-        BuffersUsed {
-            send_bytes: send
-                .as_ref()
-                .map(BufferRing::size)
-                .or(file.as_ref().map(SendFile::size)),
-            send_width: send
-                .as_ref()
-                .map(BufferRing::width)
-                .or(file.as_ref().map(SendFile::width)),
-            receive_bytes: receive.as_ref().map(BufferRing::size),
-            receive_width: receive.as_ref().map(BufferRing::width),
-        }
-    }
-}
-
-impl Contents<'_> {
-    /// Fills each buffer of the ring once.
-    fn fill(&mut self, ring: &mut BufferRing) -> Result<(), RingError> {
-        match self {
-            Self::Nothing => {}
-            Self::Pattern(pattern) => {
-                let mut pattern = pattern.iter().cycle();
-                for _ in 0..ring.width() {
-                    for (byte, value) in ring.advance().iter_mut().zip(&mut pattern) {
-                        *byte = *value;
-                    }
-                }
-            }
-            Self::File(file, path) => {
-                for _ in 0..ring.width() {
-                    fill_from(file, ring.advance()).map_err(|error| RingError::File {
-                        path: path.to_owned(),
-                        error,
-                    })?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -229,8 +187,6 @@ fn resolve(plan: &BufferPlan, largest: Option<u32>, socket_buffer: Option<u32>) 
 mod tests {
     use super::*;
 
-    const PATTERN: Contents<'_> = Contents::Pattern(b"netperf\0");
-
     fn plan(size: SizeRule, width: WidthRule) -> BufferPlan {
         BufferPlan {
             size,
@@ -267,9 +223,16 @@ mod tests {
         }
     }
 
-    fn ring(plan: &BufferPlan, contents: Contents<'_>) -> Result<BufferRing, RingError> {
-        let memory = Memory::new(1 << 20, 1 << 20);
-        Buffers::default().ring(plan, None, None, contents, &memory)
+    fn ring(send: BufferPlan, fill: Option<File>) -> Result<BufferRing, RingError> {
+        let half = Half {
+            send,
+            ..Half::default()
+        };
+        let (workload, facts) = (Workload::send(), SocketFacts::default());
+        let (pattern, memory) = (b"netperf\0", Memory::new(1 << 20, 1 << 20));
+        let tcp = Transport::Tcp;
+        let buffers = Buffers::new(&half, &workload, tcp, &facts, fill, pattern, &memory)?;
+        Ok(buffers.send.unwrap())
     }
 
     #[test]
@@ -280,7 +243,7 @@ mod tests {
             alignment: 4096,
             offset: 3,
         };
-        let mut ring = ring(&plan, PATTERN).unwrap();
+        let mut ring = ring(plan, None).unwrap();
         let seen = [(); 4].map(|()| {
             let buffer = ring.advance();
             assert_eq!(buffer.as_ptr() as usize % 4096, 3);
@@ -299,7 +262,7 @@ mod tests {
             ..BufferPlan::default()
         };
         for bad in [huge, zero, crooked] {
-            assert!(ring(&bad, PATTERN).is_err(), "{bad:?}");
+            assert!(ring(bad, None).is_err(), "{bad:?}");
         }
     }
 
@@ -308,7 +271,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("linerate-ring-{}", std::process::id()));
         std::fs::write(&path, b"abc").unwrap();
         let plan = plan(SizeRule::Bytes(7), WidthRule::Buffers(2));
-        let of_file = || ring(&plan, Contents::File(File::open(&path).unwrap(), &path));
+        let of_file = || ring(plan, Some(File::open(&path).unwrap()));
         let mut ring = of_file().unwrap();
         assert_eq!(ring.advance(), b"abcabca");
         assert_eq!(ring.advance(), b"bcabcab");

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use model::{Ended, Limit, Paced};
+use model::{Ended, Paced};
 use stats::Histogram;
 use sys::call::Error;
 
@@ -175,21 +175,12 @@ impl LoopEnd {
     }
 }
 
-/// What is left of a count limit. A time limit has no budget to spend: it counts down from more
-/// than can be moved.
+/// What is left of a count limit, in bytes or transactions. A time limit has no budget to spend: it counts down from
+/// more than can be moved.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget(u64);
+pub(crate) struct Budget(pub(crate) u64);
 
 impl Budget {
-    /// `send_size` is what a send call takes, for a limit in messages.
-    pub(crate) fn of(limit: Limit, send_size: u32) -> Self {
-        match limit {
-            Limit::Bytes(count) | Limit::Transactions(count) => Self(count),
-            Limit::Messages(count) => Self(count.saturating_mul(send_size.max(1).into())),
-            Limit::Time(_) | Limit::Unlimited => Self(u64::MAX),
-        }
-    }
-
     /// Spends some; whether nothing is left.
     #[inline]
     pub(crate) fn spend(&mut self, amount: u64) -> bool {

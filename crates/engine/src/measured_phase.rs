@@ -134,7 +134,7 @@ impl<'a> MeasuredPhase<'a> {
             cpu: self.passed.cpu.clone(),
             socket,
             refused: data.refused.clone(),
-            buffers: buffers.used(),
+            buffers: buffers.used,
             latency: ran.latency,
             send_times: ran.send_times,
             receive_times: ran.receive_times,

@@ -6,14 +6,13 @@ use std::time::Duration;
 use model::{Ended, FlowPlan, Half, Limit, Operation, Pacing, Timing, Workload};
 use stats::Histogram;
 use sys::buffer::BufferRing;
-use sys::call::Drain;
 
 use crate::buffers::Buffers;
 use crate::connector::Connector;
 use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks};
-use crate::io::{self, Flow, FromFile, IntoNothing, Io};
+use crate::io::{self, Flow, Io};
 use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, pipelined, request_response};
@@ -120,9 +119,8 @@ pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
         }
         (JobBody::Steps(_), _) => unsupported(),
         (JobBody::Loop(body), path) => {
-            let send_size = body.buffers.used().send_bytes.unwrap_or(0);
             let bounds = Bounds {
-                budget: Budget::of(limit, send_size),
+                budget: body.budget(limit),
                 stop,
                 counters: counters.writer(),
             };
@@ -184,6 +182,18 @@ impl<'a> Loop<'a> {
         }
     }
 
+    /// What may be moved: without end, unless the limit is a count.
+    fn budget(&self, limit: Limit) -> Budget {
+        Budget(match limit {
+            Limit::Bytes(count) | Limit::Transactions(count) => count,
+            Limit::Messages(count) => {
+                let size = self.buffers.used.send_bytes.unwrap_or(1);
+                count.saturating_mul(size.into())
+            }
+            Limit::Time(_) | Limit::Unlimited => u64::MAX,
+        })
+    }
+
     /// How long this end goes on of its own accord; a receiver goes on to the end of the data.
     fn length(&self, limit: Limit) -> Option<Duration> {
         let begins = matches!(
@@ -232,40 +242,37 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
             send,
             send_file,
             receive,
+            used,
             ..
         } = &mut *body.buffers;
+        let size = used.send_bytes.unwrap_or(0);
         match (body.workload.body.as_slice(), send, receive) {
             ([Send], Some(ring), _) => {
                 timed!(timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(&mut io.source(ring, bounds), bounds, timer, hooks)
+                    bulk::send(io.source(ring, bounds), size, bounds, timer, hooks)
                 })
             }
             ([Send], None, _) => {
                 let Some(file) = send_file else {
                     return unsupported();
                 };
-                let mut file = FromFile {
-                    socket: io.socket(),
-                    file,
-                };
+                let call = |_: &mut H| file.send(io.socket());
                 timed!(timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(&mut file, bounds, timer, hooks)
+                    bulk::send(call, size, bounds, timer, hooks)
                 })
             }
             ([Receive], _, Some(ring)) if discard => {
-                let (socket, size) = (io.socket(), ring.size() as usize);
-                let pipe = match Drain::open() {
-                    Ok(pipe) => pipe,
+                let call = match io::discard(io.socket(), ring.size()) {
+                    Ok(call) => call,
                     Err(error) => return LoopEnd::from_io("pipe", &error).ran(bounds.stop),
                 };
-                let mut sink = IntoNothing { socket, pipe, size };
                 timed!(timing.calls, receive_times, bounds.stop, |timer| {
-                    bulk::receive(&mut sink, bounds, timer, hooks)
+                    bulk::receive(call, bounds, timer, hooks)
                 })
             }
             ([Receive], _, Some(ring)) => {
                 timed!(timing.calls, receive_times, bounds.stop, |timer| {
-                    bulk::receive(&mut io.sink(ring, bounds), bounds, timer, hooks)
+                    bulk::receive(io.sink(ring, bounds), bounds, timer, hooks)
                 })
             }
             ([Send, ReceiveAll], Some(requests), Some(responses)) => {
@@ -373,22 +380,20 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
-    use model::Touch;
+    use model::Transport::Tcp;
+    use model::{BufferPlan, SocketFacts, Touch};
 
     use super::*;
+    use crate::Memory;
 
     const SIZE: usize = 6;
-
-    fn ring() -> BufferRing {
-        let mut ring = BufferRing::new(1, SIZE as u32, 8, 0).unwrap();
-        ring.advance().fill(b'a');
-        ring
-    }
 
     /// The data that each loop sends and receives is touched, as far as the plan says.
     #[test]
     fn every_loop_touches_its_data() {
         let half = Half {
+            send: BufferPlan::message(SIZE as u32),
+            receive: BufferPlan::message(SIZE as u32),
             touch: Touch {
                 send_dirty_bytes: Some(2),
                 receive_dirty_bytes: Some(3),
@@ -407,11 +412,10 @@ mod tests {
         ] {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let address = listener.local_addr().unwrap();
-            let mut buffers = Buffers {
-                send: Some(ring()),
-                receive: Some(ring()),
-                ..Buffers::default()
-            };
+            let facts = SocketFacts::default();
+            let memory = Memory::new(1 << 20, 1 << 20);
+            let buffers = Buffers::new(&half, &workload, Tcp, &facts, None, b"a", &memory);
+            let mut buffers = buffers.unwrap();
             let (stop, counters) = (Stop::new(), Counters::default());
             let limit = if workload.is_transactional() {
                 Limit::Transactions(1)
@@ -449,7 +453,7 @@ mod tests {
                 if opens {
                     let peer = scope.spawn(|| peer(listener.accept().unwrap().0));
                     let mut connector = Connector::new(
-                        model::Transport::Tcp,
+                        Tcp,
                         address.into(),
                         SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
                         crate::PortRange {

@@ -98,11 +98,6 @@ impl BufferRing {
         unsafe { self.first.add(at * self.stride) }
     }
 
-    /// How many buffers.
-    pub fn width(&self) -> u32 {
-        self.width as u32
-    }
-
     /// Bytes of one.
     pub fn size(&self) -> u32 {
         self.size as u32

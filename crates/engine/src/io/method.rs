@@ -1,4 +1,4 @@
-//! The calls of an I/O method, and the streams that loops make of them.
+//! The calls of an I/O method, for single messages and for streams.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -95,70 +95,38 @@ pub(crate) trait Io {
         false
     }
 
-    /// Sends a stream of data from a ring: one buffer per call, unless the method has its own way.
-    fn source<'a>(&'a self, ring: &'a mut BufferRing, _: Bounds<'a>) -> impl Source + 'a
+    /// Returns the call that sends a stream from a ring: the next buffer, unless the method has its own way.
+    fn source<'a, H: Hooks>(
+        &'a self,
+        ring: &'a mut BufferRing,
+        _: Bounds<'a>,
+    ) -> impl FnMut(&mut H) -> Result<Moved, Error>
     where
         Self: Sized,
     {
-        FromRing { io: self, ring }
+        |hooks: &mut H| {
+            let buffer = ring.advance();
+            hooks.before_send(buffer);
+            self.send(buffer).map(Moved::one)
+        }
     }
 
-    /// Receives a stream of data into a ring: one buffer per call, unless the method has its own way.
-    fn sink<'a>(&'a self, ring: &'a mut BufferRing, _: Bounds<'a>) -> impl Sink + 'a
+    /// Returns the call that receives a stream into a ring: into the next buffer, unless the method has its own way.
+    /// No bytes are the stream's end.
+    fn sink<'a, H: Hooks>(
+        &'a self,
+        ring: &'a mut BufferRing,
+        _: Bounds<'a>,
+    ) -> impl FnMut(&mut H) -> Result<Moved, Error>
     where
         Self: Sized,
     {
-        IntoRing { io: self, ring }
-    }
-}
-
-/// The data of a stream, and the call that sends it.
-pub(crate) trait Source {
-    /// Bytes of a message that is sent whole.
-    fn size(&self) -> u32;
-
-    /// One call.
-    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
-}
-
-/// The call that receives a stream, and the place of its data.
-pub(crate) trait Sink {
-    /// One call; no bytes are the end.
-    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error>;
-}
-
-/// One buffer of a ring per send call.
-struct FromRing<'a, I> {
-    io: &'a I,
-    ring: &'a mut BufferRing,
-}
-
-impl<I: Io> Source for FromRing<'_, I> {
-    fn size(&self) -> u32 {
-        self.ring.size()
-    }
-
-    #[inline]
-    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
-        let buffer = self.ring.advance();
-        hooks.before_send(buffer);
-        self.io.send(buffer).map(Moved::one)
-    }
-}
-
-/// One buffer of a ring per receive call.
-struct IntoRing<'a, I> {
-    io: &'a I,
-    ring: &'a mut BufferRing,
-}
-
-impl<I: Io> Sink for IntoRing<'_, I> {
-    #[inline]
-    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
-        let buffer = self.ring.advance();
-        let received = self.io.receive(buffer)?;
-        hooks.after_receive(&mut buffer[..received]);
-        Ok(Moved::one(received))
+        |hooks: &mut H| {
+            let buffer = ring.advance();
+            let received = self.receive(buffer)?;
+            hooks.after_receive(&mut buffer[..received]);
+            Ok(Moved::one(received))
+        }
     }
 }
 

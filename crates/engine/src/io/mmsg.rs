@@ -8,7 +8,7 @@ use sys::call::{Error, Peer};
 use sys::message::{ControlMessage, Moved};
 
 use super::flow::Flow;
-use super::method::{Io, Sink, Source};
+use super::method::Io;
 use crate::counters::Counter;
 use crate::end::Bounds;
 use crate::hooks::Hooks;
@@ -59,12 +59,22 @@ impl Io for Mmsg<'_> {
         self.to.as_ref()
     }
 
-    fn source<'a>(&'a self, ring: &'a mut BufferRing, bounds: Bounds<'a>) -> impl Source + 'a {
-        self.batches(ring, bounds)
+    fn source<'a, H: Hooks>(
+        &'a self,
+        ring: &'a mut BufferRing,
+        bounds: Bounds<'a>,
+    ) -> impl FnMut(&mut H) -> Result<Moved, Error> {
+        let mut batches = self.batches(ring, bounds);
+        move |hooks: &mut H| batches.send(hooks)
     }
 
-    fn sink<'a>(&'a self, ring: &'a mut BufferRing, bounds: Bounds<'a>) -> impl Sink + 'a {
-        self.batches(ring, bounds)
+    fn sink<'a, H: Hooks>(
+        &'a self,
+        ring: &'a mut BufferRing,
+        bounds: Bounds<'a>,
+    ) -> impl FnMut(&mut H) -> Result<Moved, Error> {
+        let mut batches = self.batches(ring, bounds);
+        move |hooks: &mut H| batches.receive(hooks)
     }
 }
 
@@ -93,12 +103,6 @@ impl Batches<'_> {
         self.bounds.budget.spend(moved.bytes as u64);
         moved
     }
-}
-
-impl Source for Batches<'_> {
-    fn size(&self) -> u32 {
-        self.ring.size()
-    }
 
     #[inline]
     fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
@@ -108,9 +112,7 @@ impl Source for Batches<'_> {
         self.bounds.counters.add(Counter::SendBatches, 1);
         Ok(self.note(moved))
     }
-}
 
-impl Sink for Batches<'_> {
     /// Datagrams behind an end mark are not counted, as in other methods, which do not receive them.
     #[inline]
     fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
@@ -141,15 +143,25 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Duration;
 
-    use model::{Ended, Half, IoMethod, Limit, Pacing, Timing, Wait, Workload};
+    use model::Transport::Udp;
+    use model::{
+        BufferPlan, Ended, Half, IoMethod, Limit, Pacing, SocketFacts, Timing, Wait, WidthRule,
+        Workload,
+    };
 
     use super::*;
-    use crate::{Buffers, Counters, Job, JobBody, Loop, Ran, Stop, run};
+    use crate::{Buffers, Counters, Job, JobBody, Loop, Memory, Ran, Stop, run};
 
     const SIZE: u32 = 10;
 
     fn half(pacing: Option<Pacing>) -> Half {
+        let ring = BufferPlan {
+            width: WidthRule::Buffers(3),
+            ..BufferPlan::message(SIZE)
+        };
         Half {
+            send: ring,
+            receive: ring,
             io: IoMethod::Mmsg,
             pacing,
             ..Half::default()
@@ -163,12 +175,10 @@ mod tests {
         half: &Half,
         counters: &Counters,
     ) -> Ran {
-        let ring = || BufferRing::new(3, SIZE, 8, 0);
-        let mut buffers = Buffers {
-            send: ring(),
-            receive: ring(),
-            ..Buffers::default()
-        };
+        let memory = Memory::new(1 << 20, 1 << 20);
+        let facts = SocketFacts::default();
+        let buffers = Buffers::new(half, workload, Udp, &facts, None, b"x", &memory);
+        let mut buffers = buffers.unwrap();
         let mut job = Job {
             body: JobBody::Loop(Loop {
                 workload,

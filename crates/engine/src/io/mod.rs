@@ -26,11 +26,11 @@ use sys::call::Peer;
 pub use early::{Early, Elsewhere};
 pub use flow::Flow;
 pub use layered::Layer;
-pub(crate) use method::{Io, Sink, Source, until_then};
+pub(crate) use method::{Io, until_then};
 pub use one_to_many::Associations;
 pub(crate) use plain::Plain;
-pub(crate) use sendfile::{FromFile, SendFile};
-pub(crate) use splice::IntoNothing;
+pub(crate) use sendfile::SendFile;
+pub(crate) use splice::discard;
 
 use crate::end::Ran;
 
@@ -54,7 +54,7 @@ pub(crate) trait Work {
 }
 
 /// Runs `work` over the method that fits the flow and the plan. This is the list of the methods;
-/// [`FromFile`] and [`IntoNothing`], which have no buffers, replace the source or sink of any.
+/// [`SendFile::send`] and [`discard`], which have no buffers, replace the stream's call of any.
 pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
     let polls = half.socket.non_blocking;
     if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(flow)) {

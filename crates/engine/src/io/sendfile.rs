@@ -7,10 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use sys::call::{self, Error};
 use sys::message::Moved;
 
-use super::method::Source;
-use crate::hooks::Hooks;
-
-/// A file as a ring: piece `i` is what a send buffer would hold, sent by the kernel itself.
+/// A file as a ring: piece `i` is what a send buffer would hold, sent by the kernel itself from no buffer of this
+/// process.
 #[derive(Debug)]
 pub(crate) struct SendFile {
     file: File,
@@ -42,25 +40,17 @@ impl SendFile {
         })
     }
 
-    /// Bytes per call.
-    pub(crate) fn size(&self) -> u32 {
-        self.size
-    }
-
-    /// Number of pieces.
-    pub(crate) fn width(&self) -> u32 {
-        self.width
-    }
-
+    /// Sends the next piece.
     #[inline]
-    fn advance(&mut self) -> (BorrowedFd<'_>, u64, usize) {
-        let at = self.offset + u64::from(self.next) * u64::from(self.size);
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> Result<Moved, Error> {
+        let mut at = self.offset + u64::from(self.next) * u64::from(self.size);
         self.next = if self.next + 1 == self.width {
             0
         } else {
             self.next + 1
         };
-        (self.file.as_fd(), at, self.size as usize)
+        let (file, count) = (self.file.as_fd(), self.size as usize);
+        call::send_file(socket, file, &mut at, count).map(Moved::one)
     }
 }
 
@@ -69,22 +59,4 @@ fn temporary(length: u64) -> io::Result<File> {
     let mut random = File::open("/dev/urandom")?.take(length);
     io::copy(&mut random, &mut &file)?;
     Ok(file)
-}
-
-/// A file, sent by the kernel: its data is in no buffer of this process.
-pub(crate) struct FromFile<'a> {
-    pub(crate) socket: BorrowedFd<'a>,
-    pub(crate) file: &'a mut SendFile,
-}
-
-impl Source for FromFile<'_> {
-    fn size(&self) -> u32 {
-        self.file.size()
-    }
-
-    #[inline]
-    fn send(&mut self, _: &mut impl Hooks) -> Result<Moved, Error> {
-        let (file, mut offset, count) = self.file.advance();
-        call::send_file(self.socket, file, &mut offset, count).map(Moved::one)
-    }
 }

@@ -9,37 +9,36 @@ use sys::message::Moved;
 use crate::counters::{Counter, CounterWriter};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
-use crate::io::{Sink, Source};
 use crate::stop::Stop;
 use crate::timer::Timer;
 
-/// Sends until the budget is spent or somebody stops it.
-pub(crate) fn send(
-    source: &mut impl Source,
+/// Sends messages of `size` bytes, one or several a `call`, until the budget is spent or the stop is pulled.
+pub(crate) fn send<H: Hooks>(
+    mut call: impl FnMut(&mut H) -> Result<Moved, Error>,
+    size: u32,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
-    hooks: &mut impl Hooks,
+    hooks: &mut H,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
         stop,
         counters,
     } = bounds;
-    let whole = source.size() as usize;
-    counters.expect(source.size(), 0, false);
+    counters.expect(size, 0, false);
     timer.start();
     while !stop.is_set() {
         if hooks.waited(stop) {
             timer.start();
             continue;
         }
-        match source.send(hooks) {
+        match call(hooks) {
             // A file that has become shorter than it was.
             Ok(Moved { bytes: 0, .. }) => return LoopEnd::from_call("send", Error::NODATA),
             Ok(Moved { bytes, messages }) => {
                 timer.lap();
                 hooks.took_turns(messages);
-                if bytes == whole * messages {
+                if bytes == size as usize * messages {
                     counters.add(Counter::Passes, messages as u64);
                 } else {
                     counters.sent(bytes, messages as u64);
@@ -60,12 +59,12 @@ pub(crate) fn send(
     LoopEnd::Stopped
 }
 
-/// Receives until the peer ends it, the budget is spent or somebody stops it.
-pub(crate) fn receive(
-    sink: &mut impl Sink,
+/// Receives until the peer ends it, the budget is spent or the stop is pulled.
+pub(crate) fn receive<H: Hooks>(
+    mut call: impl FnMut(&mut H) -> Result<Moved, Error>,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
-    hooks: &mut impl Hooks,
+    hooks: &mut H,
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -78,7 +77,7 @@ pub(crate) fn receive(
             timer.start();
             continue;
         }
-        match sink.receive(hooks) {
+        match call(hooks) {
             Ok(Moved { bytes: 0, .. }) => return LoopEnd::PeerClosed,
             Ok(Moved { bytes, messages }) => {
                 timer.lap();

@@ -253,7 +253,6 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Instant;
 
-    use model::Limit;
     use sys::buffer::BufferRing;
 
     use super::*;
@@ -267,7 +266,7 @@ mod tests {
             .unwrap();
         let (stop, counters) = (Stop::new(), Counters::default());
         let bounds = Bounds {
-            budget: Budget::of(Limit::Transactions(10), 0),
+            budget: Budget(10),
             stop: &stop,
             counters: counters.writer(),
         };
@@ -317,7 +316,7 @@ mod tests {
         let _attending = stop.attend();
         let _at_last = crate::deadline_thread().at(Instant::now() + Duration::from_secs(20), &stop);
         let bounds = Bounds {
-            budget: Budget::of(Limit::Transactions(u64::MAX), 0),
+            budget: Budget(u64::MAX),
             stop: &stop,
             counters: counters.writer(),
         };

@@ -15,7 +15,7 @@ pub(super) fn response(request: &Request, ready: &Prepared) -> Frame {
     match request {
         Request::Omni(asked) => OMNI.encode_response(&with_host(&told(asked, ready))),
         Request::Classic(test, asked) => {
-            let used = ready.buffers.used();
+            let used = ready.buffers.used;
             test.messages().encode_response(&TestResponse {
                 receive_size: word(used.receive_bytes.or(used.send_bytes)),
                 ..told(asked, ready)
@@ -53,7 +53,7 @@ fn told(asked: &TestRequest, ready: &Prepared) -> TestResponse {
         _ => (facts.receive_buffer_bytes, facts.send_buffer_bytes),
     };
     // A direction that is not used echoes what was asked.
-    let used = ready.buffers.used();
+    let used = ready.buffers.used;
     let or_echo = |used: Option<u32>, asked: i32| used.map_or(asked, |value| value as i32);
     let mut station = [0; 8];
     let mut sap = 0;

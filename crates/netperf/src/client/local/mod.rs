@@ -83,7 +83,7 @@ impl LocalEnd<'_> {
     pub(super) fn own(&self) -> Own {
         Own {
             port: Address::of(&self.data.socket).map_or(0, |bound| bound.port()),
-            buffers: self.buffers.used(),
+            buffers: self.buffers.used,
         }
     }
 
