@@ -6,9 +6,10 @@ use getopt::Argument::{Nothing, Value};
 use getopt::{Quit, Section, flag, refuse};
 use model::SocketOptions;
 
+use super::rings::{RECEIVE_SIZE, SEND_SIZE, SIZES};
 use super::test::{
-    HELP, IPV4, IPV6, LOCAL_BUFFERS, NO_DELAY_AT_BOTH_ENDS, NO_EFFECT, PORTS, RECEIVE_SIZE,
-    REMOTE_BUFFERS, SCOPE, SEND_SIZE, SIZES, SOURCE, TARGET, TestOptions, no_copy_avoidance,
+    HELP, IPV4, IPV6, LOCAL_BUFFERS, NO_DELAY_AT_BOTH_ENDS, NO_EFFECT, PORTS, REMOTE_BUFFERS,
+    SCOPE, SOURCE, TARGET, TestOptions, no_copy_avoidance,
 };
 use super::value::{count, count_or_default, number, set};
 use super::{Attachment, Special, Test, TestFamily};

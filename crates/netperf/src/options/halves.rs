@@ -1,6 +1,6 @@
 //! What the two ends do where several options decide it together.
 
-use model::{Half, IdleLoop, SizeRule, Transport, Wait, WidthRule};
+use model::{Half, IdleLoop, Transport, Wait};
 
 use super::global::Global;
 use super::test::TestOptions;
@@ -16,29 +16,6 @@ pub(super) fn halves(
     options: &TestOptions,
 ) -> (Half, Half) {
     let (mut here, mut there) = (options.here.clone(), options.there.clone());
-    // Test option `-W` outranks the global one. The client tells its own widths to the peer.
-    if options.width > 0 {
-        here.send.width = WidthRule::Buffers(options.width);
-        there.send.width = here.send.width;
-    }
-    let [request, response] = messages(test, direction, options);
-    for (buffers, message) in [
-        (&mut here.send, request),
-        (&mut there.receive, request),
-        (&mut there.send, response),
-        (&mut here.receive, response),
-    ] {
-        match message {
-            Some(bytes) => {
-                buffers.size = SizeRule::Bytes(bytes);
-                if buffers.width == WidthRule::CoverSocketBuffer {
-                    buffers.width = WidthRule::Buffers(1);
-                }
-            }
-            None if buffers.size == SizeRule::Bytes(0) => buffers.size = SizeRule::SocketBuffer,
-            None => {}
-        }
-    }
     let CpuRates { local, remote } = global.settings.cpu_rate;
     let rates = [local, remote];
     for (end, half) in [&mut here, &mut there].into_iter().enumerate() {
@@ -69,16 +46,4 @@ pub(super) fn halves(
     here.count_retransmits =
         direction.connection && transport.has_tcp_options() && needs.retransmits;
     (here, there)
-}
-
-/// Returns the bytes of a request and of a response, where sizes are those. As in the stock tool, `-r`
-/// outranks `-m` and `-M` on a stream, too, and TCP_CC carries the sizes though it moves no data.
-fn messages(test: Test, direction: Direction, options: &TestOptions) -> [Option<u32>; 2] {
-    if (direction.transmit && direction.receive) || test == Test::TcpCc {
-        return options.sizes.map(|size| size.or(Some(1)));
-    }
-    match test {
-        Test::TcpSendfile | Test::TcpMss => [None, None],
-        _ => options.sizes,
-    }
 }

@@ -14,6 +14,7 @@ mod plan;
 mod print;
 mod refusals;
 mod repeat;
+mod rings;
 mod selection;
 mod server;
 mod settings;

@@ -8,7 +8,7 @@ use model::{BufferPlan, FlowPlan, Limit, SizeRule, Timing, Transport, Workload};
 use super::global::{Global, Length};
 use super::test::{DataEnd, Socket, TestOptions};
 use super::{
-    Control, Data, Direction, Family, Settings, Test, halves, print, refusals, uncontrolled,
+    Control, Data, Direction, Family, Settings, Test, halves, print, refusals, rings, uncontrolled,
 };
 
 /// What `global` and `options` come to for `test`. A refusal is one line without the program's name.
@@ -169,9 +169,8 @@ fn plan(
     let timed = print::wants_latency(global, options)
         || global.settings.print.verbosity >= 2
         || global.settings.histogram.is_some();
-    let (here, there) = halves::halves(test, transport, direction, global, options);
-    refusals::within_memory(&here)?;
-    refusals::within_memory(&there)?;
+    let (mut here, mut there) = halves::halves(test, transport, direction, global, options);
+    rings::settle(&mut here, &mut there, test, direction, options)?;
     refusals::within_the_protocol(test, &there)?;
     refusals::within_reach(&here, direction.receive && !direction.transmit)?;
     refusals::within_reach(&there, direction.transmit && !direction.receive)?;

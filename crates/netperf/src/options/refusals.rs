@@ -1,8 +1,7 @@
-//! What was typed and cannot be: contradictions, and what a transport, the protocol or the memory has
-//! no room for. Each is one line without the program's name.
+//! What was typed and cannot be: contradictions, and what a transport or the protocol has no room for. Each is one line without the program's name.
 
 use getopt::{Quit, refuse};
-use model::{FlowPlan, Half, SizeRule, Transport, WidthRule};
+use model::{FlowPlan, Half, Transport};
 
 use super::global::Global;
 use super::test::TestOptions;
@@ -180,33 +179,6 @@ pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Quit> {
     }
     Ok(())
 }
-
-/// Refuses buffers that no host will want to give. What goes by the socket's buffer is counted as
-/// TCP's initial one, as nobody knows it yet.
-pub(super) fn within_memory(half: &Half) -> Result<(), Quit> {
-    const ASSUMED_SOCKET_BUFFER: u32 = 16 << 10;
-    for (ring, options) in [(&half.send, "-m or -r"), (&half.receive, "-M or -r")] {
-        let size = match ring.size {
-            SizeRule::Bytes(bytes) => bytes,
-            SizeRule::SocketBuffer => ASSUMED_SOCKET_BUFFER,
-        };
-        let width = match ring.width {
-            WidthRule::Buffers(buffers) => buffers,
-            WidthRule::CoverSocketBuffer => 2,
-        };
-        let buffer = u64::from(size) + u64::from(ring.alignment) + u64::from(ring.offset);
-        if buffer * u64::from(width) > MAX_RING {
-            return refuse(format!(
-                "test option {options} ({size} bytes), with {width} buffers (-W) of alignment {} and \
-                 offset {}, needs more than 2 GiB",
-                ring.alignment, ring.offset
-            ));
-        }
-    }
-    Ok(())
-}
-
-const MAX_RING: u64 = 2 << 30;
 
 /// Refuses VSOCK without addresses of its kind, and them without it.
 pub(super) fn with_its_addresses(

@@ -13,8 +13,9 @@ use model::{Half, SocketOptions, Transport};
 
 use super::families::FamilyOptions;
 use super::global::endpoint;
+use super::rings::{RECEIVE_SIZE, SEND_SIZE, SIZES, WIDTH};
 use super::selection::{Selected, select};
-use super::value::{c_integer, count, count_or_default, number, port, set, set_first, size, word};
+use super::value::{c_integer, count, count_or_default, number, port, set, word};
 use super::{ConnectionPorts, Family};
 use crate::conventions::DEFER_ACCEPT_SECONDS;
 use crate::selector::Needs;
@@ -306,30 +307,13 @@ pub(super) const HELP: Flag<TestOptions> = flag('h', Nothing, &["-h             
 
 type Apply = getopt::Apply<TestOptions>;
 
-pub(super) const SEND_SIZE: Apply =
-    |t, v| set_first([&mut t.here.send.size, &mut t.there.send.size], v, size);
-pub(super) const RECEIVE_SIZE: Apply = |t, v| {
-    set_first(
-        [&mut t.there.receive.size, &mut t.here.receive.size],
-        v,
-        size,
-    )
-};
 const DATA_PORT: Apply = |t, v| set(t.port.each_mut(), v, |half| Ok(Some(port(half)?)));
-pub(super) const SIZES: Apply = |t, v| {
-    let size = |half: &str| Ok(Some(number(half, 1..=i64::from(i32::MAX))?));
-    set(t.sizes.each_mut(), v, size)
-};
 pub(super) const NO_DELAY_AT_BOTH_ENDS: Apply = |t, _| {
     (t.here.socket.no_delay, t.there.socket.no_delay) = (true, true);
     Ok(())
 };
 const ROUTING: Apply = |t, v| {
     t.routing = Some(word(v)? != 0);
-    Ok(())
-};
-const WIDTH: Apply = |t, v| {
-    t.width = count(v)?;
     Ok(())
 };
 fn both_families(options: &mut TestOptions, family: Family) {

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use getopt::{Quit, refuse, within};
-use model::{SizeRule, WidthRule};
+use model::WidthRule;
 
 use super::Family;
 
@@ -71,11 +71,6 @@ pub(super) fn count(text: &str) -> Result<u32, Quit> {
 /// A number, where a negative one leaves the default in force.
 pub(super) fn count_or_default(text: &str) -> Result<Option<u32>, Quit> {
     Ok(u32::try_from(word(text)?).ok())
-}
-
-/// Bytes of a call.
-pub(super) fn size(text: &str) -> Result<SizeRule, Quit> {
-    number(text, 0..=i64::from(i32::MAX)).map(SizeRule::Bytes)
 }
 
 /// A number of buffers, where 0 is the default.
