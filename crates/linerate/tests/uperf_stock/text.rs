@@ -128,6 +128,15 @@ pub(crate) fn differences(text: &str) -> Option<Vec<f64>> {
     figures.collect()
 }
 
+/// Whether a strand or a group had not ended when the text was made: its time is then from the clock's beginning.
+pub(crate) fn has_running_strands(text: &str) -> bool {
+    let times = text
+        .split_whitespace()
+        .filter_map(|word| word.trim_start_matches('/').strip_suffix("(s)"));
+    let mut seconds = times.filter_map(|time| time.parse::<f64>().ok());
+    seconds.any(|seconds| seconds > 1e9)
+}
+
 /// The seconds that the master says it took.
 pub(crate) fn seconds(text: &str) -> Option<f64> {
     let mut lines = text.lines().rev();
