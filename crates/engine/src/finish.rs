@@ -1,5 +1,6 @@
 //! The end of a flow: marks this end for the peer, and waits for the peer's.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -33,42 +34,44 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// Says so, and waits for the peer until `stop`; whether the peer's end was seen.
-    pub fn say(self, flow: &Flow<'_>, stop: &Stop) -> bool {
+    /// Says so, and waits for the peer's end until `stop`, which is [`Error::CANCELED`]. A reset is no end: the peer
+    /// may not have read all.
+    pub fn say(self, flow: &Flow<'_>, stop: &Stop) -> io::Result<()> {
         match (self, flow) {
             (Self::HalfClose, Flow::Connected(socket)) => {
                 match call::shutdown_write(*socket) {
                     Ok(()) => await_end(*socket, stop),
                     // The logical link control knows no half, and its end overtakes what is queued.
                     Err(Error::INVAL) => {
-                        await_sent(*socket, stop)
-                            && call::shutdown(*socket).is_ok()
-                            && await_end(*socket, stop)
+                        await_sent(*socket, stop)?;
+                        call::shutdown(*socket)?;
+                        await_end(*socket, stop)
                     }
-                    Err(_) => false,
+                    Err(error) => Err(error.into()),
                 }
             }
             (Self::Acknowledged, Flow::Connected(socket)) => {
-                call::shutdown_write(*socket).is_ok() && await_acknowledged(*socket, stop)
+                call::shutdown_write(*socket)?;
+                await_acknowledged(*socket, stop)
             }
             (Self::AwaitClose, Flow::Connected(socket)) => await_end(*socket, stop),
-            (Self::EmptyDatagrams, flow) => send_marks(flow, stop),
-            _ => true,
+            (Self::EmptyDatagrams, flow) => Ok(send_marks(flow, stop)?),
+            _ => Ok(()),
         }
     }
 }
 
-/// Sends one empty datagram after the other; whether any was sent.
-fn send_marks(flow: &Flow<'_>, stop: &Stop) -> bool {
+/// Sends one empty datagram after the other. Fails if none was sent.
+fn send_marks(flow: &Flow<'_>, stop: &Stop) -> Result<(), Error> {
     // What is refused at first may be data.
-    let mut any = send_mark(flow, stop, MOST_ERRORS).is_ok();
+    let mut any = send_mark(flow, stop, MOST_ERRORS);
     for pause in PAUSES_MS {
         if stop.is_set() {
             break;
         }
         std::thread::sleep(Duration::from_millis(pause));
         match send_mark(flow, stop, 0) {
-            Ok(()) => any = true,
+            Ok(()) => any = Ok(()),
             // The peer has closed its socket.
             Err(_) => break,
         }
@@ -96,48 +99,46 @@ fn send_mark(flow: &Flow<'_>, stop: &Stop, most_errors: u32) -> Result<(), Error
 
 /// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for
 /// it.
-fn await_sent(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
+fn await_sent(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
     let _attending = stop.attend();
     while !stop.is_set() {
-        match sys::option::queued_to_send(socket) {
-            Ok(0) => return true,
-            Ok(_) => std::thread::sleep(LOOK),
-            Err(_) => return false,
+        match sys::option::queued_to_send(socket)? {
+            0 => return Ok(()),
+            _ => std::thread::sleep(LOOK),
         }
     }
-    false
+    Err(Error::CANCELED.into())
 }
 
 /// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for
 /// it.
-fn await_acknowledged(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
+fn await_acknowledged(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
     let mut scrap = [0; 4096];
     while !stop.is_set() {
-        match sys::option::unacknowledged(socket) {
-            Ok(0) => return true,
-            Ok(_) => {}
-            Err(_) => return false,
+        if sys::option::unacknowledged(socket)? == 0 {
+            return Ok(());
         }
         match call::receive_without_waiting(socket, &mut scrap) {
             Err(Error::AGAIN) => std::thread::sleep(LOOK),
             Ok(1..) | Err(Error::INTR) => {}
-            Ok(0) | Err(_) => return false,
+            Ok(0) => return Err(Error::PIPE.into()),
+            Err(error) => return Err(error.into()),
         }
     }
-    false
+    Err(Error::CANCELED.into())
 }
 
-fn await_end(socket: BorrowedFd<'_>, stop: &Stop) -> bool {
+fn await_end(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
     let _attending = stop.attend();
     let mut scrap = [0; 16 * 1024];
     while !stop.is_set() {
         match call::receive(socket, &mut scrap) {
-            Ok(0) | Err(Error::CONNRESET) => return true,
+            Ok(0) => return Ok(()),
             Ok(_) | Err(Error::INTR) => {}
-            Err(_) => return false,
+            Err(error) => return Err(error.into()),
         }
     }
-    false
+    Err(Error::CANCELED.into())
 }
 
 #[cfg(test)]
@@ -159,7 +160,11 @@ mod tests {
         near.set_nonblocking(false).unwrap();
         let stop = Stop::new();
         let _soon = deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
-        assert!(!Finish::EmptyDatagrams.say(&Flow::Connected(near.as_fd()), &stop));
+        assert!(
+            Finish::EmptyDatagrams
+                .say(&Flow::Connected(near.as_fd()), &stop)
+                .is_err()
+        );
     }
 
     /// Two ends of a connection; the near one has sent more than has room on its way.
@@ -177,12 +182,13 @@ mod tests {
         let stop = Stop::new();
         let flow = Flow::Connected(near.as_fd());
         let _soon = deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
-        assert!(!Finish::Acknowledged.say(&flow, &stop), "nobody reads");
+        let ended = Finish::Acknowledged.say(&flow, &stop);
+        assert!(ended.is_err(), "nobody reads");
         let reader = std::thread::spawn(move || {
             far.read_to_end(&mut Vec::new()).unwrap();
             far
         });
-        assert!(Finish::Acknowledged.say(&flow, &Stop::new()));
+        Finish::Acknowledged.say(&flow, &Stop::new()).unwrap();
         assert_eq!(sys::option::unacknowledged(near.as_fd()).unwrap(), 0);
         drop(reader.join().unwrap());
     }
@@ -194,7 +200,8 @@ mod tests {
         let stop = Stop::new();
         // What would wait for ever shall fail.
         let _at_last = deadline_thread().at(Instant::now() + Duration::from_secs(20), &stop);
-        assert!(!Finish::Acknowledged.say(&Flow::Connected(near.as_fd()), &stop));
+        let ended = Finish::Acknowledged.say(&Flow::Connected(near.as_fd()), &stop);
+        assert!(ended.is_err());
         assert!(!stop.is_set());
     }
 }

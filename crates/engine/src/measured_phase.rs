@@ -1,5 +1,6 @@
 //! The measured phase of one flow: what starts with it, what ends it, and the figures that it leaves.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::flow_group::FlowGroup;
 use crate::io::Flow;
 use crate::run::{Job, JobBody, Loop, Path, run};
 use crate::socket::{DataSocket, facts_at_end};
-use crate::stop::Stop;
+use crate::stop::{Reason, Stop};
 
 /// What a measured phase counts in, and what ends it.
 #[derive(Clone, Copy, Debug)]
@@ -94,15 +95,20 @@ impl<'a> MeasuredPhase<'a> {
         ran
     }
 
-    /// Ends the flow for the peer, and waits at most `patience` for the peer's end; whether that was seen. A stream
+    /// Ends the flow for the peer, and waits at most `patience` for the peer's end, as [`Finish::say`] does. A stream
     /// that only sends ends with its drain, so [`Finish::HalfClose`] stops its clock again.
-    pub fn finish(&mut self, how: Finish, flow: &Flow<'_>, patience: Duration) -> bool {
+    pub fn finish(&mut self, how: Finish, flow: &Flow<'_>, patience: Duration) -> io::Result<()> {
         let (stop, _deadline) = self.cut.follower_until(Instant::now() + patience);
-        let is_seen = how.say(flow, &stop);
+        let said = how.say(flow, &stop);
         if how == Finish::HalfClose && self.only_sends {
             self.stop_clock();
         }
-        is_seen
+        match stop.reason() {
+            Some(Reason::Deadline | Reason::Silence) => {
+                said.map_err(|_| io::ErrorKind::TimedOut.into())
+            }
+            _ => said,
+        }
     }
 
     /// Stops the clock. It may stop again later, if what follows turns out to belong to the measured time.
@@ -145,9 +151,13 @@ impl<'a> MeasuredPhase<'a> {
     }
 }
 
-/// Runs one end of a stream on its connection, from its start to its finish. A sender keeps the flow's time, and waits
-/// until the peer has read all; a receiver reads to the end, and at most `patience` longer than that time. `cancel`, the
-/// end of the control connection, and `patience` without any progress end it early.
+/// Runs one end of a stream on its connection, from its start to its finish, and returns its figures with its end.
+///
+/// A sender keeps the flow's time, and waits until the peer has read all: its end is its limit. A receiver reads until
+/// the peer's end of stream, [`Ended::PeerClosed`], and then closes the connection, which is what the sender waits for,
+/// before it reports its figures. `cancel` ends both early, as [`Ended::Cancelled`]. All else is an error: a reset, the
+/// end of the control connection, `patience` without progress (more where one call sends much), and a sender that goes
+/// on for longer than that beyond the flow's time.
 pub fn run_stream(
     flow: &FlowPlan,
     (data, connection): (&DataSocket, &Socket),
@@ -155,7 +165,8 @@ pub fn run_stream(
     control: Option<BorrowedFd<'_>>,
     patience: Duration,
     cancel: &Stop,
-) -> (Side, Ended) {
+) -> io::Result<(Side, Ended)> {
+    let patience = buffers.patience(patience, &flow.here);
     let sends = flow.workload.sends();
     let time = match flow.limit {
         Limit::Time(time) if sends => Some(time),
@@ -173,10 +184,28 @@ pub fn run_stream(
     let mut phase = MeasuredPhase::start(&flow.here, settings);
     let path = || Flow::Connected(connection.as_fd());
     let ran = phase.run(flow.limit, Loop::of(flow, buffers), path());
-    if sends {
-        phase.finish(Finish::HalfClose, &path(), patience);
-    }
+    let finished = if sends {
+        phase.finish(Finish::HalfClose, &path(), patience)
+    } else {
+        Ok(())
+    };
+    let ended = match (&ran.ended, phase.cut.reason()) {
+        (Ended::Failed(why), _) => Err(why.clone()),
+        (_, Some(Reason::Cancelled)) => Ok(Ended::Cancelled),
+        (_, Some(Reason::PeerClosed)) => Err("the control connection was closed".to_owned()),
+        (Ended::PeerClosed, _) if ran.failure.is_some() => {
+            Err("the peer reset the stream".to_owned())
+        }
+        (Ended::Deadline, _) if !sends => Err("the stream did not end in time".to_owned()),
+        (ended, _) => match finished {
+            Ok(()) => Ok(ended.clone()),
+            Err(error) => {
+                let why = sys::describe(&error);
+                Err(format!("the peer did not read all of the stream: {why}"))
+            }
+        },
+    };
     let facts = facts_at_end(&data.facts, connection, flow.transport);
-    let ended = ran.ended.clone();
-    (phase.side(ran, data, buffers, facts), ended)
+    let ended = ended.map_err(io::Error::other)?;
+    Ok((phase.side(ran, data, buffers, facts), ended))
 }

@@ -51,7 +51,7 @@ impl From<Reason> for Ended {
             Reason::Deadline => Self::Deadline,
             Reason::PeerClosed => Self::PeerClosed,
             Reason::Cancelled => Self::Cancelled,
-            Reason::Silence => Self::Failed("the peer's data stopped".to_owned()),
+            Reason::Silence => Self::Failed("no data moved any more".to_owned()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Both ends of a stream, each in its measured phase, as a dialect runs them.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -68,7 +68,7 @@ fn run_end(
     let ran = phase.run(Limit::Unlimited, body, path());
     if workload.sends() {
         let loop_ended = phase.passed.elapsed;
-        phase.finish(Finish::HalfClose, &path(), LONG);
+        phase.finish(Finish::HalfClose, &path(), LONG).unwrap();
         assert!(
             phase.passed.elapsed > loop_ended,
             "the drain belongs to the time"
@@ -93,7 +93,7 @@ fn both_ends_of_a_stream_agree() {
 }
 
 /// One end of a stream, by one call.
-fn run_whole(data: TcpStream, workload: Workload, patience: Duration) -> (Side, Ended) {
+fn run_whole(data: TcpStream, workload: Workload, patience: Duration) -> io::Result<(Side, Ended)> {
     let flow = FlowPlan {
         limit: Limit::Time(TIME),
         ..FlowPlan::of(Transport::Tcp, workload).with_buffers(BufferPlan::message(100))
@@ -114,19 +114,44 @@ fn a_stream_runs_in_one_call() {
     let ((sender, time_up), (receiver, read_all)) = std::thread::scope(|scope| {
         let sender = scope.spawn(|| run_whole(near, Workload::send(), LONG));
         let receiver = run_whole(far, Workload::receive(), LONG);
-        (sender.join().unwrap(), receiver)
+        (sender.join().unwrap().unwrap(), receiver.unwrap())
     });
     assert_eq!((time_up, read_all), (Ended::Deadline, Ended::PeerClosed));
     assert_eq!(sender.counts.sent, receiver.counts.received);
     assert!(sender.counts.sent.0 > 0 && sender.elapsed >= Some(TIME));
 }
 
+/// Resets a connection instead of ending it.
+fn reset(connection: TcpStream) {
+    let connection = Socket::from(connection);
+    connection.set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn a_reset_is_no_end_of_a_stream() {
+    for workload in [Workload::send(), Workload::receive()] {
+        let (near, far) = pair();
+        reset(far);
+        let failed = run_whole(near, workload, LONG).unwrap_err();
+        assert_eq!(failed.to_string(), "the peer reset the stream");
+    }
+    let (near, mut far) = pair();
+    let drained = std::thread::spawn(move || {
+        io::copy(&mut far, &mut io::sink()).unwrap();
+        reset(far);
+    });
+    let failed = run_whole(near, Workload::send(), LONG).unwrap_err();
+    let expected = "the peer did not read all of the stream: Connection reset by peer";
+    assert_eq!(failed.to_string(), expected);
+    drained.join().unwrap();
+}
+
 #[test]
 fn a_receiver_does_not_read_for_ever() {
     let (mut near, far) = pair();
     let sender = std::thread::spawn(move || while near.write_all(&[0; 100]).is_ok() {});
-    let (_, ended) = run_whole(far, Workload::receive(), Duration::from_secs(2));
-    assert_eq!(ended, Ended::Deadline);
+    let ended = run_whole(far, Workload::receive(), Duration::from_secs(2)).unwrap_err();
+    assert_eq!(ended.to_string(), "the stream did not end in time");
     sender.join().unwrap();
 }
 

@@ -222,7 +222,7 @@ impl Prepared {
         {
             // What is sent again of what is still on its way belongs to the test. The client reads it
             // before it looks for the results.
-            phase.finish(Finish::Acknowledged, &path(), context.limits.drain);
+            let _ = phase.finish(Finish::Acknowledged, &path(), context.limits.drain);
         }
         let mut facts = facts_at_end(&self.data.facts, &connection, self.assignment.transport);
         // A size that was asked for stays what it was.
@@ -338,7 +338,7 @@ impl Prepared {
         }
         if !workload.receives() {
             // A client that counts would wait for ever for what was lost.
-            phase.finish(Finish::EmptyDatagrams, &path(), LATE_DATAGRAMS);
+            let _ = phase.finish(Finish::EmptyDatagrams, &path(), LATE_DATAGRAMS);
         }
         let facts = SocketFacts {
             dropped: dropped(socket, self.assignment.transport),

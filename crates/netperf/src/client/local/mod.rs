@@ -284,9 +284,9 @@ impl LocalEnd<'_> {
         if datagrams && is_service {
             // It waits for nothing.
         } else if datagrams && plan.workload.sends() {
-            phase.finish(Finish::EmptyDatagrams, &path(), DRAIN_PATIENCE);
+            let _ = phase.finish(Finish::EmptyDatagrams, &path(), DRAIN_PATIENCE);
         } else if !datagrams && plan.workload.sends() {
-            phase.finish(Finish::HalfClose, &path(), DRAIN_PATIENCE);
+            let _ = phase.finish(Finish::HalfClose, &path(), DRAIN_PATIENCE);
             // What the drain has sent again belongs to the test.
             moved.socket = self.facts_at_end();
             moved.tcp_info = tcp_info::Dump::of(&self.data.socket);
@@ -294,7 +294,7 @@ impl LocalEnd<'_> {
             // The sender has its own clock and would go on to its end, or has none and no end.
             let _ = call::shutdown(socket.as_fd());
         } else if !datagrams {
-            phase.finish(Finish::AwaitClose, &path(), DRAIN_PATIENCE);
+            let _ = phase.finish(Finish::AwaitClose, &path(), DRAIN_PATIENCE);
         }
         Ok(moved)
     }

@@ -78,7 +78,7 @@ impl LocalEnd<'_> {
         let sent = send_nonce(&socket, nonce, call::send, &stop);
         sent.map_err(|error| unreachable(dest, error.into()))?;
         let taken = Finish::AwaitClose.say(&Flow::Connected(socket.as_fd()), &stop);
-        if !taken {
+        if taken.is_err() {
             late()?;
         }
         // A reset leaves nothing behind, so that the data can use the same port.
