@@ -130,7 +130,7 @@ fn add_side(sum: &mut Side, flow: Side) {
         .zip(flow.socket.retransmits)
         .map(|(sum, flow)| sum.saturating_add(flow));
     let dropped = (sum.socket.dropped).zip(flow.socket.dropped);
-    sum.socket.dropped = dropped.map(|(sum, flow)| sum + flow);
+    sum.socket.dropped = dropped.map(|(sum, flow)| sum.saturating_add(flow));
     for (sum, flow) in [
         (&mut sum.latency, flow.latency),
         (&mut sum.send_times, flow.send_times),

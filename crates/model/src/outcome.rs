@@ -206,7 +206,7 @@ pub struct Counts {
 impl Counts {
     /// Bytes of both directions.
     pub fn bytes(&self) -> u64 {
-        self.sent.0 + self.received.0
+        (self.sent + self.received).0
     }
 
     /// The counts that were added after `earlier`.
@@ -235,10 +235,10 @@ impl Counts {
 
     /// Messages of an average batch; `None` where each message had its own call.
     pub fn batch(&self) -> Option<f64> {
-        let batches = self.send_batches + self.receive_batches;
+        let batches = self.send_batches.saturating_add(self.receive_batches);
         let messages = |batches, calls| if batches > 0 { calls } else { 0 };
         let moved = messages(self.send_batches, self.send_calls)
-            + messages(self.receive_batches, self.receive_calls);
+            .saturating_add(messages(self.receive_batches, self.receive_calls));
         (batches > 0).then(|| moved as f64 / batches as f64)
     }
 }

@@ -305,11 +305,11 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
     // A stock peer counts late ones among the others, and does not report how many they are; a linerate
     // reports them with the facts of its host.
     let received_late = got.host.as_ref().map(|_| counts.receive_calls_late);
-    let arrived = counts.receive_calls + counts.receive_calls_late;
+    let arrived = (counts.receive_calls).saturating_add(counts.receive_calls_late);
     let lost = sent.send_calls.saturating_sub(arrived);
     let of_sender = sender(outcome).map(|side| side.socket.dropped);
     let dropped = match of_sender.filter(|_| outcome.plan.is_bidirectional()) {
-        Some(back) => got.socket.dropped.zip(back).map(|(got, back)| got + back),
+        Some(back) => (got.socket.dropped.zip(back)).map(|(got, back)| got.saturating_add(back)),
         None => got.socket.dropped,
     };
     Some(Datagrams {

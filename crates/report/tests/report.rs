@@ -259,6 +259,40 @@ fn figures_of_datagrams() {
 }
 
 #[test]
+fn a_peer_may_count_as_much_as_it_likes() {
+    const MOST: u64 = u64::MAX;
+    for mut run in [stream(), datagrams(), request_response()] {
+        let there = run.there.as_mut().unwrap();
+        there.counts = Counts {
+            sent: Bytes(MOST),
+            received: Bytes(MOST),
+            received_late: Bytes(MOST),
+            receive_calls_late: MOST,
+            send_calls: MOST,
+            receive_calls: MOST,
+            send_batches: MOST,
+            receive_batches: MOST,
+            failed_sends: MOST,
+            transactions: MOST,
+            operations: MOST,
+            failed_operations: MOST,
+        };
+        there.cpu.clone_from(&run.here.cpu);
+        run.warnings = run.doubts();
+        let mut both_ways = run.clone();
+        let back = Group::of_flows(1, run.plan.flow().unwrap().clone().mirrored());
+        both_ways.plan.groups.push(back);
+        let report = Report {
+            tests: vec![Tested::of_run(run), Tested::of_run(both_ways)],
+            ..sample()
+        };
+        assert!(report::json(&report).contains("18446744073709551615"));
+        assert!(!report::text(&report, 80).is_empty());
+        assert!(!report::html(&report).is_empty());
+    }
+}
+
+#[test]
 fn what_was_not_told_has_no_figure() {
     let mut run = datagrams();
     run.there = None;

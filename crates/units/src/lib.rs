@@ -29,8 +29,9 @@ impl Bytes {
 impl std::ops::Add for Bytes {
     type Output = Self;
 
+    /// Counts may be a peer's: a sum of more than there can be is the most that there can be.
     fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
+        Self(self.0.saturating_add(other.0))
     }
 }
 
@@ -79,6 +80,7 @@ mod tests {
             Some(BitRate(8e6))
         );
         assert_eq!(Bytes(1).over(Duration::ZERO), None);
+        assert_eq!(Bytes(1) + Bytes(u64::MAX), Bytes(u64::MAX));
     }
 
     #[test]
