@@ -214,7 +214,11 @@ impl TryFrom<&SockAddr> for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inet(address) => address.fmt(f),
+            Self::Inet(address) => match address.ip().to_canonical() {
+                // An IPv4 peer has this form at a socket for both families.
+                IpAddr::V4(ip) => SocketAddr::from((ip, address.port())).fmt(f),
+                IpAddr::V6(_) => address.fmt(f),
+            },
             // A name that is no path as ss(8) writes it. A peer may have chosen it.
             Self::Unix(path) => match path.as_os_str().as_bytes() {
                 [0, name @ ..] => write!(f, "@{}", codec::escaped(name)),
@@ -340,6 +344,7 @@ mod tests {
         let mapped = Address::Inet("[::ffff:192.0.2.1]:7".parse().unwrap());
         let plain = Address::Inet("192.0.2.1:8".parse().unwrap());
         let other = Address::Inet("192.0.2.2:8".parse().unwrap());
+        assert_eq!(mapped.to_string(), "192.0.2.1:7");
         assert!(mapped.shares_host_with(&plain) && !plain.shares_host_with(&other));
         assert!(!plain.shares_host_with(&Address::Unix("/x".into())));
     }
