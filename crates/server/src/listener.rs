@@ -14,8 +14,8 @@ const BACKLOG: i32 = 1024;
 /// The longest wait for a connection; a stop interrupts it.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Listens at each of the addresses, at the same port if the kernel chooses one. Fails only if none can be had: the
-/// IPv6 wildcard takes IPv4 too unless `only_v6` is set, so that a second bind may find the port taken.
+/// Listens at each of the addresses, at the same port if the kernel chooses one. Fails only if none can be had, and
+/// names the first: the IPv6 wildcard takes IPv4 too unless `only_v6` is set, so that a second bind may find the port taken.
 pub fn listen(
     transport: Transport,
     addresses: &[Address],
@@ -28,7 +28,10 @@ pub fn listen(
         let same_port = picked.and_then(|picked| address.with_port(picked.port()));
         match listener(transport, same_port.as_ref().unwrap_or(address), only_v6) {
             Ok(listener) => listeners.push(listener),
-            Err(error) => refused = refused.or(Some(error)),
+            Err(error) => {
+                let why = format!("{address}: {}", sys::describe(&error));
+                refused = refused.or(Some(io::Error::new(error.kind(), why)));
+            }
         }
     }
     match refused {
@@ -65,5 +68,21 @@ pub(crate) fn accept(listeners: &[Socket]) -> Result<Option<Socket>, Error> {
     match call::wait_any_readable(&fds, LONGEST_WAIT)? {
         Some(ready) => call::accept(fds[ready]).map(|socket| Some(socket.into())),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_taken_is_named() {
+        let any = Address::Inet(([127, 0, 0, 1], 0).into());
+        let first = listen(Transport::Tcp, &[any], false).unwrap();
+        let taken = Address::of(&first[0]).unwrap();
+        let refused = listen(Transport::Tcp, std::slice::from_ref(&taken), false).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        let expected = format!("{taken}: Address already in use");
+        assert_eq!(refused.to_string(), expected);
     }
 }
