@@ -4,13 +4,17 @@
 //! alone, and a datagram's source proves nothing. So a test takes its data from the address that its control
 //! connection comes from, or that its request names, and sends datagrams nowhere else.
 
+use std::io;
 use std::mem::discriminant;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::Stop;
+use control::ControlConnection;
+use engine::{Reason, Stop, deadline_thread};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
+
+use crate::{Dialect, ServerContext};
 
 /// How long a connection from another address waits for one from an expected address.
 pub const PREFERENCE: Duration = Duration::from_secs(2);
@@ -252,6 +256,39 @@ pub fn accept_data(
     accept_first(listener, peer, nonce, until, stop, refused, &mut may_wait)
 }
 
+impl ServerContext<'_> {
+    /// Accepts the one data connection of a client on a listener, from the client's own host, within `patience`:
+    /// [`control::is_late`]. A client that hangs up ends the wait at once, as [`io::ErrorKind::UnexpectedEof`], and so
+    /// does [`Self::cut`]. Refused connections are logged.
+    pub fn accept_data(
+        &self,
+        dialect: &impl Dialect,
+        control: &ControlConnection,
+        listener: &Socket,
+        patience: Duration,
+    ) -> io::Result<Socket> {
+        let stop = self.cut.follower();
+        let _watch = deadline_thread().on_hang_up(control.as_fd(), &stop);
+        let mut peer = DataPeer::of(control.peer());
+        peer.policy.strict = true;
+        let until = Instant::now() + patience;
+        let refused = |from: &Address| {
+            let peer = control.peer();
+            dialect.warn(format_args!(
+                "{peer}: refused a data connection from {from}"
+            ));
+        };
+        match accept_data(listener, &peer, None, until, &stop, &refused) {
+            Ok(accepted) => Ok(accepted.socket),
+            Err(Error::TIMEDOUT) => Err(io::ErrorKind::TimedOut.into()),
+            Err(_) if stop.reason() == Some(Reason::PeerClosed) => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
 /// What becomes of a connection from an unexpected address: it waits for a better one, or it is taken away.
 type MayWait<'a> = &'a mut dyn FnMut(Accepted) -> Option<Accepted>;
 
@@ -440,12 +477,14 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::fmt::Arguments;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
 
     use socket2::{Domain, Type};
 
     use super::*;
+    use crate::Registry;
 
     const NONCE: Nonce = *b"sixteen bytes of";
 
@@ -545,6 +584,35 @@ mod tests {
         let ended = accept_data(&listening, &peer, None, until, &Stop::new(), &note);
         assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
         assert!(refused.get());
+    }
+
+    struct Silent;
+
+    impl Dialect for Silent {
+        fn serve(&self, _: &mut ControlConnection, _: ServerContext<'_>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn log(&self, _: Arguments<'_>) {}
+    }
+
+    #[test]
+    fn a_client_is_not_awaited_for_ever() {
+        let (listening, at) = listener();
+        let (running, stop, cut) = (&Registry::default(), &Stop::new(), &Stop::new());
+        let server = ServerContext { running, stop, cut };
+        let client = TcpStream::connect(at).unwrap();
+        let (control, _) = listening.accept().unwrap();
+        let control = ControlConnection::new(control, Stop::new()).unwrap();
+        let accept = |patience| server.accept_data(&Silent, &control, &listening, patience);
+        let late = accept(Duration::from_millis(1)).unwrap_err();
+        assert!(control::is_late(&late), "{late}");
+        let data = TcpStream::connect(at).unwrap();
+        let accepted = Address::of_peer(&accept(PATIENCE).unwrap()).unwrap();
+        assert_eq!(accepted, data.local_addr().unwrap().into());
+        drop(client);
+        let gone = accept(PATIENCE).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

@@ -28,11 +28,12 @@ const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// A dialect's part of a server: the sessions with its clients.
 pub trait Dialect: Send + Sync + 'static {
     /// Serves a client to the end of its connection, on a thread of its own. The server logs an error.
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()>;
+    fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()>;
 
-    /// Answers a client that is not served, if the protocol has a message for that. No other client is accepted
-    /// meanwhile, so it must not wait. The server closes the connection and writes the log line.
-    fn refuse(&self, _control: &ControlConnection, _why: Refusal) {}
+    /// Tells a client why it is not served, or not to its end, if the protocol has a message for that. The client may
+    /// be gone. No other one is accepted meanwhile, so it must not wait. The server closes the connection and writes
+    /// the log line.
+    fn tell(&self, _control: &ControlConnection, _why: &str) {}
 
     /// Writes a line to the log, if the user wants one.
     fn log(&self, line: fmt::Arguments<'_>);
@@ -181,11 +182,11 @@ impl<D: Dialect> Server<D> {
         }
     }
 
-    fn serve(&self, control: ControlConnection) {
-        let peer = control.peer().clone();
-        if let Err(error) = self.dialect.serve(control, self.context()) {
+    fn serve(&self, mut control: ControlConnection) {
+        if let Err(error) = self.dialect.serve(&mut control, self.context()) {
             let why = control::why(&error);
-            self.dialect.log(format_args!("{peer}: {why}"));
+            self.dialect.tell(&control, &why);
+            self.dialect.log(format_args!("{}: {why}", control.peer()));
         }
     }
 
@@ -210,7 +211,7 @@ impl<D: Dialect> Server<D> {
         match self.place(control.peer()) {
             Ok(place) => Some((control, place)),
             Err(why) => {
-                self.dialect.refuse(&control, why);
+                self.dialect.tell(&control, &why.to_string());
                 self.log_refusal(control.peer(), &why);
                 None
             }
@@ -259,14 +260,17 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     impl Dialect for Greeter {
-        fn serve(&self, control: ControlConnection, _server: ServerContext<'_>) -> io::Result<()> {
+        fn serve(&self, control: &mut ControlConnection, _: ServerContext<'_>) -> io::Result<()> {
             let until = Instant::now() + PATIENCE;
             control.read::<5>(until)?;
             control.write(b"welcome\n", PATIENCE)?;
-            control.read::<1>(until).map(|_| ())
+            match control.read::<1>(until)? {
+                [b'?'] => Err(io::Error::other("no question is answered")),
+                _ => Ok(()),
+            }
         }
 
-        fn refuse(&self, control: &ControlConnection, why: Refusal) {
+        fn tell(&self, control: &ControlConnection, why: &str) {
             control
                 .write(format!("{why}\n").as_bytes(), PATIENCE)
                 .unwrap();
@@ -297,6 +301,10 @@ mod tests {
         let (first, second, third) = (connect(), connect(), connect());
         assert_eq!([&first.1, &second.1], ["welcome\n", "welcome\n"]);
         assert_eq!(third.1, "all 2 places are taken\n");
+        let (mut failed, mut line) = (first.0, String::new());
+        failed.write_all(b"?").unwrap();
+        BufReader::new(&failed).read_line(&mut line).unwrap();
+        assert_eq!(line, "no question is answered\n");
         stop.pull(Reason::Cancelled);
         runs.join().unwrap();
     }

@@ -221,7 +221,7 @@ impl Netserver {
 }
 
 impl Dialect for Netserver {
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+    fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         session::serve(control, self, server)
     }
 

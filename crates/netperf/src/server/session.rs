@@ -32,7 +32,7 @@ const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// Serves a control connection to its end.
 pub(super) fn serve(
-    control: ControlConnection,
+    control: &mut ControlConnection,
     netserver: &Netserver,
     server: ServerContext<'_>,
 ) -> io::Result<()> {
@@ -48,7 +48,7 @@ pub(super) fn serve(
 }
 
 struct Session<'a> {
-    control: ControlConnection,
+    control: &'a mut ControlConnection,
     /// The address that the client reached us by.
     local: Address,
     netserver: &'a Netserver,

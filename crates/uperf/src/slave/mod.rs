@@ -95,8 +95,8 @@ impl Slave {
 }
 
 impl Dialect for Masters {
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
-        session::serve(&control, self, server)
+    fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+        session::serve(control, self, server)
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
