@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::{Ended, SocketFacts, SocketOptions, Transport};
 use sys::call::{self, Error, Peer};
@@ -205,6 +205,21 @@ pub enum ConnectError {
 /// Opens the one connection of a flow before `stop`. The time that it takes is the flow's.
 pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Result<(), ConnectError> {
     connect_by(call::connect, socket, to, stop)
+}
+
+/// As [`connect`], within `patience`: ETIMEDOUT, and ECANCELED at the stop.
+pub fn connect_within(
+    patience: Duration,
+    socket: &Socket,
+    to: &Address,
+    stop: &Stop,
+) -> io::Result<()> {
+    let (in_time, _deadline) = stop.follower_until(Instant::now() + patience);
+    connect(socket, to, &in_time).map_err(|error| match error {
+        _ if stop.is_set() => Error::CANCELED.into(),
+        ConnectError::Stopped(_) => Error::TIMEDOUT.into(),
+        ConnectError::Failed(error) => error,
+    })
 }
 
 /// As [`connect`], at once on a socket with TCP Fast Open, which would open with its first data: an end that receives

@@ -37,7 +37,9 @@ mod timer;
 pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::{Buffers, RingError};
 pub use clock::Passed;
-pub use connector::{ConnectError, Connector, PortRange, connect, connect_without_data};
+pub use connector::{
+    ConnectError, Connector, PortRange, connect, connect_within, connect_without_data,
+};
 pub use counters::Counters;
 pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
 pub use end::Ran;
@@ -49,13 +51,13 @@ pub use interface::InterfaceMeter;
 pub use io::{Associations, Flow};
 pub use looper::Looper;
 pub use loops::connection_test::Accepting;
-pub use measured_phase::{MeasuredPhase, PhaseSettings, run_stream};
+pub use measured_phase::{MeasuredPhase, PhaseSettings, open_stream, run_stream};
 pub use memory::Memory;
 pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};
 pub use sampler::{Interval, Reading, Sampler, sample_until};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,
-    datagram_listener, dropped, facts_at_end, prepare_accepted,
+    datagram_listener, dropped, prepare_accepted,
 };
 pub use start_barrier::{BarrierEvent, BarrierObserver, BarrierStatus, StartBarrier};
 pub use stop::{Reason, Stop};

@@ -91,6 +91,8 @@ fn named<T>(what: &'static str, result: io::Result<T>) -> Result<T, SocketError>
 pub struct DataSocket {
     /// The socket, bound; a [`Role::Listener`]'s does not listen yet.
     pub socket: Socket,
+    /// Over what it moves data.
+    pub transport: Transport,
     /// What the kernel gave it.
     pub facts: SocketFacts,
     /// Options that the kernel refused and that a test can do without.
@@ -129,9 +131,31 @@ impl DataSocket {
         };
         Ok(Self {
             socket,
+            transport,
             facts,
             refused,
         })
+    }
+
+    /// Adds to the first facts those of `connection`, or of the one socket, at the end of a run: buffers as they have
+    /// grown, dropped datagrams, and for TCP its segment size, retransmissions and congestion control.
+    pub fn facts_at_end(&self, connection: &Socket) -> SocketFacts {
+        let (socket, transport, mut facts) = (connection, self.transport, self.facts.clone());
+        (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
+        facts.dropped = dropped(socket, transport);
+        if !transport.has_tcp_options() {
+            return facts;
+        }
+        if transport == Transport::Mptcp {
+            facts.multipath = option::is_multipath(socket.as_fd()).ok();
+        }
+        facts.max_segment_bytes = option::max_segment(socket.as_fd()).ok();
+        facts.retransmits = option::retransmits(socket.as_fd()).ok();
+        facts.congestion_control = socket.tcp_congestion().ok().map(|name| {
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(name).into_owned()
+        });
+        facts
     }
 }
 
@@ -445,27 +469,6 @@ pub fn complete_accepted(connection: BorrowedFd<'_>, options: &SocketOptions) {
 pub fn dropped(socket: &Socket, transport: Transport) -> Option<u64> {
     let dropped = || option::dropped(socket.as_fd()).ok().map(u64::from);
     transport.has_datagrams().then(dropped)?
-}
-
-/// Adds to a socket's first facts those at the end of a run: buffers as they have grown, dropped datagrams, and for
-/// TCP its segment size, retransmissions and congestion control.
-pub fn facts_at_end(first: &SocketFacts, socket: &Socket, transport: Transport) -> SocketFacts {
-    let mut facts = first.clone();
-    (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
-    facts.dropped = dropped(socket, transport);
-    if !transport.has_tcp_options() {
-        return facts;
-    }
-    if transport == Transport::Mptcp {
-        facts.multipath = option::is_multipath(socket.as_fd()).ok();
-    }
-    facts.max_segment_bytes = option::max_segment(socket.as_fd()).ok();
-    facts.retransmits = option::retransmits(socket.as_fd()).ok();
-    facts.congestion_control = socket.tcp_congestion().ok().map(|name| {
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(name).into_owned()
-    });
-    facts
 }
 
 /// What is known of a connection that will be gone by the end of its test.

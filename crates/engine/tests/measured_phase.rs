@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, DataSocket, Finish, Flow, Loop, MeasuredPhase, Memory, PhaseSettings, Reason, Role,
-    Stop, deadline_thread, run_stream,
+    Stop, deadline_thread, open_stream, run_stream,
 };
 use model::{
     BufferPlan, Ended, FlowPlan, Half, Limit, Side, SocketOptions, Timing, Transport, Workload,
@@ -43,7 +43,8 @@ fn run_end(
     let any = Address::from(data.local_addr().unwrap()).with_any_port();
     let options = SocketOptions::default();
     let socket = DataSocket::open(Transport::Tcp, &any, &options, Role::Initiator).unwrap();
-    let (facts, memory) = (&socket.facts, Memory::new(1 << 16, 1 << 16));
+    let memory = Memory::new(1 << 16, 1 << 16);
+    let facts = &socket.facts;
     let buffers = Buffers::new(&half, workload, Transport::Tcp, facts, None, b"x", &memory);
     let mut buffers = buffers.unwrap();
     let counters = Arc::default();
@@ -74,7 +75,7 @@ fn run_end(
             "the drain belongs to the time"
         );
     }
-    let (ended, facts) = (ran.ended.clone(), facts.clone());
+    let (ended, facts) = (ran.ended.clone(), socket.facts.clone());
     (phase.side(ran, &socket, &buffers, facts), ended)
 }
 
@@ -99,12 +100,9 @@ fn run_whole(data: TcpStream, workload: Workload, patience: Duration) -> io::Res
         ..FlowPlan::of(Transport::Tcp, workload).with_buffers(BufferPlan::message(100))
     };
     let any = Address::from(data.local_addr().unwrap()).with_any_port();
-    let (half, transport) = (&flow.here, flow.transport);
-    let socket = DataSocket::open(transport, &any, &half.socket, Role::Initiator).unwrap();
-    let (facts, memory) = (&socket.facts, Memory::new(1 << 16, 1 << 16));
-    let buffers = Buffers::new(half, &flow.workload, transport, facts, None, b"x", &memory);
-    let (connection, mut buffers) = (Socket::from(data), buffers.unwrap());
-    let ends = (&socket, &connection);
+    let memory = Memory::new(1 << 16, 1 << 16);
+    let (socket, mut buffers) = open_stream(&flow, Role::Initiator, &any, b"x", &memory)?;
+    let ends = (&socket, &Socket::from(data));
     run_stream(&flow, ends, &mut buffers, None, patience, &Stop::new())
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use engine::{
     Accepting, Associations, Buffers, Counters, DataSocket, Exceeded, Finish, Flow, Job, JobBody,
     Loop, Looper, MeasuredPhase, Memory, Path, PhaseSettings, Ran, RingError, Role, Share, Stop,
-    complete_accepted, deadline_thread, dropped, facts_at_end, prepare_accepted, receive_late, run,
+    complete_accepted, deadline_thread, dropped, prepare_accepted, receive_late, run,
 };
 use model::{Ended, Limit, Refused, Side, SocketFacts, Timing, Transport};
 use server::{Accepted, DataPeer};
@@ -224,7 +224,7 @@ impl Prepared {
             // before it looks for the results.
             let _ = phase.finish(Finish::Acknowledged, &path(), context.limits.drain);
         }
-        let mut facts = facts_at_end(&self.data.facts, &connection, self.assignment.transport);
+        let mut facts = self.data.facts_at_end(&connection);
         // A size that was asked for stays what it was.
         let options = &self.assignment.half.socket;
         if options.receive_buffer_bytes.is_some() {

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::{
     Buffers, ConnectError, DataSocket, Finish, Flow, GroupMember, InterfaceMeter, Loop,
     MeasuredPhase, Path, PhaseSettings, Ran, Reason, Stop, connect, connect_without_data,
-    facts_at_end,
 };
 use model::{
     End, Ended, FlowPlan, Limit, Operation, Outcome, Side, SocketFacts, Transport, Warning,
@@ -354,7 +353,7 @@ impl LocalEnd<'_> {
 
     fn facts_at_end(&self) -> SocketFacts {
         let socket = &self.data.socket;
-        let mut facts = facts_at_end(&self.data.facts, socket, self.plan.transport);
+        let mut facts = self.data.facts_at_end(socket);
         if self.plan.here.socket.fast_open && self.sends_first() {
             let info = sys::option::tcp_info(socket.as_fd()).ok();
             facts.data_in_syn = info.map(|info| info.data_in_syn);
