@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{ConnectError, Role, Stop};
+use engine::{Role, Stop};
 use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
+use sys::resolve::{Wanted, resolve};
 use sys::{Address, Socket};
 
 /// The deadline of a connection attempt to one address; the kernel's own is over two minutes.
@@ -50,6 +51,12 @@ impl ControlConnection {
         Err(Unreached(unreached))
     }
 
+    /// Connects to a TCP port of a host, by its name or address.
+    pub fn reach_host(host: &str, port: u16, stop: &Stop) -> io::Result<Self> {
+        let host = resolve(host, Wanted::Any).map_err(io::Error::other)?;
+        Self::reach(Transport::Tcp, &host.at(port), stop).map_err(io::Error::other)
+    }
+
     /// Connects to `to` from the local address `from`. A wildcard address and port 0 leave the choice to the kernel.
     /// [`is_stopped`] recognises a stop that ended the attempt.
     pub fn connect(
@@ -61,13 +68,8 @@ impl ControlConnection {
         let socket =
             engine::data_socket(transport, from, &SocketOptions::default(), Role::Initiator)
                 .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        let (in_time, _deadline) = stop.follower_until(Instant::now() + CONNECT_DEADLINE);
-        match engine::connect(&socket, to, &in_time) {
-            Ok(()) => Self::new(socket, stop.clone()),
-            Err(_) if stop.is_set() => Err(Error::CANCELED.into()),
-            Err(ConnectError::Stopped(_)) => Err(Error::TIMEDOUT.into()),
-            Err(ConnectError::Failed(error)) => Err(error),
-        }
+        engine::connect_within(CONNECT_DEADLINE, &socket, to, stop)?;
+        Self::new(socket, stop.clone())
     }
 
     /// Wraps a connected or accepted socket.
@@ -85,6 +87,12 @@ impl ControlConnection {
     /// Returns the peer's address.
     pub fn peer(&self) -> &Address {
         &self.peer
+    }
+
+    /// Returns the peer's address with another port, for its data.
+    pub fn peer_at(&self, port: u32) -> io::Result<Address> {
+        let address = self.peer.with_port(port);
+        address.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
     /// Returns the local address, by which the peer reaches this host.
@@ -314,6 +322,11 @@ mod tests {
         let reach = |to: &[Address]| ControlConnection::reach(Transport::Tcp, to, &Stop::new());
         let control = reach(&[closed.clone(), there.clone()]).unwrap();
         assert_eq!(*control.peer(), there);
+        assert_eq!(control.peer_at(7).unwrap().to_string(), "127.0.0.1:7");
+        assert!(control.peer_at(70_000).is_err(), "no port of TCP");
+        let port = there.port() as u16;
+        let named = ControlConnection::reach_host("127.0.0.1", port, &Stop::new());
+        assert_eq!(*named.unwrap().peer(), there);
         let unreached = reach(&[closed.clone(), closed.clone()]).unwrap_err();
         let refused = format!("to {closed}: Connection refused");
         let expected = format!("cannot connect {refused}, {refused}");
