@@ -1,6 +1,5 @@
 //! What every command does with a report beside its own text: the JSON document and the HTML page.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use report::Report;
@@ -42,29 +41,4 @@ pub(crate) fn kind_of_netserver(report: &Report) -> Option<&'static str> {
         "netserver"
     };
     answered.then_some(kind)
-}
-
-/// The command line, as a shell would take it again.
-pub(crate) fn typed(words: impl IntoIterator<Item = OsString>) -> String {
-    let words = words.into_iter().map(|word| {
-        let word = word.to_string_lossy();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
-        if !word.is_empty() && word.chars().all(is_plain) {
-            return word.into_owned();
-        }
-        format!("'{}'", word.replace('\'', "'\\''"))
-    });
-    words.collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_can_be_typed_again() {
-        let words = ["uperf", "-m", "a b.xml", "--html=x.html", "it's", ""].map(OsString::from);
-        let expected = r"uperf -m 'a b.xml' --html=x.html 'it'\''s' ''";
-        assert_eq!(typed(words), expected);
-    }
 }

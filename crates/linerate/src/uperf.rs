@@ -22,8 +22,7 @@ use crate::document::Page;
 /// Runs a master, a slave, or looks at a profile.
 pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = args.into_iter().collect();
-    let typed =
-        crate::document::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
+    let typed = report::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
     let settings = match options::uperf(program, words) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),

@@ -11,6 +11,7 @@ mod table;
 mod text;
 mod warnings;
 
+use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
 use model::{Confidence, Outcome, Plan, Side, Warning};
@@ -28,7 +29,7 @@ pub use text::text;
 pub struct Report {
     /// The version of the program that ran it.
     pub version: &'static str,
-    /// What was typed.
+    /// What was typed: [`typed`].
     pub command_line: String,
     /// When it began, by the wall clock; for labels only.
     pub started: SystemTime,
@@ -86,6 +87,19 @@ impl Peer {
             kind: None,
         }
     }
+}
+
+/// Returns a command line as a shell would take it again.
+pub fn typed(words: impl IntoIterator<Item = OsString>) -> String {
+    let words = words.into_iter().map(|word| {
+        let word = word.to_string_lossy();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            return word.into_owned();
+        }
+        format!("'{}'", word.replace('\'', "'\\''"))
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 impl Report {

@@ -1,6 +1,7 @@
 //! The text and the JSON of one sample report, against files: after a wanted change `BLESS=1 cargo
 //! test -p report` writes them anew.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +26,13 @@ fn json() {
     assert_eq!(document["schema"], report::SCHEMA);
     assert_eq!(document["error"], "the server refused");
     matches_snapshot("report.json", &text);
+}
+
+#[test]
+fn the_command_line_can_be_typed_again() {
+    let words = ["uperf", "-m", "a b.xml", "--html=x.html", "it's", ""].map(OsString::from);
+    let expected = r"uperf -m 'a b.xml' --html=x.html 'it'\''s' ''";
+    assert_eq!(report::typed(words), expected);
 }
 
 /// Columns are left out rather than broken, those that matter least first.

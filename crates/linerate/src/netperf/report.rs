@@ -55,7 +55,7 @@ fn report(
     };
     let started = runs.first().map_or(started, |run| run.started);
     let mut report = Report {
-        command_line: document::typed(std::env::args_os()),
+        command_line: report::typed(std::env::args_os()),
         interrupted,
         tests: vec![Tested {
             goal: settings.repeat.map(|repeat| repeat.goal),

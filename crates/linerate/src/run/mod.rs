@@ -102,7 +102,7 @@ fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
         )
     };
     let mut report = Report {
-        command_line: document::typed(std::env::args_os()),
+        command_line: report::typed(std::env::args_os()),
         ..Report::of(peer, SystemTime::now())
     };
     report.failure = measure_tests(args, tests, stop, &mut report).err();
