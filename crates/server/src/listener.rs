@@ -70,19 +70,3 @@ pub(crate) fn accept(listeners: &[Socket]) -> Result<Option<Socket>, Error> {
         None => Ok(None),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_that_is_taken_is_named() {
-        let any = Address::Inet(([127, 0, 0, 1], 0).into());
-        let first = listen(Transport::Tcp, &[any], false).unwrap();
-        let taken = Address::of(&first[0]).unwrap();
-        let refused = listen(Transport::Tcp, std::slice::from_ref(&taken), false).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        let expected = format!("{taken}: Address already in use");
-        assert_eq!(refused.to_string(), expected);
-    }
-}

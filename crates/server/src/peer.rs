@@ -477,14 +477,12 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::fmt::Arguments;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
 
     use socket2::{Domain, Type};
 
     use super::*;
-    use crate::Registry;
 
     const NONCE: Nonce = *b"sixteen bytes of";
 
@@ -584,35 +582,6 @@ mod tests {
         let ended = accept_data(&listening, &peer, None, until, &Stop::new(), &note);
         assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
         assert!(refused.get());
-    }
-
-    struct Silent;
-
-    impl Dialect for Silent {
-        fn serve(&self, _: &mut ControlConnection, _: ServerContext<'_>) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn log(&self, _: Arguments<'_>) {}
-    }
-
-    #[test]
-    fn a_client_is_not_awaited_for_ever() {
-        let (listening, at) = listener();
-        let (running, stop, cut) = (&Registry::default(), &Stop::new(), &Stop::new());
-        let server = ServerContext { running, stop, cut };
-        let client = TcpStream::connect(at).unwrap();
-        let (control, _) = listening.accept().unwrap();
-        let control = ControlConnection::new(control, Stop::new()).unwrap();
-        let accept = |patience| server.accept_data(&Silent, &control, &listening, patience);
-        let late = accept(Duration::from_millis(1)).unwrap_err();
-        assert!(control::is_late(&late), "{late}");
-        let data = TcpStream::connect(at).unwrap();
-        let accepted = Address::of_peer(&accept(PATIENCE).unwrap()).unwrap();
-        assert_eq!(accepted, data.local_addr().unwrap().into());
-        drop(client);
-        let gone = accept(PATIENCE).unwrap_err();
-        assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
