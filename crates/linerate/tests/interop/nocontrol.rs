@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use testkit::{Finished, Make, Role, figures, same_text};
@@ -19,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::against_stock("nocontrol::what_only_the_manual_promises", promised).alone(),
         Case::against_stock("nocontrol::what_is_unknown", what_is_unknown).alone(),
         Case::against_stock("nocontrol::refused", refused),
+        Case::against_stock("nocontrol::reset", reset),
     ]
 }
 
@@ -161,6 +163,29 @@ fn what_is_unknown() -> Outcome {
             .any(|value| ["-1", "-1.00", "-1.000"].contains(&value));
         if !unknown {
             return Err(format!("{key}: {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// A service that resets its connection at the end of the client's stream.
+fn abort(mut client: TcpStream) -> io::Result<()> {
+    io::copy(&mut client, &mut io::sink())?;
+    Socket::from(client).set_linger(Some(Duration::ZERO))
+}
+
+fn reset() -> Outcome {
+    let port = serve(abort).map_err(|error| error.to_string())?;
+    for (limit, code) in [("1", 1), ("-2000", 0)] {
+        let test = &["-t", "TCP_STREAM", "-l", limit];
+        let mine = netperf(Make::Ours, port, test, &[])?;
+        let told = mine.stderr.contains("Connection reset by peer");
+        if mine.code != Some(code) || told != (code == 1) {
+            return Err(format!("{test:?}: {mine:?}"));
+        }
+        let stock = netperf(Make::Stock, port, test, &[])?;
+        if stock.code != Some(0) {
+            return Err(format!("{test:?}: stock {stock:?}"));
         }
     }
     Ok(())

@@ -285,7 +285,13 @@ impl LocalEnd<'_> {
         } else if datagrams && plan.workload.sends() {
             let _ = phase.finish(Finish::EmptyDatagrams, &path(), DRAIN_PATIENCE);
         } else if !datagrams && plan.workload.sends() {
-            let _ = phase.finish(Finish::HalfClose, &path(), DRAIN_PATIENCE);
+            let finished = phase.finish(Finish::HalfClose, &path(), DRAIN_PATIENCE);
+            let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+            if let Some(error) = finished.err().filter(reset).filter(|_| is_service) {
+                // No results say how much has arrived.
+                moved.ran.ended = Ended::PeerClosed;
+                moved.ran.failure = error.raw_os_error().map(|errno| ("receive", errno));
+            }
             // What the drain has sent again belongs to the test.
             moved.socket = self.facts_at_end();
             moved.tcp_info = tcp_info::Dump::of(&self.data.socket);
