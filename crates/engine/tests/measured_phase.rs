@@ -1,6 +1,6 @@
 //! Both ends of a stream, each in its measured phase, as a dialect runs them.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -142,6 +142,30 @@ fn a_reset_is_no_end_of_a_stream() {
     let expected = "the peer did not read all of the stream: Connection reset by peer";
     assert_eq!(failed.to_string(), expected);
     drained.join().unwrap();
+}
+
+#[test]
+fn a_long_call_is_no_silence() {
+    const MUCH: u32 = 32 << 20;
+    let flow = FlowPlan {
+        limit: Limit::Bytes(MUCH.into()),
+        ..FlowPlan::of(Transport::Tcp, Workload::send()).with_buffers(BufferPlan::message(MUCH))
+    };
+    let (near, mut far) = pair();
+    let slow = std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 16];
+        while far.read(&mut buffer).unwrap() > 0 {
+            std::thread::sleep(Duration::from_millis(4));
+        }
+    });
+    let any = Address::from(near.local_addr().unwrap()).with_any_port();
+    let memory = Memory::new(u64::MAX, u64::MAX);
+    let (socket, mut buffers) = open_stream(&flow, Role::Initiator, &any, b"x", &memory).unwrap();
+    let (ends, stop) = ((&socket, &Socket::from(near)), Stop::new());
+    let patience = Duration::from_millis(200);
+    let (side, ended) = run_stream(&flow, ends, &mut buffers, None, patience, &stop).unwrap();
+    assert_eq!((side.counts.sent.0, ended), (MUCH.into(), Ended::Count));
+    slow.join().unwrap();
 }
 
 #[test]
