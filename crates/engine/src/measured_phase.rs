@@ -112,6 +112,22 @@ impl<'a> MeasuredPhase<'a> {
         }
     }
 
+    /// As [`Self::finish`] with [`Finish::HalfClose`], as long as some of the stream is taken within each `patience`.
+    fn drain(&mut self, connection: &Socket, patience: Duration) -> io::Result<()> {
+        let mut left = u32::MAX;
+        loop {
+            let flow = Flow::Connected(connection.as_fd());
+            let finished = self.finish(Finish::HalfClose, &flow, patience);
+            let is_late =
+                matches!(&finished, Err(error) if error.kind() == io::ErrorKind::TimedOut);
+            let now = sys::option::unacknowledged(connection.as_fd()).unwrap_or(0);
+            if !is_late || now >= left {
+                return finished;
+            }
+            left = now;
+        }
+    }
+
     /// Stops the clock. It may stop again later, if what follows turns out to belong to the measured time.
     pub fn stop_clock(&mut self) {
         self.passed = self.clock.stop();
@@ -177,8 +193,8 @@ pub fn open_stream(
 /// A sender keeps the flow's time, and waits until the peer has read all: its end is its limit. A receiver reads until
 /// the peer's end of stream, [`Ended::PeerClosed`], and then closes the connection, which is what the sender waits for,
 /// before it reports its figures. `cancel` ends both early, as [`Ended::Cancelled`]. All else is an error: a reset, the
-/// end of the control connection, `patience` without progress (more where one call sends much), a sender that goes on
-/// for longer than that beyond the flow's time, and a peer that takes longer to read what the sender's socket holds.
+/// end of the control connection, `patience` without progress (more where one call sends much), and a sender that goes
+/// on for longer than that beyond the flow's time.
 pub fn run_stream(
     flow: &FlowPlan,
     (data, connection): (&DataSocket, &Socket),
@@ -199,13 +215,16 @@ pub fn run_stream(
         cancel,
         control,
         time,
-        idle: Some(patience),
+        idle: None,
         group: None,
     };
     let mut phase = MeasuredPhase::start(&flow.here, settings);
+    // Not the drain, in which nothing is counted.
+    deadline_thread().on_silence(settings.counters, patience, &phase.stop);
     let path = || Flow::Connected(connection.as_fd());
     let ran = phase.run(flow.limit, Loop::of(flow, buffers), path());
-    let finished = sends.then(|| phase.finish(Finish::HalfClose, &path(), patience));
+    let drains = sends && !matches!(ran.ended, Ended::Failed(_));
+    let finished = drains.then(|| phase.drain(connection, patience));
     let ended = match (&ran.ended, phase.cut.reason()) {
         (Ended::Failed(why), _) => Err(why.clone()),
         (_, Some(Reason::Cancelled)) => Ok(Ended::Cancelled),

@@ -169,6 +169,31 @@ fn a_long_call_is_no_silence() {
 }
 
 #[test]
+fn a_slow_drain_is_no_silence() {
+    let flow = FlowPlan {
+        limit: Limit::Bytes(2 << 20),
+        ..FlowPlan::of(Transport::Tcp, Workload::send()).with_buffers(BufferPlan::message(1 << 16))
+    };
+    let (near, far) = pair();
+    let slow = std::thread::spawn(move || {
+        let mut far = Socket::from(far);
+        far.set_recv_buffer_size(1 << 16).unwrap();
+        while far.read(&mut [0; 1 << 12]).unwrap() > 0 {
+            std::thread::sleep(Duration::from_millis(8));
+        }
+    });
+    let any = Address::from(near.local_addr().unwrap()).with_any_port();
+    let memory = Memory::new(1 << 20, 1 << 20);
+    let (socket, mut buffers) = open_stream(&flow, Role::Initiator, &any, b"x", &memory).unwrap();
+    let (ends, stop) = ((&socket, &Socket::from(near)), Stop::new());
+    let patience = Duration::from_secs(1);
+    let (side, ended) = run_stream(&flow, ends, &mut buffers, None, patience, &stop).unwrap();
+    assert_eq!((side.counts.sent.0, ended), (2 << 20, Ended::Count));
+    assert!(side.elapsed > Some(2 * patience), "{side:?}");
+    slow.join().unwrap();
+}
+
+#[test]
 fn a_receiver_does_not_read_for_ever() {
     let (mut near, far) = pair();
     let sender = std::thread::spawn(move || while near.write_all(&[0; 100]).is_ok() {});
