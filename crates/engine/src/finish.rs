@@ -34,8 +34,8 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// Says so, and waits for the peer's end until `stop`, which is [`Error::CANCELED`]. A reset is no end: the peer
-    /// may not have read all.
+    /// Ends the flow for the peer, and waits for the peer's end until `stop`, which is [`Error::CANCELED`]. A reset is no
+    /// end: the peer may not have read all.
     pub fn say(self, flow: &Flow<'_>, stop: &Stop) -> io::Result<()> {
         match (self, flow) {
             (Self::HalfClose, Flow::Connected(socket)) => {

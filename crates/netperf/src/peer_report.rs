@@ -35,7 +35,7 @@ impl PeerReport {
         report
     }
 
-    /// What a response to this request says.
+    /// The figures that a response to this request reports.
     pub(crate) fn of(asked: &Request, said: TestResponse) -> Self {
         let Request::Classic(test, _) = asked else {
             return Self::before_results(said);

@@ -30,7 +30,7 @@ pub trait Dialect: Send + Sync + 'static {
     /// Serves a client to the end of its connection, on a thread of its own. The server logs an error.
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()>;
 
-    /// Tells a client why it is not served, or not to its end, if the protocol has a message for that. The client may
+    /// Reports to a client why it is not served, or not to its end, if the protocol has a message for that. The client may
     /// be gone. No other one is accepted meanwhile, so it must not wait. The server closes the connection and writes
     /// the log line.
     fn tell(&self, _control: &ControlConnection, _why: &str) {}

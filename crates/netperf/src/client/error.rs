@@ -39,7 +39,7 @@ pub enum ClientError {
     /// The control connection ended within a message.
     #[error("{}", of_truncation(*.0))]
     Truncated(usize),
-    /// The server did not answer within so many seconds.
+    /// The server did not answer within this many seconds.
     #[error("the server did not answer within {0} s")]
     NoAnswer(u64),
     /// The user wanted it to end before there was anything to report.

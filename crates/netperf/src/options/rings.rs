@@ -1,4 +1,4 @@
-//! The rings of buffers of both ends: what the test options `-m`, `-M`, `-r` and `-W` say, and what they come to.
+//! The rings of buffers of both ends: the test options `-m`, `-M`, `-r` and `-W`, and the sizes that result.
 
 use getopt::{Apply, Quit, refuse};
 use model::{Half, SizeRule, WidthRule};

@@ -73,7 +73,7 @@ mod tests {
         Interim::new(&crate::options::netperf("netperf", words).unwrap())
     }
 
-    /// The result of so many milliseconds in which so many bytes were sent, or transactions made.
+    /// The result of an interval: its length in milliseconds, and the bytes sent or transactions made in it.
     fn result(interim: &mut Interim, work: u64, ms: u64, ended: Duration) -> String {
         let counts = Counts {
             sent: Bytes(work),

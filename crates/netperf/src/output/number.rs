@@ -1,6 +1,6 @@
 //! Numbers as printf(3) and awk(1) write them.
 
-/// printf's `%g` with so many significant digits: those after the point end with one that is not 0, and a number of more
+/// printf's `%g` with this many significant digits: those after the point end with one that is not 0, and a number of more
 /// digits before it has an exponent.
 pub(super) fn general(value: f64, digits: usize) -> String {
     let scientific = format!("{value:.0$e}", digits - 1);

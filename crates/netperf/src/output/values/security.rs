@@ -7,7 +7,7 @@ use super::{DEPRECATED, NONE_THERE, UNKNOWN};
 /// What the selectors of one end print.
 #[derive(Debug, PartialEq)]
 pub(super) struct Words<'a> {
-    /// 0 none or not told, −1 unknown, else the module's number.
+    /// 0 none or not reported, −1 unknown, else the module's number.
     pub(super) type_id: i32,
     pub(super) type_name: &'static str,
     /// 1 when it forbids, 0 when it only logs, when there is none, or when the peer does not tell; −1
