@@ -471,7 +471,7 @@ mod tests {
                 let peer = scope.spawn(move || peer(TcpStream::connect(address).unwrap()));
                 let ran = if connects {
                     let listener = listener.try_clone().unwrap();
-                    let mut accepting = Accepting::new(listener.into(), None, None);
+                    let mut accepting = Accepting::new(listener.into(), None, None, None);
                     run(&mut job, Path::Listener(&mut accepting))
                 } else {
                     let (socket, _) = listener.accept().unwrap();

@@ -1,8 +1,10 @@
 //! A connection a transaction.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use model::SocketOptions;
+use sys::Address;
 use sys::call::{self, Error, Peer};
 
 use super::exchange::{Exchange, receive_all, send_all};
@@ -23,16 +25,29 @@ pub struct Accepting {
     host: Option<Peer>,
     /// A connection that is accepted already.
     first: Option<OwnedFd>,
+    /// How long a connection from another host waits for one from the host; `None` if it is refused at once.
+    preference: Option<Duration>,
+    /// The other host whose connections are accepted, after one of them waited in vain for a better one.
+    other: Option<Peer>,
     refused: u64,
 }
 
 impl Accepting {
-    /// Accepts connections from the host of the address `host`; `first` is accepted already.
-    pub fn new(listener: OwnedFd, host: Option<Peer>, first: Option<OwnedFd>) -> Self {
+    /// Accepts connections from the host of the address `host`; `first` is accepted already. A connection from another
+    /// host is refused, or with a `preference` it is accepted if none comes from the host for so long: a client whose
+    /// local port is taken may leave port and address to its kernel, which has several.
+    pub fn new(
+        listener: OwnedFd,
+        host: Option<Peer>,
+        first: Option<OwnedFd>,
+        preference: Option<Duration>,
+    ) -> Self {
         Self {
             listener,
             host,
             first,
+            preference,
+            other: None,
             refused: 0,
         }
     }
@@ -47,20 +62,60 @@ impl Accepting {
         self.refused
     }
 
+    /// The other host of which connections were accepted.
+    pub fn other(&self) -> Option<Address> {
+        self.other.as_ref()?.address()
+    }
+
     /// Accepts the next connection; `None` if it comes from another host.
     #[inline]
-    fn next(&mut self) -> Result<Option<OwnedFd>, Error> {
+    fn next(&mut self, stop: &Stop) -> Result<Option<OwnedFd>, Error> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
         let (socket, from) = call::accept_from(self.listener())?;
-        if let (Some(host), Some(from)) = (&self.host, &from)
-            && !from.shares_host_with(host)
-        {
-            self.refused += 1;
-            return Ok(None);
+        match from {
+            Some(from) if !self.expects(&from) => self.after_a_better_one(socket, from, stop),
+            _ => Ok(Some(socket)),
         }
-        Ok(Some(socket))
+    }
+
+    fn expects(&self, from: &Peer) -> bool {
+        let Some(host) = &self.host else {
+            return true;
+        };
+        let mut hosts = std::iter::once(host).chain(&self.other);
+        hosts.any(|host| from.shares_host_with(host))
+    }
+
+    /// Accepts a connection of the host if one comes in time, and otherwise this `stranger`, where that is allowed.
+    #[cold]
+    fn after_a_better_one(
+        &mut self,
+        stranger: OwnedFd,
+        from: Peer,
+        stop: &Stop,
+    ) -> Result<Option<OwnedFd>, Error> {
+        let until = Instant::now() + self.preference.unwrap_or_default();
+        while self.preference.is_some() && !stop.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            let comes = match call::wait_readable(self.listener(), left) {
+                Ok(comes) => comes && !left.is_zero(),
+                Err(Error::INTR) => continue,
+                Err(error) => return Err(error),
+            };
+            if !comes {
+                self.other = Some(from);
+                return Ok(Some(stranger));
+            }
+            let (socket, from) = call::accept_from(self.listener())?;
+            self.refused += 1;
+            if from.is_none_or(|from| self.expects(&from)) {
+                return Ok(Some(socket));
+            }
+        }
+        self.refused += 1;
+        Ok(None)
     }
 }
 
@@ -157,7 +212,7 @@ pub(crate) fn accept(
         if hooks.waited(stop) {
             continue;
         }
-        let socket = match accepting.next() {
+        let socket = match accepting.next(stop) {
             Ok(Some(socket)) => socket,
             // accept(2): errors of the one connection that is being accepted.
             Ok(None) | Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,

@@ -38,6 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             the_first_is_a_stranger,
         ),
         trial("peers::later_connections", namespaces, later_connections),
+        trial("peers::a_taken_port", &[STOCK, Namespaces], taken_port),
         trial("peers::an_address_that_is_named", namespaces, named),
         trial("peers::another_address", namespaces, another_address),
         trial("peers::another_address_strictly", namespaces, strictly),
@@ -203,20 +204,21 @@ fn the_first_is_a_stranger() {
     );
 }
 
-/// In a connection test all connections are of the host of the first.
+/// In a connection test connections of the host of the first are preferred.
 fn later_connections() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
     hosts.client.enter(|| {
         let mut raw = control(&server);
         let port = raw.ask(&Kind::TcpCrr.request(-3));
-        let mut transactions = 0;
-        for source in [CLIENT, STRANGER, CLIENT, OTHER, CLIENT] {
-            let is_own = is_served(&mut connect_from(source, port), 1, true);
-            assert_eq!(is_own, source == CLIENT, "{source}");
-            transactions += i32::from(is_own);
+        assert!(is_served(&mut connect_from(CLIENT, port), 1, true));
+        for stranger in [STRANGER, OTHER] {
+            let mut stranger = connect_from(stranger, port);
+            let begun = Instant::now();
+            assert!(is_served(&mut connect_from(CLIENT, port), 1, true));
+            assert!(begun.elapsed() < PREFERENCE, "{:?}", begun.elapsed());
+            assert!(!is_served(&mut stranger, 1, true));
         }
-        assert_eq!(transactions, 3);
         raw.receive().expect("the results of three transactions");
     });
     assert!(
@@ -224,6 +226,26 @@ fn later_connections() {
         "{}",
         server.log()
     );
+}
+
+/// A stock client that cannot have the next local port, here because its control connection has it, leaves port and
+/// address to its kernel, which takes the first address. That the server waits for a better connection is once.
+fn taken_port() {
+    let hosts = Hosts::new();
+    let server = hosts.serve("");
+    let line = format!(
+        "-H {SERVER} -L {OTHER} -p {},7005 -t OMNI -l -60 -P 0 -- -c -p 7000,7020",
+        server.port
+    );
+    let begun = Instant::now();
+    let client = hosts
+        .client
+        .enter(|| Process::start(&mut stock("netperf", &line)));
+    let client = client.finish(Duration::from_secs(30));
+    assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
+    assert!(begun.elapsed() >= PREFERENCE, "{:?}", begun.elapsed());
+    let said = "accepted data connections from 198.51.100.2:";
+    assert!(server.log().contains(said), "{}", server.log());
 }
 
 fn named() {

@@ -12,7 +12,7 @@ use engine::{
     complete_accepted, deadline_thread, dropped, prepare_accepted, receive_late, run,
 };
 use model::{Ended, Limit, Refused, Side, SocketFacts, Timing, Transport};
-use server::{Accepted, DataPeer};
+use server::{Accepted, DataPeer, PREFERENCE};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
 
@@ -256,7 +256,8 @@ impl Prepared {
         let listener = duplicate(&self.data.socket)?;
         let Accepted { socket, from, .. } = self.connection(context)?;
         let host = Peer::try_from(&from).ok();
-        let mut accepting = Accepting::new(listener.into(), host, Some(socket.into()));
+        let preference = (!context.peer.policy.strict).then_some(PREFERENCE);
+        let mut accepting = Accepting::new(listener.into(), host, Some(socket.into()), preference);
         let (limit, length) = (self.assignment.limit, self.length(limits));
         let mut phase = self.phase(context, false);
         // The connection that is open when the time is up may end as late as any other test.
@@ -279,6 +280,12 @@ impl Prepared {
                 };
                 run(&mut job, Path::Listener(&mut accepting));
             }
+        }
+        if let Some(other) = accepting.other() {
+            warn(format_args!(
+                "{}: accepted data connections from {other} too: the others are from {from}",
+                context.peer.control,
+            ));
         }
         if accepting.refused() > 0 {
             warn(format_args!(
