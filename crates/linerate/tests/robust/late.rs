@@ -1,14 +1,15 @@
-//! Datagrams that come after a test's time: counted apart, in the classic tests as in the others.
+//! Data that comes after a test's time or beyond its count: a stream's is counted to its end; datagrams are counted
+//! apart, in the classic tests as in the others.
 
-use std::io::Read;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{Shutdown, UdpSocket};
 use std::time::Duration;
 
 use netperf::wire::{Classic, DetailsResponse, OMNI, Request, TestRequest};
 use serde_json::Value;
 use testkit::{Server, Trial, trial};
 
-use super::raw::{Kind, Raw, datagram_socket};
+use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
 /// What one datagram carries.
 const SIZE: usize = 100;
@@ -23,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("late::in_a_classic_test", &[], in_a_classic_test),
         trial("late::in_an_omni_test", &[], in_an_omni_test),
+        trial("late::beyond_a_count_of_bytes", &[], beyond_a_count),
     ]
 }
 
@@ -64,6 +66,19 @@ fn in_an_omni_test() {
     assert_eq!(u64::from(results.receive_calls), IN_TIME, "{results:?}");
     assert_eq!(results.bytes_received, IN_TIME * SIZE as u64);
     told_apart(&mut raw, LATE * SIZE as u64);
+}
+
+/// A client's last send goes beyond the number of bytes that it asks for, and may arrive in two parts.
+fn beyond_a_count() {
+    let server = Server::start("");
+    let mut raw = Raw::connect(server.port);
+    let mut data = data_connection(raw.ask(&Kind::TcpStream.request(-1000)));
+    data.write_all(&[0; 1000]).expect("the test receives");
+    std::thread::sleep(Duration::from_millis(300));
+    data.write_all(&[0; 500]).expect("the test receives");
+    data.shutdown(Shutdown::Write).expect("it is open");
+    let results = OMNI.results(&raw.receive().expect("results"));
+    assert_eq!(results.expect("the test succeeds").bytes_received, 1500);
 }
 
 fn send_some_late(data: &UdpSocket, mark: &[u8]) {

@@ -11,7 +11,7 @@ use engine::{
     Loop, Looper, MeasuredPhase, Memory, Path, PhaseSettings, Ran, RingError, Role, Share, Stop,
     complete_accepted, deadline_thread, dropped, prepare_accepted, receive_late, run,
 };
-use model::{Ended, Limit, Refused, Side, SocketFacts, Timing, Transport};
+use model::{Ended, Limit, Refused, Side, SocketFacts, Timing, Transport, Workload};
 use server::{Accepted, DataPeer, PREFERENCE};
 use sys::call::{self, Error, Peer};
 use sys::{Address, Socket};
@@ -214,7 +214,12 @@ impl Prepared {
         // A sender stops at its time; a receiver reads on until the client has stopped.
         let mut phase = self.phase(context, self.assignment.workload.receives());
         let path = || Flow::Connected(connection.as_fd());
-        let ran = phase.run(self.assignment.limit, self.body(None), path());
+        let limit = match self.assignment.limit {
+            // The client's last send goes beyond the limit, and ends its stream.
+            Limit::Bytes(_) if self.assignment.workload == Workload::receive() => Limit::Unlimited,
+            limit => limit,
+        };
+        let ran = phase.run(limit, self.body(None), path());
 
         if self.assignment.workload.sends()
             && self.assignment.transport.has_tcp_options()

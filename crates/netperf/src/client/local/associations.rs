@@ -41,7 +41,7 @@ impl LocalEnd<'_> {
             .iter()
             .map(|socket| (socket.as_fd(), to.clone()))
             .collect();
-        let ran = self.run_loop(phase, progress, Flow::InTurn(in_turn));
+        let ran = self.run_loop(self.plan.limit, phase, progress, Flow::InTurn(in_turn));
         let moved = self.moved(ran);
         let (patience, _deadline) = phase.cut.follower_until(Instant::now() + DRAIN_PATIENCE);
         close_all(sockets, &patience);

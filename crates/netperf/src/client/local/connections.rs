@@ -20,7 +20,12 @@ impl LocalEnd<'_> {
         progress: Progress<'_>,
     ) -> Result<Moved, ClientError> {
         let mut connector = self.connector(dest, ports, self.plan.here.socket.clone())?;
-        let ran = self.run_loop(phase, progress, Path::Connector(&mut connector));
+        let ran = self.run_loop(
+            self.plan.limit,
+            phase,
+            progress,
+            Path::Connector(&mut connector),
+        );
         let mut socket = self.data.facts.clone();
         socket.retransmits = ran.retransmits;
         if let Some(first) = connector.first_facts() {

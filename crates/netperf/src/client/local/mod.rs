@@ -264,7 +264,16 @@ impl LocalEnd<'_> {
                 Flow::Addressed(socket.as_fd(), to.clone())
             }
         };
-        let ran = self.run_loop(phase, progress, path());
+        let limit = match plan.limit {
+            // The server's last send goes beyond the limit, and ends its stream.
+            Limit::Bytes(_)
+                if !datagrams && !is_service && plan.workload == Workload::receive() =>
+            {
+                Limit::Unlimited
+            }
+            limit => limit,
+        };
+        let ran = self.run_loop(limit, phase, progress, path());
         let mut moved = self.moved(ran);
         if connects && !datagrams && doubts::is_its_own_peer(&socket) {
             self.doubts.push(Warning::SelfConnection);
@@ -306,12 +315,13 @@ impl LocalEnd<'_> {
 
     fn run_loop<'p>(
         &mut self,
+        limit: Limit,
         phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
         path: impl Into<Path<'p>>,
     ) -> Ran {
         let body = Loop::of(self.plan, &mut self.buffers);
-        let ran = phase.run(self.plan.limit, body, path);
+        let ran = phase.run(limit, body, path);
         progress.ended(phase.started() + phase.passed.elapsed);
         ran
     }
