@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use model::{Refused, SocketFacts, SocketOptions, Transport};
 use sys::call::Error;
-use sys::{Address, Protocol, Socket, Type, option};
+use sys::option::{self, TcpOption};
+use sys::{Address, Protocol, Socket, Type};
 
 /// Which end of a connection a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,6 +319,7 @@ fn apply(
         Transport::Dccp => prepare_dccp(socket)?,
         _ => {}
     }
+    apply_path(socket, transport, options, v6)?;
     if let Some(bytes) = options.max_segment_bytes.filter(|_| tcp) {
         named("set TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
     }
@@ -384,6 +386,42 @@ fn apply(
         named("set TCP_FASTOPEN", set)?;
     }
     Ok(refused)
+}
+
+/// Sets a device, a pace and fragmentation, and TCP's numbers.
+fn apply_path(
+    socket: &Socket,
+    transport: Transport,
+    options: &SocketOptions,
+    v6: bool,
+) -> Result<(), SocketError> {
+    if let Some(device) = &options.device {
+        let set = socket.bind_device(Some(device.as_bytes()));
+        named("set SO_BINDTODEVICE", set)?;
+    }
+    if let Some(rate) = options.max_pacing_bytes_per_second {
+        let set = option::set_max_pacing_rate(socket.as_fd(), rate);
+        named("set SO_MAX_PACING_RATE", set)?;
+    }
+    if options.do_not_fragment && transport.has_ip() {
+        let set = option::set_do_not_fragment(socket.as_fd(), v6);
+        named("set IP_MTU_DISCOVER", set)?;
+    }
+    for (name, asked) in [
+        (TcpOption::UserTimeoutMs, options.user_timeout_ms),
+        (TcpOption::WindowClampBytes, options.window_clamp_bytes),
+        (
+            TcpOption::UnsentLowWaterBytes,
+            options.unsent_low_water_bytes,
+        ),
+        (TcpOption::QuickAck, options.quick_ack.then_some(1)),
+    ] {
+        if let Some(value) = asked.filter(|_| transport.has_tcp_options()) {
+            let set = option::set_tcp(socket.as_fd(), name, value);
+            named(name.call(), set)?;
+        }
+    }
+    Ok(())
 }
 
 fn refusal(setting: &str, asked: &impl ToString, set: io::Result<()>) -> Option<Refused> {

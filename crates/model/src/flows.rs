@@ -136,8 +136,14 @@ fn add_side(sum: &mut Side, flow: Side) {
         (&mut sum.send_times, flow.send_times),
         (&mut sum.receive_times, flow.receive_times),
         (&mut sum.send_gaps, flow.send_gaps),
+        (&mut sum.smoothed_rtt, flow.smoothed_rtt),
     ] {
         add_times(sum, flow);
+    }
+    match (&mut sum.datagrams, flow.datagrams) {
+        (Some(sum), Some(flow)) => sum.add(&flow),
+        // Of the other direction.
+        (sum, flow) => *sum = sum.or(flow),
     }
     match (&mut sum.paced, flow.paced) {
         (Some(sum), Some(flow)) => add_paced(sum, &flow),

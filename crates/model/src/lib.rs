@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod confidence;
+mod datagram;
 mod defaults;
 mod doubts;
 mod flows;
@@ -19,6 +20,7 @@ mod transport;
 mod warning;
 
 pub use confidence::Confidence;
+pub use datagram::*;
 pub use flows::*;
 pub use group::*;
 pub use outcome::*;

@@ -8,8 +8,8 @@ use units::Bytes;
 
 use crate::plan::nanos;
 use crate::{
-    FlowShare, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan, Series, Totals,
-    Warning,
+    DatagramCounts, FlowShare, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan,
+    Series, Totals, Warning,
 };
 
 /// The result of one Plan. There is always one, however the run ended.
@@ -113,6 +113,12 @@ pub struct Side {
     /// From the beginning of one interval's passes to that of the next one's, as they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_gaps: Option<Histogram>,
+    /// What the receiver of numbered datagrams knows of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramCounts>,
+    /// Smoothed round-trip times (`tcpi_rtt`), looked at many times a second: not those of single segments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smoothed_rtt: Option<Histogram>,
     /// CPU time of the thread that moved the data, over the measured phase.
     #[serde(default, rename = "thread_cpu_ns", with = "optional_nanos")]
     pub thread_cpu: Option<Duration>,

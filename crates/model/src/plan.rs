@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Transaction, Transport};
+use crate::{DatagramFormat, Transaction, Transport};
 
 /// One measurement: groups of workers that run side by side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,6 +74,9 @@ pub struct FlowPlan {
     pub burst: u32,
     /// Which times are recorded.
     pub timing: Timing,
+    /// How one-way datagrams are numbered and stamped; `None` if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramFormat>,
     /// What this host does.
     pub here: Half,
     /// What is asked of the peer; each dialect's protocol carries as much of it as it can.
@@ -167,6 +170,7 @@ impl FlowPlan {
             limit: Limit::Unlimited,
             burst: 0,
             timing: Timing::default(),
+            datagrams: None,
             here: Half::default(),
             there: Half::default(),
         }
@@ -451,13 +455,48 @@ pub struct Pacing {
 }
 
 impl Pacing {
+    /// Bits per second in blocks of so many bytes, `burst` of them at a time; `None` if that is no schedule: a rate or
+    /// size of 0, or more blocks than any machine moves.
+    pub fn of_bits(bits_per_second: u64, block_bytes: u32, burst: u64) -> Option<Self> {
+        Self::of_passes(u128::from(block_bytes) * 8, bits_per_second, burst)
+    }
+
+    /// Packets per second.
+    pub fn of_packets(per_second: u64, burst: u64) -> Option<Self> {
+        Self::of_passes(1, per_second, burst)
+    }
+
+    /// A schedule for `rate` units per second, of which a pass has `units`. An interval is a whole number of
+    /// nanoseconds: a burst is repeated as often as it takes to have that change the rate by no more than 10 ppm.
+    fn of_passes(units: u128, rate: u64, burst: u64) -> Option<Self> {
+        /// Of a longer interval half a nanosecond is less than 10 ppm.
+        const LONG_NS: u128 = 50_000;
+        if units == 0 || rate == 0 {
+            return None;
+        }
+        let burst = burst.max(1);
+        let interval = |times: u64| {
+            let scaled = units * u128::from(burst.saturating_mul(times)) * 1_000_000_000;
+            let nanos = (scaled + u128::from(rate) / 2) / u128::from(rate);
+            let off = scaled.abs_diff(nanos * u128::from(rate));
+            let is_near = nanos >= LONG_NS || (nanos > 0 && off * 100_000 <= scaled);
+            is_near.then_some((nanos, times))
+        };
+        let (nanos, times) = (1..=1 << 16).find_map(interval)?;
+        Some(Self {
+            burst: burst.saturating_mul(times),
+            interval: Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)),
+            wait: Wait::default(),
+        })
+    }
+
     /// Passes a second when the schedule is held.
     pub fn rate(&self) -> f64 {
         self.burst as f64 / self.interval.as_secs_f64()
     }
 }
 
-/// Calls that move one-way datagrams.
+/// Calls that move one-way data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IoMethod {
@@ -466,6 +505,10 @@ pub enum IoMethod {
     Plain,
     /// Several datagrams per call: sendmmsg(2), recvmmsg(2).
     Mmsg,
+    /// Several datagrams of one size in one buffer, which the kernel cuts or joins: UDP_SEGMENT, UDP_GRO, udp(7).
+    Gso,
+    /// Received data is not copied: MSG_TRUNC, tcp(7). Of a datagram the beginning is.
+    Trunc,
 }
 
 impl IoMethod {
@@ -569,6 +612,27 @@ pub struct SocketOptions {
     pub send_window_frames: Option<u32>,
     /// LLC_OPT_RX_WIN: frames that the peer may have on their way.
     pub receive_window_frames: Option<u32>,
+    /// SO_MAX_PACING_RATE in bytes per second: the kernel paces (tc-fq(8), or TCP itself).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_pacing_bytes_per_second: Option<u64>,
+    /// SO_BINDTODEVICE: the interface's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// IP_MTU_DISCOVER: packets go unfragmented (IPv4), or not at all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub do_not_fragment: bool,
+    /// TCP_USER_TIMEOUT in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_timeout_ms: Option<u32>,
+    /// TCP_WINDOW_CLAMP in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_clamp_bytes: Option<u32>,
+    /// TCP_NOTSENT_LOWAT in bytes: a socket with more unsent is not writable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsent_low_water_bytes: Option<u32>,
+    /// TCP_QUICKACK: acknowledgements are not delayed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quick_ack: bool,
 }
 
 /// The buffers of one direction: a ring, used round robin, one buffer a call.
@@ -671,6 +735,36 @@ mod tests {
             );
             assert_eq!(there.mirrored(), flow);
         }
+    }
+
+    #[test]
+    fn a_rate_becomes_intervals_of_whole_nanoseconds() {
+        for (bits, bytes, burst, expected) in [
+            // 1470 bytes at 1 Mbit/s as iperf has it.
+            (1 << 20, 1470, 1, (1, 11_215_210)),
+            (1_000_000_000, 1472, 1, (1, 11_776)),
+            (5_000_000_000, 131_072, 1, (1, 209_715)),
+            (5_000_000_000, 1470, 4, (4, 9_408)),
+            // 116.66… ns.
+            (12_000_000_000, 175, 1, (3, 350)),
+        ] {
+            let pacing = Pacing::of_bits(bits, bytes, burst).unwrap();
+            let nanos = pacing.interval.as_nanos();
+            assert_eq!((pacing.burst, nanos), expected, "{bits} {bytes}");
+        }
+        assert_eq!(Pacing::of_bits(0, 1, 1), None);
+        assert_eq!(Pacing::of_packets(100, 1).unwrap().interval.as_millis(), 10);
+        for step in 1..2000_u64 {
+            // Up to 100 Gbit/s in steps that divide nothing, of the smallest datagrams and of blocks.
+            let bits = step * 50_000_017;
+            for bytes in [16, 1448, 65_507, 131_072] {
+                let pacing = Pacing::of_bits(bits, bytes, 1).unwrap();
+                let rate = pacing.rate() * f64::from(bytes) * 8.0;
+                assert!((rate / bits as f64 - 1.0).abs() < 1.1e-5, "{bits} {bytes}");
+            }
+        }
+        // No machine makes more than a pass a nanosecond.
+        assert_eq!(Pacing::of_bits(u64::MAX, 1, 1), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
+use crate::DatagramCounts;
 use crate::outcome::optional_nanos;
 use crate::plan::nanos;
 
@@ -50,22 +51,6 @@ impl Sample {
     }
 }
 
-/// What the receiver of numbered datagrams has counted: RFC 4737, RFC 5560, RFC 7680.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DatagramCounts {
-    /// Received, each once.
-    pub received: u64,
-    /// Numbers that were passed over and have not come.
-    pub lost: u64,
-    /// Came after one of a higher number.
-    pub reordered: u64,
-    /// Came again.
-    pub duplicated: u64,
-    /// The delay variation that RFC 3550, section 6.4.1, has: `None` without stamps.
-    #[serde(rename = "jitter_ns", with = "optional_nanos")]
-    pub jitter: Option<Duration>,
-}
-
 /// What the kernel knows of a connection at one moment: `struct tcp_info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathSample {
@@ -81,6 +66,12 @@ pub struct PathSample {
     pub retransmits: Option<u64>,
     /// The path's MTU, in bytes.
     pub path_mtu_bytes: Option<u32>,
+    /// The window that the peer has advertised, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_window_bytes: Option<u32>,
+    /// How far segments may be out of order before one counts as lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordering: Option<u32>,
 }
 
 /// One datagram of a test that keeps a record of each.

@@ -82,6 +82,7 @@ mod tests {
             congestion_window: 18,
             reordering: 3,
             total_retransmits: 0,
+            send_window_bytes: None,
             data_in_syn: false,
         });
         assert_eq!(

@@ -12,9 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::format_rfc3339_millis;
 use model::{
-    BuffersUsed, ClockFacts, CombinedTotals, Counts, CpuUse, Ended, FlowShare, GroupOutcome,
-    HostFacts, Interface, Interfaces, LogEntry, Outcome, Paced, PacketRecord, PeerOutcome, Plan,
-    Refused, Series, Side, SocketFacts, StepOutcome, Times, Totals, TransactionOutcome, Warning,
+    BuffersUsed, ClockFacts, CombinedTotals, Counts, CpuUse, DatagramCounts, Ended, FlowShare,
+    GroupOutcome, HostFacts, Interface, Interfaces, LogEntry, Outcome, Paced, PacketRecord,
+    PeerOutcome, Plan, Refused, Series, Side, SocketFacts, StepOutcome, Times, Totals,
+    TransactionOutcome, Warning,
 };
 use serde::Serialize;
 use stats::confidence::Level;
@@ -160,6 +161,10 @@ struct SideDocument<'a> {
     /// The rate that was reached and how evenly, of a test at a pace.
     paced: Option<&'a Paced>,
     send_gaps: Option<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datagrams: Option<&'a DatagramCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    smoothed_rtt: Option<Summary>,
 }
 
 #[derive(Serialize)]
@@ -437,6 +442,8 @@ impl<'a> SideDocument<'a> {
             receive_times,
             paced,
             send_gaps,
+            datagrams,
+            smoothed_rtt,
             thread_cpu,
             cpu,
             // Shown once in the document, or beside a peer's side.
@@ -464,6 +471,8 @@ impl<'a> SideDocument<'a> {
             receive_times: summary(receive_times),
             paced: paced.as_ref(),
             send_gaps: summary(send_gaps),
+            datagrams: datagrams.as_ref(),
+            smoothed_rtt: summary(smoothed_rtt),
         }
     }
 }

@@ -96,20 +96,83 @@ pub fn set_first_of_address(socket: BorrowedFd<'_>) -> io::Result<()> {
         filter: RETURN_0.as_ptr().cast_mut(),
     };
     set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-    // SAFETY: the program lies in a constant, is as long as it says, and the kernel copies it.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_ATTACH_REUSEPORT_CBPF,
-            (&raw const program).cast(),
-            size_of_val(&program) as libc::socklen_t,
+    set(socket, libc::SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program)?;
+    set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)
+}
+
+/// SO_MAX_PACING_RATE, in bytes per second. socket(7); 64 bits since Linux 4.20.
+pub fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io::Result<()> {
+    set(
+        socket,
+        libc::SOL_SOCKET,
+        SO_MAX_PACING_RATE,
+        &bytes_per_second,
+    )
+}
+
+/// IP_MTU_DISCOVER or IPV6_MTU_DISCOVER: IP_PMTUDISC_DO. ip(7), ipv6(7).
+pub fn set_do_not_fragment(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    let (level, name, value) = if v6 {
+        (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        )
+    } else {
+        (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DO,
         )
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
+    set_int(socket, level, name, value)
+}
+
+/// Options of TCP whose value is a number: tcp(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpOption {
+    /// TCP_USER_TIMEOUT, in milliseconds.
+    UserTimeoutMs,
+    /// TCP_WINDOW_CLAMP, in bytes.
+    WindowClampBytes,
+    /// TCP_NOTSENT_LOWAT, in bytes.
+    UnsentLowWaterBytes,
+    /// TCP_QUICKACK.
+    QuickAck,
+}
+
+impl TcpOption {
+    /// What setting it is called in a message.
+    pub fn call(self) -> &'static str {
+        match self {
+            Self::UserTimeoutMs => "set TCP_USER_TIMEOUT",
+            Self::WindowClampBytes => "set TCP_WINDOW_CLAMP",
+            Self::UnsentLowWaterBytes => "set TCP_NOTSENT_LOWAT",
+            Self::QuickAck => "set TCP_QUICKACK",
+        }
     }
-    set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)
+}
+
+/// Sets an option of TCP.
+pub fn set_tcp(socket: BorrowedFd<'_>, option: TcpOption, value: u32) -> io::Result<()> {
+    let name = match option {
+        TcpOption::UserTimeoutMs => libc::TCP_USER_TIMEOUT,
+        TcpOption::WindowClampBytes => libc::TCP_WINDOW_CLAMP,
+        TcpOption::UnsentLowWaterBytes => libc::TCP_NOTSENT_LOWAT,
+        TcpOption::QuickAck => libc::TCP_QUICKACK,
+    };
+    set_int(socket, libc::IPPROTO_TCP, name, value as i32)
+}
+
+/// UDP_SEGMENT: what is sent at once is cut into datagrams of so many bytes; 0 for one datagram. udp(7), since
+/// Linux 4.18.
+pub fn set_udp_segment(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
+    set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
+}
+
+/// UDP_GRO: datagrams of one size may be received at once. udp(7), since Linux 5.0.
+pub fn set_udp_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    set_int(socket, libc::SOL_UDP, libc::UDP_GRO, on.into())
 }
 
 /// IP_BIND_ADDRESS_NO_PORT: a socket that is bound to an address and any port gets its port by connect(2), which
@@ -187,6 +250,8 @@ pub struct TcpInfo {
     pub reordering: u32,
     /// Segments sent again since the connection was opened.
     pub total_retransmits: u32,
+    /// The window that the peer has advertised; `None` before Linux 5.4.
+    pub send_window_bytes: Option<u32>,
     /// Whether the data that was sent with the first segment was acknowledged with it (RFC 7413).
     pub data_in_syn: bool,
 }
@@ -287,20 +352,26 @@ impl TcpInfo {
             congestion_window: word(80)?,
             reordering: word(88)?,
             total_retransmits: word(100)?,
+            send_window_bytes: word(228),
             data_in_syn: raw[5] & SYN_DATA != 0,
         })
     }
 }
 
 pub(crate) fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the option value is a live int and its length is given as such.
+    set(socket, level, name, &value)
+}
+
+/// Sets an option to a value whose bytes are all initialised.
+fn set<T: Copy>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the option value is live, its length is given as such, and the kernel only reads it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
         )
     };
     if result == 0 {
@@ -336,21 +407,7 @@ pub fn set_association_events(socket: BorrowedFd<'_>) -> io::Result<()> {
     /// The first two members of `struct sctp_event_subscribe`: what is told with each message, not;
     /// associations, yes. What is left out is off.
     const SUBSCRIBED: [u8; 2] = [0, 1];
-    // SAFETY: the option value is live and its length is given as such.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_SCTP,
-            SCTP_EVENTS,
-            SUBSCRIBED.as_ptr().cast(),
-            SUBSCRIBED.len() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    set(socket, libc::IPPROTO_SCTP, SCTP_EVENTS, &SUBSCRIBED)
 }
 
 /// SCTP_SOCKOPT_PEELOFF: an association of many gets a socket of its own, with what it has sent that
@@ -451,6 +508,13 @@ const SO_ATTACH_REUSEPORT_CBPF: i32 = if cfg!(any(target_arch = "sparc", target_
     0x35
 } else {
     51
+};
+
+/// Of asm/socket.h, likewise.
+const SO_MAX_PACING_RATE: i32 = if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) {
+    0x31
+} else {
+    47
 };
 
 /// Of linux/sctp.h.

@@ -175,7 +175,6 @@ fn plan(
     refusals::within_reach(&here, direction.receive && !direction.transmit)?;
     refusals::within_reach(&there, direction.transmit && !direction.receive)?;
     let plan = FlowPlan {
-        transport,
         limit: limit(global.length, direction, options.of_family.messages),
         // Requests ahead of the answers: not on a stream, not where each has a connection.
         burst: if workload == Workload::ask() {
@@ -187,9 +186,9 @@ fn plan(
             passes: timed && direction.is_transactional(),
             calls: timed && !direction.is_transactional(),
         },
-        workload,
         here,
         there,
+        ..FlowPlan::of(transport, workload)
     };
     refusals::of_io(test, &plan)?;
     Ok(plan)

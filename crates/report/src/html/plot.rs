@@ -166,6 +166,7 @@ pub(super) fn histograms(run: &Outcome) -> Vec<(String, &Histogram)> {
             ("send calls", &side.send_times),
             ("receive calls", &side.receive_times),
             ("intervals", &side.send_gaps),
+            ("smoothed round trips", &side.smoothed_rtt),
         ] {
             kept.extend(times.as_ref().map(|times| (format!("{name}{end}"), times)));
         }

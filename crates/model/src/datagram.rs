@@ -1,0 +1,296 @@
+//! Numbered and stamped datagrams: how a protocol lays them out, and what their receiver counts.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::optional_nanos;
+
+/// The fields of a flow's datagrams: words of 32 bits, the most significant byte first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramFormat {
+    /// Offset of the number, or of its low word.
+    #[serde(rename = "number_at_bytes")]
+    pub number_at: u32,
+    /// Offset of the number's high word; `None` of a number with 32 bits.
+    #[serde(rename = "high_word_at_bytes")]
+    pub high_word_at: Option<u32>,
+    /// The number of a flow's first datagram.
+    pub first: u32,
+    /// When a datagram is sent; `None` without stamps.
+    pub stamp: Option<Stamp>,
+    /// Numbers are signed, and a negative one marks the flow's last datagram: its magnitude is the number.
+    pub ends_negative: bool,
+}
+
+/// A time in a datagram: seconds, and microseconds in the next word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// Offset of the seconds.
+    #[serde(rename = "at_bytes")]
+    pub at: u32,
+    /// Whose time it is.
+    pub clock: StampClock,
+}
+
+/// The clock of a stamp. The receiver reads the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StampClock {
+    /// `CLOCK_MONOTONIC`: only differences of two delays have a meaning.
+    Monotonic,
+    /// `CLOCK_REALTIME`: a delay is right as far as both hosts' clocks agree.
+    Wall,
+}
+
+impl DatagramFormat {
+    /// The shortest datagram that has all fields.
+    pub fn bytes(&self) -> u32 {
+        let words = [
+            Some(self.number_at),
+            self.high_word_at,
+            self.stamp.map(|stamp| stamp.at + 4),
+        ];
+        words.into_iter().flatten().max().unwrap_or(0) + 4
+    }
+
+    /// Writes a number. A word that the datagram has no room for is left out.
+    #[inline]
+    pub fn write_number(&self, datagram: &mut [u8], number: i64) {
+        put(datagram, self.number_at, number as u32);
+        if let Some(at) = self.high_word_at {
+            put(datagram, at, (number >> 32) as u32);
+        }
+    }
+
+    /// Writes the time of sending, in nanoseconds of the stamp's clock.
+    #[inline]
+    pub fn write_stamp(&self, datagram: &mut [u8], now_ns: u64) {
+        if let Some(Stamp { at, .. }) = self.stamp {
+            put(datagram, at, (now_ns / 1_000_000_000) as u32);
+            put(datagram, at + 4, (now_ns % 1_000_000_000 / 1_000) as u32);
+        }
+    }
+
+    /// Reads the number; `None` of a datagram that is too short for one. A missing high word makes it one of 32 bits,
+    /// which counts on from `near`, or is signed if numbers may be negative.
+    #[inline]
+    pub fn number(&self, datagram: &[u8], near: i64) -> Option<i64> {
+        let low = get(datagram, self.number_at)?;
+        let high = self.high_word_at.and_then(|at| get(datagram, at));
+        Some(match high {
+            Some(high) => ((u64::from(high) << 32) | u64::from(low)) as i64,
+            None if self.ends_negative => i64::from(low as i32),
+            None => near.wrapping_add(i64::from(low.wrapping_sub(near as u32) as i32)),
+        })
+    }
+
+    /// Reads the time of sending, in nanoseconds; `None` without a stamp.
+    #[inline]
+    pub fn sent_ns(&self, datagram: &[u8]) -> Option<u64> {
+        let at = self.stamp?.at;
+        let (seconds, micros) = (get(datagram, at)?, get(datagram, at + 4)?);
+        Some(u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1_000)
+    }
+}
+
+#[inline]
+fn put(datagram: &mut [u8], at: u32, word: u32) {
+    if let Some(place) = datagram
+        .get_mut(at as usize..)
+        .and_then(<[u8]>::first_chunk_mut)
+    {
+        *place = word.to_be_bytes();
+    }
+}
+
+#[inline]
+fn get(datagram: &[u8], at: u32) -> Option<u32> {
+    let word = datagram.get(at as usize..)?.first_chunk()?;
+    Some(u32::from_be_bytes(*word))
+}
+
+/// What the receiver of numbered datagrams has counted: RFC 4737, RFC 5560, RFC 7680.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatagramCounts {
+    /// Received, each once.
+    pub received: u64,
+    /// Numbers that were passed over and have not come.
+    pub lost: u64,
+    /// Came after one of a higher number.
+    pub reordered: u64,
+    /// Came again.
+    pub duplicated: u64,
+    /// The delay variation that RFC 3550, section 6.4.1, has: `None` without stamps.
+    #[serde(rename = "jitter_ns", with = "optional_nanos")]
+    pub jitter: Option<Duration>,
+    /// The same by the rules of common tools.
+    #[serde(skip)]
+    pub by_order: OrderCounts,
+    /// Delays from the stamp to the arrival, by both clocks.
+    #[serde(skip)]
+    pub delays: DelaySums,
+}
+
+/// Counts of a receiver that keeps nothing but the highest number: it takes what comes again for what comes late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// The highest number, which is how many were sent up to it.
+    pub highest: u64,
+    /// Numbers that were passed over, whether or not they came later.
+    pub passed_over: u64,
+    /// Came with a number that is not above the highest.
+    pub out_of_order: u64,
+    /// Passed over, less one for each that came out of order later: iperf3's "lost".
+    pub missing: u64,
+}
+
+/// Sums of delays, of which an interval's mean and deviation are made. Delays may be negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DelaySums {
+    /// Datagrams with a stamp.
+    pub count: u64,
+    /// Nanoseconds.
+    pub sum_ns: i64,
+    /// Of the squares, in square microseconds.
+    pub squares_us2: f64,
+    /// The least and the most of the flow, in nanoseconds.
+    pub extremes_ns: Option<(i64, i64)>,
+}
+
+impl DatagramCounts {
+    /// The counts that were added after `earlier`. Jitter is a moving mean, and stays; so do the highest number and
+    /// the least and most delay. A loss that was made good after `earlier` is none before it.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let (now, then) = (&self.by_order, &earlier.by_order);
+        Self {
+            received: self.received.saturating_sub(earlier.received),
+            lost: self.lost.saturating_sub(earlier.lost),
+            reordered: self.reordered.saturating_sub(earlier.reordered),
+            duplicated: self.duplicated.saturating_sub(earlier.duplicated),
+            jitter: self.jitter,
+            by_order: OrderCounts {
+                highest: now.highest,
+                passed_over: now.passed_over.saturating_sub(then.passed_over),
+                out_of_order: now.out_of_order.saturating_sub(then.out_of_order),
+                missing: now.missing.saturating_sub(then.missing),
+            },
+            delays: DelaySums {
+                count: self.delays.count.saturating_sub(earlier.delays.count),
+                sum_ns: self.delays.sum_ns.wrapping_sub(earlier.delays.sum_ns),
+                squares_us2: self.delays.squares_us2 - earlier.delays.squares_us2,
+                extremes_ns: self.delays.extremes_ns,
+            },
+        }
+    }
+
+    /// Adds another flow's counts. The jitter of several is their largest.
+    pub fn add(&mut self, other: &Self) {
+        self.received = self.received.saturating_add(other.received);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.reordered = self.reordered.saturating_add(other.reordered);
+        self.duplicated = self.duplicated.saturating_add(other.duplicated);
+        self.jitter = self.jitter.max(other.jitter);
+        let (sum, other) = (&mut self.by_order, &other.by_order);
+        sum.highest = sum.highest.saturating_add(other.highest);
+        sum.passed_over = sum.passed_over.saturating_add(other.passed_over);
+        sum.out_of_order = sum.out_of_order.saturating_add(other.out_of_order);
+        sum.missing = sum.missing.saturating_add(other.missing);
+    }
+}
+
+impl DelaySums {
+    /// The mean and the standard deviation, in nanoseconds; `None` of no delays.
+    pub fn mean_and_deviation_ns(&self) -> Option<(f64, f64)> {
+        let count = self.count as f64;
+        let mean_ns = self.sum_ns as f64 / count;
+        let variance_ns2 = self.squares_us2 * 1e6 / count - mean_ns * mean_ns;
+        (self.count > 0).then(|| (mean_ns, variance_ns2.max(0.0).sqrt()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPLIT: DatagramFormat = DatagramFormat {
+        number_at: 0,
+        high_word_at: Some(12),
+        first: 1,
+        stamp: Some(Stamp {
+            at: 4,
+            clock: StampClock::Wall,
+        }),
+        ends_negative: true,
+    };
+    const WHOLE: DatagramFormat = DatagramFormat {
+        number_at: 8,
+        high_word_at: None,
+        first: 1,
+        stamp: Some(Stamp {
+            at: 0,
+            clock: StampClock::Monotonic,
+        }),
+        ends_negative: false,
+    };
+
+    #[test]
+    fn fields_are_where_the_format_has_them() {
+        assert_eq!((SPLIT.bytes(), WHOLE.bytes()), (16, 12));
+        let mut datagram = [0xee; 17];
+        SPLIT.write_number(&mut datagram, -5);
+        SPLIT.write_stamp(&mut datagram, 7_000_008_999);
+        assert_eq!(
+            datagram,
+            *b"\xff\xff\xff\xfb\0\0\0\x07\0\0\0\x08\xff\xff\xff\xff\xee"
+        );
+        assert_eq!(SPLIT.number(&datagram, 0), Some(-5));
+        assert_eq!(SPLIT.sent_ns(&datagram), Some(7_000_008_000));
+        let mut datagram = [0; 12];
+        WHOLE.write_number(&mut datagram, 0x1_0000_0002);
+        assert_eq!(datagram[8..], [0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn a_number_of_32_bits_counts_on() {
+        for (near, word, number) in [
+            (0, 1, 1),
+            (0xffff_fffe, 0xffff_ffff, 0xffff_ffff),
+            (0xffff_ffff, 0, 0x1_0000_0000),
+            (0x1_0000_0001, 0xffff_ffff, 0xffff_ffff),
+        ] {
+            let mut datagram = [0; 12];
+            WHOLE.write_number(&mut datagram, word);
+            assert_eq!(WHOLE.number(&datagram, near), Some(number), "{near:x}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_there() {
+        let mut datagram = [0; 12];
+        SPLIT.write_number(&mut datagram, -1);
+        assert_eq!(SPLIT.number(&datagram, 77), Some(-1));
+        assert_eq!(SPLIT.number(&datagram[..3], 77), None);
+        assert_eq!(SPLIT.sent_ns(&datagram[..11]), None);
+        SPLIT.write_number(&mut [], 1);
+    }
+
+    #[test]
+    fn delays_of_an_interval() {
+        let of = |delays_us: &[i64]| DelaySums {
+            count: delays_us.len() as u64,
+            sum_ns: delays_us.iter().sum::<i64>() * 1000,
+            squares_us2: delays_us.iter().map(|us| (us * us) as f64).sum(),
+            extremes_ns: None,
+        };
+        let counts = |delays| DatagramCounts {
+            delays,
+            ..DatagramCounts::default()
+        };
+        assert_eq!(of(&[]).mean_and_deviation_ns(), None);
+        let later = counts(of(&[-9, 100, 1, 5])).since(&counts(of(&[-9, 100])));
+        let figures = later.delays.mean_and_deviation_ns();
+        assert_eq!(figures, Some((3000.0, 2000.0)));
+    }
+}
