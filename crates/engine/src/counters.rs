@@ -1,9 +1,10 @@
 //! What a flow or worker has moved: one writer, any number of readers.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use model::Counts;
+use model::{Counts, DatagramCounts, DelaySums, OrderCounts};
 use sys::shared::{CacheLine, SharedLines};
 use units::Bytes;
 
@@ -12,7 +13,11 @@ use units::Bytes;
 ///
 /// The lines are memory of this process, or memory that it shares with the processes that it forks.
 #[derive(Debug)]
-pub struct Counters(Place);
+pub struct Counters {
+    place: Place,
+    /// Of numbered datagrams, as soon as somebody receives such.
+    datagrams: OnceLock<Box<CacheLine>>,
+}
 
 #[derive(Debug)]
 enum Place {
@@ -41,6 +46,29 @@ pub(crate) enum Counter {
     FailedOperations,
 }
 
+/// The place of a count of numbered datagrams on their line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DatagramCounter {
+    Received,
+    Lost,
+    Reordered,
+    Duplicated,
+    Highest,
+    PassedOver,
+    OutOfOrder,
+    Missing,
+    /// In nanoseconds.
+    Jitter,
+    Delays,
+    /// In nanoseconds, signed.
+    DelaySum,
+    /// In square microseconds, the bits of an f64.
+    DelaySquares,
+    /// In nanoseconds, signed; of the delays since somebody took it.
+    LeastDelay,
+    MostDelay,
+}
+
 use Counter::{
     FailedOperations, FailedSends, Operations, Passes, ReceiveBatches, ReceiveCalls,
     ReceiveCallsLate, Received, ReceivedLate, ReceivedPerPass, SendBatches, SendCalls, Sent,
@@ -54,21 +82,39 @@ use Counter::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterWriter<'a>(&'a CacheLine);
 
+/// The counts of numbered datagrams as their writer uses them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DatagramWriter<'a>(&'a CacheLine);
+
+impl From<Place> for Counters {
+    fn from(place: Place) -> Self {
+        Self {
+            place,
+            datagrams: OnceLock::new(),
+        }
+    }
+}
+
 impl Default for Counters {
     fn default() -> Self {
-        Self(Place::Own(Box::default()))
+        Place::Own(Box::default()).into()
     }
 }
 
 impl Counters {
     /// Counters that a forked process writes and its parent reads, on this line.
     pub fn shared(lines: &Arc<SharedLines>, at: usize) -> Self {
-        Self(Place::Shared(Arc::clone(lines), at))
+        Place::Shared(Arc::clone(lines), at).into()
     }
 
     /// Counts `bytes` received in `calls`, which belong to no pass.
     pub fn count_received(&self, bytes: usize, calls: u64) {
         self.writer().received(bytes, calls);
+    }
+
+    /// Counts `bytes` sent in `calls`, which belong to no pass.
+    pub fn count_sent(&self, bytes: usize, calls: u64) {
+        self.writer().sent(bytes, calls);
     }
 
     /// As [`Self::count_received`], after the test's time.
@@ -97,6 +143,57 @@ impl Counters {
         }
     }
 
+    /// Returns what the receiver of numbered datagrams has counted so far; `None` if they have no numbers. The least and
+    /// most delay are those since [`Self::take_delay_extremes`].
+    pub fn datagrams(&self) -> Option<DatagramCounts> {
+        let line = self.datagrams.get()?;
+        let get = |counter: DatagramCounter| line.0[counter as usize].load(Relaxed);
+        let delays = DelaySums {
+            count: get(DatagramCounter::Delays),
+            sum_ns: get(DatagramCounter::DelaySum) as i64,
+            squares_us2: f64::from_bits(get(DatagramCounter::DelaySquares)),
+            extremes_ns: extremes(
+                get(DatagramCounter::LeastDelay),
+                get(DatagramCounter::MostDelay),
+            ),
+        };
+        Some(DatagramCounts {
+            received: get(DatagramCounter::Received),
+            lost: get(DatagramCounter::Lost),
+            reordered: get(DatagramCounter::Reordered),
+            duplicated: get(DatagramCounter::Duplicated),
+            jitter: (delays.count > 0).then(|| Duration::from_nanos(get(DatagramCounter::Jitter))),
+            by_order: OrderCounts {
+                highest: get(DatagramCounter::Highest),
+                passed_over: get(DatagramCounter::PassedOver),
+                out_of_order: get(DatagramCounter::OutOfOrder),
+                missing: get(DatagramCounter::Missing),
+            },
+            delays,
+        })
+    }
+
+    /// Returns the least and the most delay since the last call, in nanoseconds, and begins anew.
+    pub fn take_delay_extremes(&self) -> Option<(i64, i64)> {
+        let line = self.datagrams.get()?;
+        let [least, most] = [DatagramCounter::LeastDelay, DatagramCounter::MostDelay];
+        extremes(
+            line.0[least as usize].swap(i64::MAX as u64, Relaxed),
+            line.0[most as usize].swap(i64::MIN as u64, Relaxed),
+        )
+    }
+
+    /// The writer of the counts of numbered datagrams, which exist from now on.
+    pub(crate) fn datagram_writer(&self) -> DatagramWriter<'_> {
+        let new = || {
+            let line = Box::<CacheLine>::default();
+            line.0[DatagramCounter::LeastDelay as usize].store(i64::MAX as u64, Relaxed);
+            line.0[DatagramCounter::MostDelay as usize].store(i64::MIN as u64, Relaxed);
+            line
+        };
+        DatagramWriter(self.datagrams.get_or_init(new))
+    }
+
     /// Returns a number that changes whenever anything moves.
     pub(crate) fn progress(&self) -> u64 {
         let moved = [
@@ -122,7 +219,7 @@ impl Counters {
     }
 
     fn line(&self) -> &CacheLine {
-        match &self.0 {
+        match &self.place {
             Place::Own(line) => line,
             Place::Shared(lines, at) => &lines[*at],
         }
@@ -181,6 +278,56 @@ impl CounterWriter<'_> {
         let counter = &self.0.0[counter as usize];
         counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
     }
+}
+
+impl DatagramWriter<'_> {
+    #[inline]
+    pub(crate) fn add(self, counter: DatagramCounter, amount: u64) {
+        let counter = self.at(counter);
+        counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set(self, counter: DatagramCounter, value: u64) {
+        self.at(counter).store(value, Relaxed);
+    }
+
+    /// Takes one away, if there is one.
+    pub(crate) fn take_one(self, counter: DatagramCounter) {
+        let counter = self.at(counter);
+        counter.store(counter.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+
+    /// Adds a delay.
+    #[inline]
+    pub(crate) fn delay(self, delay_ns: i64) {
+        let micros = delay_ns as f64 / 1e3;
+        let squares = f64::from_bits(self.at(DatagramCounter::DelaySquares).load(Relaxed));
+        let squares = squares + micros * micros;
+        self.set(DatagramCounter::DelaySquares, squares.to_bits());
+        self.add(DatagramCounter::DelaySum, delay_ns as u64);
+        self.add(DatagramCounter::Delays, 1);
+        let (least, most) = (
+            self.at(DatagramCounter::LeastDelay),
+            self.at(DatagramCounter::MostDelay),
+        );
+        if delay_ns < least.load(Relaxed) as i64 {
+            least.store(delay_ns as u64, Relaxed);
+        }
+        if delay_ns > most.load(Relaxed) as i64 {
+            most.store(delay_ns as u64, Relaxed);
+        }
+    }
+
+    fn at(&self, counter: DatagramCounter) -> &AtomicU64 {
+        &self.0.0[counter as usize]
+    }
+}
+
+/// None are the least of none and the most of none.
+fn extremes(least_ns: u64, most_ns: u64) -> Option<(i64, i64)> {
+    let (least_ns, most_ns) = (least_ns as i64, most_ns as i64);
+    (least_ns <= most_ns).then_some((least_ns, most_ns))
 }
 
 #[cfg(test)]

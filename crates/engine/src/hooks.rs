@@ -83,24 +83,30 @@ pub(crate) struct Extras {
 impl Extras {
     /// What a half asks for, of a loop that starts to work for so long, if it is known; `None` is
     /// nothing.
-    pub(crate) fn of(half: &Half, length: Option<Duration>) -> Option<Self> {
+    pub(crate) fn of(half: &Half, length: Option<Duration>, warm_up: Duration) -> Option<Self> {
+        let is_some = half.pacing.is_some() || half.touch.is_some() || half.count_retransmits;
+        is_some.then(|| Self::new(half, length, warm_up))
+    }
+
+    /// The same, if need be with nothing to do. What became of the schedule leaves the warm-up out.
+    pub(crate) fn new(half: &Half, length: Option<Duration>, warm_up: Duration) -> Self {
         let Touch {
             send_dirty_bytes,
             receive_dirty_bytes,
             receive_clean_bytes,
         } = half.touch;
         let bytes = |count: Option<u32>| count.unwrap_or(0) as usize;
-        (half.pacing.is_some() || half.touch.is_some() || half.count_retransmits).then(|| Self {
+        Self {
             pace: half
                 .pacing
                 .as_ref()
-                .map(|pacing| Pace::start(pacing, length)),
+                .map(|pacing| Pace::start(pacing, length).warming_up(warm_up)),
             touches: half.touch.is_some(),
             send_dirty: bytes(send_dirty_bytes),
             receive_dirty: bytes(receive_dirty_bytes),
             receive_clean: bytes(receive_clean_bytes),
             retransmits: half.count_retransmits.then_some(0),
-        })
+        }
     }
 
     /// What the connections of a connection test have sent again, if they were asked.
@@ -210,7 +216,7 @@ mod tests {
                 ..Half::default()
             };
             let (mut sent, mut received) = ([7; 4], [7; 4]);
-            if let Some(mut extras) = Extras::of(&half, None) {
+            if let Some(mut extras) = Extras::of(&half, None, Duration::ZERO) {
                 extras.before_send(&mut sent);
                 extras.after_receive(&mut received);
                 extras.after_receive(&mut []);

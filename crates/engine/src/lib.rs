@@ -25,6 +25,7 @@ mod looper;
 mod loops;
 mod measured_phase;
 mod memory;
+mod numbers;
 mod pace;
 mod run;
 mod sampler;

@@ -19,7 +19,6 @@ pub(crate) struct Pace {
     schedule: Schedule,
     /// The spun part of an interval, its last.
     spin_ns: u64,
-    waited_ns: u64,
     _exact_sleep: ExactSleep,
 }
 
@@ -36,9 +35,14 @@ impl Pace {
                 Wait::SpinHalf => LONGEST_SPIN_NS.min(schedule.interval_ns / 2),
             },
             schedule,
-            waited_ns: 0,
             _exact_sleep: exact_sleep,
         }
+    }
+
+    /// What is kept of the schedule begins after that time. The schedule does not.
+    pub(crate) fn warming_up(mut self, warm_up: Duration) -> Self {
+        self.schedule.warm_up(warm_up);
+        self
     }
 
     #[inline]
@@ -63,7 +67,7 @@ impl Pace {
             }
             now_ns = monotonic_ns();
         }
-        self.waited_ns += now_ns - asked_ns;
+        self.schedule.waited_ns += now_ns - asked_ns;
         true
     }
 
@@ -80,7 +84,7 @@ impl Pace {
     }
 
     /// The end of the slept part of the wait for the next interval.
-    fn slept_until_ns(&self) -> u64 {
+    fn slept_until_ns(&mut self) -> u64 {
         self.schedule.due_ns().saturating_sub(self.spin_ns)
     }
 
@@ -95,8 +99,7 @@ impl Pace {
     }
 
     pub(crate) fn finish(self) -> (Paced, Histogram) {
-        let waited = Duration::from_nanos(self.waited_ns);
-        self.schedule.finish(monotonic_ns(), waited)
+        self.schedule.finish(monotonic_ns())
     }
 }
 
@@ -111,8 +114,10 @@ struct Schedule {
     started_ns: u64,
     /// When the next interval is to begin …
     next_ns: u64,
-    /// … if that is before this.
+    /// … if that is before this, where the schedule ends or the warm-up does.
     end_ns: u64,
+    /// Where the schedule ends.
+    last_ns: u64,
     /// Passes of this interval that are still to come.
     left: u64,
     /// When this interval's passes really began.
@@ -120,6 +125,7 @@ struct Schedule {
     intervals: u64,
     late_intervals: u64,
     worst_lag_ns: u64,
+    waited_ns: u64,
     gaps: Histogram,
 }
 
@@ -128,30 +134,52 @@ impl Schedule {
         let interval_ns = u64::try_from(pacing.interval.as_nanos())
             .unwrap_or(u64::MAX)
             .max(1);
+        let last_ns = length.map_or(u64::MAX, |length| after(now_ns, length));
         Self {
             burst: pacing.burst.max(1),
             interval_ns,
             started_ns: now_ns,
             next_ns: now_ns.saturating_add(interval_ns),
-            end_ns: length.map_or(u64::MAX, |length| {
-                now_ns.saturating_add(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
-            }),
+            end_ns: last_ns,
+            last_ns,
             left: pacing.burst.max(1),
             began_ns: now_ns,
             intervals: 1,
             late_intervals: 0,
             worst_lag_ns: 0,
+            waited_ns: 0,
             gaps: Histogram::default(),
         }
     }
 
+    fn warm_up(&mut self, warm_up: Duration) {
+        if !warm_up.is_zero() {
+            self.end_ns = after(self.started_ns, warm_up).min(self.last_ns);
+        }
+    }
+
     /// When something begins next; never is far away.
-    fn due_ns(&self) -> u64 {
+    #[inline]
+    fn due_ns(&mut self) -> u64 {
         if self.next_ns < self.end_ns {
             self.next_ns
         } else {
-            u64::MAX
+            self.due_after_end_ns()
         }
+    }
+
+    /// The end of the warm-up is none: what is kept begins anew.
+    #[cold]
+    fn due_after_end_ns(&mut self) -> u64 {
+        if self.end_ns == self.last_ns {
+            return u64::MAX;
+        }
+        self.started_ns = self.end_ns;
+        self.end_ns = self.last_ns;
+        (self.intervals, self.late_intervals) = (0, 0);
+        (self.worst_lag_ns, self.waited_ns) = (0, 0);
+        self.gaps = Histogram::default();
+        self.due_ns()
     }
 
     /// Begins the next interval if its time has come; whether it has.
@@ -169,18 +197,22 @@ impl Schedule {
         true
     }
 
-    fn finish(self, now_ns: u64, waited: Duration) -> (Paced, Histogram) {
+    fn finish(self, now_ns: u64) -> (Paced, Histogram) {
         let of_all_intervals = self.intervals.saturating_mul(self.burst);
         let paced = Paced {
-            passes: of_all_intervals - self.left,
-            elapsed: Duration::from_nanos(now_ns - self.started_ns),
+            passes: of_all_intervals.saturating_sub(self.left),
+            elapsed: Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
             intervals: self.intervals,
             late_intervals: self.late_intervals,
             worst_lag: Duration::from_nanos(self.worst_lag_ns),
-            waited,
+            waited: Duration::from_nanos(self.waited_ns),
         };
         (paced, self.gaps)
     }
+}
+
+fn after(now_ns: u64, time: Duration) -> u64 {
+    now_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -218,7 +250,7 @@ mod tests {
             assert_eq!(schedule.begin(now_ns), begins, "{now_ns}");
         }
         schedule.left = 0;
-        let (paced, gaps) = schedule.finish(1700, Duration::ZERO);
+        let (paced, gaps) = schedule.finish(1700);
         assert_eq!((paced.intervals, paced.passes), (7, 14));
         // 1400 and 1500 began when the next one was due, 1600 did not.
         assert_eq!(paced.late_intervals, 2);
@@ -236,7 +268,23 @@ mod tests {
         assert!(schedule.begin(1300));
         assert!(!schedule.begin(1300));
         assert!(!schedule.begin(u64::MAX - 1));
-        assert_eq!(schedule.finish(1300, Duration::ZERO).0.intervals, 3);
+        assert_eq!(schedule.finish(1300).0.intervals, 3);
+    }
+
+    #[test]
+    fn what_became_of_a_schedule_leaves_the_warm_up_out() {
+        let length = Some(Duration::from_nanos(500));
+        let mut schedule = Schedule::new(&pacing(2, 100, Wait::Sleep), length, 1000);
+        schedule.warm_up(Duration::from_nanos(250));
+        for now_ns in [1190, 1200, 1300, 1400] {
+            assert!(schedule.begin(now_ns), "{now_ns}");
+        }
+        assert!(!schedule.begin(1500));
+        schedule.left = 0;
+        let (paced, gaps) = schedule.finish(1500);
+        assert_eq!((paced.intervals, paced.passes, gaps.len()), (2, 4, 2));
+        assert_eq!(paced.elapsed, Duration::from_nanos(250));
+        assert_eq!(paced.worst_lag, Duration::ZERO);
     }
 
     #[test]
@@ -269,7 +317,7 @@ mod tests {
                 (Wait::SpinHalf, at_least_half_ns),
                 (Wait::Sleep, interval_ns),
             ] {
-                let pace = Pace::start(&pacing(1, interval_ns, wait), None);
+                let mut pace = Pace::start(&pacing(1, interval_ns, wait), None);
                 let begun_ns = pace.schedule.began_ns;
                 let slept = pace.slept_until_ns().saturating_sub(begun_ns);
                 assert_eq!(slept, expected_ns, "{interval_ns} {wait:?}");

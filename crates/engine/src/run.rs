@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use model::{Ended, FlowPlan, Half, Limit, Operation, Pacing, Timing, Workload};
+use model::{DatagramFormat, Ended, FlowPlan, Half, IoMethod, Limit, Operation, Pacing};
+use model::{Timing, Workload};
 use stats::Histogram;
 use sys::buffer::BufferRing;
 
@@ -15,7 +16,8 @@ use crate::hooks::{Extras, Hooks};
 use crate::io::{self, Flow, Io};
 use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
-use crate::loops::{bulk, pipelined, request_response};
+use crate::loops::{bulk, numbered, pipelined, request_response};
+use crate::numbers::{Classifier, Numbering};
 use crate::script::{ConnectionManager, Orders, Script, StepTimes};
 use crate::stop::Stop;
 use crate::timer::Clocked;
@@ -70,6 +72,10 @@ pub struct Loop<'a> {
     pub burst: u32,
     /// Which times are kept.
     pub timing: Timing,
+    /// How one-way datagrams are numbered and stamped; `None` if they are not.
+    pub datagrams: Option<DatagramFormat>,
+    /// Figures of the schedule begin after this time.
+    pub warm_up: Duration,
     /// How this end moves its data.
     pub half: &'a Half,
     /// What it sends from and receives into.
@@ -125,7 +131,19 @@ pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
                 counters: counters.writer(),
             };
             let length = body.length(limit);
-            body.run(path, bounds, length)
+            match (body.datagrams, path) {
+                (Some(format), Path::Flow(flow)) => {
+                    let datagrams = Datagrams {
+                        format,
+                        counters,
+                        length,
+                        body,
+                        bounds,
+                    };
+                    datagrams.run_on(&flow)
+                }
+                (_, path) => body.run(path, bounds, length),
+            }
         }
     }
 }
@@ -159,16 +177,24 @@ impl<'a> Loop<'a> {
             workload: &flow.workload,
             burst: flow.burst,
             timing: flow.timing,
+            datagrams: flow.datagrams,
+            warm_up: Duration::ZERO,
             half: &flow.here,
             buffers,
             drain: None,
         }
     }
 
+    /// The same loop whose first part does not count.
+    #[must_use]
+    pub fn warming_up(self, warm_up: Duration) -> Self {
+        Self { warm_up, ..self }
+    }
+
     /// `length` is how long it goes on of its own accord, if that is known.
     fn run(&mut self, path: Path<'_>, bounds: Bounds<'_>, length: Option<Duration>) -> Ran {
         let _attending_drain = self.drain.map(Stop::attend);
-        let Some(mut extras) = Extras::of(self.half, length) else {
+        let Some(mut extras) = Extras::of(self.half, length, self.warm_up) else {
             return on_path(self, path, bounds, &mut ());
         };
         let ran = on_path(self, path, bounds, &mut extras);
@@ -201,7 +227,7 @@ impl<'a> Loop<'a> {
             Some(Operation::Send | Operation::Connect)
         );
         match limit {
-            Limit::Time(length) if begins => Some(length),
+            Limit::Time(length) if begins => Some(self.warm_up + length),
             _ => None,
         }
     }
@@ -294,6 +320,76 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
             _ => unsupported(),
         }
     }
+}
+
+/// Numbered datagrams in one direction.
+struct Datagrams<'a, 'b> {
+    format: DatagramFormat,
+    counters: &'a Counters,
+    length: Option<Duration>,
+    body: &'a mut Loop<'b>,
+    bounds: Bounds<'a>,
+}
+
+impl Datagrams<'_, '_> {
+    fn run_on(self, flow: &Flow<'_>) -> Ran {
+        let half = self.body.half;
+        io::run(flow, half, self)
+    }
+}
+
+impl io::Work for Datagrams<'_, '_> {
+    fn run(self, io: &impl Io) -> Ran {
+        let (format, bounds, body) = (self.format, self.bounds, self.body);
+        let buffers = &mut *body.buffers;
+        match (
+            body.workload.body.as_slice(),
+            &mut buffers.send,
+            &mut buffers.receive,
+        ) {
+            ([Operation::Send], Some(ring), _) => {
+                let extras = Extras::new(body.half, self.length, body.warm_up);
+                let most = match body.half.io {
+                    IoMethod::Mmsg => ring.width().into(),
+                    _ => u64::MAX,
+                };
+                let mut numbering = Numbering::new(format, extras, most);
+                let source = &mut io.source(ring, bounds);
+                let ran = timed!(body.timing.calls, send_times, bounds.stop, |timer| {
+                    bulk::send(source, bounds, timer, &mut numbering)
+                });
+                let (paced, send_gaps) = numbering.extras.finish().unzip();
+                Ran {
+                    paced,
+                    send_gaps,
+                    ..ran
+                }
+            }
+            ([Operation::Receive], _, Some(ring)) => {
+                let size = ring.size() as usize;
+                let counts = self.counters.datagram_writer();
+                let mut classifier = Classifier::new(format, counts, body.timing.passes);
+                let mut joined = joined(body.half, io);
+                let (ring, size) = match &mut joined {
+                    Some(joined) => (joined, size),
+                    None => (ring, usize::MAX),
+                };
+                let end = numbered::receive(io, ring, size, format, &mut classifier, bounds);
+                Ran {
+                    latency: classifier.delays,
+                    ..end.ran(bounds.stop)
+                }
+            }
+            _ => unsupported(),
+        }
+    }
+}
+
+/// Room for as many datagrams as the kernel joins (UDP_GRO), if it is to do so.
+fn joined(half: &Half, io: &impl Io) -> Option<BufferRing> {
+    let wants = half.io == IoMethod::Gso;
+    let joins = wants && sys::option::set_udp_receive_offload(io.socket(), true).is_ok();
+    joins.then(|| BufferRing::new(1, 1 << 16, 8, 0)).flatten()
 }
 
 /// Receives the datagrams that come after the test's time, to the peer's end mark; they are counted
@@ -427,6 +523,8 @@ mod tests {
                     workload: &workload,
                     burst,
                     timing: Timing::default(),
+                    datagrams: None,
+                    warm_up: Duration::ZERO,
                     half: &half,
                     buffers: &mut buffers,
                     drain: None,

@@ -61,6 +61,8 @@ fn run_end(
         workload,
         burst: 0,
         timing: Timing::default(),
+        datagrams: None,
+        warm_up: Duration::ZERO,
         half: &half,
         buffers: &mut buffers,
         drain: None,

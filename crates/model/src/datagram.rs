@@ -154,7 +154,7 @@ pub struct DelaySums {
     pub sum_ns: i64,
     /// Of the squares, in square microseconds.
     pub squares_us2: f64,
-    /// The least and the most of the flow, in nanoseconds.
+    /// The least and the most, in nanoseconds: of a sample, since the one before it.
     pub extremes_ns: Option<(i64, i64)>,
 }
 

@@ -128,6 +128,13 @@ pub fn receive_all(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, E
     rustix::net::recv(socket, buffer, RecvFlags::WAITALL).map(|(taken, _)| taken)
 }
 
+/// As [`receive`], without a copy of a stream's data; of a datagram the beginning is copied, and the length is that
+/// of the whole: MSG_TRUNC, tcp(7), recv(2).
+#[inline]
+pub fn receive_truncated(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, buffer, RecvFlags::TRUNC).map(|(_, length)| length)
+}
+
 /// Sends `count` bytes of `file` from `*offset` on, which advances: sendfile(2).
 #[inline]
 pub fn send_file(

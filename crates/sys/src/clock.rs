@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -14,6 +15,12 @@ use rustix::thread::{
 #[inline]
 pub fn monotonic_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CLOCK_REALTIME since 1970, as cheap.
+#[inline]
+pub fn wall_ns() -> u64 {
+    read_ns(libc::CLOCK_REALTIME)
 }
 
 /// By the C library: `rustix` looks for the kernel's page by itself, and dies of not finding it under
@@ -35,6 +42,20 @@ pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// CPU time of this process with all its threads, in user space and in the kernel: getrusage(2).
+pub fn process_cpu() -> (Duration, Duration) {
+    // SAFETY: a structure of zeroes is one, and the call writes it whole.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    (time(usage.ru_utime), time(usage.ru_stime))
+}
+
 /// How far the wall clock is ahead of the monotonic one, in nanoseconds. It changes only when somebody
 /// sets the wall clock: what NTP slews is in both.
 pub fn wall_ahead_ns() -> i64 {
@@ -43,7 +64,7 @@ pub fn wall_ahead_ns() -> i64 {
     let mut ahead = 0;
     for _ in 0..10 {
         let before = monotonic_ns();
-        let wall = read_ns(libc::CLOCK_REALTIME);
+        let wall = wall_ns();
         let after = monotonic_ns();
         ahead = wall as i64 - (before + (after - before) / 2) as i64;
         if after - before < TOGETHER_NS {

@@ -184,6 +184,8 @@ mod tests {
                 workload,
                 burst: 0,
                 timing: Timing::default(),
+                datagrams: None,
+                warm_up: Duration::ZERO,
                 half,
                 buffers: &mut buffers,
                 drain: None,

@@ -5,6 +5,7 @@
 mod addressed;
 mod early;
 mod flow;
+mod gso;
 mod in_turn;
 mod layered;
 mod method;
@@ -14,6 +15,7 @@ mod plain;
 mod polled;
 mod sendfile;
 mod splice;
+mod trunc;
 mod write;
 
 use std::cell::RefCell;
@@ -59,6 +61,12 @@ pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
     let polls = half.socket.non_blocking;
     if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(flow)) {
         return work.run(&mmsg);
+    }
+    if let (IoMethod::Gso, Some(gso)) = (half.io, gso::Gso::of(flow)) {
+        return work.run(&gso);
+    }
+    if let (IoMethod::Trunc, Flow::Connected(socket)) = (half.io, flow) {
+        return work.run(&trunc::Truncated(*socket));
     }
     match flow {
         Flow::Connected(socket) if half.write_instead_of_send => work.run(&write::Written(*socket)),

@@ -4,5 +4,6 @@ pub(crate) mod bulk;
 pub(crate) mod connection_test;
 pub(crate) mod exchange;
 pub(crate) mod fast_path;
+pub(crate) mod numbered;
 pub(crate) mod pipelined;
 pub(crate) mod request_response;

@@ -399,6 +399,8 @@ impl Prepared {
             workload: &self.assignment.workload,
             burst: 0,
             timing: self.timing,
+            datagrams: None,
+            warm_up: Duration::ZERO,
             half: &self.assignment.half,
             buffers: &mut self.buffers,
             drain,

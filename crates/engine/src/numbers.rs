@@ -1,0 +1,342 @@
+//! The numbers and stamps of datagrams: written before each send, and counted by after each receive.
+
+use std::os::fd::BorrowedFd;
+
+use model::{DatagramFormat, StampClock};
+use stats::Histogram;
+
+use crate::counters::{DatagramCounter, DatagramWriter};
+use crate::hooks::{Extras, Hooks};
+use crate::stop::Stop;
+
+/// How many of the highest numbers a receiver keeps. What comes later than these is left lost, as nobody can tell
+/// whether it came before.
+pub(crate) const WINDOW: i64 = 1 << 16;
+
+/// A number that is further ahead than this is none of the flow's.
+const MOST_AHEAD: i64 = 1 << 32;
+
+/// The hooks of a sender of numbered datagrams.
+///
+/// A number is used up when the kernel has taken its datagram: a refused or interrupted send uses none.
+pub(crate) struct Numbering {
+    format: DatagramFormat,
+    pub(crate) extras: Extras,
+    next: i64,
+    /// Datagrams that are prepared for the next call.
+    prepared: i64,
+    /// As many as that at most.
+    most: u64,
+}
+
+impl Numbering {
+    /// A call takes at most `most` datagrams: two in one buffer would have the same number.
+    pub(crate) fn new(format: DatagramFormat, extras: Extras, most: u64) -> Self {
+        Self {
+            next: format.first.into(),
+            format,
+            extras,
+            prepared: 0,
+            most,
+        }
+    }
+}
+
+impl Hooks for Numbering {
+    #[inline]
+    fn waited(&mut self, stop: &Stop) -> bool {
+        self.prepared = 0;
+        self.extras.waited(stop)
+    }
+
+    fn is_my_turn(&mut self) -> bool {
+        self.extras.is_my_turn()
+    }
+
+    fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
+        self.extras.has_input_before_turn(socket)
+    }
+
+    #[inline]
+    fn turns_left(&self) -> u64 {
+        self.extras.turns_left().min(self.most)
+    }
+
+    /// Of a send that was refused.
+    fn took_turn(&mut self) {
+        self.extras.took_turns(1);
+    }
+
+    #[inline]
+    fn took_turns(&mut self, count: usize) {
+        self.next += count as i64;
+        self.extras.took_turns(count);
+    }
+
+    #[inline]
+    fn before_send(&mut self, data: &mut [u8]) {
+        self.extras.before_send(data);
+        self.format.write_number(data, self.next + self.prepared);
+        self.prepared += 1;
+        if self.format.stamp.is_some() {
+            self.format.write_stamp(data, now_ns(self.format));
+        }
+    }
+
+    fn after_receive(&mut self, _: &mut [u8]) {}
+
+    fn before_close(&mut self, _: BorrowedFd<'_>) {}
+}
+
+/// Now, by the clock of a format's stamps; 0 without stamps.
+#[inline]
+pub(crate) fn now_ns(format: DatagramFormat) -> u64 {
+    match format.stamp.map(|stamp| stamp.clock) {
+        Some(StampClock::Monotonic) => sys::clock::monotonic_ns(),
+        Some(StampClock::Wall) => sys::clock::wall_ns(),
+        None => 0,
+    }
+}
+
+/// Classifies the datagrams of one flow by their numbers.
+///
+/// Places count from 1, the first number's.
+pub(crate) struct Classifier<'a> {
+    format: DatagramFormat,
+    counts: DatagramWriter<'a>,
+    /// Whether each of the highest places has come.
+    seen: Box<[u64]>,
+    highest: i64,
+    jitter_ns: f64,
+    last_delay_ns: Option<i64>,
+    /// Delays that are not negative, where they are kept.
+    pub(crate) delays: Option<Histogram>,
+}
+
+impl<'a> Classifier<'a> {
+    pub(crate) fn new(
+        format: DatagramFormat,
+        counts: DatagramWriter<'a>,
+        keeps_delays: bool,
+    ) -> Self {
+        Self {
+            format,
+            counts,
+            seen: vec![0; WINDOW as usize / 64].into(),
+            highest: 0,
+            jitter_ns: 0.0,
+            last_delay_ns: None,
+            delays: keeps_delays.then(Histogram::default),
+        }
+    }
+
+    /// Counts a datagram that came at this time; whether it marks the end. One that is too short for a number, or whose
+    /// number cannot be the flow's, is left out.
+    #[inline]
+    pub(crate) fn classify(&mut self, datagram: &[u8], now_ns: u64) -> bool {
+        let before_first = i64::from(self.format.first) - 1;
+        let Some(number) = self.format.number(datagram, self.highest + before_first) else {
+            return false;
+        };
+        let is_end = self.format.ends_negative && number < 0;
+        let number = if is_end {
+            number.wrapping_neg()
+        } else {
+            number
+        };
+        let place = number.wrapping_sub(before_first);
+        if place == self.highest + 1 {
+            self.advance(place);
+        } else if (1..=self.highest + MOST_AHEAD).contains(&place) {
+            self.out_of_turn(place);
+        } else {
+            return is_end;
+        }
+        if let Some(sent_ns) = self.format.sent_ns(datagram) {
+            self.time(now_ns.wrapping_sub(sent_ns) as i64);
+        }
+        is_end
+    }
+
+    /// A place above all others has come.
+    #[inline]
+    fn advance(&mut self, place: i64) {
+        let (word, bit) = bit(place);
+        self.seen[word] |= bit;
+        self.highest = place;
+        self.counts.set(DatagramCounter::Highest, place as u64);
+        self.counts.add(DatagramCounter::Received, 1);
+    }
+
+    #[cold]
+    fn out_of_turn(&mut self, place: i64) {
+        if place > self.highest {
+            let skipped = place - self.highest - 1;
+            for place in self.highest.max(place - WINDOW) + 1..place {
+                let (word, bit) = bit(place);
+                self.seen[word] &= !bit;
+            }
+            for counter in [
+                DatagramCounter::Lost,
+                DatagramCounter::PassedOver,
+                DatagramCounter::Missing,
+            ] {
+                self.counts.add(counter, skipped as u64);
+            }
+            return self.advance(place);
+        }
+        self.counts.add(DatagramCounter::OutOfOrder, 1);
+        self.counts.take_one(DatagramCounter::Missing);
+        if place <= self.highest - WINDOW {
+            return;
+        }
+        let (word, bit) = bit(place);
+        if self.seen[word] & bit != 0 {
+            self.counts.add(DatagramCounter::Duplicated, 1);
+            return;
+        }
+        self.seen[word] |= bit;
+        self.counts.add(DatagramCounter::Received, 1);
+        self.counts.add(DatagramCounter::Reordered, 1);
+        self.counts.take_one(DatagramCounter::Lost);
+    }
+
+    /// RFC 3550, section 6.4.1, from the second delay on; both clocks' difference is in each of them.
+    #[inline]
+    fn time(&mut self, delay_ns: i64) {
+        if let Some(last_ns) = self.last_delay_ns {
+            let difference_ns = delay_ns.wrapping_sub(last_ns).unsigned_abs() as f64;
+            self.jitter_ns += (difference_ns - self.jitter_ns) / 16.0;
+            self.counts
+                .set(DatagramCounter::Jitter, self.jitter_ns as u64);
+        }
+        self.last_delay_ns = Some(delay_ns);
+        self.counts.delay(delay_ns);
+        if let (Some(delays), Ok(delay_ns)) = (&mut self.delays, u64::try_from(delay_ns)) {
+            delays.record(delay_ns);
+        }
+    }
+}
+
+/// Where the window has a place.
+#[inline]
+fn bit(place: i64) -> (usize, u64) {
+    let at = (place % WINDOW) as usize;
+    (at / 64, 1 << (at % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use model::{DatagramCounts, OrderCounts, Stamp};
+
+    use super::*;
+    use crate::Counters;
+
+    const FORMAT: DatagramFormat = DatagramFormat {
+        number_at: 0,
+        high_word_at: Some(12),
+        first: 1,
+        stamp: Some(Stamp {
+            at: 4,
+            clock: StampClock::Monotonic,
+        }),
+        ends_negative: true,
+    };
+
+    /// What is counted of datagrams with these numbers, and whether the last one is an end.
+    fn counted(format: DatagramFormat, numbers: &[i64]) -> (DatagramCounts, bool) {
+        let counters = Counters::default();
+        let mut classifier = Classifier::new(format, counters.datagram_writer(), false);
+        let mut is_end = false;
+        for (at, number) in numbers.iter().enumerate() {
+            let mut datagram = [0; 20];
+            format.write_number(&mut datagram, *number);
+            format.write_stamp(&mut datagram, 1_000 * at as u64);
+            is_end = classifier.classify(&datagram, 1_000 * at as u64);
+        }
+        (counters.datagrams().unwrap(), is_end)
+    }
+
+    #[rustfmt::skip]
+    #[test]
+    fn each_count_has_its_own_definition() {
+        // Numbers; received, lost, reordered, duplicated; highest, passed over, out of order, missing.
+        for (numbers, own, by_order) in [
+            (&[1, 2, 3][..], [3, 0, 0, 0], [3, 0, 0, 0]),
+            (&[1, 4, 5], [3, 2, 0, 0], [5, 2, 0, 2]),
+            (&[1, 3, 2, 4], [4, 0, 1, 0], [4, 1, 1, 0]),
+            // A datagram that comes again makes up for no loss, but by order it does.
+            (&[1, 3, 3, 4], [3, 1, 0, 1], [4, 1, 1, 0]),
+            (&[1, 1, 3], [2, 1, 0, 1], [3, 1, 1, 1]),
+            (&[2, 1, 1], [2, 0, 1, 1], [2, 1, 2, 0]),
+            // A number that cannot be the flow's, and the end after a loss.
+            (&[1, 0, 1 << 40, 2, -4], [3, 1, 0, 0], [4, 1, 0, 1]),
+            (&[1, WINDOW + 2, 2, 3], [3, (WINDOW - 1) as u64, 1, 0],
+             [(WINDOW + 2) as u64, WINDOW as u64, 2, (WINDOW - 2) as u64]),
+        ] {
+            let (counts, is_end) = counted(FORMAT, numbers);
+            let found = [counts.received, counts.lost, counts.reordered, counts.duplicated];
+            assert_eq!(found, own, "{numbers:?}");
+            let [highest, passed_over, out_of_order, missing] = by_order;
+            assert_eq!(counts.by_order, OrderCounts { highest, passed_over, out_of_order, missing }, "{numbers:?}");
+            assert_eq!(counts.received + counts.lost, counts.by_order.highest, "{numbers:?}");
+            assert_eq!(is_end, numbers.last().is_some_and(|last| *last < 0));
+            assert_eq!(counts.jitter, Some(Duration::ZERO));
+        }
+    }
+
+    #[test]
+    fn a_window_goes_round() {
+        let mut numbers: Vec<i64> = (1..=3 * WINDOW + 7).collect();
+        numbers.retain(|number| number % 1000 != 0);
+        let lost = 3 * WINDOW / 1000;
+        // The last of what is missing comes, twice, and one that came is sent again.
+        numbers.extend([lost * 1000, lost * 1000, 3 * WINDOW]);
+        let (counts, _) = counted(FORMAT, &numbers);
+        assert_eq!(
+            (counts.lost, counts.reordered, counts.duplicated),
+            (lost as u64 - 1, 1, 2)
+        );
+    }
+
+    #[test]
+    fn first_numbers_and_numbers_of_32_bits() {
+        let from_0 = DatagramFormat {
+            first: 0,
+            ends_negative: false,
+            high_word_at: None,
+            ..FORMAT
+        };
+        let (counts, _) = counted(from_0, &[0, 1, 3]);
+        assert_eq!(
+            (counts.received, counts.lost, counts.by_order.highest),
+            (3, 1, 4)
+        );
+    }
+
+    #[test]
+    fn jitter_follows_rfc_3550_and_begins_with_the_first_delay() {
+        let counters = Counters::default();
+        let mut classifier = Classifier::new(FORMAT, counters.datagram_writer(), true);
+        let hour_ns = 3_600_000_000_000;
+        let mut datagram = [0; 16];
+        for (number, delay_us) in [(1, 0), (2, 160), (3, 160), (4, 0)] {
+            FORMAT.write_number(&mut datagram, number);
+            FORMAT.write_stamp(&mut datagram, 5_000_000_000);
+            classifier.classify(&datagram, 5_000_000_000 + hour_ns + delay_us * 1_000);
+        }
+        // 160/16 = 10; 10 - 10/16 = 9.375; 9.375 + (160 - 9.375)/16.
+        let counts = counters.datagrams().unwrap();
+        assert_eq!(counts.jitter, Some(Duration::from_nanos(18_789)));
+        let (mean_ns, deviation_ns) = counts.delays.mean_and_deviation_ns().unwrap();
+        assert_eq!(mean_ns as i64, hour_ns as i64 + 80_000);
+        // The squares of an hour leave no more of it in 64 bits.
+        assert!((deviation_ns - 80_000.0).abs() < 2_000.0, "{deviation_ns}");
+        assert_eq!(classifier.delays.unwrap().len(), 4);
+        let extremes = counters.take_delay_extremes();
+        assert_eq!(extremes, Some((hour_ns as i64, hour_ns as i64 + 160_000)));
+        assert_eq!(counters.take_delay_extremes(), None);
+    }
+}
