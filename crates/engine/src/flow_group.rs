@@ -52,6 +52,11 @@ impl FlowGroup {
         lock(&self.cpu).clone()
     }
 
+    /// The CPU time begins now, and not at the start.
+    pub(crate) fn restart_cpu(&self) {
+        *lock(&self.meter) = CpuMeter::start(&self.here);
+    }
+
     /// A flow's clock has stopped. The CPU time ends if no clock runs any more; a clock that stops again extends it.
     pub(crate) fn stopped(&self, first: bool) {
         if first {

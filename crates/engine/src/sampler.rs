@@ -9,7 +9,7 @@ use model::{Counts, Sample};
 use crate::counters::Counters;
 
 /// Most samples that are kept: more than a plot can show.
-const MOST: usize = 2000;
+pub(crate) const MOST: usize = 2000;
 
 /// Samples of counters on a time grid.
 ///
@@ -179,7 +179,7 @@ pub fn sample_until(
 }
 
 /// Drops every second sample. The rest is as accurate, because samples are cumulative.
-fn thin(samples: &mut Vec<Sample>) {
+pub(crate) fn thin(samples: &mut Vec<Sample>) {
     let mut is_kept = false;
     samples.retain(|_| {
         is_kept = !is_kept;
@@ -189,7 +189,7 @@ fn thin(samples: &mut Vec<Sample>) {
 
 /// The times at which samples are due, since the start of a series.
 #[derive(Debug)]
-struct Grid {
+pub(crate) struct Grid {
     interval: Duration,
     due: Duration,
     /// When the series will end: the sample that is due about then is not taken on the grid.
@@ -205,13 +205,23 @@ impl Grid {
         }
     }
 
+    pub(crate) fn of(interval: Duration, length: Option<Duration>) -> Self {
+        let mut grid = Self::new(interval);
+        grid.expect_end(length);
+        grid
+    }
+
+    pub(crate) fn due(&self) -> Duration {
+        self.due
+    }
+
     fn expect_end(&mut self, end: Option<Duration>) {
         self.end = end;
         self.pass(Duration::ZERO);
     }
 
     /// Moves on to the first time on the grid after `now`: lateness does not add up.
-    fn pass(&mut self, now: Duration) {
+    pub(crate) fn pass(&mut self, now: Duration) {
         let intervals = now.as_nanos() / self.interval.as_nanos().max(1) + 1;
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
         self.due = self.interval.saturating_mul(intervals);
