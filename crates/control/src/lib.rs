@@ -110,6 +110,12 @@ impl ControlConnection {
         })
     }
 
+    /// Returns the socket of a connection that turns out to carry data, without what only control needs.
+    pub fn into_data(self) -> io::Result<Socket> {
+        self.socket.set_tcp_nodelay(false)?;
+        Ok(self.socket)
+    }
+
     /// Detaches the connection from its stop: the last messages of an interrupted test have only their deadlines.
     pub fn outlive_stop(&mut self) {
         self.stop = Stop::new();

@@ -109,6 +109,32 @@ impl DataSocket {
         role: Role,
     ) -> Result<Self, SocketError> {
         let (socket, refused) = socket_and_refusals(transport, bind, options, role)?;
+        Ok(Self::with_facts(socket, transport, bind.is_ipv6(), refused))
+    }
+
+    /// Takes a connection that was accepted without any options, as one listener has those of all tests: sets them now.
+    pub fn of_accepted(
+        socket: Socket,
+        transport: Transport,
+        options: &SocketOptions,
+    ) -> Result<Self, SocketError> {
+        let local = named("read the address of it", Address::of(&socket))?;
+        let refused = apply(
+            &socket,
+            transport,
+            options,
+            Role::Initiator,
+            local.is_ipv6(),
+        )?;
+        Ok(Self::with_facts(
+            socket,
+            transport,
+            local.is_ipv6(),
+            refused,
+        ))
+    }
+
+    fn with_facts(socket: Socket, transport: Transport, v6: bool, refused: Vec<Refused>) -> Self {
         let (send, receive) = buffer_sizes(&socket);
         let facts = SocketFacts {
             send_buffer_bytes: send,
@@ -126,16 +152,16 @@ impl DataSocket {
             priority: option::priority(socket.as_fd()).ok(),
             type_of_service: transport
                 .has_ip()
-                .then(|| option::type_of_service(socket.as_fd(), bind.is_ipv6()).ok())
+                .then(|| option::type_of_service(socket.as_fd(), v6).ok())
                 .flatten(),
             ..SocketFacts::default()
         };
-        Ok(Self {
+        Self {
             socket,
             transport,
             facts,
             refused,
-        })
+        }
     }
 
     /// Adds to the first facts those of `connection`, or of the one socket, at the end of a run: buffers as they have

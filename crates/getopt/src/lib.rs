@@ -136,6 +136,23 @@ pub const fn plain<L>(
     flag(letter, argument, lines, "", apply)
 }
 
+/// Returns the row of one of the stock tool's options that has a long name only.
+pub const fn stock_long<L>(
+    name: &'static str,
+    argument: Argument,
+    lines: &'static [&'static str],
+    paragraph: &'static str,
+    apply: Apply<L>,
+) -> Flag<L> {
+    row(
+        Name::Long(name),
+        argument,
+        Usage::Stock(lines),
+        paragraph,
+        apply,
+    )
+}
+
 /// Returns the row of an option of our own.
 pub const fn own<L>(
     name: Name,

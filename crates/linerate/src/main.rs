@@ -9,6 +9,8 @@ mod command_line;
 mod document;
 #[cfg(feature = "run")]
 mod histogram;
+#[cfg(feature = "iperf")]
+mod iperf;
 mod links;
 #[cfg(feature = "run")]
 mod manual;
@@ -17,7 +19,7 @@ mod names;
 mod netperf;
 #[cfg(feature = "run")]
 mod run;
-#[cfg(any(feature = "netperf", feature = "uperf"))]
+#[cfg(any(feature = "iperf", feature = "netperf", feature = "uperf"))]
 mod signals;
 #[cfg(feature = "uperf")]
 mod uperf;

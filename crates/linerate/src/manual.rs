@@ -44,6 +44,8 @@ fn pages(command_line: &clap::Command) -> Vec<(&'static str, io::Result<Vec<u8>>
         ("netserver.1", rendered(&server())),
         ("super_netperf.1", rendered(&super_netperf())),
         ("super-netperf.1", rendered(&super_netperf_on_ports())),
+        #[cfg(feature = "iperf")]
+        ("iperf.1", rendered(&iperf())),
         #[cfg(feature = "uperf")]
         ("uperf.1", rendered(&uperf())),
         ("linerate.1", of_clap(command_line)),
@@ -70,7 +72,7 @@ fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     }
     see_also(
         &mut rest,
-        &["netperf", "netserver", "super_netperf", "uperf"],
+        &["netperf", "netserver", "super_netperf", "iperf", "uperf"],
     );
     rest.to_writer(&mut text)?;
     Ok(text)
@@ -227,6 +229,31 @@ fn super_netperf_on_ports() -> Roff {
         "0 for a result; 1 for a wrong command line or a failed test, with one line on standard error.",
     );
     see_also(&mut page, &["netperf", "super_netperf", "linerate"]);
+    page
+}
+
+#[cfg(feature = "iperf")]
+fn iperf() -> Roff {
+    let mut page = head(
+        "iperf",
+        "network throughput, client and server",
+        &[
+            bold("iperf -s"),
+            roman(" [options] | "),
+            bold("iperf -c"),
+            roman(" host [options]"),
+        ],
+        "iperf sends data from a client to a server, or back, and reports how fast that goes. It has the options, the \
+         protocol and the output of iperf 2.1.8, and works with its clients and servers.",
+    );
+    chapters(&mut page, &iperf::options::manual::chapters());
+    section(
+        &mut page,
+        "EXIT STATUS",
+        "0 for a result, also when it was interrupted; 1 for a wrong command line, a server that cannot be reached, or \
+         a failed flow.",
+    );
+    see_also(&mut page, &["netperf", "uperf", "linerate"]);
     page
 }
 

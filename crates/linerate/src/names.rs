@@ -45,6 +45,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
             crate::netperf::many(called, options::super_netperf_on_ports(called, words))
         },
     },
+    #[cfg(feature = "iperf")]
+    Program {
+        name: "iperf",
+        about: "iperf 2.1.8, client and server, with its options and its output",
+        run: |called, words| crate::iperf::iperf(called, words),
+    },
     #[cfg(feature = "uperf")]
     Program {
         name: "uperf",

@@ -165,6 +165,47 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
+/// A moment of the wall clock in the local time zone: localtime_r(3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are their names")]
+pub struct LocalTime {
+    pub year: i32,
+    /// From 1.
+    pub month: i32,
+    pub day: i32,
+    pub hour: i32,
+    pub minute: i32,
+    pub second: i32,
+    /// The zone's name, `UTC`.
+    pub zone: String,
+}
+
+/// Returns a moment in the local time zone.
+pub fn local_time(moment: std::time::SystemTime) -> LocalTime {
+    let since_epoch = moment.duration_since(std::time::UNIX_EPOCH);
+    let seconds = since_epoch.unwrap_or_default().as_secs() as libc::time_t;
+    // SAFETY: a zeroed tm is a valid place for the result, and a valid result of failure.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values; localtime_r keeps neither.
+    unsafe { libc::localtime_r(&raw const seconds, &raw mut tm) };
+    let zone = if tm.tm_zone.is_null() {
+        String::new()
+    } else {
+        // SAFETY: localtime_r(3) sets it to a NUL-terminated name of static storage.
+        let zone = unsafe { std::ffi::CStr::from_ptr(tm.tm_zone) };
+        zone.to_string_lossy().into_owned()
+    };
+    LocalTime {
+        year: tm.tm_year + 1900,
+        month: tm.tm_mon + 1,
+        day: tm.tm_mday,
+        hour: tm.tm_hour,
+        minute: tm.tm_min,
+        second: tm.tm_sec,
+        zone,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

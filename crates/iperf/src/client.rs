@@ -1,0 +1,637 @@
+//! The client: connects, says what it wants, and runs its ends of the flows. TCP; `udp.rs` has datagrams.
+
+mod bounce;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::{DataSocket, FlowGroup, GroupMember, Reason, Role as End, Stop};
+use model::{Ended, FlowPlan, FlowShare, Half, Limit, Outcome, Series, Side, Transport};
+use sys::resolve::{Wanted, resolve};
+use sys::{Address, call};
+
+use crate::connection::{self, Numbers};
+use crate::event::{Event, FlowId, Observer};
+use crate::options::{Client, Direction, PermitKey, Settings};
+use crate::traffic::{self, Company, Orders, Went};
+use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, flags};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(20);
+
+/// How long the server's end is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long the server's connection of `-d` and `-r` is waited for.
+const BACK: Duration = Duration::from_secs(3);
+
+/// How long an acknowledgement is waited for.
+const ACKNOWLEDGED: Duration = Duration::from_secs(4);
+
+/// A client at work.
+pub(crate) struct Run<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) client: &'a Client,
+    pub(crate) observer: &'a Arc<dyn Observer>,
+    pub(crate) stop: &'a Stop,
+    pub(crate) to: Address,
+    pub(crate) numbers: Numbers,
+    pub(crate) company: Arc<Company>,
+    has_failed: AtomicBool,
+    connect_times: Mutex<Vec<Option<Duration>>>,
+    results: Mutex<Vec<(FlowShare, Went)>>,
+    banner: Mutex<bool>,
+}
+
+/// How a client's run went.
+pub struct Finished {
+    /// What was measured; `None` if nothing was.
+    pub outcome: Option<Outcome>,
+    /// Something failed.
+    pub has_failed: bool,
+}
+
+/// Runs a client's test to its end.
+pub fn run(
+    settings: &Settings,
+    client: &Client,
+    observer: &Arc<dyn Observer>,
+    stop: &Stop,
+) -> Finished {
+    let failed = Finished {
+        outcome: None,
+        has_failed: true,
+    };
+    let (host, _) = client.host.split_once('%').unwrap_or((&client.host, ""));
+    let wanted = match (settings.v6, host.contains(':')) {
+        (true, _) => Wanted::V6,
+        (false, true) => Wanted::Any,
+        (false, false) => Wanted::V4,
+    };
+    let Some(to) = resolve(host, wanted)
+        .ok()
+        .and_then(|found| found.at(settings.ports.0).into_iter().next())
+    else {
+        observer.see(&Event::Trouble(format!("{host}: Unknown host")));
+        return failed;
+    };
+    let run = Run {
+        settings,
+        client,
+        observer,
+        stop,
+        to,
+        numbers: Numbers::default(),
+        company: Company::new(Arc::clone(observer), settings.print.interval),
+        has_failed: AtomicBool::new(false),
+        connect_times: Mutex::default(),
+        results: Mutex::default(),
+        banner: Mutex::default(),
+    };
+    let started = SystemTime::now();
+    if client.bounceback.is_some() {
+        bounce::run(&run);
+    } else if settings.is_udp() {
+        crate::udp::run_client(&run);
+    } else {
+        run.streams();
+    }
+    run.finish(started)
+}
+
+impl Run<'_> {
+    pub(crate) fn fail(&self, why: impl Into<String>) {
+        self.has_failed.store(true, Relaxed);
+        self.observer.see(&Event::Trouble(why.into()));
+    }
+
+    pub(crate) fn id(&self, number: u32, is_opposite: bool) -> FlowId {
+        let key = match &self.settings.permit_key {
+            Some(PermitKey::This(key)) => Some(key.clone()),
+            _ => None,
+        };
+        FlowId {
+            number,
+            is_opposite,
+            key,
+        }
+    }
+
+    pub(crate) fn keep(&self, inbound: bool, went: Went) {
+        if matches!(went.ended, Ended::Failed(_)) {
+            self.has_failed.store(true, Relaxed);
+        }
+        let share = FlowShare {
+            inbound,
+            started_after: Duration::ZERO,
+            elapsed: went.side.elapsed,
+            arrived: inbound.then_some(went.side.counts.received),
+            transactions: went.side.counts.transactions,
+        };
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.push((share, went));
+    }
+
+    /// Prints the settings block with the first socket's window, once.
+    pub(crate) fn announce(&self, data: Option<&DataSocket>) {
+        let mut was_printed = self.banner.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *was_printed, true) {
+            return;
+        }
+        self.observer.see(&Event::Connecting {
+            host: &self.client.host,
+            port: self.to.port() as u16,
+            window: data.and_then(|data| data.facts.send_buffer_bytes),
+            flows: self.client.plan.flows(),
+            length: self.settings.length,
+            rate: self.settings.rate,
+            is_own: true,
+        });
+    }
+
+    /// Where the flow binds: `-B`, with a port of its own if one is given.
+    pub(crate) fn local(&self, flow: u32) -> Result<Address, String> {
+        let anywhere = self.to.anywhere().with_any_port();
+        let Some(bind) = &self.settings.bind else {
+            return Ok(anywhere);
+        };
+        let (bind, _) = bind.split_once('%').unwrap_or((bind, ""));
+        let (host, port) = match bind.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, port)) => (host, port.strip_prefix(':')),
+            None if bind.matches(':').count() == 1 => {
+                let (host, port) = bind.split_once(':').unwrap_or((bind, ""));
+                (host, Some(port))
+            }
+            None => (bind, None),
+        };
+        let port: u32 = match port.map(str::parse) {
+            None => 0,
+            Some(Ok(port)) => port,
+            Some(Err(_)) => return Err(format!("{bind}: its port is not a number")),
+        };
+        let wanted = if self.to.is_ipv6() {
+            Wanted::V6
+        } else {
+            Wanted::V4
+        };
+        let found = resolve(host, wanted).map_err(|_| format!("{host}: Unknown host"))?;
+        let port = if port == 0 { 0 } else { port + flow };
+        let address = found
+            .addresses
+            .into_iter()
+            .next()
+            .and_then(|address| address.with_port(port));
+        address.ok_or_else(|| format!("{bind}: no address with this port"))
+    }
+
+    /// Opens the socket of a flow.
+    pub(crate) fn open(&self, flow: u32) -> Result<DataSocket, String> {
+        let local = self.local(flow)?;
+        let plan = self.client.plan.flow().map(|flow| flow.here.socket.clone());
+        let options = plan.unwrap_or_default();
+        let data = DataSocket::open(self.settings.transport, &local, &options, End::Initiator);
+        let data = data.map_err(|error| match error.what() {
+            "bind it" => format!("bind failed: {}", sys::describe(error.error())),
+            _ => error.to_string(),
+        })?;
+        for refused in &data.refused {
+            let (name, why) = (&refused.asked, &refused.why);
+            let line = format!("Attempt to set '{name}' congestion control failed: {why}");
+            self.observer.see(&Event::Trouble(line));
+        }
+        Ok(data)
+    }
+
+    /// Connects a flow's socket, if need be again.
+    fn connect(&self, flow: u32) -> Option<(DataSocket, Duration)> {
+        let mut tries = self.client.retries;
+        loop {
+            let data = match self.open(flow) {
+                Ok(data) => data,
+                Err(why) => {
+                    self.announce(None);
+                    self.fail(why);
+                    return None;
+                }
+            };
+            self.announce(Some(&data));
+            let began = Instant::now();
+            let (in_time, _deadline) = self.stop.follower_until(began + CONNECT);
+            let Err(error) = engine::connect(&data.socket, &self.to, &in_time) else {
+                return Some((data, began.elapsed()));
+            };
+            let why = match error {
+                engine::ConnectError::Failed(error) => sys::describe(&error),
+                engine::ConnectError::Stopped(_) => "Connection timed out".to_owned(),
+            };
+            let line = format!("tcp connect failed: {why}");
+            if tries == 0 || self.stop.is_set() {
+                self.fail(line);
+                return None;
+            }
+            self.observer.see(&Event::Trouble(line));
+            tries -= 1;
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Keeps how long a connection took, `None` if there is none.
+    fn connected_in(&self, time: Option<Duration>) {
+        let times = self.connect_times.lock();
+        times.unwrap_or_else(PoisonError::into_inner).push(time);
+    }
+
+    fn streams(&self) {
+        let flows = self.client.plan.flows();
+        let group = FlowGroup::new(flows as usize, Half::default());
+        let back = match self.listen() {
+            Ok(back) => back,
+            Err(why) => return self.fail(why),
+        };
+        std::thread::scope(|scope| {
+            let forward_done = Stop::new();
+            let forwards: Vec<_> = (0..flows)
+                .map(|flow| {
+                    let member = self.client.together.then(|| group.member());
+                    scope.spawn(move || self.stream(flow, member))
+                })
+                .collect();
+            let receives = back.map(|listener| {
+                let done = forward_done.clone();
+                scope.spawn(move || self.receive_back(&listener, &done))
+            });
+            let mut any = false;
+            for forward in forwards {
+                any |= forward.join().unwrap_or(false);
+            }
+            forward_done.pull(if any {
+                Reason::Deadline
+            } else {
+                Reason::Cancelled
+            });
+            receives.map(std::thread::ScopedJoinHandle::join)
+        });
+        let times = self
+            .connect_times
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if flows > 1 {
+            self.observer.see(&Event::ConnectTimes(&times));
+        }
+    }
+
+    /// Runs one flow; whether it was connected.
+    fn stream(&self, flow: u32, member: Option<GroupMember<'_>>) -> bool {
+        let number = self.numbers.next();
+        let connected = self.connect(flow);
+        self.connected_in(connected.as_ref().map(|(_, time)| *time));
+        let Some((data, connect_time)) = connected else {
+            let connection = connection::unconnected(self.id(number, false), self.to.clone());
+            self.observer.see(&Event::Connected(&connection));
+            return false;
+        };
+        let direction = self.client.direction;
+        let (is_reverse, is_duplex) = (
+            direction == Direction::Reverse,
+            direction == Direction::FullDuplex,
+        );
+        let id = self.id(number, false);
+        let mut connection = connection::of_socket(id, &data, self.to.clone(), Transport::Tcp);
+        connection.is_reverse = is_reverse;
+        connection.is_full_duplex = is_duplex;
+        connection.connect_time = Some(connect_time);
+        if self.settings.compatible {
+            connection.tcp = None;
+        }
+        self.observer.see(&Event::Connected(&connection));
+        let group = match member {
+            // The others start without one that could not be connected.
+            Some(member) => member.start(),
+            None => None,
+        };
+        let hello = if self.settings.compatible {
+            Vec::new()
+        } else {
+            self.hello().encode(Over::Stream)
+        };
+        if let Err(why) = self.greet(&data, &hello) {
+            self.fail(why);
+            return true;
+        }
+        let pattern = connection::pattern(self.settings.length, &hello);
+        let plans = self.plans();
+        std::thread::scope(|scope| {
+            for plan in &plans {
+                let (connection, data, pattern, hello) = (&connection, &data, &pattern, &hello);
+                scope.spawn(move || {
+                    let inbound = !plan.workload.sends();
+                    let orders = Orders {
+                        flow: plan,
+                        data,
+                        pattern,
+                        group: group.filter(|_| !is_duplex),
+                        patience: self.patience(),
+                        is_duplex,
+                        before: if inbound { 0 } else { hello.len() },
+                        stop: self.stop,
+                    };
+                    match connection::leg(self.id(number, inbound), plan, data, connection) {
+                        Ok(leg) => self.keep(inbound, traffic::run(&orders, &leg, &self.company)),
+                        Err(error) => self.fail(sys::describe(&error)),
+                    }
+                });
+            }
+        });
+        true
+    }
+
+    /// What each direction of a connection does here.
+    fn plans(&self) -> Vec<FlowPlan> {
+        let groups = &self.client.plan.groups;
+        let on_connection = if self.client.direction.has_connection_back() {
+            1
+        } else {
+            groups.len()
+        };
+        groups
+            .iter()
+            .take(on_connection)
+            .filter_map(|group| group.flow().cloned())
+            .collect()
+    }
+
+    fn patience(&self) -> Duration {
+        match self.client.plan.flow().map(|flow| flow.limit) {
+            Some(Limit::Time(time)) => time.max(PATIENCE),
+            _ => PATIENCE,
+        }
+    }
+
+    /// Sends the header, and waits for its acknowledgement if that is wanted.
+    fn greet(&self, data: &DataSocket, hello: &[u8]) -> Result<(), String> {
+        let until = Instant::now() + ACKNOWLEDGED;
+        let mut left = hello;
+        while !left.is_empty() {
+            match call::send(data.socket.as_fd(), left) {
+                Ok(sent) => left = &left[sent..],
+                Err(call::Error::INTR) if !self.stop.is_set() => {}
+                Err(error) => {
+                    return Err(format!(
+                        "write failed: {}",
+                        sys::describe(&std::io::Error::from(error))
+                    ));
+                }
+            }
+        }
+        if !self.client.peer_detect {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        while bytes.len() < Acknowledgement::SHORT {
+            let mut rest = [0; Acknowledgement::LONG];
+            let readable = self.stop.wait_readable(data.socket.as_fd(), until);
+            if !readable.map_err(|error| format!("recvack failed: {error}"))? {
+                return Err(
+                    "recvack failed: the server sent no acknowledgement within 4 s".to_owned(),
+                );
+            }
+            let most = Acknowledgement::SHORT - bytes.len();
+            match call::receive(data.socket.as_fd(), &mut rest[..most]) {
+                Ok(0) => return Err("recvack failed: the server closed the connection".to_owned()),
+                Ok(count) => bytes.extend_from_slice(&rest[..count]),
+                Err(call::Error::INTR) => {}
+                Err(error) => {
+                    return Err(format!(
+                        "recvack failed: {}",
+                        sys::describe(&std::io::Error::from(error))
+                    ));
+                }
+            }
+        }
+        match Acknowledgement::decode(&bytes) {
+            Some(_) => Ok(()),
+            None => Err("recvack failed: what the server sent is no acknowledgement".to_owned()),
+        }
+    }
+
+    /// What this client asks for.
+    pub(crate) fn hello(&self) -> Hello {
+        use flags::upper;
+        let (settings, client) = (self.settings, self.client);
+        let is_udp = settings.is_udp();
+        let mut bits = flags::EXTEND;
+        let mut upper_bits = 0;
+        let mut fin = client.no_udp_fin;
+        match client.direction {
+            Direction::Forward => {}
+            Direction::Reverse => {
+                bits |= flags::VERSION2;
+                upper_bits |= upper::REVERSE;
+            }
+            Direction::FullDuplex => {
+                bits |= flags::VERSION2;
+                upper_bits |= upper::FULL_DUPLEX;
+                fin |= is_udp;
+            }
+            Direction::Dual => bits |= flags::VERSION1 | flags::RUN_NOW,
+            Direction::TradeOff => bits |= flags::VERSION1,
+        }
+        if client.peer_detect {
+            bits |= flags::VERSION2 | flags::PEER_DETECT;
+        }
+        if fin {
+            upper_bits |= upper::NO_FIN;
+        }
+        if client.trip_times {
+            upper_bits |= upper::TRIP_TIMES;
+        }
+        if is_udp {
+            bits |= flags::WIDE_NUMBERS;
+            bits |= if upper_bits != 0 { flags::UDP_TESTS } else { 0 };
+        }
+        let key = match &settings.permit_key {
+            Some(PermitKey::This(key)) => Some(key.clone().into_bytes()),
+            _ => None,
+        };
+        bits |= if key.is_some() { flags::KEY } else { 0 };
+        let limit = client.plan.flow().map(|flow| flow.limit);
+        Hello {
+            flags: bits,
+            flows: client.plan.flows(),
+            port: if client.direction.has_connection_back() {
+                client.listen_port.into()
+            } else {
+                settings.ports.0.into()
+            },
+            length: if client.has_length {
+                settings.length
+            } else {
+                0
+            },
+            window: 0,
+            amount: match limit {
+                Some(Limit::Bytes(bytes)) => {
+                    Amount::Bytes(u32::try_from(bytes).unwrap_or(u32::MAX))
+                }
+                Some(Limit::Time(time)) => Amount::Time(time),
+                _ => Amount::Time(Duration::MAX),
+            },
+            extension: Some(Extension {
+                upper: upper_bits,
+                type_of_service: settings.socket.type_of_service.unwrap_or(0),
+                rate: client.asked_rate,
+                ..Extension::default()
+            }),
+            start: client.trip_times.then(|| crate::wire::Start {
+                at: crate::wire::WallTime::after_epoch(
+                    SystemTime::now()
+                        .duration_since(SystemTime::UNIX_EPOCH)
+                        .unwrap_or_default(),
+                ),
+                fq_rate: 0,
+            }),
+            bursts: None,
+            key,
+        }
+    }
+
+    /// Listens for the server's connection of `-d` and `-r`.
+    fn listen(&self) -> Result<Option<sys::Socket>, String> {
+        if !self.client.direction.has_connection_back() {
+            return Ok(None);
+        }
+        let port = self.client.listen_port;
+        let at = self.to.anywhere().with_port(port.into());
+        let at = at.ok_or("listener bind failed: no such port")?;
+        let listeners = server::listen(Transport::Tcp, &[at], false);
+        let listeners = listeners
+            .map_err(|error| format!("listener bind failed: {}", sys::describe(&error)))?;
+        let listener = listeners.into_iter().next();
+        let window = listener
+            .as_ref()
+            .and_then(|one| one.recv_buffer_size().ok());
+        self.observer.see(&Event::Listening {
+            port,
+            window: window.unwrap_or(0) as u32,
+        });
+        Ok(listener)
+    }
+
+    /// Takes the server's connections, one for each flow, and runs the receivers.
+    fn receive_back(&self, listener: &sys::Socket, forward_done: &Stop) {
+        // A client has no sum of both directions.
+        let company = Company::new(Arc::clone(self.observer), self.settings.print.interval);
+        for _ in 0..self.client.plan.flows() {
+            let Some(socket) = self.accept_back(listener, forward_done) else {
+                return self.fail("ERROR: expected reverse connect did not occur");
+            };
+            let options = self.settings.socket.clone();
+            let Ok(data) = DataSocket::of_accepted(socket, Transport::Tcp, &options) else {
+                continue;
+            };
+            let number = self.numbers.next();
+            let Ok(peer) = Address::of_peer(&data.socket) else {
+                continue;
+            };
+            let Some(flow) = self.client.plan.flow() else {
+                continue;
+            };
+            let flow = flow.clone().turned();
+            let mut connection =
+                connection::of_socket(self.id(number, false), &data, peer, Transport::Tcp);
+            connection.tcp = None;
+            self.observer.see(&Event::Connected(&connection));
+            let orders = Orders {
+                flow: &flow,
+                data: &data,
+                pattern: &[],
+                group: None,
+                patience: self.patience(),
+                is_duplex: false,
+                before: 0,
+                stop: self.stop,
+            };
+            match connection::leg(self.id(number, false), &flow, &data, &connection) {
+                Ok(leg) => self.keep(true, traffic::run(&orders, &leg, &company)),
+                Err(error) => self.fail(sys::describe(&error)),
+            }
+        }
+    }
+
+    /// The next connection from the server's host, until some time after the forward flows.
+    fn accept_back(&self, listener: &sys::Socket, forward_done: &Stop) -> Option<sys::Socket> {
+        let mut until = None;
+        while !self.stop.is_set() {
+            if forward_done.is_set() {
+                if forward_done.reason() == Some(Reason::Cancelled) {
+                    return None;
+                }
+                until = until.or(Some(Instant::now() + BACK));
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return None;
+            }
+            let look = Instant::now() + Duration::from_millis(50);
+            if !self
+                .stop
+                .wait_readable(listener.as_fd(), look)
+                .unwrap_or(false)
+            {
+                continue;
+            }
+            if let Ok((socket, from)) = call::accept_from(listener.as_fd()) {
+                let from = from.and_then(|peer| peer.address());
+                if from.is_some_and(|from| from.shares_host_with(&self.to)) {
+                    return Some(socket.into());
+                }
+            }
+        }
+        None
+    }
+
+    fn finish(self, started: SystemTime) -> Finished {
+        let has_failed = self.has_failed.load(Relaxed);
+        let results = self
+            .results
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if results.is_empty() {
+            return Finished {
+                outcome: None,
+                has_failed: true,
+            };
+        }
+        let mut here = Side::default();
+        let mut there = None;
+        let mut ended = Ended::Deadline;
+        let (mut flows, mut series): (Vec<FlowShare>, Vec<Series>) = Default::default();
+        for (share, went) in results {
+            here.counts += went.side.counts;
+            here.elapsed = here.elapsed.max(went.side.elapsed);
+            if flows.is_empty() {
+                let side = went.side;
+                here = Side {
+                    counts: here.counts,
+                    elapsed: here.elapsed,
+                    ..side
+                };
+            }
+            there = there.or(went.there);
+            ended = went.ended;
+            flows.push(share);
+            series.push(went.series);
+        }
+        if flows.len() == 1 {
+            flows.clear();
+        }
+        let plan = self.client.plan.clone();
+        let mut outcome = Outcome::of_flow(plan, started, here, there, ended);
+        (outcome.flows, outcome.series) = (flows, series);
+        Finished {
+            outcome: Some(outcome),
+            has_failed,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What happens in a test, for whoever prints it.
+
+use std::time::{Duration, SystemTime};
+
+use engine::Reading;
+use model::{Counts, DatagramCounts, PathSample, Side};
+use stats::Histogram;
+use sys::Address;
+
+use crate::wire::ServerReport;
+
+/// Sees what happens, from several threads.
+pub trait Observer: Send + Sync {
+    /// One thing that happened.
+    fn see(&self, event: &Event<'_>);
+}
+
+/// What happens.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A server listens, or a client does for the server's connection.
+    Listening {
+        /// The port.
+        port: u16,
+        /// SO_RCVBUF, as the kernel gave it.
+        window: u32,
+    },
+    /// A client has its first socket.
+    Connecting {
+        /// The server, as it was typed.
+        host: &'a str,
+        /// The port.
+        port: u16,
+        /// SO_SNDBUF, as the kernel gave it; `None` without a socket.
+        window: Option<u32>,
+        /// Flows.
+        flows: u32,
+        /// Bytes a call or a datagram.
+        length: u32,
+        /// Bits of payload a second.
+        rate: Option<f64>,
+        /// A client's own test, not the one back that a client asked of a server.
+        is_own: bool,
+    },
+    /// A connection is there, or its attempt has failed.
+    Connected(&'a Connection),
+    /// A connection is closed as it came: its permit key is wrong.
+    Dropped(&'a Connection),
+    /// An interval of a flow.
+    Interval(&'a FlowId, &'a Figures),
+    /// A whole flow.
+    Final(&'a FlowId, &'a Figures),
+    /// The same of several flows together.
+    Sum {
+        /// How many.
+        flows: usize,
+        /// Both directions of one connection, and no other flow.
+        of_connection: Option<u32>,
+        /// Data goes in both directions.
+        both_ways: bool,
+        /// All of them.
+        figures: &'a Figures,
+    },
+    /// How long each connection took; `None` is one that failed.
+    ConnectTimes(&'a [Option<Duration>]),
+    /// A UDP sender's count.
+    Sent(&'a FlowId, u64),
+    /// What a UDP server told its client.
+    Report(&'a FlowId, &'a ServerReport),
+    /// A line of the system's or of ours, for standard error.
+    Trouble(String),
+    /// A line for standard output.
+    Said(String),
+}
+
+/// A flow's name in reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowId {
+    /// From 1 in each process.
+    pub number: u32,
+    /// Data goes the other way than this end's role says.
+    pub is_opposite: bool,
+    /// The permit key.
+    pub key: Option<String>,
+}
+
+/// A flow's connection.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a note of its own")]
+pub struct Connection {
+    /// The flow.
+    pub id: FlowId,
+    /// This end; `None` if there is no connection.
+    pub local: Option<Address>,
+    /// The other end.
+    pub peer: Address,
+    /// This end's device.
+    pub device: Option<String>,
+    /// The socket's number.
+    pub socket: i32,
+    /// The server sends alone.
+    pub is_reverse: bool,
+    /// Both ends send.
+    pub is_full_duplex: bool,
+    /// A test of requests and answers: their size, how long they are kept in microseconds, and whether nobody delays
+    /// acknowledgements.
+    pub bounce: Option<(u32, u32, bool)>,
+    /// Latencies by synchronised clocks.
+    pub has_trip_times: bool,
+    /// No report at the end.
+    pub no_udp_fin: bool,
+    /// The types of service of what is received and sent.
+    pub service: Option<(u8, u8)>,
+    /// The peer's version, where it told and this end is the server.
+    pub peer_version: Option<String>,
+    /// TCP's initial window in KByte, segment size in bytes, and round-trip time in microseconds.
+    pub tcp: Option<[u32; 3]>,
+    /// How long it took to connect.
+    pub connect_time: Option<Duration>,
+    /// When the test begins; `None` where stock does not say.
+    pub started: Option<SystemTime>,
+}
+
+/// What a flow moved in an interval, or altogether.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// The begin, since the flow's.
+    pub from: Duration,
+    /// The end.
+    pub to: Duration,
+    /// This end sends.
+    pub sends: bool,
+    /// Datagrams.
+    pub is_udp: bool,
+    /// Payload.
+    pub bytes: u64,
+    /// Send or receive calls.
+    pub calls: u64,
+    /// Send calls that failed.
+    pub failed: u64,
+    /// Segments that were sent again.
+    pub retransmits: u64,
+    /// The connection at the end.
+    pub path: Option<PathSample>,
+    /// What a receiver of datagrams counted.
+    pub datagrams: Option<DatagramCounts>,
+    /// Datagrams that were due, the last one's number or those of the interval.
+    pub due: u64,
+    /// Times of transactions.
+    pub latency: Option<Histogram>,
+    /// This end's connection, as CSV has it: sender and receiver.
+    pub ends: Option<(Address, Address)>,
+}
+
+impl Figures {
+    /// What was counted between two readings of a flow that began at `begun`.
+    pub fn between(begun: Reading, earlier: &Reading, now: &Reading, sends: bool) -> Self {
+        let figures = Self::of_counts(&now.counts.since(&earlier.counts), sends);
+        Self {
+            from: earlier.at.saturating_duration_since(begun.at),
+            to: now.at.saturating_duration_since(begun.at),
+            ..figures
+        }
+    }
+
+    /// The whole of a flow, from its side of the outcome.
+    pub fn of_side(side: &Side, sends: bool) -> Self {
+        let figures = Self::of_counts(&side.counts, sends);
+        Self {
+            to: side.elapsed.unwrap_or_default(),
+            retransmits: side.socket.retransmits.unwrap_or(0).into(),
+            datagrams: side.datagrams,
+            due: side.datagrams.map_or(0, |counts| counts.by_order.highest),
+            latency: side.latency.clone(),
+            ..figures
+        }
+    }
+
+    fn of_counts(counts: &Counts, sends: bool) -> Self {
+        let (bytes, calls) = if sends {
+            (counts.sent, counts.send_calls)
+        } else {
+            (counts.received, counts.receive_calls)
+        };
+        Self {
+            sends,
+            bytes: bytes.0,
+            calls,
+            failed: counts.failed_sends,
+            ..Self::default()
+        }
+    }
+
+    /// Adds another flow's figures of the same time.
+    pub fn add(&mut self, other: &Self) {
+        self.to = self.to.max(other.to);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.calls += other.calls;
+        self.failed += other.failed;
+        self.retransmits += other.retransmits;
+        self.due += other.due;
+        match (&mut self.datagrams, &other.datagrams) {
+            (Some(sum), Some(other)) => sum.add(other),
+            (sum @ None, Some(other)) => *sum = Some(*other),
+            _ => {}
+        }
+    }
+
+    /// Bits of payload a second; 0 where no time has passed.
+    pub fn bits_per_second(&self) -> f64 {
+        let seconds = self.to.saturating_sub(self.from).as_secs_f64();
+        if seconds > 0.0 {
+            self.bytes as f64 * 8.0 / seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// Numbers that were passed over and have not come, by stock's rule.
+    pub fn lost(&self) -> u64 {
+        let counts = self.datagrams.unwrap_or_default().by_order;
+        counts.passed_over.saturating_sub(counts.out_of_order)
+    }
+
+    /// Datagrams that came behind one of a higher number, or again.
+    pub fn out_of_order(&self) -> u64 {
+        self.datagrams.unwrap_or_default().by_order.out_of_order
+    }
+}

@@ -1,0 +1,16 @@
+//! iperf 2's dialect: client and server, with the options, the protocol and the output of iperf 2.1.8.
+//!
+//! `options` makes a Plan of the command line; `client` and `server` run its flows and tell an [`event::Observer`] what
+//! happens; `output` prints that. The binary brings them together.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod connection;
+pub mod event;
+pub mod options;
+pub mod output;
+pub mod server;
+mod traffic;
+mod udp;
+pub mod wire;

@@ -1,0 +1,187 @@
+//! argv of `iperf` → [`Settings`], in the grammar of `getopt_long`. Environment variables come first.
+//!
+//! One table (`table.rs`) drives the parser and the manual page. It yields what was typed; `settings.rs` says what
+//! comes of it.
+
+pub mod manual;
+mod settings;
+mod table;
+mod usage;
+mod value;
+
+use std::ffi::OsString;
+
+use getopt::{Endings, Quit, environment, scan_long, utf8};
+
+pub use getopt::Exit;
+pub(crate) use settings::flow;
+pub use settings::{
+    Bounceback, Client, Direction, Exclude, Format, PermitKey, Print, Role, Serve, Settings,
+};
+use table::Typed;
+pub use value::Rate;
+
+/// What the command line asks for. `program` is argv\[0\], `args` the words after it, `variable` the environment.
+pub fn iperf(
+    program: &str,
+    args: impl IntoIterator<Item = OsString>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Settings, Exit> {
+    let words = utf8(program, args)?;
+    let mut typed = Typed::default();
+    let section = &table::SECTION;
+    let endings = || Endings {
+        help: Exit::stderr(usage::text(), 1),
+        version: String::new(),
+        complaint: Exit::stderr(usage::SHORT, 1),
+    };
+    let exit = |quit| match quit {
+        Quit::Version => Exit::stderr(usage::VERSION, 1),
+        Quit::Complaint(line) => Quit::Complaint(in_old_words(&line)).exit(endings()),
+        other => other.exit(endings()),
+    };
+    environment(program, section, variable, &mut typed).map_err(exit)?;
+    let rest = scan_long(program, section, &words, &mut typed).map_err(exit)?;
+    if let Some(word) = rest.first() {
+        let word = format!("{program}: ignoring extra argument -- {word}");
+        typed.notices.push(word);
+    }
+    settings::settings(typed)
+}
+
+/// getopt's complaint as iperf 2, which brings an older getopt with it, words it.
+fn in_old_words(line: &str) -> String {
+    for (new, old, end) in [
+        ("unrecognized option '", "unrecognized option `", "'\n"),
+        ("invalid option -- '", "invalid option -- ", "\n"),
+        (
+            "option requires an argument -- '",
+            "option requires an argument -- ",
+            "\n",
+        ),
+    ] {
+        if let Some((before, what)) = line.split_once(new) {
+            let what = what.trim_end().trim_end_matches('\'');
+            return format!("{before}{old}{what}{end}");
+        }
+    }
+    line.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use model::Limit;
+
+    use super::*;
+
+    fn parse(line: &str, variables: &[(&str, &str)]) -> Result<Settings, Exit> {
+        let words = line.split_whitespace().map(OsString::from);
+        let value = |name: &str| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        iperf("iperf", words, value)
+    }
+
+    fn client(line: &str) -> Client {
+        match parse(line, &[]).unwrap().role {
+            Role::Client(client) => *client,
+            Role::Server(_) => panic!("{line}: a server"),
+        }
+    }
+
+    #[test]
+    fn a_client_makes_a_plan() {
+        let client = client("-c peer -t 2 -b 8m -l 10000 -P 3 --full-d");
+        let plan = &client.plan;
+        assert_eq!((plan.groups.len(), plan.flows()), (2, 3));
+        let flow = plan.flow().unwrap();
+        assert_eq!(flow.limit, Limit::Time(Duration::from_secs(2)));
+        let pacing = flow.here.pacing.unwrap();
+        assert_eq!(pacing.interval, Duration::from_millis(10));
+    }
+
+    #[test]
+    fn the_last_of_time_and_number_counts() {
+        for (line, limit) in [
+            ("-c h", Limit::Time(Duration::from_secs(10))),
+            ("-c h -t 0", Limit::Unlimited),
+            ("-c h -t 1 -n 5K", Limit::Bytes(5120)),
+            ("-c h -n 5K -t 1", Limit::Time(Duration::from_secs(1))),
+        ] {
+            assert_eq!(client(line).plan.flow().unwrap().limit, limit, "{line}");
+        }
+    }
+
+    #[test]
+    fn variables_are_options() {
+        let settings = parse("-c h", &[("IPERF_PORT", "6000"), ("IPERF_UDP", "")]).unwrap();
+        assert_eq!(settings.ports, (6000, 6000));
+        assert!(settings.is_udp());
+    }
+
+    #[test]
+    fn wrong_lines_get_stock_words_and_fail() {
+        for (line, words) in [
+            (
+                "--foo",
+                "iperf: unrecognized option `--foo'\nUsage: iperf [-s|-c host] [options]\nTry `iperf --help' for more information.\n",
+            ),
+            (
+                "-k",
+                "iperf: invalid option -- k\nUsage: iperf [-s|-c host] [options]\nTry `iperf --help' for more information.\n",
+            ),
+            ("-c h -t abc", "ERROR: -t value of 'abc' not recognized\n"),
+            ("-c h -n 0", "Invalid value for -n amount of '0'\n"),
+            (
+                "",
+                "Usage: iperf [-s|-c host] [options]\nTry `iperf --help' for more information.\n",
+            ),
+            ("-v", "iperf version 2.1.8 (12 August 2022) pthreads\n"),
+            (
+                "-c h -R -d",
+                "ERROR: options of --full-duplex, --reverse, -d and -r are mutually exclusive\n",
+            ),
+            (
+                "-c h -b 100pps",
+                "ERROR: units of pps not supported with TCP\n",
+            ),
+            (
+                "-c h -b 8k",
+                "ERROR: option -b and -l of 131072 are incompatible, consider setting -l to 1000 or lower\n",
+            ),
+            (
+                "-c h -u -X",
+                "ERROR: option of -X or --peer-detect not supported with -u UDP\n",
+            ),
+            (
+                "-c h --permit-key",
+                "ERROR: option of --permit-key requires a value on the client\n",
+            ),
+            (
+                "-c h --permit-key=abc",
+                "ERROR: value for --permit-key must have at least 4 characters\n",
+            ),
+            ("-s -d", ""),
+            (
+                "-s --bounceback",
+                "ERROR: setting of option --bounce-back is not supported on the server\n",
+            ),
+            (
+                "-c h --isochronous",
+                "iperf: --isochronous: not supported yet: --isochronous\n",
+            ),
+        ] {
+            match parse(line, &[]) {
+                Err(exit) => assert_eq!((exit.stderr.as_str(), exit.code), (words, 1), "{line}"),
+                Ok(settings) => {
+                    assert_eq!(words, "", "{line}");
+                    let said = ["WARNING: option -d is not valid for server mode"];
+                    assert_eq!(settings.notices, said, "{line}");
+                }
+            }
+        }
+    }
+}

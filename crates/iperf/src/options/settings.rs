@@ -1,0 +1,499 @@
+//! What comes of the options that were typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use getopt::{Exit, Quit};
+use model::{
+    BufferPlan, DatagramFormat, FlowPlan, Group, Limit, Pacing, Plan, SocketOptions, Stamp,
+    StampClock, Transport, Workload,
+};
+use server::ServerConfig;
+
+use super::table::{Role as TypedRole, Typed, Wrong};
+use super::usage;
+use super::value::Rate;
+
+/// The settings in force for one iperf.
+#[derive(Debug)]
+pub struct Settings {
+    /// Which end it is.
+    pub role: Role,
+    /// `-p`: the first and the last port.
+    pub ports: (u16, u16),
+    /// TCP or UDP.
+    pub transport: Transport,
+    /// `-B`.
+    pub bind: Option<String>,
+    /// `-V`.
+    pub v6: bool,
+    /// What is set on data sockets.
+    pub socket: SocketOptions,
+    /// Bytes a call, or a datagram.
+    pub length: u32,
+    /// Bits of payload a second, if that is bounded.
+    pub rate: Option<f64>,
+    /// `--permit-key`.
+    pub permit_key: Option<PermitKey>,
+    /// `-C`: without a header.
+    pub compatible: bool,
+    /// What is printed.
+    pub print: Print,
+    /// Lines for standard error before anything else.
+    pub notices: Vec<String>,
+}
+
+/// Which end this is, with its own settings.
+#[derive(Debug)]
+pub enum Role {
+    /// It connects.
+    Client(Box<Client>),
+    /// It listens.
+    Server(Serve),
+}
+
+/// A client's settings.
+#[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
+pub struct Client {
+    /// The server, as it was typed, and the device that leads to it.
+    pub host: String,
+    /// What is run: a group for each direction. A direction is turned when the server sends alone.
+    pub plan: Plan,
+    /// Which way data goes.
+    pub direction: Direction,
+    /// `-l` was typed.
+    pub has_length: bool,
+    /// `-L`.
+    pub listen_port: u16,
+    /// `-b` as a server is asked to send: 0 is no bound.
+    pub asked_rate: u64,
+    /// `-X`.
+    pub peer_detect: bool,
+    /// `--no-udp-fin`.
+    pub no_udp_fin: bool,
+    /// `--trip-times`.
+    pub trip_times: bool,
+    /// `--bounceback`.
+    pub bounceback: Option<Bounceback>,
+    /// `--connect-retries`.
+    pub retries: u32,
+    /// Flows start together.
+    pub together: bool,
+    /// `--json`.
+    pub json: bool,
+    /// `--html`.
+    pub html: Option<PathBuf>,
+}
+
+/// A server's settings.
+#[derive(Debug)]
+pub struct Serve {
+    /// Which clients it accepts.
+    pub config: ServerConfig,
+    /// `-t`.
+    pub time: Option<Duration>,
+    /// `-D`.
+    pub daemon: bool,
+    /// `--permit-key-timeout`.
+    pub key_timeout: Option<Duration>,
+}
+
+/// A test of requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounceback {
+    /// Requests a period.
+    pub burst: u32,
+    /// From one burst to the next; 0 is without pause.
+    pub period: Duration,
+    /// How long the server keeps a request.
+    pub hold: Duration,
+    /// Neither end delays its acknowledgements.
+    pub quick_ack: bool,
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server.
+    Forward,
+    /// `-R`.
+    Reverse,
+    /// `--full-duplex`.
+    FullDuplex,
+    /// `-d`.
+    Dual,
+    /// `-r`.
+    TradeOff,
+}
+
+/// `--permit-key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PermitKey {
+    /// A server makes one.
+    Any,
+    /// This one.
+    This(String),
+}
+
+/// What is printed, and how.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
+pub struct Print {
+    /// `-e`, or an option that implies it.
+    pub enhanced: bool,
+    /// `-f`.
+    pub format: Format,
+    /// `-i`.
+    pub interval: Option<Duration>,
+    /// `-y C`.
+    pub csv: bool,
+    /// `--hide-ips`.
+    pub hide_ips: bool,
+    /// `--sum-only`.
+    pub sum_only: bool,
+    /// `-m`.
+    pub segment: bool,
+    /// `-x`.
+    pub exclude: Exclude,
+    /// `-o`.
+    pub file: Option<PathBuf>,
+}
+
+/// `-x`: reports that are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a letter of the option"
+)]
+pub struct Exclude {
+    /// C: who is connected with whom.
+    pub connections: bool,
+    /// D: figures.
+    pub data: bool,
+    /// M: groups that are joined.
+    pub multicast: bool,
+    /// S: the settings.
+    pub settings: bool,
+    /// V: what a UDP server reports.
+    pub server_report: bool,
+}
+
+/// `-f`: the units of amounts and rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// What fits, as bytes or bits a second.
+    Adaptive {
+        /// Rates are bytes a second.
+        bytes: bool,
+    },
+    /// This power of 1000 or 1024.
+    Fixed {
+        /// 0 is no prefix.
+        power: u32,
+        /// Rates are bytes a second.
+        bytes: bool,
+    },
+}
+
+impl Format {
+    /// Reads the letter.
+    pub fn of_letter(letter: char) -> Option<Self> {
+        let bytes = letter.is_ascii_uppercase();
+        if letter.eq_ignore_ascii_case(&'a') {
+            return Some(Self::Adaptive { bytes });
+        }
+        let power = "bkmgt".find(letter.to_ascii_lowercase())? as u32;
+        Some(Self::Fixed { power, bytes })
+    }
+}
+
+impl Direction {
+    /// Adds what another option asks for; of the last four directions one may be asked for.
+    pub(super) fn add(&mut self, other: Self) -> Result<(), Quit> {
+        if *self != Self::Forward && *self != other {
+            let line =
+                "ERROR: options of --full-duplex, --reverse, -d and -r are mutually exclusive\n";
+            return Err(Quit::Exit(Exit::stderr(line, 1)));
+        }
+        *self = other;
+        Ok(())
+    }
+
+    /// Whether the server sends to a port of the client's.
+    pub fn has_connection_back(self) -> bool {
+        matches!(self, Self::Dual | Self::TradeOff)
+    }
+}
+
+impl Settings {
+    /// Whether it is UDP.
+    pub fn is_udp(&self) -> bool {
+        self.transport == Transport::Udp
+    }
+}
+
+/// The layout of a UDP test's datagrams, with numbers of 64 bits if `wide`.
+pub(crate) fn numbering(wide: bool) -> DatagramFormat {
+    let clock = StampClock::Wall;
+    DatagramFormat {
+        number_at: 0,
+        high_word_at: wide.then_some(12),
+        first: 1,
+        stamp: Some(Stamp { at: 4, clock }),
+        ends_negative: true,
+    }
+}
+
+/// A flow of such a length and rate, whose sender ends it. Both ends do the same in their directions.
+pub(crate) fn flow(
+    transport: Transport,
+    length: u32,
+    rate: Option<f64>,
+    limit: Limit,
+    socket: &SocketOptions,
+) -> FlowPlan {
+    let mut flow =
+        FlowPlan::of(transport, Workload::send()).with_buffers(BufferPlan::message(length));
+    flow.limit = limit;
+    flow.here.socket = socket.clone();
+    flow.here.pacing = rate.and_then(|bits| Pacing::of_bits(bits as u64, length, 1));
+    if transport == Transport::Udp {
+        flow.datagrams = Some(numbering(true));
+    }
+    flow
+}
+
+/// Stock's own words, and the end.
+fn error<T>(line: impl std::fmt::Display) -> Result<T, Exit> {
+    Err(Exit::stderr(format!("{line}\n"), 1))
+}
+
+pub(super) fn settings(mut typed: Typed) -> Result<Settings, Exit> {
+    let Some(role) = typed.role.take() else {
+        return Err(Exit::stderr(usage::SHORT, 1));
+    };
+    let transport = if typed.udp {
+        Transport::Udp
+    } else {
+        Transport::Tcp
+    };
+    if typed.udp && typed.permit_key.is_some() {
+        return error("ERROR: Option of --permit-key not supported with UDP");
+    }
+    let length =
+        typed
+            .length
+            .unwrap_or(match (typed.bounceback, typed.udp, is_v6(&typed, &role)) {
+                (Some(_), ..) => 100,
+                (_, false, _) => 128 << 10,
+                (_, true, false) => 1470,
+                (_, true, true) => 1450,
+            });
+    if typed.udp && length > 65_507 {
+        return error("iperf: -l: a datagram has at most 65507 bytes");
+    }
+    let rate = rate(&typed, length)?;
+    let role = match role {
+        TypedRole::Client(host) => {
+            Role::Client(Box::new(client(&mut typed, host, transport, length, rate)?))
+        }
+        TypedRole::Server => Role::Server(serve(&mut typed)?),
+    };
+    let is_client = matches!(role, Role::Client(_));
+    let bounces = typed.bounceback.is_some();
+    let interval = typed.interval.or(bounces.then_some(Duration::from_secs(1)));
+    Ok(Settings {
+        ports: typed.ports,
+        transport,
+        bind: typed.bind,
+        v6: typed.v6,
+        socket: typed.socket,
+        length,
+        rate,
+        permit_key: typed.permit_key,
+        compatible: typed.compatible,
+        print: Print {
+            enhanced: typed.enhanced || (is_client && bounces),
+            format: typed.format,
+            interval,
+            csv: typed.csv,
+            hide_ips: typed.hide_ips,
+            sum_only: typed.sum_only,
+            segment: typed.print_segment,
+            exclude: typed.exclude,
+            file: typed.output,
+        },
+        notices: typed.notices,
+        role,
+    })
+}
+
+/// Whether datagrams go over IPv6, as far as the words tell.
+fn is_v6(typed: &Typed, role: &TypedRole) -> bool {
+    let names_v6 = matches!(role, TypedRole::Client(host) if host.contains(':'));
+    names_v6 || (typed.v6 && matches!(role, TypedRole::Client(_)))
+}
+
+/// UDP's default is a rate; TCP's is none.
+fn rate(typed: &Typed, length: u32) -> Result<Option<f64>, Exit> {
+    const UDP_DEFAULT: f64 = 1_048_576.0;
+    let bits = f64::from(length) * 8.0;
+    match (typed.rate, typed.udp) {
+        (None, true) => Ok(Some(UDP_DEFAULT)),
+        (None, false) => Ok(None),
+        (Some(Rate::Datagrams(_)), false) => error("ERROR: units of pps not supported with TCP"),
+        (Some(Rate::Datagrams(count)), true) => Ok(Some(count * bits).filter(|rate| *rate > 0.0)),
+        (Some(Rate::Bits(rate)), false) if rate > 0.0 && rate / 8.0 < f64::from(length) => {
+            let most = (rate / 8.0) as u64;
+            error(format!(
+                "ERROR: option -b and -l of {length} are incompatible, consider setting -l to {most} or lower"
+            ))
+        }
+        (Some(Rate::Bits(rate)), true) if (0.0..bits / 60.0).contains(&rate) && rate > 0.0 => {
+            error(format!(
+                "ERROR: IPG delay target of {:.0} secs too large (max value is 60 secs)",
+                bits / rate
+            ))
+        }
+        (Some(Rate::Bits(rate)), _) => Ok(Some(rate).filter(|rate| *rate > 0.0)),
+    }
+}
+
+fn client(
+    typed: &mut Typed,
+    host: String,
+    transport: Transport,
+    length: u32,
+    rate: Option<f64>,
+) -> Result<Client, Exit> {
+    if typed.daemon {
+        return error("Iperf client cannot be run as a daemon");
+    }
+    if typed.permit_key == Some(PermitKey::Any) {
+        return error("ERROR: option of --permit-key requires a value on the client");
+    }
+    if typed.udp && typed.peer_detect {
+        return error("ERROR: option of -X or --peer-detect not supported with -u UDP");
+    }
+    if !typed.udp && typed.no_udp_fin {
+        return error("ERROR: option --no-udp-fin requires -u UDP");
+    }
+    refuse_unfinished(typed)?;
+    if typed.time == Some(None) && typed.bytes.is_none() {
+        typed.notices.push(
+            "WARNING: client will send traffic forever or until an external signal (e.g. SIGINT or SIGTERM) occurs to stop it".to_owned(),
+        );
+    }
+    let limit = match (typed.bytes, typed.time) {
+        (Some(bytes), _) => Limit::Bytes(bytes),
+        (None, Some(None)) => Limit::Unlimited,
+        (None, Some(Some(time))) => Limit::Time(time),
+        (None, None) => Limit::Time(Duration::from_secs(10)),
+    };
+    let forward = flow(transport, length, rate, limit, &typed.socket);
+    let mut plan = Plan::of_flow(name(typed), host.clone(), forward.clone());
+    plan.sampling = typed.interval;
+    plan.groups[0].workers.count = typed.flows;
+    if typed.direction == Direction::Reverse
+        && let Some(flow) = plan.flow_mut()
+    {
+        *flow = flow.clone().turned();
+    }
+    if matches!(typed.direction, Direction::FullDuplex | Direction::Dual) {
+        let peers = plan.groups[0].peers.clone();
+        let back = Group::of_flows(typed.flows, forward.turned());
+        plan.groups.push(Group { peers, ..back });
+    }
+    Ok(Client {
+        host,
+        plan,
+        direction: typed.direction,
+        has_length: typed.length.is_some(),
+        listen_port: typed.listen_port.unwrap_or(typed.ports.0),
+        asked_rate: match typed.rate {
+            // The stock client sends the bare number here.
+            Some(Rate::Datagrams(count)) if typed.direction == Direction::Forward => count as u64,
+            Some(_) => rate.unwrap_or(0.0) as u64,
+            None if typed.udp => rate.unwrap_or(0.0) as u64,
+            None => 0,
+        },
+        peer_detect: typed.peer_detect,
+        no_udp_fin: typed.no_udp_fin,
+        trip_times: typed.trip_times,
+        bounceback: typed.bounceback.map(|burst| Bounceback {
+            burst,
+            period: typed.bounce_period,
+            hold: typed.bounce_hold,
+            quick_ack: typed.bounce_quick_ack,
+        }),
+        retries: typed.connect_retries,
+        together: typed.together,
+        json: typed.json,
+        html: typed.html.take(),
+    })
+}
+
+/// Combinations that are to come.
+fn refuse_unfinished(typed: &Typed) -> Result<(), Exit> {
+    let unfinished = [
+        (typed.trip_times && !typed.udp, "--trip-times without -u"),
+        (typed.ports.0 != typed.ports.1, "-p with a range of ports"),
+        (
+            typed.bounceback.is_some() && (typed.udp || typed.flows > 1),
+            "--bounceback with -u or -P",
+        ),
+    ];
+    for (is_asked, what) in unfinished {
+        if is_asked {
+            return error(format!("iperf: not supported yet: {what}"));
+        }
+    }
+    Ok(())
+}
+
+fn name(typed: &Typed) -> String {
+    let transport = if typed.udp { "UDP" } else { "TCP" };
+    let direction = match typed.direction {
+        Direction::Forward if typed.bounceback.is_some() => " --bounceback",
+        Direction::Forward => "",
+        Direction::Reverse => " -R",
+        Direction::FullDuplex => " --full-duplex",
+        Direction::Dual => " -d",
+        Direction::TradeOff => " -r",
+    };
+    format!("{transport}{direction}")
+}
+
+fn serve(typed: &mut Typed) -> Result<Serve, Exit> {
+    if typed.bounceback.is_some() {
+        return error("ERROR: setting of option --bounce-back is not supported on the server");
+    }
+    if typed.json || typed.html.is_some() {
+        return error("iperf: --json, --html: only a client has them");
+    }
+    if typed.ports.0 != typed.ports.1 {
+        return error("iperf: not supported yet: -p with a range of ports");
+    }
+    for (name, wrong) in &typed.of_client {
+        typed.notices.push(match wrong {
+            Wrong::NotValid => format!("WARNING: option {name} is not valid for server mode"),
+            Wrong::NotSupported => format!("WARN: option of {name} is not supported on the server"),
+            Wrong::SettingNotSupported => {
+                format!("WARN: setting of option {name} is not supported on the server")
+            }
+        });
+    }
+    Ok(Serve {
+        config: typed.server.clone(),
+        time: typed.time.flatten(),
+        daemon: typed.daemon,
+        key_timeout: typed.permit_key_timeout,
+    })
+}

@@ -1,0 +1,372 @@
+//! The options, and what was typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use getopt::Argument::{MaybeAttached, Nothing, Value};
+use getopt::{Exit, Quit, Section, flag, long, refuse, stock_long};
+use model::{SocketOptions, with_defaults};
+use server::{Network, ServerConfig};
+
+use super::settings::{Direction, Exclude, Format, PermitKey};
+use super::value::{self, Rate};
+
+with_defaults! {
+    /// The options as typed.
+    pub(super) struct Typed {
+        /// `-c` or `-s`: the first one.
+        pub(super) role: Option<Role> = None,
+        pub(super) ports: (u16, u16) = (crate::wire::DEFAULT_PORT, crate::wire::DEFAULT_PORT),
+        pub(super) udp: bool = false,
+        /// `-t`, and `-n` if it came later.
+        pub(super) time: Option<Option<Duration>> = None,
+        pub(super) bytes: Option<u64> = None,
+        pub(super) interval: Option<Duration> = None,
+        pub(super) length: Option<u32> = None,
+        pub(super) rate: Option<Rate> = None,
+        pub(super) socket: SocketOptions = SocketOptions::default(),
+        pub(super) bind: Option<String> = None,
+        pub(super) v6: bool = false,
+        pub(super) flows: u32 = 1,
+        pub(super) direction: Direction = Direction::Forward,
+        pub(super) listen_port: Option<u16> = None,
+        pub(super) compatible: bool = false,
+        pub(super) peer_detect: bool = false,
+        pub(super) file: Option<PathBuf> = None,
+        pub(super) enhanced: bool = false,
+        pub(super) format: Format = Format::Adaptive { bytes: false },
+        pub(super) output: Option<PathBuf> = None,
+        pub(super) exclude: Exclude = Exclude::default(),
+        pub(super) csv: bool = false,
+        pub(super) hide_ips: bool = false,
+        pub(super) sum_only: bool = false,
+        pub(super) print_segment: bool = false,
+        pub(super) daemon: bool = false,
+        pub(super) permit_key: Option<PermitKey> = None,
+        pub(super) permit_key_timeout: Option<Duration> = Some(Duration::from_secs(20)),
+        pub(super) no_udp_fin: bool = false,
+        pub(super) trip_times: bool = false,
+        pub(super) bounceback: Option<u32> = None,
+        pub(super) bounce_hold: Duration = Duration::ZERO,
+        pub(super) bounce_period: Duration = Duration::from_secs(1),
+        pub(super) bounce_quick_ack: bool = true,
+        pub(super) connect_retries: u32 = 0,
+        pub(super) together: bool = true,
+        pub(super) write_times: bool = false,
+        pub(super) server: ServerConfig = ServerConfig::default(),
+        pub(super) json: bool = false,
+        pub(super) html: Option<PathBuf> = None,
+        /// Lines for standard error before anything else.
+        pub(super) notices: Vec<String> = Vec::new(),
+        /// Options that only a client has, and what stock says of them on a server; an error ends it.
+        pub(super) of_client: Vec<(&'static str, Wrong)> = Vec::new(),
+    }
+}
+
+/// Which end was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Client(String),
+    Server,
+}
+
+/// How stock complains of an option of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    NotValid,
+    NotSupported,
+    SettingNotSupported,
+}
+
+/// The shortest interval.
+const SHORTEST: Duration = Duration::from_micros(100);
+
+/// In the order of the stock tool's manual, our own after it. The usage text is stock's own: see `usage.rs`.
+#[rustfmt::skip]
+pub(super) static SECTION: Section<Typed> = Section {
+    title: "OPTIONS",
+    heading: "",
+    scope: "",
+    flags: &[
+    flag('b', Value("rate"), &[],
+        "Send at this rate in bits a second (k, m, g of 1000; K, M, G of 1024), or with the suffix pps in datagrams a second. The schedule does not move: what comes late is caught up with. Default 1048576 for UDP; TCP sends as fast as it goes.",
+        |t: &mut Typed, v| { t.rate = Some(value::rate(v)?); Ok(()) }).or("bandwidth").from_environment("IPERF_BANDWIDTH"),
+    flag('e', Nothing, &[], "Report more: write and read calls, retransmissions, window, round-trip time, latency.",
+        |t: &mut Typed, _| { t.enhanced = true; Ok(()) }).or("enhanced"),
+    flag('f', Value("letter"), &[],
+        "The unit of figures: b, k, m, g, t for bits, B, K, M, G, T for bytes, a or A for whatever fits.", format).or("format").from_environment("IPERF_FORMAT"),
+    stock_long("hide-ips", Nothing, &[], "Show only the last number of addresses.",
+        |t: &mut Typed, _| { t.hide_ips = true; Ok(()) }),
+    flag('i', Value("seconds"), &[], "Report after each interval of so many seconds, at least 0.0001. Without it there is a report at the end only.",
+        interval).or("interval").from_environment("IPERF_INTERVAL"),
+    flag('l', Value("bytes"), &[], "Bytes of a write or read call, or of a datagram. Without it 128K for TCP, 1470 for UDP over IPv4, 1450 over IPv6, 100 for a bounceback test.",
+        |t: &mut Typed, v| { t.length = Some(value::size(v)?); Ok(()) }).or("len").from_environment("IPERF_LEN"),
+    flag('m', Nothing, &[], "Print TCP's maximum segment size.",
+        |t: &mut Typed, _| { t.print_segment = true; Ok(()) }).or("print_mss").from_environment("IPERF_PRINT_MSS"),
+    flag('o', Value("file"), &[], "Write reports and errors to this file.",
+        |t: &mut Typed, v| { t.output = Some(v.into()); Ok(()) }).or("output"),
+    flag('p', Value("port"), &[], "The port that the server listens at. Default 5001.",
+        ports).or("port").from_environment("IPERF_PORT"),
+    stock_long("permit-key", MaybeAttached("key"), &[],
+        "A key, which is sent in clear text, that a server takes TCP tests with, and no others. A server without a value makes one.", permit_key),
+    stock_long("sum-only", Nothing, &[], "Report the sum of several flows, and not each.",
+        |t: &mut Typed, _| { t.sum_only = true; Ok(()) }),
+    flag('u', Nothing, &[], "Use UDP.", |t: &mut Typed, _| { t.udp = true; Ok(()) }).or("udp").from_environment("IPERF_UDP"),
+    flag('w', Value("bytes"), &[], "The socket buffers' size. Linux doubles it.",
+        window).or("window").from_environment("TCP_WINDOW_SIZE"),
+    flag('z', Nothing, &[], "Refused: real-time scheduling is not supported yet.", |_, _| later("z")).or("realtime"),
+    flag('B', Value("address"), &[], "Bind to this address, or with :PORT to this port: [ADDRESS]:PORT for IPv6.",
+        |t: &mut Typed, v| { t.bind = Some(v.to_owned()); Ok(()) }).or("bind").from_environment("IPERF_BIND"),
+    flag('C', Nothing, &[], "Send no header, and answer none.", |t: &mut Typed, _| { t.compatible = true; Ok(()) }).or("compatibility"),
+    flag('M', Value("bytes"), &[], "TCP's maximum segment size.",
+        |t: &mut Typed, v| { t.socket.max_segment_bytes = Some(value::size(v)?); Ok(()) }).or("mss").from_environment("IPERF_MSS"),
+    flag('N', Nothing, &[], "Send small segments at once (TCP_NODELAY).",
+        |t: &mut Typed, _| { t.socket.no_delay = true; Ok(()) }).or("nodelay"),
+    flag('S', Value("type"), &[], "The type of service of what is sent: a number, or a name such as af11, cs1, ef, lowdelay.",
+        type_of_service).or("tos").from_environment("IPERF_TOS"),
+    flag('Z', Value("name"), &[], "TCP's congestion control.",
+        |t: &mut Typed, v| { t.socket.congestion_control = Some(v.to_owned()); Ok(()) }).or("tcp-congestion"),
+    flag('s', Nothing, &[], "Be a server.", |t: &mut Typed, _| { server(t); Ok(()) }).or("server").from_environment("IPERF_SERVER"),
+    flag('1', Nothing, &[], "Serve one client at a time.",
+        |t: &mut Typed, _| { t.server.serial = true; Ok(()) }).or("singleclient").from_environment("IPERF_SINGLECLIENT"),
+    stock_long("histograms", MaybeAttached("bins"), &[], "Refused: not supported yet.", |_, _| later("-histograms")),
+    stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
+        |t: &mut Typed, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
+    stock_long("tcp-rx-window-clamp", Value("bytes"), &[], "Refused: not supported yet.", |_, _| later("-tcp-rx-window-clamp")),
+    stock_long("tap-dev", MaybeAttached("device"), &[], "Refused: not supported yet.", |_, _| later("-tap-dev")),
+    stock_long("tun-dev", MaybeAttached("device"), &[], "Refused: not supported yet.", |_, _| later("-tun-dev")),
+    flag('t', Value("seconds"), &[], "A client sends for so long, and with 0 until it is interrupted; without it 10. A server ends after so long; without it it does not.",
+        time).or("time").from_environment("IPERF_TIME"),
+    stock_long("udp-histogram", MaybeAttached("bins"), &[], "Refused: not supported yet.", |_, _| later("-udp-histogram")),
+    flag('U', Nothing, &[], "Refused: not supported yet.", |_, _| later("U")).or("single_udp").from_environment("IPERF_SINGLE_UDP"),
+    stock_long("sum-dstip", Nothing, &[], "Refused: not supported yet.", |_, _| later("-sum-dstip")),
+    flag('D', Nothing, &[], "Serve in the background.", |t: &mut Typed, _| { t.daemon = true; Ok(()) }).or("daemon").from_environment("IPERF_DAEMON"),
+    flag('V', Nothing, &[], "Use IPv6. A server takes IPv4 as well.",
+        |t: &mut Typed, _| { t.v6 = true; Ok(()) }).or("ipv6_domain").from_environment("IPERF_IPV6_DOMAIN"),
+    stock_long("bounceback", MaybeAttached("count"), &[], "Send requests that the server answers, 10 or this many each period, and report how long they take.", bounceback),
+    stock_long("bounceback-congest", MaybeAttached("direction"), &[], "Refused: not supported yet.", |_, _| later("-bounceback-congest")),
+    stock_long("bounceback-hold", Value("milliseconds"), &[], "How long the server keeps a request. Default 0.",
+        |t: &mut Typed, v| { t.bounce_hold = value::time(v)? / 1000; Ok(()) }),
+    stock_long("bounceback-period", Value("seconds"), &[], "From one burst of requests to the next; with 0 without pause. Default 1.",
+        |t: &mut Typed, v| { t.bounce_period = value::time(v)?; Ok(()) }),
+    stock_long("bounceback-no-quickack", Nothing, &[], "Let the server delay its acknowledgements.",
+        |t: &mut Typed, _| { t.bounce_quick_ack = false; Ok(()) }),
+    stock_long("bounceback-txdelay", Value("seconds"), &[], "Refused: not supported yet.", |_, _| later("-bounceback-txdelay")),
+    flag('c', Value("host"), &[], "Be a client of this host.", client).or("client").from_environment("IPERF_CLIENT"),
+    stock_long("connect-only", MaybeAttached("count"), &[], "Refused: not supported yet.", |_, _| later("-connect-only")),
+    stock_long("connect-retries", Value("count"), &[], "How often a refused connection is tried again. Default 0.",
+        |t: &mut Typed, v| { t.connect_retries = value::count(v)?; Ok(()) }),
+    flag('d', Nothing, &[], "Test both directions at once, by a connection of the server's.",
+        |t: &mut Typed, _| { of_client(t, "-d", Wrong::NotValid); t.direction.add(Direction::Dual) }).or("dualtest"),
+    stock_long("fq-rate", Value("rate"), &[], "Refused: not supported yet.", |_, v| { value::rate_of_letters(v)?; later("-fq-rate") }),
+    stock_long("full-duplex", Nothing, &[], "Test both directions at once on the same connection.",
+        |t: &mut Typed, _| { of_client(t, "--full-duplex", Wrong::NotSupported); t.direction.add(Direction::FullDuplex) }),
+    stock_long("ipg", Value("milliseconds"), &[], "Refused: not supported yet.", |_, _| later("-ipg")),
+    stock_long("isochronous", MaybeAttached("frames"), &[], "Refused: not supported yet.", |_, _| later("-isochronous")),
+    stock_long("burst-period", Value("seconds"), &[], "Refused: not supported yet.", |_, _| later("-burst-period")),
+    stock_long("burst-size", Value("bytes"), &[], "Refused: not supported yet.", |_, _| later("-burst-size")),
+    stock_long("incr-dstip", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-dstip")),
+    stock_long("incr-dstport", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-dstport")),
+    stock_long("incr-srcip", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-srcip")),
+    stock_long("incr-srcport", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-srcport")),
+    stock_long("l2checks", Nothing, &[], "Refused: not supported yet.", |_, _| later("-l2checks")),
+    stock_long("local-only", MaybeAttached("bool"), &[], "Send to hosts on directly connected networks only; 0 is off.",
+        |t: &mut Typed, v| { t.socket.dont_route = v != "0"; Ok(()) }),
+    stock_long("near-congestion", MaybeAttached("weight"), &[], "Refused: not supported yet.", |_, _| later("-near-congestion")),
+    stock_long("no-connect-sync", Nothing, &[], "Start each of several flows as soon as it is connected.",
+        |t: &mut Typed, _| { t.together = false; Ok(()) }),
+    stock_long("no-udp-fin", Nothing, &[], "Ask for no report at the end of a UDP test.",
+        |t: &mut Typed, _| { t.no_udp_fin = true; Ok(()) }),
+    flag('n', Value("bytes"), &[], "Send so many bytes, instead of for a time. Of -n and -t the last one counts.", number).or("num"),
+    flag('r', Nothing, &[], "Test one direction and then the other, by a connection of the server's.",
+        |t: &mut Typed, _| { of_client(t, "-r", Wrong::NotValid); t.direction.add(Direction::TradeOff) }).or("tradeoff"),
+    stock_long("tcp-quickack", Nothing, &[], "Refused: not supported yet.", |_, _| later("-tcp-quickack")),
+    stock_long("tcp-write-prefetch", Value("bytes"), &[], "Refused: not supported yet.", |_, _| later("-tcp-write-prefetch")),
+    stock_long("tcp-write-times", Nothing, &[], "Refused: not supported yet.", |_, _| later("-tcp-write-times")),
+    stock_long("tos-override", Value("type"), &[], "Refused: not supported yet.", |_, _| later("-tos-override")),
+    stock_long("trip-times", Nothing, &[], "Stamp what is sent, for latencies by synchronised clocks. Only for UDP so far.",
+        |t: &mut Typed, _| { of_client(t, "--trip-times", Wrong::SettingNotSupported); t.trip_times = true; Ok(()) }),
+    stock_long("txdelay-time", Value("seconds"), &[], "Refused: not supported yet.", |_, _| later("-txdelay-time")),
+    stock_long("txstart-time", Value("time"), &[], "Refused: not supported yet.", |_, _| later("-txstart-time")),
+    flag('F', Value("file"), &[], "Refused: not supported yet.", |_, _| later("F")).or("fileinput"),
+    flag('H', Value("address"), &[], "Refused: not supported yet.", |_, _| later("H")).or("ssm-host"),
+    flag('I', Nothing, &[], "Refused: not supported yet.", |_, _| later("I")).or("stdin"),
+    flag('L', Value("port"), &[], "The port that the server's connection of -d and -r comes to. Without it the server's port.",
+        |t: &mut Typed, v| { of_client(t, "-L", Wrong::NotValid); t.listen_port = Some(value::ports(v)?.0); Ok(()) }).or("listenport"),
+    flag('P', Value("count"), &[], "So many flows at once. Default 1.",
+        |t: &mut Typed, v| { t.flows = value::count(v)?.max(1); Ok(()) }).or("parallel"),
+    flag('R', Nothing, &[], "Let the server send.",
+        |t: &mut Typed, _| { of_client(t, "--reverse", Wrong::NotSupported); t.direction.add(Direction::Reverse) }).or("reverse"),
+    flag('T', Value("hops"), &[], "The time to live of multicast datagrams. Default 1.",
+        |t: &mut Typed, v| { t.socket.multicast_ttl = Some(value::count(v)?.min(255) as u8); Ok(()) }).or("ttl"),
+    flag('X', Nothing, &[], "Wait for the server's version before any data is sent.",
+        |t: &mut Typed, _| { of_client(t, "-X or --peer-detect", Wrong::NotSupported); t.peer_detect = true; Ok(()) }).or("peer-detect"),
+    flag('x', Value("letters"), &[], "Leave out reports: C of connections, D of data, M of multicast, S of settings, V of the server's.",
+        exclude).or("reportexclude").from_environment("IPERF_REPORTEXCLUDE"),
+    flag('y', Value("style"), &[], "With C, reports are comma-separated values.",
+        report_style).or("reportstyle").from_environment("IPERF_REPORTSTYLE"),
+    flag('h', Nothing, &[], "Print the usage text and exit.", |_, _| Err(Quit::Help)).or("help"),
+    flag('v', Nothing, &[], "Print the version and exit.", |_, _| Err(Quit::Version)).or("version"),
+    stock_long("NUM_REPORT_STRUCTS", Value("count"), &[], "Refused: reports need no such buffers here.",
+        |_, _| refuse("reports need no such buffers here")),
+    long("allow-peers", Value("network"), "Serve clients from this network only (repeatable)", "",
+        "Serve clients from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. May be given several times.",
+        |t: &mut Typed, v| { t.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
+    long("max-clients", Value("count"), "Serve so many connections or flows at once", "1024",
+        "So many connections or UDP flows at once, of which one address gets at most 15/16. Default {default}.",
+        |t: &mut Typed, v| { t.server.clients = value::count(v)?.max(1); Ok(()) }),
+    long("json", Nothing, "Print the result as a JSON document, and nothing else", "",
+        "Print a client's result as a JSON document in the place of all text: that of linerate run.",
+        |t: &mut Typed, _| { t.json = true; Ok(()) }),
+    long("html", Value("file"), "Write the result as a page with plots", "",
+        "Write a client's result as one page, with plots, that needs nothing from the network.",
+        |t: &mut Typed, v| { t.html = Some(v.into()); Ok(()) }),
+]};
+
+/// An option that this dialect is to have and does not yet have.
+fn later(name: &str) -> Result<(), Quit> {
+    refuse(format!("not supported yet: -{name}"))
+}
+
+fn own_words(line: String) -> Quit {
+    Quit::Exit(Exit::stderr(line + "\n", 1))
+}
+
+fn of_client(typed: &mut Typed, name: &'static str, wrong: Wrong) {
+    typed.of_client.push((name, wrong));
+}
+
+fn server(typed: &mut Typed) {
+    match typed.role {
+        Some(Role::Client(_)) => typed
+            .notices
+            .push("WARNING: option -s is not valid for client mode".to_owned()),
+        _ => typed.role = Some(Role::Server),
+    }
+}
+
+fn client(typed: &mut Typed, host: &str) -> Result<(), Quit> {
+    if typed.role == Some(Role::Server) {
+        return refuse("-s makes this a server");
+    }
+    typed.role = Some(Role::Client(host.to_owned()));
+    Ok(())
+}
+
+fn format(typed: &mut Typed, letter: &str) -> Result<(), Quit> {
+    let letter = letter.chars().next().unwrap_or('a');
+    match Format::of_letter(letter) {
+        Some(format) => typed.format = format,
+        None => return refuse("it is none of a, b, k, m, g, t, A, B, K, M, G, T"),
+    }
+    Ok(())
+}
+
+fn interval(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    if text == "f" {
+        return refuse("not supported yet: -i f");
+    }
+    let Some(interval) = value::seconds(text) else {
+        return Err(own_words(format!(
+            "Invalid value of '{text}' for -i interval"
+        )));
+    };
+    if !interval.is_zero() && interval < SHORTEST {
+        let warning = "WARNING: interval too small, increasing to 0.1000 milliseconds.";
+        typed.notices.push(warning.to_owned());
+    }
+    typed.interval = Some(interval.max(SHORTEST)).filter(|_| !interval.is_zero());
+    Ok(())
+}
+
+fn ports(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    typed.ports = value::ports(text)?;
+    Ok(())
+}
+
+fn permit_key(typed: &mut Typed, key: &str) -> Result<(), Quit> {
+    typed.permit_key = Some(match key {
+        "" => PermitKey::Any,
+        _ if key.len() < 4 => {
+            let line = "ERROR: value for --permit-key must have at least 4 characters";
+            return Err(own_words(line.to_owned()));
+        }
+        _ if key.len() > crate::wire::MOST_KEY => return refuse("it has more than 128 bytes"),
+        _ => PermitKey::This(key.to_owned()),
+    });
+    Ok(())
+}
+
+fn window(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let size = value::size(text)?;
+    if size < 2048 {
+        typed.notices.push(format!(
+            "WARNING: TCP window size set to {size} bytes. A small window size\n\
+             will give poor performance. See the Iperf documentation."
+        ));
+    }
+    typed.socket.send_buffer_bytes = Some(size);
+    typed.socket.receive_buffer_bytes = Some(size);
+    Ok(())
+}
+
+fn type_of_service(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let Some(service) = value::type_of_service(text) else {
+        return Err(own_words(format!("Invalid --tos value of {text}")));
+    };
+    typed.socket.type_of_service = Some(service);
+    Ok(())
+}
+
+fn time(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let Some(time) = value::seconds(text) else {
+        return Err(own_words(format!(
+            "ERROR: -t value of '{text}' not recognized"
+        )));
+    };
+    typed.time = Some(Some(time).filter(|time| !time.is_zero()));
+    typed.bytes = None;
+    Ok(())
+}
+
+fn number(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    match value::bytes(text) {
+        Ok(bytes @ 1..) => typed.bytes = Some(bytes),
+        _ => {
+            return Err(own_words(format!(
+                "Invalid value for -n amount of '{text}'"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn bounceback(typed: &mut Typed, count: &str) -> Result<(), Quit> {
+    typed.bounceback = Some(match count {
+        "" => 10,
+        _ => value::count(count)?.max(1),
+    });
+    Ok(())
+}
+
+fn exclude(typed: &mut Typed, letters: &str) -> Result<(), Quit> {
+    for letter in letters.chars() {
+        match letter.to_ascii_uppercase() {
+            'C' => typed.exclude.connections = true,
+            'D' => typed.exclude.data = true,
+            'M' => typed.exclude.multicast = true,
+            'S' => typed.exclude.settings = true,
+            'V' => typed.exclude.server_report = true,
+            _ => return refuse(format!("{letter} is none of C, D, M, S, V")),
+        }
+    }
+    Ok(())
+}
+
+fn report_style(typed: &mut Typed, style: &str) -> Result<(), Quit> {
+    match style {
+        "C" | "c" => typed.csv = true,
+        _ => return refuse("it is not C"),
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! The values of options, as iperf 2 reads them. What stock takes for 0 or for its default is refused here.
+
+use std::time::Duration;
+
+use getopt::{Quit, refuse};
+
+/// Bytes: a number with a fraction and a suffix, k m g t of 1000 and K M G T of 1024.
+pub(super) fn bytes(text: &str) -> Result<u64, Quit> {
+    let number = scaled(text)?;
+    if number < 0.0 || number > u64::MAX as f64 / 2.0 {
+        return refuse("it is out of range");
+    }
+    Ok(number as u64)
+}
+
+/// The same, as a 32-bit number that is not 0.
+pub(super) fn size(text: &str) -> Result<u32, Quit> {
+    match u32::try_from(bytes(text)?) {
+        Ok(size @ 1..) => Ok(size),
+        _ => refuse("it is out of range"),
+    }
+}
+
+/// Bits a second, or datagrams a second (`100pps`, `10kpps`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Bits of payload a second.
+    Bits(f64),
+    /// Datagrams a second.
+    Datagrams(f64),
+}
+
+pub(super) fn rate(text: &str) -> Result<Rate, Quit> {
+    if text.contains(',') {
+        return refuse("not supported yet: a standard deviation of the rate");
+    }
+    match text.strip_suffix("pps") {
+        Some(count) => scaled(count).map(Rate::Datagrams),
+        None => scaled(text).map(Rate::Bits),
+    }
+}
+
+/// A rate whose upper-case suffixes are bytes.
+pub(super) fn rate_of_letters(text: &str) -> Result<u64, Quit> {
+    let bits = scaled(text)?;
+    let is_bytes = text.ends_with(|last: char| last.is_ascii_uppercase());
+    Ok(if is_bytes { bits } else { bits / 8.0 } as u64)
+}
+
+fn scaled(text: &str) -> Result<f64, Quit> {
+    let digits = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        "K" => 1024.0,
+        "M" => 1024f64.powi(2),
+        "G" => 1024f64.powi(3),
+        "T" => 1024f64.powi(4),
+        _ => return refuse("its suffix is none of k, m, g, t, K, M, G, T"),
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number * factor),
+        _ => refuse("it is not a number"),
+    }
+}
+
+/// A whole number.
+pub(super) fn count(text: &str) -> Result<u32, Quit> {
+    text.parse().or_else(|_| refuse("it is not a number"))
+}
+
+/// Seconds with a fraction; negative ones are 0.
+pub(super) fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.parse().ok()?;
+    Duration::try_from_secs_f64(seconds.max(0.0)).ok()
+}
+
+/// The same; a text is refused.
+pub(super) fn time(text: &str) -> Result<Duration, Quit> {
+    seconds(text).map_or_else(|| refuse("it is not a number of seconds"), Ok)
+}
+
+/// A port, or the first and the last one of a range.
+pub(super) fn ports(text: &str) -> Result<(u16, u16), Quit> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+        _ => refuse("it is not a port, nor a range of ports"),
+    }
+}
+
+/// A type of service by its name, or a number of any base up to 255.
+pub(super) fn type_of_service(text: &str) -> Option<u8> {
+    let differentiated = |class: u8, drop: u8| class << 5 | drop << 3;
+    let lower = text.to_ascii_lowercase();
+    let digits = |prefix| lower.strip_prefix(prefix).map(str::as_bytes);
+    if let Some([class @ b'1'..=b'4', drop @ b'1'..=b'3']) = digits("af") {
+        return Some(differentiated(class - b'0', drop - b'0'));
+    }
+    if let Some([class @ b'0'..=b'7']) = digits("cs") {
+        return Some((class - b'0') << 5);
+    }
+    let named = match lower.as_str() {
+        "ef" => 0xb8,
+        "nqb" => 0xb4,
+        "nqb2" => 0xa8,
+        "ac_be" => 0x00,
+        "ac_bk" => 0x20,
+        "ac_vi" => 0xa0,
+        "ac_vo" => 0xc0,
+        "lowdelay" => 0x10,
+        "throughput" => 0x08,
+        "le" | "reliability" => 0x04,
+        _ => {
+            let parsed = match lower.strip_prefix("0x") {
+                Some(hex) => u8::from_str_radix(hex, 16),
+                None if lower.len() > 1 && lower.starts_with('0') => u8::from_str_radix(&lower, 8),
+                None => lower.parse(),
+            };
+            return parsed.ok();
+        }
+    };
+    Some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_are_of_1000_or_1024() {
+        for (text, expected) in [
+            ("10", Some(10)),
+            ("10k", Some(10_000)),
+            ("10K", Some(10_240)),
+            ("1.5M", Some(1_572_864)),
+            ("2g", Some(2_000_000_000)),
+            ("10X", None),
+            ("abc", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            assert_eq!(bytes(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_are_bits_or_datagrams() {
+        for (text, expected) in [
+            ("8m", Some(Rate::Bits(8e6))),
+            ("1M", Some(Rate::Bits(1_048_576.0))),
+            ("100pps", Some(Rate::Datagrams(100.0))),
+            ("10kpps", Some(Rate::Datagrams(10_000.0))),
+            ("1m,2m", None),
+        ] {
+            assert_eq!(rate(text).ok(), expected, "{text}");
+        }
+        assert_eq!(rate_of_letters("8m").ok(), Some(1_000_000));
+        assert_eq!(rate_of_letters("1M").ok(), Some(1 << 20));
+    }
+
+    #[test]
+    fn types_of_service_have_names() {
+        for (text, expected) in [
+            ("af11", Some(0x28)),
+            ("AF43", Some(0x98)),
+            ("cs1", Some(0x20)),
+            ("ef", Some(0xb8)),
+            ("0x10", Some(16)),
+            ("020", Some(16)),
+            ("255", Some(255)),
+            ("256", None),
+            ("af44", None),
+            ("xyz", None),
+        ] {
+            assert_eq!(type_of_service(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The settings blocks.
+
+use std::fmt::Write;
+
+use super::number::four;
+use super::{Facts, RULE};
+use crate::event::Event;
+
+pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
+    if facts.print.exclude.settings {
+        return String::new();
+    }
+    let lines = match event {
+        Event::Listening { port, window } => listening(facts, *port, *window),
+        Event::Connecting {
+            host,
+            port,
+            window,
+            flows,
+            length,
+            rate,
+            is_own,
+        } => {
+            let mut text = connecting(facts, host, *port, *flows, *length, *rate, *is_own);
+            text += &window_line(facts, *window);
+            text
+        }
+        _ => return String::new(),
+    };
+    format!("{RULE}\n{lines}{RULE}\n")
+}
+
+fn transport(facts: &Facts) -> &'static str {
+    if facts.is_udp { "UDP" } else { "TCP" }
+}
+
+fn listening(facts: &Facts, port: u16, window: u32) -> String {
+    let print = &facts.print;
+    let is_enhanced = print.enhanced && facts.is_server;
+    let pid = if is_enhanced {
+        format!(" with pid {}", std::process::id())
+    } else {
+        String::new()
+    };
+    let mut text = format!(
+        "Server listening on {} port {port}{pid}\n",
+        transport(facts)
+    );
+    if is_enhanced {
+        let length = f64::from(facts.length);
+        let (whole, bin) = (
+            print.format.size(length),
+            print.format.size((length / 8.0).floor()),
+        );
+        let _ = writeln!(text, "Read buffer size: {whole} (Dist bin width={bin})");
+    }
+    if facts.is_server && facts.serial {
+        text += "Server set to single client traffic mode (serialize traffic tests)\n";
+    }
+    text += &segment_line(facts);
+    if let Some(service) = facts.socket.type_of_service.filter(|_| facts.is_server) {
+        let _ = writeln!(text, "TOS will be set to 0x{service:x}");
+    }
+    text += &window_line(facts, Some(window));
+    if let Some((key, timeout)) = &facts.key {
+        let timeout = match timeout {
+            Some(time) => format!("(timeout in {:.1} seconds)", time.as_secs_f64()),
+            None => "(WARN: no timeout)".to_owned(),
+        };
+        let _ = writeln!(text, "Permit key is '{key}' {timeout}");
+    }
+    text
+}
+
+fn connecting(
+    facts: &Facts,
+    host: &str,
+    port: u16,
+    flows: u32,
+    length: u32,
+    rate: Option<f64>,
+    is_own: bool,
+) -> String {
+    let print = &facts.print;
+    let is_enhanced = print.enhanced && is_own;
+    let host = if print.hide_ips { "(**hidden**)" } else { host };
+    let pid = if is_enhanced {
+        format!(" with pid {} ({flows} flows)", std::process::id())
+    } else {
+        String::new()
+    };
+    let mut text = format!(
+        "Client connecting to {host}, {} port {port}{pid}\n",
+        transport(facts)
+    );
+    let bounce = facts.bounce.filter(|_| is_own);
+    if is_enhanced && !facts.is_udp {
+        let size = if bounce.is_some() {
+            print.format.size(length.into())
+        } else {
+            format!("{length} Byte")
+        };
+        let _ = writeln!(text, "Write buffer size: {size}");
+    }
+    if let Some(bounce) = bounce {
+        let size = print.format.size(length.into());
+        if !bounce.period.is_zero() {
+            let (count, period) = (bounce.burst, bounce.period.as_secs_f64());
+            let _ = writeln!(
+                text,
+                "Bursting: {size} writes {count} times every {period:.2} second(s)"
+            );
+        }
+        let quick = if bounce.quick_ack {
+            " & tcp_quickack"
+        } else {
+            ""
+        };
+        let hold = bounce.hold.as_micros();
+        let _ = writeln!(
+            text,
+            "Bounce-back test (size= {} Byte) (server hold req={hold} usecs{quick})",
+            four(length.into()).trim()
+        );
+    }
+    text += &segment_line(facts);
+    if let Some(name) = facts
+        .socket
+        .congestion_control
+        .as_ref()
+        .filter(|_| !facts.is_udp)
+    {
+        let _ = writeln!(text, "TCP congestion control set to {name}");
+    }
+    if is_enhanced {
+        let service = facts.socket.type_of_service.unwrap_or(0);
+        let nagle = if facts.socket.no_delay || bounce.is_some() {
+            "and nodelay (Nagle off)"
+        } else {
+            "(Nagle on)"
+        };
+        let _ = writeln!(text, "TOS set to 0x{service:x} {nagle}");
+    }
+    if facts.is_udp {
+        let adjust = rate.map_or(String::new(), |rate| {
+            let gap = f64::from(length) * 8e6 / rate;
+            format!(", IPG target: {gap:.2} us (kalman adjust)")
+        });
+        let _ = writeln!(text, "Sending {length} byte datagrams{adjust}");
+    }
+    text
+}
+
+fn segment_line(facts: &Facts) -> String {
+    match facts.segment {
+        _ if facts.is_udp => String::new(),
+        Some(bytes) => format!("MSS req size {bytes} bytes (per TCP_MAXSEG)\n"),
+        // What an unconnected socket says.
+        None if facts.print.segment => "MSS size 536 bytes\n".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn window_line(facts: &Facts, window: Option<u32>) -> String {
+    let format = facts.print.format;
+    let given = match window {
+        Some(bytes) => format.size(bytes.into()),
+        None => "-1.00 Byte".to_owned(),
+    };
+    let asked = facts.socket.send_buffer_bytes;
+    let note = match asked {
+        None => " (default)".to_owned(),
+        Some(asked) if Some(asked) != window => {
+            format!(" (WARNING: requested {})", format.size(asked.into()))
+        }
+        Some(_) => String::new(),
+    };
+    let kind = if facts.is_udp {
+        "UDP buffer"
+    } else {
+        "TCP window"
+    };
+    format!("{kind} size: {given}{note}\n")
+}

@@ -1,0 +1,138 @@
+//! The connection lines.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use sys::Address;
+
+use super::{Facts, name};
+use crate::event::Connection;
+
+pub(super) fn text(facts: &Facts, connection: &Connection) -> String {
+    let print = &facts.print;
+    if print.exclude.connections || print.sum_only {
+        return String::new();
+    }
+    let mut text = format!(
+        "{} {}",
+        name(&connection.id),
+        ends(facts, connection, "connected")
+    );
+    for note in notes(facts, connection) {
+        let _ = write!(text, " ({note})");
+    }
+    if let Some(started) = connection.started.filter(|_| print.enhanced) {
+        let _ = write!(text, " on {}", date(started));
+    }
+    text + "\n"
+}
+
+/// How long connections took. Stock's deviation is in microseconds, although it says otherwise.
+pub(super) fn times(times: &[Option<Duration>]) -> String {
+    let millis: Vec<f64> = times
+        .iter()
+        .flatten()
+        .map(|time| time.as_secs_f64() * 1e3)
+        .collect();
+    let count = millis.len() as f64;
+    let least = millis.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = millis.iter().copied().fold(0.0, f64::max);
+    let mean = millis.iter().sum::<f64>() / count;
+    let squares: f64 = millis.iter().map(|time| (time - mean).powi(2)).sum();
+    let deviation = (squares / (count - 1.0).max(1.0)).sqrt() * 1e3;
+    if millis.is_empty() {
+        return String::new();
+    }
+    format!(
+        "[ CT] final connect times (min/avg/max/stdev) = {least:.3}/{mean:.3}/{most:.3}/{deviation:.3} ms (tot/err) = {}/{}\n",
+        times.len(),
+        times.len() - millis.len()
+    )
+}
+
+/// A connection that was refused.
+pub(super) fn dropped(facts: &Facts, connection: &Connection) -> String {
+    let mut text = format!("[drop] {}", ends(facts, connection, "connection"));
+    if let Some([window, segment, rtt]) = connection.tcp {
+        let _ = write!(text, " (icwnd/mss/irtt={window}/{segment}/{rtt})");
+    }
+    text + " (permit key fail)\n"
+}
+
+fn ends(facts: &Facts, connection: &Connection, verb: &str) -> String {
+    let (local, port) = match &connection.local {
+        Some(local) => (shown(facts, local), local.port()),
+        None => ("0.0.0.0".to_owned(), 0),
+    };
+    let has_device = facts.print.enhanced || connection.has_trip_times;
+    let device = connection.device.as_ref().filter(|_| has_device);
+    let device = device.map_or(String::new(), |device| format!("%{device}"));
+    let peer = &connection.peer;
+    format!(
+        "local {local}{device} port {port} {verb} with {} port {}",
+        shown(facts, peer),
+        peer.port()
+    )
+}
+
+/// An address, of which only the last number may be shown.
+pub(super) fn shown(facts: &Facts, address: &Address) -> String {
+    let Some(ip) = address.ip() else {
+        return address.to_string();
+    };
+    let text = ip.to_string();
+    if !facts.print.hide_ips {
+        return text;
+    }
+    match text.rsplit_once('.') {
+        Some((_, last)) => format!("*.*.*.{last}"),
+        None => format!("*:*:*:{}", text.rsplit(':').next().unwrap_or_default()),
+    }
+}
+
+fn notes(facts: &Facts, connection: &Connection) -> Vec<String> {
+    let is_enhanced = facts.print.enhanced;
+    let mut notes = Vec::new();
+    let mut note = |is_there: bool, text: &str| {
+        if is_there {
+            notes.push(text.to_owned());
+        }
+    };
+    note(connection.is_full_duplex, "full-duplex");
+    note(connection.is_reverse, "reverse");
+    if let Some((length, hold, is_quick)) = connection.bounce {
+        let quick = if is_quick { "w/quickack " } else { "" };
+        note(true, &format!("bb {quick}len/hold={length}/{hold}"));
+    }
+    note(connection.has_trip_times, "trip-times");
+    note(connection.no_udp_fin, "no-udp-fin");
+    note(is_enhanced, &format!("sock={}", connection.socket));
+    if let Some((received, sent)) = connection.service {
+        let (rx, tx) = (format!("rx=0x{received:x}"), format!("tx=0x{sent:x}"));
+        match (received, sent) {
+            (0, 0) => {}
+            (_, 0) => note(true, &format!("tos {rx}")),
+            (0, _) => note(true, &format!("tos {tx}")),
+            _ => note(true, &format!("tos rx/tx=0x{received:x}/0x{sent:x}")),
+        }
+    }
+    if let Some(version) = connection.peer_version.as_ref().filter(|_| is_enhanced) {
+        note(true, &format!("peer {version}"));
+    }
+    if let Some([window, segment, rtt]) = connection.tcp {
+        note(true, &format!("icwnd/mss/irtt={window}/{segment}/{rtt}"));
+    }
+    if let Some(time) = connection.connect_time.filter(|_| is_enhanced) {
+        note(true, &format!("ct={:.2} ms", time.as_secs_f64() * 1e3));
+    }
+    notes
+}
+
+/// A moment, as `2026-11-21 00:37:06 (UTC)`.
+fn date(moment: SystemTime) -> String {
+    let local = sys::clock::local_time(moment);
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} ({})",
+        local.year, local.month, local.day, local.hour, local.minute, local.second, local.zone
+    )
+}

@@ -1,0 +1,435 @@
+//! The server of TCP tests; `udp.rs` has that of datagrams.
+
+mod bounce;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use control::ControlConnection;
+use engine::{DataSocket, Promise, Role as End, Stop, deadline_thread};
+use model::{FlowPlan, Limit, Transport};
+use server::{Dialect, Server, ServerContext, listen};
+use sys::{Address, Socket};
+
+use crate::connection::{self, Numbers};
+use crate::event::{Connection, Event, FlowId, Observer};
+use crate::options::{PermitKey, Serve, Settings, flow};
+use crate::traffic::{self, Company, Orders};
+use crate::wire::flags::{self, upper};
+use crate::wire::{Acknowledgement, Amount, Bounce, Hello, Over, WallTime, version_name};
+
+/// How long the first bytes of a stream are waited for.
+const GREETED: Duration = Duration::from_secs(20);
+
+/// How long the end of a client's stream is waited for.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long the connection back to a client may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// The longest buffer that a client may have this end send.
+const MOST_LENGTH: u32 = 16 << 20;
+
+/// Runs a server until `stop`; an error is a line for standard error.
+pub fn run(
+    settings: &Arc<Settings>,
+    serve: &Serve,
+    observer: &Arc<dyn Observer>,
+    stop: &Stop,
+) -> Result<(), String> {
+    if settings.is_udp() {
+        return crate::udp::run_server(settings, serve, observer, stop);
+    }
+    let addresses = addresses(settings)?;
+    let listeners = listen(Transport::Tcp, &addresses, false);
+    let listeners =
+        listeners.map_err(|error| format!("listener bind failed: {}", sys::describe(&error)))?;
+    for listener in &listeners {
+        if let Some(bytes) = settings.socket.receive_buffer_bytes {
+            let _ = listener.set_recv_buffer_size(bytes as usize);
+        }
+        if let Some(bytes) = settings.socket.send_buffer_bytes {
+            let _ = listener.set_send_buffer_size(bytes as usize);
+        }
+    }
+    announce(observer, &listeners);
+    let key = match &settings.permit_key {
+        Some(PermitKey::This(key)) => Some(key.clone()),
+        _ => None,
+    };
+    let window = key.is_some().then_some(serve.key_timeout).flatten();
+    let dialect = Iperf {
+        settings: Arc::clone(settings),
+        observer: Arc::clone(observer),
+        numbers: Numbers::default(),
+        companies: Mutex::default(),
+        key,
+        window: Mutex::new(
+            window.map(|window| deadline_thread().at(Instant::now() + window, stop)),
+        ),
+    };
+    let _ends = end_after(serve.time, stop);
+    Server::new(dialect, serve.config.clone(), stop.clone()).run(listeners);
+    Ok(())
+}
+
+/// Where the server listens.
+pub(crate) fn addresses(settings: &Settings) -> Result<Vec<Address>, String> {
+    let port = settings.ports.0;
+    let [v4, v6] = Address::wildcards(port);
+    let (v4, v6) = if v4.is_ipv6() { (v6, v4) } else { (v4, v6) };
+    let Some(bind) = &settings.bind else {
+        return Ok(vec![if settings.v6 { v6 } else { v4 }]);
+    };
+    let (host, _) = bind.split_once('%').unwrap_or((bind, ""));
+    let found = sys::resolve::resolve(host, sys::resolve::Wanted::Any);
+    let found = found.map_err(|_| format!("{host}: Unknown host"))?;
+    Ok(found.at(port).into_iter().take(1).collect())
+}
+
+pub(crate) fn announce(observer: &Arc<dyn Observer>, listeners: &[Socket]) {
+    let Some(listener) = listeners.first() else {
+        return;
+    };
+    let port = Address::of(listener).map_or(0, |address| address.port());
+    let window = listener.recv_buffer_size().unwrap_or(0) as u32;
+    observer.see(&Event::Listening {
+        port: port as u16,
+        window,
+    });
+}
+
+/// What all sessions share.
+struct Iperf {
+    settings: Arc<Settings>,
+    observer: Arc<dyn Observer>,
+    numbers: Numbers,
+    /// The flows of each client.
+    companies: Mutex<HashMap<IpAddr, Arc<Company>>>,
+    key: Option<String>,
+    /// The time in which a client with the key must come.
+    window: Mutex<Option<Promise<'static>>>,
+}
+
+/// What a stream began with.
+struct Greeting {
+    /// `None` of a stream that is all data.
+    hello: Option<Hello>,
+    /// Its bytes, a key not included.
+    bytes: usize,
+}
+
+impl Dialect for Iperf {
+    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+        let number = self.numbers.next();
+        let mut first = [0; 4];
+        let received = control.receive(&mut first, Instant::now() + GREETED, server.cut)?;
+        if received < 4 {
+            let how = if received == 0 { "peer close" } else { "runt" };
+            self.trouble(format!("read tcp flags ({how}) failed"));
+            return Ok(());
+        }
+        let word = u32::from_be_bytes(first);
+        let peer = control.peer().clone();
+        let _test = server.running.enter(&peer);
+        if Bounce::is_begun_by(word) && !self.settings.compatible {
+            return bounce::serve(self, &control, number, first, server);
+        }
+        let greeting = match self.greeting(&control, first) {
+            Ok(greeting) => greeting,
+            Err(why) => {
+                self.trouble(why);
+                return Ok(());
+            }
+        };
+        let data =
+            DataSocket::of_accepted(control.into_data()?, Transport::Tcp, &self.settings.socket);
+        let data = data.map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+        self.test(&data, &peer, number, &greeting, server)
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        self.trouble(line.to_string());
+    }
+}
+
+impl Iperf {
+    fn trouble(&self, line: String) {
+        self.observer.see(&Event::Trouble(line));
+    }
+
+    fn id(&self, number: u32, is_opposite: bool) -> FlowId {
+        FlowId {
+            number,
+            is_opposite,
+            key: self.key.clone(),
+        }
+    }
+
+    /// Reads the rest of a header that begins with these bytes.
+    fn greeting(&self, control: &ControlConnection, first: [u8; 4]) -> Result<Greeting, String> {
+        let word = u32::from_be_bytes(first);
+        let length = match Hello::length(word) {
+            Some(length) if !self.settings.compatible => length,
+            _ => {
+                return Ok(Greeting {
+                    hello: None,
+                    bytes: 4,
+                });
+            }
+        };
+        let failed =
+            |error: io::Error| format!("read tcp test info failed: {}", control::why(&error));
+        let until = Instant::now() + GREETED;
+        let mut bytes = first.to_vec();
+        bytes.resize(length, 0);
+        control.fill(&mut bytes[4..], until).map_err(failed)?;
+        let key = Hello::key_length(&bytes).map_err(|error| error.to_string())?;
+        bytes.resize(length + key, 0);
+        control.fill(&mut bytes[length..], until).map_err(failed)?;
+        let hello = Hello::decode(&bytes, Over::Stream).map_err(|error| error.to_string())?;
+        Ok(Greeting {
+            hello: Some(hello),
+            bytes: length,
+        })
+    }
+
+    fn is_permitted(&self, hello: Option<&Hello>) -> bool {
+        let typed = hello.and_then(|hello| hello.key.as_deref());
+        match &self.key {
+            None => typed.is_none(),
+            Some(key) => {
+                let same = typed == Some(key.as_bytes());
+                if same {
+                    self.window
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .take();
+                }
+                same
+            }
+        }
+    }
+
+    fn company(&self, peer: &Address) -> Arc<Company> {
+        let new = || Company::new(Arc::clone(&self.observer), self.settings.print.interval);
+        let Some(ip) = peer.ip() else {
+            return new();
+        };
+        let mut companies = self
+            .companies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        companies.retain(|other, company| *other == ip || !company.is_idle());
+        Arc::clone(companies.entry(ip).or_insert_with(new))
+    }
+
+    fn test(
+        &self,
+        data: &DataSocket,
+        peer: &Address,
+        number: u32,
+        greeting: &Greeting,
+        server: ServerContext<'_>,
+    ) -> io::Result<()> {
+        let hello = greeting.hello.as_ref();
+        let has = |bits| hello.is_some_and(|hello| hello.has(bits));
+        let (is_reverse, is_duplex) = (has(upper::REVERSE), has(upper::FULL_DUPLEX));
+        let mut connection =
+            connection::of_socket(self.id(number, false), data, peer.clone(), Transport::Tcp);
+        if !self.is_permitted(hello) {
+            self.observer.see(&Event::Dropped(&connection));
+            let _ = data.socket.set_linger(Some(Duration::ZERO));
+            return Ok(());
+        }
+        connection.is_reverse = is_reverse;
+        connection.is_full_duplex = is_duplex;
+        let version = hello.and_then(|hello| hello.extension);
+        connection.peer_version = version.and_then(|extension| version_name(extension.version));
+        if is_reverse || is_duplex {
+            connection.started = None;
+        }
+        self.acknowledge(data, hello)?;
+        self.observer.see(&Event::Connected(&connection));
+        let company = self.company(peer);
+        let sender = hello.map(|hello| self.sender(hello));
+        let receiver = || {
+            let plan = flow(
+                Transport::Tcp,
+                self.settings.length,
+                self.settings.rate,
+                Limit::Unlimited,
+                &self.settings.socket,
+            );
+            let pacing = plan.here.pacing;
+            let mut plan = plan.turned();
+            plan.here.pacing = pacing;
+            plan
+        };
+        let run = |plan: &FlowPlan, id: FlowId, before: usize| {
+            let length = plan.here.send;
+            let length = if let model::SizeRule::Bytes(length) = length.size {
+                length
+            } else {
+                0
+            };
+            let pattern = connection::pattern(length, &[]);
+            let orders = Orders {
+                flow: plan,
+                data,
+                pattern: &pattern,
+                group: None,
+                patience: PATIENCE,
+                is_duplex,
+                before,
+                stop: server.cut,
+            };
+            let leg = connection::leg(id, plan, data, &connection)?;
+            traffic::run(&orders, &leg, &company);
+            io::Result::Ok(())
+        };
+        match &sender {
+            Some(sender) if is_reverse => run(sender, self.id(number, false), 0),
+            Some(sender) if is_duplex => std::thread::scope(|scope| {
+                let sends = scope.spawn(|| run(sender, self.id(number, true), 0));
+                let got = run(&receiver(), self.id(number, false), greeting.bytes);
+                sends.join().unwrap_or(Ok(())).and(got)
+            }),
+            Some(sender) if hello.is_some_and(|hello| hello.flags & flags::VERSION1 != 0) => {
+                let hello = hello.map_or(0, |hello| hello.flags);
+                let port = greeting.hello.as_ref().map_or(0, |hello| hello.port);
+                let back = || self.back(peer, port, sender, &company, server);
+                if hello & flags::RUN_NOW == 0 {
+                    run(&receiver(), self.id(number, false), greeting.bytes)?;
+                    // The client's clock runs until this end of the connection.
+                    let _ = sys::call::shutdown_write(data.socket.as_fd());
+                    back();
+                    return Ok(());
+                }
+                std::thread::scope(|scope| {
+                    scope.spawn(back);
+                    run(&receiver(), self.id(number, false), greeting.bytes)
+                })
+            }
+            _ => run(&receiver(), self.id(number, false), greeting.bytes),
+        }
+    }
+
+    /// What the client has this end send.
+    fn sender(&self, hello: &Hello) -> FlowPlan {
+        let length = match hello.length {
+            0 => self.settings.length,
+            length => length.min(MOST_LENGTH),
+        };
+        let limit = match hello.amount {
+            Amount::Bytes(0) => Limit::Unlimited,
+            Amount::Bytes(bytes) => Limit::Bytes(bytes.into()),
+            Amount::Time(time) => Limit::Time(time),
+        };
+        let rate = hello
+            .extension
+            .map(|extension| extension.rate as f64)
+            .filter(|rate| *rate > 0.0);
+        flow(Transport::Tcp, length, rate, limit, &self.settings.socket)
+    }
+
+    /// Acknowledges a header, unless it is one of iperf 2.0.5 or older, or of a test that has no acknowledgement.
+    fn acknowledge(&self, data: &DataSocket, hello: Option<&Hello>) -> io::Result<()> {
+        let Some(hello) = hello.filter(|hello| hello.flags & flags::EXTEND != 0) else {
+            return Ok(());
+        };
+        let is_quiet = hello.flags & flags::VERSION2 != 0 && hello.flags & flags::PEER_DETECT == 0;
+        if is_quiet || self.settings.compatible {
+            return Ok(());
+        }
+        let now = || {
+            WallTime::after_epoch(
+                SystemTime::now()
+                    .duration_since(SystemTime::UNIX_EPOCH)
+                    .unwrap_or_default(),
+            )
+        };
+        let times = hello.start.filter(|_| hello.has(upper::TRIP_TIMES));
+        let bytes = Acknowledgement::new(times.map(|start| [start.at, now(), now()])).encode();
+        match sys::call::send_without_waiting(data.socket.as_fd(), &bytes) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Connects to the client's port, and sends.
+    fn back(
+        &self,
+        peer: &Address,
+        port: u32,
+        sender: &FlowPlan,
+        company: &Arc<Company>,
+        server: ServerContext<'_>,
+    ) {
+        let Some(to) = peer.with_port(port) else {
+            return self.trouble(format!("tcp connect failed: {port} is no port"));
+        };
+        let local = to.anywhere().with_any_port();
+        let data = DataSocket::open(
+            Transport::Tcp,
+            &local,
+            &self.settings.socket,
+            End::Initiator,
+        );
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => return self.trouble(error.to_string()),
+        };
+        let (in_time, _deadline) = server.cut.follower_until(Instant::now() + CONNECT);
+        if let Err(error) = engine::connect(&data.socket, &to, &in_time) {
+            return self.trouble(format!("tcp connect failed: {error}"));
+        }
+        let number = self.numbers.next();
+        let length = if let model::SizeRule::Bytes(length) = sender.here.send.size {
+            length
+        } else {
+            0
+        };
+        self.observer.see(&Event::Connecting {
+            host: &to.ip().map(|ip| ip.to_string()).unwrap_or_default(),
+            port: port as u16,
+            window: data.facts.send_buffer_bytes,
+            flows: 1,
+            length,
+            rate: None,
+            is_own: false,
+        });
+        let id = self.id(number, true);
+        let mut connection: Connection =
+            connection::of_socket(id.clone(), &data, to, Transport::Tcp);
+        connection.is_reverse = true;
+        self.observer.see(&Event::Connected(&connection));
+        let pattern = connection::pattern(length, &[]);
+        let orders = Orders {
+            flow: sender,
+            data: &data,
+            pattern: &pattern,
+            group: None,
+            patience: PATIENCE,
+            is_duplex: false,
+            before: 0,
+            stop: server.cut,
+        };
+        match connection::leg(id, sender, &data, &connection) {
+            Ok(leg) => {
+                traffic::run(&orders, &leg, company);
+            }
+            Err(error) => self.trouble(sys::describe(&error)),
+        }
+    }
+}
+
+/// Pulls a server's stop at the end of its time.
+pub(crate) fn end_after(time: Option<Duration>, stop: &Stop) -> Option<Promise<'static>> {
+    time.map(|time| deadline_thread().at(Instant::now() + time, stop))
+}

@@ -1,0 +1,372 @@
+//! The flows of a test at either end: their measured phases, and the reports of their intervals.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::{
+    Buffers, Counters, DataSocket, Finish, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings,
+    Reading, Stop, facts_at_end,
+};
+use model::{Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, Transport};
+use sys::{Address, option};
+
+use crate::event::{Event, Figures, FlowId, Observer};
+
+/// Flows that are reported together: a client's, or those of one client at a server.
+pub(crate) struct Company {
+    observer: Arc<dyn Observer>,
+    /// `-i`.
+    interval: Option<Duration>,
+    state: Mutex<State>,
+    /// The last flow has left.
+    empty: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    running: Vec<Running>,
+    /// Flows that have ended since none ran.
+    ended: Vec<(u32, Figures)>,
+    /// When the first of them began.
+    begun: Option<Instant>,
+    /// A thread reports the intervals.
+    has_ticker: bool,
+}
+
+/// A flow that runs.
+struct Running {
+    leg: Leg,
+    begun: Reading,
+    last: Reading,
+    retransmits: u64,
+    samples: Vec<Sample>,
+}
+
+/// One direction of a flow.
+#[derive(Clone)]
+pub(crate) struct Leg {
+    pub(crate) id: FlowId,
+    pub(crate) sends: bool,
+    pub(crate) transport: Transport,
+    pub(crate) counters: Arc<Counters>,
+    /// The socket, to ask what the kernel knows of the connection.
+    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) ends: Option<(Address, Address)>,
+}
+
+/// Less of an interval than this part is not reported by itself at a flow's end.
+const SHORTEST_REST: u32 = 10;
+
+impl Company {
+    pub(crate) fn new(observer: Arc<dyn Observer>, interval: Option<Duration>) -> Arc<Self> {
+        Arc::new(Self {
+            observer,
+            interval,
+            state: Mutex::default(),
+            empty: Condvar::new(),
+        })
+    }
+
+    /// A flow begins.
+    pub(crate) fn enter(self: &Arc<Self>, leg: &Leg) {
+        let begun = Reading::now(std::slice::from_ref(&leg.counters));
+        let mut state = self.state();
+        state.begun.get_or_insert(begun.at);
+        state.running.push(Running {
+            leg: leg.clone(),
+            begun: Reading {
+                counts: model::Counts::default(),
+                ..begun
+            },
+            last: Reading {
+                counts: model::Counts::default(),
+                ..begun
+            },
+            retransmits: 0,
+            samples: vec![Sample::default()],
+        });
+        if let Some(interval) = self.interval
+            && !std::mem::replace(&mut state.has_ticker, true)
+        {
+            let company = Arc::clone(self);
+            let ticks = move || company.tick(interval);
+            let spawned = std::thread::Builder::new().spawn(ticks);
+            state.has_ticker = spawned.is_ok();
+        }
+    }
+
+    /// Whether no flow has left or entered yet.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.running.is_empty()
+    }
+
+    /// A flow has ended with this side.
+    pub(crate) fn leave(&self, leg: &Leg, side: &Side) -> Series {
+        let mut state = self.state();
+        let is_it = |running: &Running| Arc::ptr_eq(&running.leg.counters, &leg.counters);
+        let Some(at) = state.running.iter().position(is_it) else {
+            return Series::default();
+        };
+        let mut running = state.running.remove(at);
+        let now = Reading::now(std::slice::from_ref(&leg.counters));
+        if let Some(interval) = self.interval {
+            let rest = running.figures(&now);
+            let is_long = rest.to.saturating_sub(rest.from) * SHORTEST_REST >= interval;
+            if is_long && rest.bytes > 0 && !running.last_is_begin() {
+                self.observer.see(&Event::Interval(&leg.id, &rest));
+            }
+        }
+        let mut figures = Figures::of_side(side, leg.sends);
+        running.complete(&mut figures);
+        running.samples.push(Sample {
+            at: figures.to,
+            sent: side.counts.sent,
+            received: side.counts.received,
+            datagrams: side.datagrams,
+            path: figures.path,
+            ..Sample::default()
+        });
+        self.observer.see(&Event::Final(&leg.id, &figures));
+        state.ended.push((leg.id.number, figures));
+        if state.running.is_empty() {
+            let ended = std::mem::take(&mut state.ended);
+            state.begun = None;
+            self.sum(&ended);
+            self.empty.notify_all();
+        }
+        Series {
+            name: format!("flow {}", leg.id.number),
+            begun: Duration::ZERO,
+            samples: running.samples,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports intervals until no flow runs.
+    fn tick(&self, interval: Duration) {
+        let mut state = self.state();
+        let mut passed = 0_u32;
+        while let Some(begun) = state.begun {
+            passed += 1;
+            let due = begun + interval * passed;
+            while state.begun == Some(begun) {
+                let left = due.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                let waited = self.empty.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if state.begun != Some(begun) {
+                passed = 0;
+                continue;
+            }
+            let mut sums = Vec::new();
+            for running in &mut state.running {
+                let now = Reading::now(std::slice::from_ref(&running.leg.counters));
+                let mut figures = running.figures(&now);
+                running.sampled(&now, &figures);
+                // Ends of intervals are named by the grid, as the flows' begins differ by less.
+                (figures.from, figures.to) = (interval * (passed - 1), interval * passed);
+                self.observer
+                    .see(&Event::Interval(&running.leg.id, &figures));
+                sums.push((running.leg.id.number, figures));
+            }
+            self.sum(&sums);
+        }
+        state.has_ticker = false;
+    }
+
+    /// Reports the sum of several flows.
+    fn sum(&self, flows: &[(u32, Figures)]) {
+        let [(number, first), rest @ ..] = flows else {
+            return;
+        };
+        if rest.is_empty() {
+            return;
+        }
+        let mut figures = first.clone();
+        for (_, other) in rest {
+            figures.add(other);
+        }
+        figures.path = None;
+        let is_one = rest.iter().all(|(other, _)| other == number);
+        self.observer.see(&Event::Sum {
+            flows: flows.len(),
+            of_connection: is_one.then_some(*number),
+            both_ways: rest.iter().any(|(_, other)| other.sends != first.sends),
+            figures: &figures,
+        });
+    }
+}
+
+impl Running {
+    /// What was counted since the last interval.
+    fn figures(&mut self, now: &Reading) -> Figures {
+        let mut figures = Figures::between(self.begun, &self.last, now, self.leg.sends);
+        let before = self.retransmits;
+        self.complete(&mut figures);
+        figures.retransmits = self.retransmits.saturating_sub(before);
+        figures
+    }
+
+    /// Adds what is known of the connection.
+    fn complete(&mut self, figures: &mut Figures) {
+        figures.is_udp = self.leg.transport == Transport::Udp;
+        figures.ends.clone_from(&self.leg.ends);
+        if !figures.is_udp {
+            figures.path = path(self.leg.socket.as_fd());
+            let sent_again = figures.path.and_then(|path| path.retransmits);
+            self.retransmits = sent_again.unwrap_or(self.retransmits);
+            figures.retransmits = self.retransmits;
+        }
+    }
+
+    fn sampled(&mut self, now: &Reading, figures: &Figures) {
+        self.last = *now;
+        self.samples.push(Sample {
+            at: now.at.saturating_duration_since(self.begun.at),
+            sent: now.counts.sent,
+            received: now.counts.received,
+            path: figures.path,
+            ..Sample::default()
+        });
+    }
+
+    fn last_is_begin(&self) -> bool {
+        self.last.at == self.begun.at
+    }
+}
+
+/// What the kernel knows of a TCP connection now.
+pub(crate) fn path(socket: BorrowedFd<'_>) -> Option<PathSample> {
+    let info = option::tcp_info(socket).ok()?;
+    let micros = |time: u32| Some(Duration::from_micros(time.into()));
+    let window = u64::from(info.congestion_window) * u64::from(info.segment_bytes);
+    Some(PathSample {
+        smoothed_rtt: micros(info.rtt_us),
+        rtt_deviation: micros(info.rtt_variation_us),
+        congestion_window_bytes: Some(window),
+        retransmits: Some(info.total_retransmits.into()),
+        path_mtu_bytes: Some(info.path_mtu_bytes),
+        ..PathSample::default()
+    })
+}
+
+/// How one direction of a TCP connection is run.
+pub(crate) struct Orders<'a> {
+    /// What it does.
+    pub(crate) flow: &'a FlowPlan,
+    /// Its socket.
+    pub(crate) data: &'a DataSocket,
+    /// What fills its buffers.
+    pub(crate) pattern: &'a [u8],
+    /// The flows that start with it.
+    pub(crate) group: Option<&'a FlowGroup>,
+    /// How long it may last beyond its time, and how long nothing may move.
+    pub(crate) patience: Duration,
+    /// The other direction of the connection runs as well.
+    pub(crate) is_duplex: bool,
+    /// Bytes of the connection that were moved before it begins.
+    pub(crate) before: usize,
+    /// Ends it.
+    pub(crate) stop: &'a Stop,
+}
+
+/// How a flow went.
+pub(crate) struct Went {
+    pub(crate) side: Side,
+    /// What the other end told.
+    pub(crate) there: Option<Side>,
+    pub(crate) ended: Ended,
+    pub(crate) series: Series,
+}
+
+/// Runs one direction of a TCP connection to its end, and reports it.
+pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Went {
+    let Orders { flow, data, .. } = orders;
+    let memory = engine::Memory::new(64 << 20, 64 << 20);
+    let made = Buffers::new(
+        &flow.here,
+        &flow.workload,
+        flow.transport,
+        &data.facts,
+        None,
+        orders.pattern,
+        &memory,
+    );
+    let mut buffers = match made {
+        Ok(buffers) => buffers,
+        Err(error) => {
+            return Went {
+                side: Side::default(),
+                there: None,
+                ended: Ended::Failed(error.to_string()),
+                series: Series::default(),
+            };
+        }
+    };
+    let time = match flow.limit {
+        Limit::Time(time) if leg.sends => Some(time),
+        Limit::Time(time) => Some(time + orders.patience),
+        _ => None,
+    };
+    let settings = PhaseSettings {
+        counters: &leg.counters,
+        cancel: orders.stop,
+        control: None,
+        time,
+        idle: Some(buffers.patience(orders.patience.max(IDLE), &flow.here)),
+        group: orders.group,
+    };
+    let mut phase = MeasuredPhase::start(&flow.here, settings);
+    company.enter(leg);
+    if leg.sends {
+        leg.counters.count_sent(orders.before, 1);
+    } else {
+        leg.counters.count_received(orders.before, 0);
+    }
+    let limit = match flow.limit {
+        Limit::Bytes(bytes) if leg.sends => {
+            Limit::Bytes(bytes.saturating_sub(orders.before as u64))
+        }
+        Limit::Bytes(_) => Limit::Unlimited,
+        other => other,
+    };
+    let path = || Flow::Connected(data.socket.as_fd());
+    let ran = phase.run(limit, Loop::of(flow, &mut buffers), path());
+    if leg.sends {
+        let finish = if orders.is_duplex {
+            Finish::Acknowledged
+        } else {
+            Finish::HalfClose
+        };
+        phase.finish(finish, &path(), orders.patience);
+    }
+    let facts = facts_at_end(&data.facts, &data.socket, flow.transport);
+    let ended = ran.ended.clone();
+    let side = phase.side(ran, data, &buffers, facts);
+    if let Ended::Failed(why) = &ended {
+        company.observer.see(&Event::Trouble(why.clone()));
+    }
+    let series = company.leave(leg, &side);
+    Went {
+        side,
+        there: None,
+        ended,
+        series,
+    }
+}
+
+/// How long a flow may stand still.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Another descriptor of a socket.
+pub(crate) fn duplicate(socket: &sys::Socket) -> std::io::Result<Arc<OwnedFd>> {
+    socket.as_fd().try_clone_to_owned().map(Arc::new)
+}
