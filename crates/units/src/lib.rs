@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod duration;
+pub mod iperf;
 mod rate;
 mod size;
 
