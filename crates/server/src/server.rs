@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -80,6 +81,8 @@ pub struct ServerContext<'a> {
     pub stop: &'a Stop,
     /// Ends running tests: `--drain-on-exit` after the stop.
     pub cut: &'a Stop,
+    /// The number of clients that were accepted before this one.
+    pub before: u64,
 }
 
 with_defaults! {
@@ -111,6 +114,7 @@ pub struct Server<D> {
     config: ServerConfig,
     clients: Budget,
     running: Registry,
+    accepted: AtomicU64,
     stop: Stop,
     cut: Stop,
 }
@@ -122,6 +126,7 @@ impl<D: Dialect> Server<D> {
             dialect,
             clients: Budget::new(config.clients.into()),
             running: Registry::default(),
+            accepted: AtomicU64::new(0),
             cut: stop.follower_after(config.drain),
             config,
             stop,
@@ -178,12 +183,12 @@ impl<D: Dialect> Server<D> {
     /// Serves a client whose connection a super-server has accepted.
     pub fn serve_one(&self, socket: Socket) {
         if let Some((control, _place)) = self.admit(socket) {
-            self.serve(control);
+            self.serve(control, 0);
         }
     }
 
-    fn serve(&self, mut control: ControlConnection) {
-        if let Err(error) = self.dialect.serve(&mut control, self.context()) {
+    fn serve(&self, mut control: ControlConnection, before: u64) {
+        if let Err(error) = self.dialect.serve(&mut control, self.context(before)) {
             let why = control::why(&error);
             self.dialect.tell(&control, &why);
             self.dialect.log(format_args!("{}: {why}", control.peer()));
@@ -194,8 +199,10 @@ impl<D: Dialect> Server<D> {
         let (control, place) = self.admit(socket)?;
         let peer = control.peer().clone();
         let server = Arc::clone(self);
+        // Here, as the threads of two sessions may begin in another order.
+        let before = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
-            server.serve(control);
+            server.serve(control, before);
             drop((place, held));
         };
         std::thread::Builder::new()
@@ -235,8 +242,9 @@ impl<D: Dialect> Server<D> {
             .warn(format_args!("{peer}: refused a client: {why}"));
     }
 
-    fn context(&self) -> ServerContext<'_> {
+    fn context(&self, before: u64) -> ServerContext<'_> {
         ServerContext {
+            before,
             running: &self.running,
             stop: &self.stop,
             cut: &self.cut,
