@@ -1,6 +1,7 @@
 //! The host's CPU time, and which CPU a thread runs on.
 
 use std::io;
+use std::time::Duration;
 
 /// Ticks since boot of one CPU, by what they went to: a `cpu` line of /proc/stat, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,20 @@ pub fn online() -> u32 {
     // SAFETY: sysconf takes no pointer.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     u32::try_from(online).unwrap_or(1).max(1)
+}
+
+/// The CPU time of this process so far, in user space and in the kernel: getrusage(2).
+pub fn process_times() -> (Duration, Duration) {
+    // SAFETY: rusage is plain numbers, which the call fills; the pointer is to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    (time(usage.ru_utime), time(usage.ru_stime))
 }
 
 /// Binds the calling thread to one CPU: sched_setaffinity(2).

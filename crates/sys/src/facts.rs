@@ -18,6 +18,8 @@ use crate::interface;
 pub struct Uname {
     /// "Linux".
     pub sysname: String,
+    /// The host's name.
+    pub nodename: String,
     /// The kernel's release.
     pub release: String,
     /// The release's build.
@@ -32,6 +34,7 @@ pub fn uname() -> Uname {
     let text = |word: &std::ffi::CStr| word.to_string_lossy().into_owned();
     Uname {
         sysname: text(uname.sysname()),
+        nodename: text(uname.nodename()),
         release: text(uname.release()),
         version: text(uname.version()),
         machine: text(uname.machine()),
