@@ -11,6 +11,8 @@ mod document;
 mod histogram;
 #[cfg(feature = "iperf")]
 mod iperf;
+#[cfg(feature = "iperf3")]
+mod iperf3;
 mod links;
 #[cfg(feature = "run")]
 mod manual;
@@ -19,7 +21,12 @@ mod names;
 mod netperf;
 #[cfg(feature = "run")]
 mod run;
-#[cfg(any(feature = "iperf", feature = "netperf", feature = "uperf"))]
+#[cfg(any(
+    feature = "iperf",
+    feature = "iperf3",
+    feature = "netperf",
+    feature = "uperf"
+))]
 mod signals;
 #[cfg(feature = "uperf")]
 mod uperf;

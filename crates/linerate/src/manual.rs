@@ -46,6 +46,8 @@ fn pages(command_line: &clap::Command) -> Vec<(&'static str, io::Result<Vec<u8>>
         ("super-netperf.1", rendered(&super_netperf_on_ports())),
         #[cfg(feature = "iperf")]
         ("iperf.1", rendered(&iperf())),
+        #[cfg(feature = "iperf3")]
+        ("iperf3.1", rendered(&iperf3())),
         #[cfg(feature = "uperf")]
         ("uperf.1", rendered(&uperf())),
         ("linerate.1", of_clap(command_line)),
@@ -72,7 +74,14 @@ fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     }
     see_also(
         &mut rest,
-        &["netperf", "netserver", "super_netperf", "iperf", "uperf"],
+        &[
+            "netperf",
+            "netserver",
+            "super_netperf",
+            "iperf",
+            "iperf3",
+            "uperf",
+        ],
     );
     rest.to_writer(&mut text)?;
     Ok(text)
@@ -278,6 +287,30 @@ fn uperf() -> Roff {
         "EXIT STATUS",
         "0 for a run that came to its end, 1 for a wrong command line or profile, a slave that cannot be reached or \
          a failed strand, 2 when it was interrupted, 255 when a slave was lost at the end of the handshake.",
+    );
+    see_also(&mut page, &["netperf", "linerate"]);
+    page
+}
+
+#[cfg(feature = "iperf3")]
+fn iperf3() -> Roff {
+    let mut page = head(
+        "iperf3",
+        "network throughput, client and server",
+        &[
+            bold("iperf3 -s"),
+            roman(" [options] | "),
+            bold("iperf3 -c"),
+            roman(" host [options]"),
+        ],
+        "iperf3 measures the throughput of TCP and UDP between two hosts. It has the options and the output of iperf3 3.12, \
+         and works with its clients and servers. A server runs any number of tests at a time.",
+    );
+    chapters(&mut page, &iperf3::options::manual::chapters());
+    section(
+        &mut page,
+        "EXIT STATUS",
+        "0 for a test that came to its end or was ended by a signal, 1 for a wrong command line or a failed test.",
     );
     see_also(&mut page, &["netperf", "linerate"]);
     page

@@ -19,6 +19,12 @@ pub(crate) struct Program {
 
 /// All of them.
 pub(crate) const PROGRAMS: &[Program] = &[
+    #[cfg(feature = "iperf3")]
+    Program {
+        name: "iperf3",
+        about: "iperf3 3.12, client and server, with its options and its output",
+        run: |called, words| crate::iperf3::iperf3(called, words),
+    },
     #[cfg(feature = "netperf")]
     Program {
         name: "netperf",

@@ -186,7 +186,7 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
             .lines()
             .filter(|line| line.starts_with("made "))
             .count(),
-        6
+        7
     );
     assert!(
         stdout(&link())

@@ -12,6 +12,7 @@ mod effects;
 mod flent;
 mod hosts;
 mod interop;
+mod iperf3;
 mod map;
 mod packaging;
 mod requests;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ("cli", cli::trials()),
         ("documents", documents::trials()),
         ("interop", interop::trials()),
+        ("iperf3", iperf3::trials()),
         ("flent", flent::trials()),
         ("packaging", packaging::trials()),
         ("map", map::trials()),

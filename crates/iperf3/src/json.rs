@@ -1,0 +1,321 @@
+//! JSON as iperf3 writes it: keys in their order, integers without a fraction, and its own indentation.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use units::iperf::general;
+
+/// A value. An object may have a key twice, as the stock server's documents have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number without a fraction.
+    Integer(i128),
+    /// Any other number; finite.
+    Number(f64),
+    /// A string.
+    Text(String),
+    /// An array.
+    List(Vec<Self>),
+    /// An object.
+    Object(Object),
+}
+
+/// The members of an object, in their order.
+pub type Object = Vec<(Cow<'static, str>, Json)>;
+
+/// Makes an [`Object`] of keys and values.
+macro_rules! object {
+    ($($key:literal: $value:expr),* $(,)?) => {
+        vec![$((std::borrow::Cow::Borrowed($key), $crate::json::Json::from($value))),*]
+    };
+}
+pub(crate) use object;
+
+impl Json {
+    /// Parses a document. Its depth is bounded.
+    pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// Returns the first member of this name, of an object.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Object(members) => {
+                let member = members.iter().find(|(name, _)| name == key)?;
+                Some(&member.1)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns a number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Integer(number) => Some(*number as f64),
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Returns a string.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Writes it on one line, without blanks.
+    pub fn compact(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text, None);
+        text
+    }
+
+    /// Writes it over many lines, indented by tabs.
+    pub fn indented(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text, Some(0));
+        text
+    }
+
+    fn write(&self, out: &mut String, depth: Option<usize>) {
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Self::Integer(number) => {
+                let _ = write!(out, "{number}");
+            }
+            Self::Number(number) => out.push_str(&of_number(*number)),
+            Self::Text(text) => quote(out, text),
+            Self::List(items) => {
+                out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 {
+                        out.push_str(if depth.is_some() { ", " } else { "," });
+                    }
+                    item.write(out, depth.map(|depth| depth + 1));
+                }
+                out.push(']');
+            }
+            Self::Object(members) => write_object(out, members, depth),
+        }
+    }
+}
+
+fn write_object(out: &mut String, members: &Object, depth: Option<usize>) {
+    out.push('{');
+    let indent = |out: &mut String, tabs| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n('\t', tabs));
+    };
+    for (at, (key, value)) in members.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        if let Some(depth) = depth {
+            indent(out, depth + 1);
+        }
+        quote(out, key);
+        out.push_str(if depth.is_some() { ":\t" } else { ":" });
+        value.write(out, depth.map(|depth| depth + 1));
+    }
+    if let Some(depth) = depth {
+        indent(out, depth);
+    }
+    out.push('}');
+}
+
+/// 15 digits if they are enough to read the same number again, else 17.
+fn of_number(number: f64) -> String {
+    let short = general(number, 15);
+    if short.parse() == Ok(number) {
+        short
+    } else {
+        general(number, 17)
+    }
+}
+
+/// No control character of a peer's text reaches a terminal.
+fn quote(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+impl From<bool> for Json {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<f64> for Json {
+    /// What is not a number has no place in a document, and becomes 0.
+    fn from(number: f64) -> Self {
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        if !number.is_finite() {
+            Self::Integer(0)
+        } else if number.fract() == 0.0 && number.abs() < EXACT {
+            Self::Integer(number as i128)
+        } else {
+            Self::Number(number)
+        }
+    }
+}
+
+impl From<&str> for Json {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Json {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Object> for Json {
+    fn from(members: Object) -> Self {
+        Self::Object(members)
+    }
+}
+
+impl From<Vec<Self>> for Json {
+    fn from(items: Vec<Self>) -> Self {
+        Self::List(items)
+    }
+}
+
+macro_rules! from_integers {
+    ($($kind:ty)*) => {$(
+        impl From<$kind> for Json {
+            fn from(number: $kind) -> Self {
+                Self::Integer(number.into())
+            }
+        }
+    )*};
+}
+from_integers!(i32 i64 u8 u16 u32 u64 i128);
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Json, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Json, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Json, E> {
+        Ok(Json::from(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Json::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
+        let mut object = Object::new();
+        while let Some((key, value)) = members.next_entry::<String, Json>()? {
+            object.push((key.into(), value));
+        }
+        Ok(Json::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_look_as_stock_ones() {
+        let inner = object! { "a": 1, "b": 1.5, "c": Vec::<Json>::new(), "d": Object::new() };
+        let list = vec![
+            Json::from(inner),
+            Json::from(object! { "e": "x\"\n\u{1b}\u{9b}" }),
+        ];
+        let json = Json::from(object! { "list": list, "t": true, "n": f64::NAN });
+        assert_eq!(
+            json.indented(),
+            "{\n\t\"list\":\t[{\n\t\t\t\"a\":\t1,\n\t\t\t\"b\":\t1.5,\n\t\t\t\"c\":\t[],\n\t\t\t\"d\":\t{\n\t\t\t}\n\t\t}, \
+             {\n\t\t\t\"e\":\t\"x\\\"\\n\\u001b\\u009b\"\n\t\t}],\n\t\"t\":\ttrue,\n\t\"n\":\t0\n}"
+        );
+        let compact =
+            r#"{"list":[{"a":1,"b":1.5,"c":[],"d":{}},{"e":"x\"\n\u001b\u009b"}],"t":true,"n":0}"#;
+        assert_eq!(json.compact(), compact);
+        assert_eq!(Json::parse(compact.as_bytes()).unwrap(), json);
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        for text in [
+            "0",
+            "-1",
+            "18446744073709551615",
+            "2638479420",
+            "0.40604782285476315",
+            "2031402.6552186909",
+            "1.000105",
+            "4.9569852010123e-05",
+            "1.0001050233840942",
+        ] {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            assert_eq!(json.compact(), text);
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = "[".repeat(100_000);
+        assert!(Json::parse(deep.as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! The iperf3 dialect: `iperf3` of version 3.12, client and server, with options of later versions.
+//!
+//! Five rooms: [`options`] (argv → settings and plans), [`wire`] (bytes ↔ messages), `client` and [`server`] (the
+//! order of messages), `output` (results → text and documents). `print` stands above them. Beside them are what both ends
+//! need: `talk` (messages with deadlines), `streams` (the data), [`TestRun`] (what a test came to).
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod cpu;
+pub mod json;
+mod login;
+pub mod options;
+mod output;
+mod plan;
+mod print;
+mod result;
+pub mod server;
+mod streams;
+mod talk;
+pub mod wire;
+
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+
+use engine::SocketError;
+pub use print::{Finished, run};
+pub use result::{StreamRun, TestRun};
+use streams::End;
+use wire::Parameters;
+use wire::error::{self, Fault};
+
+/// The iperf3 that this one stands in for.
+pub const VERSION: &str = "3.12";
+
+/// The running system, as iperf3's documents have it.
+pub(crate) fn system_info() -> String {
+    let uname = sys::facts::uname();
+    let words = [
+        uname.sysname,
+        uname.nodename,
+        uname.release,
+        uname.version,
+        uname.machine,
+    ];
+    words.join(" ")
+}
+
+/// What blocks hold, over and over: random bytes, or digits.
+pub(crate) fn payload(parameters: &Parameters) -> Vec<u8> {
+    if parameters.repeating_payload {
+        return b"0123456789".to_vec();
+    }
+    let mut bytes = vec![0; parameters.block().max(1) as usize];
+    // Any other content sends as well.
+    let _ = OsRng.try_fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Bytes of all streams after which a test ends.
+pub(crate) fn total_bytes(parameters: &Parameters) -> Option<u64> {
+    match (parameters.bytes, parameters.blocks) {
+        (0, 0) => None,
+        (0, blocks) => Some(blocks.saturating_mul(parameters.block().into())),
+        (bytes, _) => Some(bytes),
+    }
+}
+
+/// A socket that could not be had, in iperf3's words.
+pub(crate) fn socket_fault(socket: &SocketError) -> Fault {
+    let code = match socket.what() {
+        "set SO_SNDBUF" | "set SO_RCVBUF" => 124,
+        "set TCP_NODELAY" => 122,
+        "set TCP_MAXSEG" => 123,
+        "set IP_TOS" => 125,
+        "set SO_MAX_PACING_RATE" => 140,
+        "set SO_BINDTODEVICE" => 143,
+        "set IP_MTU_DISCOVER" => 145,
+        "set TCP_USER_TIMEOUT" => 148,
+        _ if matches!(socket, SocketError::Missing { .. }) => error::PROTOCOL,
+        _ => error::STREAM_CREATE,
+    };
+    Fault::io(code, socket.error())
+}
+
+/// The error of a stream that ended by itself.
+pub(crate) fn fault_of(end: &End) -> Fault {
+    let (code, errno) = match end {
+        End::Failed("receive", errno) => (error::STREAM_READ, *errno),
+        End::Failed(_, errno) => (error::STREAM_WRITE, *errno),
+        _ => (error::RECEIVE_TIMEOUT, 0),
+    };
+    Fault {
+        code,
+        errno,
+        why: None,
+    }
+}

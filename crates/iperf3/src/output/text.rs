@@ -1,0 +1,379 @@
+//! The text of a test, to the character as stock prints it.
+
+use std::fmt::Write;
+
+use units::iperf::{Scale, general};
+
+use super::date::gmt;
+use super::figures::{self, Figures};
+use crate::result::{StreamRun, TestRun};
+use crate::streams::IntervalEnd;
+use crate::wire::{Direction, Protocol};
+
+/// How figures are shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    /// `-f`.
+    pub(crate) format: Option<Scale>,
+    /// `-V`.
+    pub(crate) verbose: bool,
+}
+
+const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
+
+/// The lines of a server that waits for its `number`th test.
+pub(crate) fn banner(port: u32, number: u64) -> String {
+    let line = "-".repeat(59);
+    format!("{line}\nServer listening on {port} (test #{number})\n{line}\n")
+}
+
+/// The first lines of a program that is verbose.
+pub(crate) fn version() -> String {
+    format!("iperf {}\n{}\n", crate::VERSION, crate::system_info())
+}
+
+/// The lines before the streams.
+pub(crate) fn begin(run: &TestRun, style: Style) -> String {
+    let mut text = String::new();
+    let (host, port) = &run.peer;
+    if style.verbose {
+        if !run.is_server {
+            let _ = writeln!(text, "Control connection MSS {}", run.control_segment);
+        }
+        let _ = writeln!(text, "Time: {}", gmt(run.started));
+    }
+    let _ = if run.is_server {
+        writeln!(text, "Accepted connection from {host}, port {port}")
+    } else {
+        writeln!(text, "Connecting to host {host}, port {port}")
+    };
+    if !run.is_server && run.parameters.direction == Direction::Reverse {
+        let _ = writeln!(text, "Reverse mode, remote host {host} is sending");
+    }
+    if style.verbose {
+        let _ = writeln!(text, "      Cookie: {}", run.cookie.text());
+        if run.parameters.protocol == Protocol::Tcp {
+            let _ = match run.parameters.max_segment {
+                Some(bytes) => writeln!(text, "      TCP MSS: {bytes}"),
+                None => writeln!(text, "      TCP MSS: {} (default)", run.control_segment),
+            };
+        }
+        if run.parameters.rate > 0 {
+            let _ = writeln!(text, "      Target Bitrate: {}", run.parameters.rate);
+        }
+    }
+    text
+}
+
+/// The streams' lines, and the header of the intervals.
+pub(crate) fn streams(run: &TestRun, style: Style) -> String {
+    let mut text = String::new();
+    for stream in &run.streams {
+        let (local, remote) = (
+            super::host_and_port(&stream.local),
+            super::host_and_port(&stream.remote),
+        );
+        let _ = writeln!(
+            text,
+            "[{:3}] local {} port {} connected to {} port {}",
+            stream.label, local.0, local.1, remote.0, remote.1
+        );
+    }
+    if style.verbose {
+        let parameters = &run.parameters;
+        let _ = write!(
+            text,
+            "Starting Test: protocol: {}, {} streams, {} byte blocks, omitting {} seconds, ",
+            parameters.protocol.name(),
+            parameters.parallel,
+            parameters.block(),
+            parameters.omit,
+        );
+        let _ = match (parameters.bytes, parameters.blocks) {
+            (0, 0) => write!(text, "{} second test", parameters.time),
+            (0, blocks) => write!(text, "{blocks} blocks to send"),
+            (bytes, _) => write!(text, "{bytes} bytes to send"),
+        };
+        let _ = writeln!(text, ", tos {}", parameters.type_of_service.unwrap_or(0));
+    }
+    text
+}
+
+/// The header of the interval lines.
+pub(crate) fn interval_header(run: &TestRun) -> String {
+    let columns = match (run.is_udp(), is_both(run), sends(run)) {
+        (true, false, true) => "         Total Datagrams",
+        (true, ..) => DATAGRAMS,
+        (false, both, sends) if both || sends => "         Retr  Cwnd",
+        _ => "",
+    };
+    header(run, columns)
+}
+
+const DATAGRAMS: &str = "         Jitter    Lost/Total Datagrams";
+
+fn header(run: &TestRun, columns: &str) -> String {
+    let role = if is_both(run) { "[Role]" } else { "" };
+    format!("[ ID]{role} Interval           Transfer     Bitrate{columns}\n")
+}
+
+fn is_both(run: &TestRun) -> bool {
+    run.parameters.direction == Direction::Both
+}
+
+fn sends(run: &TestRun) -> bool {
+    run.streams.iter().any(|stream| stream.sends)
+}
+
+/// The tag of a stream's lines.
+fn role(run: &TestRun, sends: bool) -> &'static str {
+    match (is_both(run), run.is_server, sends) {
+        (false, ..) => "",
+        (_, false, true) => "[TX-C]",
+        (_, false, false) => "[RX-C]",
+        (_, true, true) => "[TX-S]",
+        (_, true, false) => "[RX-S]",
+    }
+}
+
+/// The lines of an interval.
+pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>, style: Style) -> String {
+    let mut text = String::new();
+    let several = run.parameters.parallel > 1;
+    let is_first = end.begin.is_none_or(|begin| begin == 0)
+        && end
+            .series
+            .first()
+            .is_some_and(|series| series.samples.len() == 2);
+    if several && !is_first {
+        text.push_str(SEPARATOR);
+    }
+    let origin = end
+        .begin
+        .and_then(|begin| end.series.first()?.samples.get(begin));
+    let origin = origin.map_or_else(Default::default, |sample| sample.at);
+    let word = if end.begin.is_none() { "(omitted)" } else { "" };
+    for sends in directions(run) {
+        let mut all = Vec::new();
+        for (stream, series) in end.streams.iter().zip(end.series) {
+            let [.., before, now] = &series.samples[..] else {
+                continue;
+            };
+            if stream.sends != sends {
+                continue;
+            }
+            let figures = figures::interval(run, sends, (before, now), origin);
+            let id = format!("{:3}", stream.label);
+            interval_line(&mut text, run, &id, sends, &figures, word, style);
+            all.push(figures);
+        }
+        if several {
+            interval_line(
+                &mut text,
+                run,
+                "SUM",
+                sends,
+                &Figures::sum(&all),
+                word,
+                style,
+            );
+        }
+    }
+    text
+}
+
+/// Whether this end sends, of each direction, in the order of the streams.
+fn directions(run: &TestRun) -> Vec<bool> {
+    let mut directions: Vec<_> = run.streams.iter().map(|stream| stream.sends).collect();
+    directions.dedup();
+    directions
+}
+
+fn interval_line(
+    text: &mut String,
+    run: &TestRun,
+    id: &str,
+    sends: bool,
+    figures: &Figures,
+    word: &str,
+    style: Style,
+) {
+    let head = head(run, id, sends, figures, style);
+    let datagrams = &figures.datagrams;
+    let _ = match (run.is_udp(), sends) {
+        (true, true) => {
+            let gap = if is_both(run) { "          " } else { "" };
+            writeln!(text, "{head} {gap} {}  {word}", datagrams.packets)
+        }
+        (true, false) => writeln!(text, "{head}  {}  {word}", lost(figures)),
+        (false, true) => match (figures.retransmits, figures.path) {
+            (Some(retransmits), Some(path)) => {
+                let window =
+                    Scale::Bytes(None).show(path.congestion_window_bytes.unwrap_or(0) as f64);
+                writeln!(text, "{head}  {retransmits:3}   {window}       {word}")
+            }
+            (Some(retransmits), None) => {
+                writeln!(text, "{head}  {retransmits:3}             {word}")
+            }
+            _ => writeln!(text, "{head}                  {word}"),
+        },
+        (false, false) => writeln!(text, "{head}                  {word}"),
+    };
+}
+
+fn head(run: &TestRun, id: &str, sends: bool, figures: &Figures, style: Style) -> String {
+    let role = role(run, sends);
+    format!(
+        "[{id}]{role} {:6.2}-{:<6.2} sec  {}  {}/sec",
+        figures.start,
+        figures.end,
+        Scale::Bytes(None).show(figures.bytes as f64),
+        style
+            .format
+            .unwrap_or(Scale::Bits(None))
+            .show(figures.bits_per_second() / 8.0),
+    )
+}
+
+fn lost(figures: &Figures) -> String {
+    let datagrams = &figures.datagrams;
+    format!(
+        "{:5.3} ms  {}/{} ({}%)",
+        datagrams.jitter_ms,
+        datagrams.lost,
+        datagrams.packets,
+        general(datagrams.lost_percent(), 2)
+    )
+}
+
+/// The lines after the data.
+pub(crate) fn summary(run: &TestRun, style: Style) -> String {
+    let mut text = SEPARATOR.to_owned();
+    if style.verbose {
+        text.push_str("Test Complete. Summary Results:\n");
+    }
+    let knows_retransmits = run
+        .streams
+        .iter()
+        .any(|stream| figures::sent(run, stream).retransmits.is_some());
+    let columns = match (run.is_udp(), knows_retransmits) {
+        (true, _) => DATAGRAMS,
+        (false, true) => "         Retr",
+        _ => "",
+    };
+    text.push_str(&header(run, columns));
+    for sends in directions(run) {
+        let streams: Vec<_> = run
+            .streams
+            .iter()
+            .filter(|stream| stream.sends == sends)
+            .collect();
+        for stream in &streams {
+            let id = format!("{:3}", stream.label);
+            for is_sender in [true, false] {
+                if has(run, stream, is_sender) {
+                    let figures = of(run, stream, is_sender);
+                    summary_line(&mut text, run, &id, sends, is_sender, &figures, style);
+                } else if style.verbose {
+                    not_available(&mut text, &id, is_sender);
+                }
+            }
+        }
+        if run.parameters.parallel > 1 {
+            for is_sender in [true, false] {
+                if streams.iter().all(|stream| has(run, stream, is_sender)) {
+                    let all: Vec<_> = streams
+                        .iter()
+                        .map(|stream| of(run, stream, is_sender))
+                        .collect();
+                    let sum = Figures::sum(&all);
+                    summary_line(&mut text, run, "SUM", sends, is_sender, &sum, style);
+                } else if style.verbose && !run.is_udp() {
+                    not_available(&mut text, "SUM", is_sender);
+                }
+            }
+        }
+        if style.verbose {
+            text.push_str(&verbose_end(run, sends));
+        }
+    }
+    if run.others > 0 {
+        let _ = writeln!(
+            text,
+            "{} other tests ran on this server meanwhile",
+            run.others
+        );
+    }
+    text
+}
+
+/// Whether this end has the sender's, or the receiver's, figures. A server does not know its client's; a client shows
+/// what it lacks as 0.
+fn has(run: &TestRun, stream: &StreamRun, is_sender: bool) -> bool {
+    !run.is_server || stream.sends == is_sender
+}
+
+fn of(run: &TestRun, stream: &StreamRun, is_sender: bool) -> Figures {
+    if is_sender {
+        figures::sent(run, stream)
+    } else {
+        figures::received(stream)
+    }
+}
+
+fn summary_line(
+    text: &mut String,
+    run: &TestRun,
+    id: &str,
+    sends: bool,
+    is_sender: bool,
+    figures: &Figures,
+    style: Style,
+) {
+    let head = head(run, id, sends, figures, style);
+    let word = if is_sender { "sender" } else { "receiver" };
+    let _ = match (run.is_udp(), figures.retransmits) {
+        (true, _) => writeln!(text, "{head}  {}  {word}", lost(figures)),
+        (false, Some(retransmits)) if is_sender => {
+            writeln!(text, "{head}  {retransmits:3}             {word}")
+        }
+        _ => writeln!(text, "{head}                  {word}"),
+    };
+}
+
+fn not_available(text: &mut String, id: &str, is_sender: bool) {
+    let word = if is_sender { "sender" } else { "receiver" };
+    let _ = writeln!(text, "[{id}] ({word} statistics not available)");
+}
+
+/// What is known of the hosts, after the streams of a direction: stock prints CPU times where it sends.
+fn verbose_end(run: &TestRun, sends: bool) -> String {
+    let mut text = String::new();
+    if sends {
+        let percents =
+            |[total, user, system]: [f64; 3]| format!("{total:.1}% ({user:.1}%u/{system:.1}%s)");
+        let remote = run.results.as_ref().filter(|_| !run.is_server);
+        let here = percents(run.cpu);
+        let there = percents(remote.map_or([0.0; 3], |results| results.cpu));
+        let both = [("sender", "receiver"), ("receiver", "sender")];
+        let lines = if is_both(run) { &both[..] } else { &both[..1] };
+        for (local, other) in lines {
+            let _ = writeln!(
+                text,
+                "CPU Utilization: local/{local} {here}, remote/{other} {there}"
+            );
+        }
+    }
+    for (word, name) in super::congestion(run, sends) {
+        if let Some(name) = name {
+            let _ = writeln!(text, "{word}_tcp_congestion {}", super::plain(name));
+        }
+    }
+    text
+}
+
+/// The server's output, as its client prints it.
+pub(crate) fn server_output(text: &str) -> String {
+    let plain: String = text.lines().map(|line| super::plain(line) + "\n").collect();
+    format!("Server output:\n{plain}")
+}

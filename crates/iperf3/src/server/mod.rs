@@ -1,0 +1,160 @@
+//! A server: any number of tests at a time on one port.
+
+mod door;
+mod lobby;
+mod screen;
+mod session;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Instant;
+
+use control::ControlConnection;
+use engine::{Reason, Stop};
+use model::Transport;
+use server::{Dialect, Refusal, Server as Listening, ServerConfig, ServerContext, listen};
+use sys::Address;
+use sys::resolve::{Wanted, resolve};
+
+use crate::options::{Common, Server};
+use crate::wire::{Cookie, State};
+use door::Door;
+use lobby::Lobby;
+use screen::Screen;
+
+/// How long a connection may stay silent that is to say whose it is.
+const INTRODUCTION: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What sessions share.
+struct Iperf3 {
+    common: Common,
+    settings: Server,
+    lobby: Lobby,
+    door: Door,
+    screen: Arc<Screen>,
+    /// The whole server's end.
+    stop: Stop,
+    /// With `-1`: a test has begun, and no other may.
+    is_taken: AtomicBool,
+}
+
+/// Listens, and serves until `stop`; errors are one line.
+pub fn run(
+    common: &Common,
+    settings: &Server,
+    stop: &Stop,
+    out: Box<dyn io::Write + Send>,
+) -> Result<(), String> {
+    let listeners = listeners(common).map_err(|error| {
+        format!(
+            "unable to start listener for connections: {}",
+            sys::describe(&error)
+        )
+    })?;
+    let screen = Arc::new(Screen::new(common, out));
+    screen.waits();
+    let idle = settings.idle_timeout.filter(|_| settings.one_off);
+    let until_test = stop.follower();
+    let _idle = idle.map(|time| engine::deadline_thread().at(Instant::now() + time, &until_test));
+    let config = ServerConfig {
+        networks: settings.networks.clone(),
+        // Each stream begins as a client of its own.
+        clients: 4096,
+        ..ServerConfig::default()
+    };
+    let dialect = Iperf3 {
+        common: common.clone(),
+        settings: settings.clone(),
+        lobby: Lobby::default(),
+        door: Door::new(datagram_addresses(common)),
+        screen,
+        stop: until_test.clone(),
+        is_taken: AtomicBool::new(false),
+    };
+    Listening::new(dialect, config, until_test).run(listeners);
+    Ok(())
+}
+
+/// The sockets to listen at: `-B`, or every address.
+fn listeners(common: &Common) -> io::Result<Vec<sys::Socket>> {
+    let [v6, v4] = Address::wildcards(common.port);
+    let unresolved = |error: sys::resolve::Unresolved| io::Error::other(error.to_string());
+    let listeners = match (&common.bind, common.family) {
+        (Some(host), family) => {
+            let mut addresses = resolve(host, family).map_err(unresolved)?.at(common.port);
+            addresses.truncate(1);
+            listen(Transport::Tcp, &addresses, true)
+        }
+        (None, Wanted::V4) => listen(Transport::Tcp, &[v4], false),
+        (None, Wanted::V6) => listen(Transport::Tcp, &[v6], true),
+        // IPv4 too; a host without IPv6 has that alone.
+        (None, Wanted::Any) => {
+            listen(Transport::Tcp, &[v6], false).or_else(|_| listen(Transport::Tcp, &[v4], false))
+        }
+    }?;
+    if let Some(device) = &common.device {
+        for listener in &listeners {
+            listener.bind_device(Some(device.as_bytes()))?;
+        }
+    }
+    Ok(listeners)
+}
+
+/// Where UDP streams come to: as [`listeners`].
+fn datagram_addresses(common: &Common) -> Vec<Address> {
+    let [v6, v4] = Address::wildcards(common.port);
+    match (&common.bind, common.family) {
+        (Some(host), family) => {
+            let resolved = resolve(host, family);
+            resolved.map_or_else(|_| Vec::new(), |resolved| resolved.at(common.port))
+        }
+        (None, Wanted::V4) => vec![v4],
+        (None, Wanted::V6) => vec![v6],
+        (None, Wanted::Any) => vec![v6, v4],
+    }
+}
+
+impl Dialect for Iperf3 {
+    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+        let mut cookie = Cookie([0; Cookie::LEN]);
+        control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
+        let control = match self.lobby.deliver(&cookie, control, server.before) {
+            Ok(()) => return Ok(()),
+            Err(control) => control,
+        };
+        if !self.admits(&server) {
+            let _ = control.write(&[State::AccessDenied.byte()], INTRODUCTION);
+            return Ok(());
+        }
+        let ended = session::serve(self, control, cookie, server);
+        if self.settings.one_off {
+            if ended {
+                self.stop.pull(Reason::Cancelled);
+            } else {
+                self.is_taken.store(false, SeqCst);
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, control: &ControlConnection, _: Refusal) {
+        let _ = control.write(&[State::AccessDenied.byte()], std::time::Duration::ZERO);
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        self.screen.warn(&line.to_string());
+    }
+}
+
+impl Iperf3 {
+    /// Whether a further test may begin.
+    fn admits(&self, server: &ServerContext<'_>) -> bool {
+        let running = server.running.describe().len();
+        if server.stop.is_set() || running >= self.settings.tests as usize {
+            return false;
+        }
+        !self.settings.one_off || !self.is_taken.swap(true, SeqCst)
+    }
+}

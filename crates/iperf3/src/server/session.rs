@@ -1,0 +1,456 @@
+//! A session with one client: from its cookie to its last message.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant, SystemTime};
+
+use control::ControlConnection;
+use engine::{Counters, DataSocket};
+use model::FlowPlan;
+use server::{Permissions, ServerContext};
+use sys::{Address, Socket};
+
+use super::Iperf3;
+use super::screen::Page;
+use crate::options::Server;
+use crate::output::host_and_port;
+use crate::plan::{self, Own};
+use crate::print::{Printer, Sink};
+use crate::result::{StreamRun, TestRun};
+use crate::streams::{self, Course, End, IntervalEnd, Lead, Stream, Verdict};
+use crate::talk::{Events, PATIENCE, Talk};
+use crate::wire::error::{self, Fault};
+use crate::wire::{Cookie, Direction, Parameters, Protocol, Results, State, stream_number};
+
+/// The longest parameters, as later versions have it.
+const LONGEST_PARAMETERS: usize = 8192;
+
+/// How much longer than its time a test may go on.
+const GRACE: Duration = Duration::from_secs(40);
+
+/// How long a client's UDP streams may take: others from its address wait meanwhile.
+const UDP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often the control connection is looked at while streams are awaited.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Serves a client. Returns whether there was a test.
+pub(super) fn serve(
+    dialect: &Iperf3,
+    control: ControlConnection,
+    cookie: Cookie,
+    server: ServerContext<'_>,
+) -> bool {
+    let mut control = control;
+    // What ends the server ends the waits; the last messages are sent all the same.
+    control.outlive_stop();
+    let session = Session {
+        dialect,
+        control: &control,
+        server,
+    };
+    let parameters = match session.agree() {
+        Ok(parameters) => parameters,
+        Err(fault) => {
+            session.fail(&fault);
+            return fault.code != error::AUTHORIZATION;
+        }
+    };
+    let mut page = dialect.screen.page();
+    let mut run = session.run(parameters, cookie);
+    let done = session.test(&mut run, &mut page);
+    if let Err(fault) = &done {
+        session.fail(fault);
+    }
+    page.end(!dialect.settings.one_off && !dialect.stop.is_set());
+    true
+}
+
+struct Session<'a> {
+    dialect: &'a Iperf3,
+    control: &'a ControlConnection,
+    server: ServerContext<'a>,
+}
+
+impl Session<'_> {
+    fn talk(&self) -> Talk<'_> {
+        Talk {
+            control: self.control,
+            stop: self.server.cut,
+        }
+    }
+
+    /// Receives the parameters, and checks them against what the server allows.
+    fn agree(&self) -> Result<Parameters, Fault> {
+        self.talk().say(State::ParamExchange)?;
+        let text = self
+            .talk()
+            .json(LONGEST_PARAMETERS, error::RECEIVE_PARAMETERS)?;
+        let mut parameters = Parameters::decode(&text)?;
+        let block = parameters.block();
+        parameters.block_bytes.get_or_insert(block);
+        let settings = &self.dialect.settings;
+        crate::login::check(settings, &parameters)?;
+        check_limits(settings, &parameters)?;
+        let permissions = Permissions::default();
+        if !permissions.allows_transport(plan::transport(&parameters), self.control.peer()) {
+            return Err(Fault::of(error::PROTOCOL));
+        }
+        // An unknown algorithm is only a warning here, as with stock.
+        let congestion = &mut parameters.congestion;
+        if congestion
+            .as_ref()
+            .is_some_and(|name| !permissions.allows_congestion_control(name))
+        {
+            *congestion = None;
+        }
+        Ok(parameters)
+    }
+
+    fn run(&self, parameters: Parameters, cookie: Cookie) -> TestRun {
+        let (host, port) = host_and_port(self.control.peer());
+        TestRun {
+            is_server: true,
+            parameters,
+            cookie,
+            peer: (host, port as u16),
+            started: SystemTime::now(),
+            control_segment: 0,
+            buffers: (0, 0),
+            interval: self.dialect.common.interval,
+            streams: Vec::new(),
+            begin: 0,
+            cpu: [0.0; 3],
+            results: None,
+            congestion: None,
+            others: 0,
+            error: None,
+        }
+    }
+
+    /// Ends the session with an error, which the client is told.
+    fn fail(&self, fault: &Fault) {
+        let is_ours = !matches!(
+            fault.code,
+            error::CLIENT_TERMINATED
+                | error::CONTROL_CLOSED
+                | error::CONTROL_READ
+                | error::CONTROL_WRITE
+                | error::SERVER_TERMINATED
+        );
+        if is_ours {
+            let mut message = vec![State::ServerError.byte()];
+            message.extend(fault.bytes());
+            let _ = self.talk().write(&message);
+        }
+        if self.dialect.common.json || self.dialect.common.json_stream {
+            return;
+        }
+        let line = match fault.code {
+            error::CLIENT_TERMINATED => fault.to_string(),
+            error::CONTROL_CLOSED => "the client has unexpectedly closed the connection".to_owned(),
+            error::SERVER_TERMINATED => format!("interrupt - {fault}"),
+            _ => format!("error - {fault}"),
+        };
+        self.dialect.screen.warn(&line);
+    }
+
+    /// Opens the streams, runs them, and exchanges results.
+    fn test(&self, run: &mut TestRun, page: &mut Page<'_>) -> Result<(), Fault> {
+        let common = &self.dialect.common;
+        let wants_output = run.parameters.server_output;
+        let mut printer = Printer::new(common, Sink::Page(page), wants_output);
+        let done = self.measure(run, &mut printer);
+        if let Err(fault) = &done {
+            run.error = Some(format!("error - {fault}"));
+            if matches!(
+                fault.code,
+                error::CLIENT_TERMINATED | error::SERVER_TERMINATED
+            ) || common.json
+            {
+                printer.output(run);
+            }
+        }
+        done
+    }
+
+    fn measure(&self, run: &mut TestRun, printer: &mut Printer<'_>) -> Result<(), Fault> {
+        printer.connected(run);
+        let parameters = run.parameters.clone();
+        let streams = self.streams(&parameters, run.cookie)?;
+        run.streams = streams
+            .iter()
+            .map(|stream| StreamRun::of(stream, run.started))
+            .collect();
+        run.buffers = streams.first().map_or((0, 0), |stream| {
+            let facts = &stream.data.facts;
+            (
+                facts.send_buffer_bytes.unwrap_or(0),
+                facts.receive_buffer_bytes.unwrap_or(0),
+            )
+        });
+        let running = self.server.running.enter(self.control.peer());
+        printer.started(run);
+        self.talk()
+            .write(&[State::TestStart.byte(), State::TestRunning.byte()])?;
+        let payload = crate::payload(&parameters);
+        let course = Course {
+            omit: Duration::from_secs(parameters.omit.into()),
+            time: None,
+            bytes: None,
+            interval: self.dialect.common.interval,
+            idle: self.dialect.common.receive_timeout,
+            cancel: self.server.cut,
+            payload: &payload,
+        };
+        let meter = crate::cpu::CpuMeter::start();
+        let mut lead = Leader {
+            session: self,
+            run,
+            printer,
+            fault: None,
+            results: None,
+            window: (Duration::ZERO, 0),
+        };
+        let data = streams::run(&streams, course, self.control, &mut lead);
+        let Leader { fault, results, .. } = lead;
+        let end = data.end.clone();
+        run.take(data);
+        run.cpu = meter.percent();
+        run.others = running.others();
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        match end {
+            End::Regular => {}
+            End::Cancelled => return Err(Fault::of(error::SERVER_TERMINATED)),
+            end => return Err(crate::fault_of(&end)),
+        }
+        let output = printer.output(run);
+        let results = match results {
+            Some(results) => results,
+            None => self.talk().results()?,
+        };
+        let output = output.filter(|_| parameters.server_output);
+        self.talk().send(&run.to_results(output).encode())?;
+        run.believe(results);
+        self.talk().say(State::DisplayResults)?;
+        // IPERF_DONE, or the end of the connection.
+        let _ = self.talk().byte(Instant::now() + PATIENCE);
+        Ok(())
+    }
+
+    fn streams(&self, parameters: &Parameters, cookie: Cookie) -> Result<Vec<Stream>, Fault> {
+        let own = Own {
+            device: None,
+            send_timeout_ms: self.dialect.common.send_timeout_ms,
+            cpu: self.dialect.common.cpu.or(parameters.server_affinity),
+        };
+        let is_udp = parameters.protocol == Protocol::Udp;
+        let (receives, sends) = parameters.streams();
+        let count = receives + sends;
+        let sockets = if is_udp {
+            self.datagram_streams(count, &plan::flow(parameters, true, &own))?
+        } else {
+            self.connections(count, cookie)?
+        };
+        let mut streams = Vec::new();
+        for (at, socket) in (0..).zip(sockets) {
+            let plan = plan::flow(parameters, at >= receives, &own);
+            let data = DataSocket::of_accepted(socket, plan.transport, &plan.here.socket);
+            let data = data.map_err(|error| crate::socket_fault(&error))?;
+            let fault = |error| Fault::io(error::STREAM_ACCEPT, &error);
+            streams.push(Stream {
+                number: stream_number(at as usize),
+                // As the descriptors of stock are.
+                label: match at {
+                    0 => 5,
+                    _ if is_udp => 5 + at as i32,
+                    _ => 6 + 2 * at as i32,
+                },
+                sends: at >= receives,
+                local: Address::of(&data.socket).map_err(fault)?,
+                peer: Address::of_peer(&data.socket).map_err(fault)?,
+                data,
+                plan,
+                counters: Arc::new(Counters::default()),
+            });
+        }
+        Ok(streams)
+    }
+
+    /// Waits for the streams with this cookie.
+    fn connections(&self, count: u32, cookie: Cookie) -> Result<Vec<Socket>, Fault> {
+        let unknown = || Fault::because(error::COOKIE, "another test has the same");
+        let place = self.dialect.lobby.enter(cookie).ok_or_else(unknown)?;
+        self.talk().say(State::CreateStreams)?;
+        let until = Instant::now() + PATIENCE;
+        let mut sockets = Vec::new();
+        while sockets.len() < count as usize {
+            match place.streams.recv_timeout(LOOK) {
+                Ok(stream) => sockets.push(stream),
+                Err(RecvTimeoutError::Disconnected) => return Err(Fault::of(error::STREAM_ACCEPT)),
+                Err(RecvTimeoutError::Timeout) => self.still_waits(until)?,
+            }
+        }
+        // Both ends number them as they were opened.
+        sockets.sort_by_key(|(number, _)| *number);
+        Ok(sockets.into_iter().map(|(_, socket)| socket).collect())
+    }
+
+    /// Waits for UDP streams from the client's address.
+    fn datagram_streams(&self, count: u32, plan: &FlowPlan) -> Result<Vec<Socket>, Fault> {
+        let fault = |error| Fault::io(error::STREAM_ACCEPT, &error);
+        let until = Instant::now() + PATIENCE;
+        let turn = self
+            .dialect
+            .door
+            .enter(self.control.peer(), until, self.server.cut);
+        let turn = turn.map_err(fault)?;
+        self.talk().say(State::CreateStreams)?;
+        let until = Instant::now() + UDP_PATIENCE;
+        let mut sockets = Vec::new();
+        while sockets.len() < count as usize {
+            match turn.next(LOOK, &plan.here.socket).map_err(fault)? {
+                Some(socket) => sockets.push(socket),
+                None => self.still_waits(until)?,
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Whether streams may still come: the client is there, and the time is not over.
+    fn still_waits(&self, until: Instant) -> Result<(), Fault> {
+        if self.server.cut.is_set() {
+            return Err(Fault::of(error::SERVER_TERMINATED));
+        }
+        let has_word = sys::call::wait_readable(self.control.as_fd(), Duration::ZERO);
+        if matches!(has_word, Ok(true)) {
+            return Err(said(self.talk().byte(Instant::now())));
+        }
+        if Instant::now() >= until {
+            return Err(Fault::because(error::STREAM_ACCEPT, "a stream is missing"));
+        }
+        Ok(())
+    }
+}
+
+/// What a byte of the client means that ends the test.
+fn said(byte: Result<Option<u8>, Fault>) -> Fault {
+    match byte.map(|byte| byte.map(State::of)) {
+        Ok(None | Some(Some(State::IperfDone))) => Fault::of(error::CONTROL_CLOSED),
+        Ok(Some(Some(State::ClientTerminate))) => Fault::of(error::CLIENT_TERMINATED),
+        Ok(_) => Fault::of(error::UNKNOWN_MESSAGE),
+        Err(fault) => fault,
+    }
+}
+
+/// Whether the server allows a test of this rate and length.
+fn check_limits(settings: &Server, parameters: &Parameters) -> Result<(), Fault> {
+    let (forward, backward) = parameters.streams();
+    let rate = parameters
+        .rate
+        .saturating_mul(u64::from(forward + backward));
+    if settings.rate_limit.is_some_and(|(most, _)| rate > most) {
+        return Err(Fault::of(error::TOTAL_RATE));
+    }
+    let length = parameters.time.saturating_add(parameters.omit);
+    if settings
+        .longest_test
+        .is_some_and(|most| parameters.time == 0 || length > most)
+    {
+        return Err(Fault::of(error::SERVER_DURATION));
+    }
+    Ok(())
+}
+
+/// What the client and the server's limits have to say while data flows.
+struct Leader<'a, 'p> {
+    session: &'a Session<'a>,
+    run: &'a TestRun,
+    printer: &'a mut Printer<'p>,
+    fault: Option<Fault>,
+    /// The client's, if they came before the data's end.
+    results: Option<Results>,
+    /// When the rate was last looked at, and the bytes until then.
+    window: (Duration, u64),
+}
+
+impl Leader<'_, '_> {
+    fn end(&mut self, fault: Fault) -> Verdict {
+        self.fault = Some(fault);
+        Verdict::End
+    }
+
+    /// A test of a number of bytes has them all: those that the end message has overtaken are on their way.
+    fn rest(&mut self) -> Result<Verdict, Fault> {
+        let parameters = &self.run.parameters;
+        let is_sized = crate::total_bytes(parameters).is_some() && parameters.omit == 0;
+        let receives = parameters.direction == Direction::Forward;
+        if !is_sized || !receives {
+            return Ok(Verdict::End);
+        }
+        let talk = self.session.talk();
+        talk.say(State::ExchangeResults)?;
+        let results = talk.results()?;
+        let sent = results.streams.iter().map(|stream| stream.bytes);
+        let sent = sent.fold(0, u64::saturating_add);
+        self.results = Some(results);
+        Ok(Verdict::EndAfter(sent))
+    }
+}
+
+impl Lead for Leader<'_, '_> {
+    fn on_control(&mut self) -> Verdict {
+        let byte = self.session.talk().byte(Instant::now());
+        match byte {
+            Ok(Some(byte)) if State::of(byte) == Some(State::TestEnd) => match self.rest() {
+                Ok(verdict) => verdict,
+                Err(fault) => self.end(fault),
+            },
+            Ok(Some(byte)) if State::of(byte) == Some(State::TestStart) => Verdict::GoOn,
+            byte => {
+                let fault = said(byte);
+                self.end(fault)
+            }
+        }
+    }
+
+    fn on_interval(&mut self, interval: IntervalEnd<'_>) {
+        self.printer.interval(self.run, interval);
+    }
+
+    fn on_tick(&mut self, at: Duration, bytes: u64) -> Verdict {
+        let Parameters { time, omit, .. } = self.run.parameters;
+        let length = Duration::from_secs(u64::from(time) + u64::from(omit));
+        if time > 0 && at > length + GRACE {
+            return self.end(Fault::of(error::TEST_DURATION_EXPIRED));
+        }
+        if let Some((most, window)) = self.session.dialect.settings.rate_limit {
+            let (begun, before) = self.window;
+            let passed = at.saturating_sub(begun);
+            if passed >= window {
+                let rate = (bytes - before) as f64 * 8.0 / passed.as_secs_f64();
+                if rate > most as f64 {
+                    return self.end(Fault::of(error::TOTAL_RATE));
+                }
+                self.window = (at, bytes);
+            }
+        }
+        Verdict::GoOn
+    }
+
+    fn on_end(&mut self, end: &End) {
+        if self.fault.is_some() {
+            return;
+        }
+        let talk = self.session.talk();
+        let said = match end {
+            End::Regular if self.results.is_none() => talk.say(State::ExchangeResults),
+            End::Cancelled => talk.say(State::ServerTerminate),
+            _ => return,
+        };
+        self.fault = said.err();
+    }
+}

@@ -1,0 +1,521 @@
+//! The data of a test: a thread per stream, and the calling thread, which samples, listens to the control connection
+//! and decides when the test ends.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use control::ControlConnection;
+use engine::{
+    Buffers, Counters, DataSocket, Flow, FlowGroup, GroupMember, Loop, MeasuredPhase, Memory,
+    PhaseSettings, Ran, Reason, Stop, facts_at_end, receive_late,
+};
+use model::{Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, Transport};
+use stats::Histogram;
+use sys::{Address, option};
+
+/// How often round-trip times are looked at, at least.
+const TICK: Duration = Duration::from_millis(9);
+
+/// How often sums are looked at that end a test.
+const SHORT_TICK: Duration = Duration::from_millis(1);
+
+/// How much memory a stream's buffers may take.
+const STREAM_MEMORY: u64 = 4 << 20;
+
+/// How long the control connection may take to explain a stream's failure.
+const EXPLANATION: Duration = Duration::from_millis(500);
+
+/// How long data that was sent may take to arrive after its sender's end.
+const ARRIVAL: Duration = Duration::from_secs(1);
+
+/// An open stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The number by which both ends know it.
+    pub(crate) number: u32,
+    /// What stands before its lines.
+    pub(crate) label: i32,
+    /// Whether this end sends.
+    pub(crate) sends: bool,
+    /// This end's address.
+    pub(crate) local: Address,
+    /// The other end's.
+    pub(crate) peer: Address,
+    /// The connected socket.
+    pub(crate) data: DataSocket,
+    /// What this end does on it.
+    pub(crate) plan: FlowPlan,
+    /// Where it counts.
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// What ends a test's data, and when it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course<'a> {
+    /// The omitted time.
+    pub(crate) omit: Duration,
+    /// The length of the test after that; `None` if something else ends it.
+    pub(crate) time: Option<Duration>,
+    /// Bytes of all streams together, after which it ends.
+    pub(crate) bytes: Option<u64>,
+    /// From one interval's end to the next.
+    pub(crate) interval: Option<Duration>,
+    /// How long a stream may move nothing.
+    pub(crate) idle: Duration,
+    /// Ends the test early.
+    pub(crate) cancel: &'a Stop,
+    /// What the blocks hold, over and over.
+    pub(crate) payload: &'a [u8],
+}
+
+/// All streams at the end of an interval.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IntervalEnd<'a> {
+    /// The streams.
+    pub(crate) streams: &'a [Stream],
+    /// Their samples, of which the last two are the interval's.
+    pub(crate) series: &'a [Series],
+    /// The place of the sample at the end of the omitted time; `None` during it.
+    pub(crate) begin: Option<usize>,
+}
+
+/// What becomes of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes on.
+    GoOn,
+    /// It ends now.
+    End,
+    /// It ends as soon as these bytes have been received.
+    EndAfter(u64),
+}
+
+/// What leads a test beside the clock.
+pub(crate) trait Lead {
+    /// The control connection can be read.
+    fn on_control(&mut self) -> Verdict;
+
+    /// An interval has ended.
+    fn on_interval(&mut self, interval: IntervalEnd<'_>);
+
+    /// So many bytes of all streams have been moved, at this time of the test.
+    fn on_tick(&mut self, _at: Duration, _bytes: u64) -> Verdict {
+        Verdict::GoOn
+    }
+
+    /// The data has ended here. Receivers read on, uncounted, until this returns.
+    fn on_end(&mut self, _end: &End) {}
+}
+
+/// Why the data ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By the clock, by a sum, or by the peer's message.
+    Regular,
+    /// By a signal.
+    Cancelled,
+    /// Nothing was received.
+    Idle,
+    /// By a failed call.
+    Failed(&'static str, i32),
+}
+
+/// What a stream's thread leaves.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    /// The figures, the omitted time included.
+    pub(crate) side: Side,
+    /// Samples at the ends of intervals.
+    pub(crate) series: Series,
+}
+
+/// What a test's data came to.
+#[derive(Debug)]
+pub(crate) struct Data {
+    /// Per stream.
+    pub(crate) moved: Vec<Moved>,
+    /// The place of the sample at the end of the omitted time, in each series.
+    pub(crate) begin: usize,
+    /// Why it ended.
+    pub(crate) end: End,
+}
+
+/// Runs the streams to the test's end.
+pub(crate) fn run(
+    streams: &[Stream],
+    course: Course<'_>,
+    control: &ControlConnection,
+    lead: &mut dyn Lead,
+) -> Data {
+    let half = streams.first().map(|stream| stream.plan.here.clone());
+    let group = FlowGroup::new(streams.len(), half.unwrap_or_default());
+    let shared = Shared {
+        course,
+        over: course.cancel.follower(),
+        drained: Stop::new(),
+        notice: course.cancel.follower(),
+        first: OnceLock::new(),
+        sum_ends: streams.len() > 1 || !streams.iter().all(|stream| stream.sends),
+    };
+    std::thread::scope(|scope| {
+        let start = |stream| {
+            let (member, shared) = (group.member(), &shared);
+            scope.spawn(move || run_stream(stream, member, shared))
+        };
+        let threads: Vec<_> = streams.iter().map(start).collect();
+        let mut leader = Leader::new(streams, &shared);
+        let end = leader.until_end(control, lead);
+        shared.over.pull(Reason::Deadline);
+        leader.stopped = Some(leader.started.elapsed());
+        lead.on_end(&end);
+        shared.drained.pull(Reason::Deadline);
+        let ran = threads
+            .into_iter()
+            .map(|thread| thread.join().ok().flatten());
+        let sides: Vec<_> = ran.map(Option::unwrap_or_default).collect();
+        leader.sample_last(lead);
+        let begin = leader.begin.unwrap_or(
+            leader
+                .series
+                .first()
+                .map_or(0, |series| series.samples.len() - 1),
+        );
+        let cpu = group.cpu();
+        let moved = sides.into_iter().zip(leader.series).zip(leader.round_trips);
+        let moved = moved.map(|((side, series), round_trips)| Moved {
+            side: Side {
+                cpu: cpu.clone(),
+                smoothed_rtt: Some(round_trips).filter(|times| !times.is_empty()),
+                datagrams: series.samples.last().and_then(|last| last.datagrams),
+                ..side
+            },
+            series,
+        });
+        Data {
+            moved: moved.collect(),
+            begin,
+            end,
+        }
+    })
+}
+
+/// What the threads of a test share.
+struct Shared<'a> {
+    course: Course<'a>,
+    /// Ends the loops.
+    over: Stop,
+    /// Ends what receivers read after that.
+    drained: Stop,
+    /// Wakes the leader: a stream has ended by itself.
+    notice: Stop,
+    /// How the first one did.
+    first: OnceLock<End>,
+    /// A test with a number of bytes ends by the sum of several counters, not by its one sender.
+    sum_ends: bool,
+}
+
+fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> Option<Side> {
+    let fail = |what, errno| {
+        let _ = shared.first.set(End::Failed(what, errno));
+        shared.notice.pull(Reason::Cancelled);
+    };
+    let (plan, course) = (&stream.plan, &shared.course);
+    if let Some(cpu) = plan.here.cpu {
+        let _ = sys::cpu::bind_thread(cpu);
+    }
+    let facts = &stream.data.facts;
+    let memory = Memory::new(STREAM_MEMORY, STREAM_MEMORY);
+    let (half, workload) = (&plan.here, &plan.workload);
+    let buffers = Buffers::new(
+        half,
+        workload,
+        plan.transport,
+        facts,
+        None,
+        course.payload,
+        &memory,
+    );
+    let Ok(mut buffers) = buffers else {
+        fail("make the buffers of a stream", 0);
+        return None;
+    };
+    let settings = PhaseSettings {
+        counters: &stream.counters,
+        cancel: &shared.over,
+        control: None,
+        time: course
+            .time
+            .filter(|_| stream.sends)
+            .map(|time| course.omit + time),
+        idle: Some(buffers.patience(course.idle, half)),
+        group: Some(member.start()?),
+    };
+    let limit = match plan.limit {
+        limit @ Limit::Bytes(_) if course.bytes.is_some() && !shared.sum_ends => limit,
+        _ => course
+            .time
+            .map_or(Limit::Unlimited, |time| Limit::Time(course.omit + time)),
+    };
+    let mut phase = MeasuredPhase::start(half, settings);
+    let socket = &stream.data.socket;
+    let path = Flow::Connected(socket.as_fd());
+    let ran = phase.run(limit, Loop::of(plan, &mut buffers), path);
+    note(&ran, shared, stream.sends);
+    if !stream.sends {
+        receive_late(
+            socket.as_fd(),
+            &mut buffers,
+            &shared.drained,
+            &stream.counters,
+        );
+    }
+    let facts = facts_at_end(facts, socket, plan.transport);
+    Some(phase.side(ran, &stream.data, &buffers, facts))
+}
+
+/// Tells the leader of a stream that has ended by itself.
+fn note(ran: &Ran, shared: &Shared<'_>, sends: bool) {
+    let end = match (&ran.ended, ran.failure) {
+        (Ended::Count, _) => End::Regular,
+        // A sender's time has come, or the peer's message says why.
+        (Ended::Deadline | Ended::Cancelled, _) => return,
+        (Ended::PeerClosed, _) if !sends => return,
+        (_, Some((_, errno))) if errno == sys::call::Error::TIMEDOUT.raw_os_error() => End::Idle,
+        (_, Some((what, errno))) => End::Failed(what, errno),
+        _ => End::Failed(if sends { "send" } else { "receive" }, 0),
+    };
+    let _ = shared.first.set(end);
+    shared.notice.pull(Reason::Cancelled);
+}
+
+/// The calling thread's part.
+struct Leader<'a> {
+    streams: &'a [Stream],
+    shared: &'a Shared<'a>,
+    started: Instant,
+    stopped: Option<Duration>,
+    series: Vec<Series>,
+    round_trips: Vec<Histogram>,
+    begin: Option<usize>,
+    /// The end of the last interval.
+    last: Duration,
+}
+
+impl<'a> Leader<'a> {
+    fn new(streams: &'a [Stream], shared: &'a Shared<'a>) -> Self {
+        let name = |stream: &Stream| stream.number.to_string();
+        let series = streams.iter().map(|stream| Series {
+            name: name(stream),
+            samples: vec![Sample::default()],
+            ..Series::default()
+        });
+        Self {
+            streams,
+            shared,
+            started: Instant::now(),
+            stopped: None,
+            series: series.collect(),
+            round_trips: streams.iter().map(|_| Histogram::default()).collect(),
+            begin: shared.course.omit.is_zero().then_some(0),
+            last: Duration::ZERO,
+        }
+    }
+
+    fn until_end(&mut self, control: &ControlConnection, lead: &mut dyn Lead) -> End {
+        let Course {
+            omit,
+            time,
+            bytes,
+            interval,
+            cancel,
+            ..
+        } = self.shared.course;
+        let end = time.map(|time| omit + time);
+        let mut target = bytes.filter(|_| self.shared.sum_ends);
+        let mut given_up = None;
+        let mut due = self.next_due(interval);
+        loop {
+            let now = self.started.elapsed();
+            let moved = self.moved();
+            if target.is_some_and(|target| moved >= target)
+                || end.is_some_and(|end| now >= end)
+                || given_up.is_some_and(|when| now >= when)
+            {
+                return End::Regular;
+            }
+            if due.is_some_and(|due| now >= due) {
+                self.end_interval(now, lead);
+                due = self.next_due(interval);
+            }
+            match lead.on_tick(now, moved) {
+                Verdict::GoOn => {}
+                _ => return End::Regular,
+            }
+            let tick = if target.is_some() { SHORT_TICK } else { TICK };
+            let wake = [due, end]
+                .into_iter()
+                .flatten()
+                .fold(now + tick, Duration::min);
+            match self
+                .shared
+                .notice
+                .wait_readable(control.as_fd(), self.started + wake)
+            {
+                Ok(true) => match lead.on_control() {
+                    Verdict::GoOn => {}
+                    Verdict::End => return End::Regular,
+                    Verdict::EndAfter(bytes) => {
+                        target = Some(bytes);
+                        given_up = Some(self.started.elapsed() + ARRIVAL);
+                    }
+                },
+                Ok(false) => self.look(),
+                Err(_) if cancel.is_set() => return End::Cancelled,
+                Err(_) => return self.explained(control, lead),
+            }
+        }
+    }
+
+    /// A stream has ended by itself. The control connection may say why.
+    fn explained(&self, control: &ControlConnection, lead: &mut dyn Lead) -> End {
+        let end = self.shared.first.get().cloned().unwrap_or(End::Regular);
+        let until = Instant::now() + EXPLANATION;
+        if matches!(end, End::Failed(..))
+            && matches!(control.is_readable(until), Ok(true))
+            && lead.on_control() != Verdict::GoOn
+        {
+            return End::Regular;
+        }
+        end
+    }
+
+    /// The end of the next interval, since the start.
+    fn next_due(&self, interval: Option<Duration>) -> Option<Duration> {
+        let omit = self.shared.course.omit;
+        let next = |begin: Duration, interval: Duration| {
+            let passed = (self.last.saturating_sub(begin)).as_nanos() / interval.as_nanos().max(1);
+            let whole = u32::try_from(passed + 1).unwrap_or(u32::MAX);
+            let due = begin + interval.saturating_mul(whole);
+            // A sample that came a little early would have the same end once more.
+            if due <= self.last + interval / 10 {
+                due + interval
+            } else {
+                due
+            }
+        };
+        if self.begin.is_none() {
+            let due = interval.map(|interval| next(Duration::ZERO, interval));
+            return Some(due.map_or(omit, |due| due.min(omit)));
+        }
+        interval.map(|interval| next(omit, interval))
+    }
+
+    fn end_interval(&mut self, now: Duration, lead: &mut dyn Lead) {
+        self.sample(now);
+        self.last = now;
+        if self.shared.course.interval.is_some() {
+            lead.on_interval(self.interval());
+        }
+        if self.begin.is_none() && now >= self.shared.course.omit {
+            self.begin = Some(self.samples() - 1);
+            // The grid begins anew, at the time when it should.
+            self.last = self.shared.course.omit;
+            for round_trips in &mut self.round_trips {
+                *round_trips = Histogram::default();
+            }
+        }
+    }
+
+    fn interval(&self) -> IntervalEnd<'_> {
+        IntervalEnd {
+            streams: self.streams,
+            series: &self.series,
+            begin: self.begin,
+        }
+    }
+
+    fn samples(&self) -> usize {
+        self.series.first().map_or(0, |series| series.samples.len())
+    }
+
+    /// What came after the last interval; one of no length and without data is none.
+    fn sample_last(&mut self, lead: &mut dyn Lead) {
+        let Some(stopped) = self.stopped else { return };
+        let interval = self.shared.course.interval;
+        self.sample(stopped);
+        let moved = |series: &Series| {
+            let [.., before, last] = &series.samples[..] else {
+                return false;
+            };
+            last.bytes() > before.bytes()
+        };
+        let is_short =
+            interval.is_none_or(|interval| stopped.saturating_sub(self.last) < interval / 10);
+        if is_short && !self.series.iter().any(moved) && self.samples() > 2 {
+            for series in &mut self.series {
+                // Its end is the end of the last interval.
+                series.samples.pop();
+            }
+            return;
+        }
+        if interval.is_some() {
+            lead.on_interval(self.interval());
+        }
+    }
+
+    fn sample(&mut self, at: Duration) {
+        for (stream, series) in self.streams.iter().zip(&mut self.series) {
+            series.samples.push(sample(stream, at));
+        }
+    }
+
+    /// Looks at the round-trip times of what is sent.
+    fn look(&mut self) {
+        for (stream, times) in self.streams.iter().zip(&mut self.round_trips) {
+            if stream.sends
+                && stream.plan.transport.has_tcp_options()
+                && let Ok(info) = option::tcp_info(stream.data.socket.as_fd())
+                && info.rtt_us > 0
+            {
+                times.record(u64::from(info.rtt_us) * 1000);
+            }
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        self.streams
+            .iter()
+            .map(|stream| stream.counters.counts().bytes())
+            .sum()
+    }
+}
+
+fn sample(stream: &Stream, at: Duration) -> Sample {
+    let counts = stream.counters.counts();
+    Sample {
+        at,
+        sent: counts.sent,
+        received: counts.received,
+        operations: counts.send_calls + counts.receive_calls,
+        datagrams: stream.counters.datagrams().filter(|_| !stream.sends),
+        path: (stream.sends && stream.plan.transport == Transport::Tcp)
+            .then(|| path(stream))
+            .flatten(),
+    }
+}
+
+fn path(stream: &Stream) -> Option<PathSample> {
+    let info = option::tcp_info(stream.data.socket.as_fd()).ok()?;
+    Some(PathSample {
+        smoothed_rtt: Some(Duration::from_micros(info.rtt_us.into())),
+        rtt_deviation: Some(Duration::from_micros(info.rtt_variation_us.into())),
+        congestion_window_bytes: Some(
+            u64::from(info.congestion_window) * u64::from(info.segment_bytes),
+        ),
+        retransmits: Some(info.total_retransmits.into()),
+        path_mtu_bytes: Some(info.path_mtu_bytes),
+        send_window_bytes: info.send_window_bytes,
+        reordering: Some(info.reordering),
+    })
+}

@@ -1,0 +1,269 @@
+//! iperf3's errors: their numbers, which SERVER_ERROR carries, and their texts.
+
+use std::fmt;
+
+/// An error, as both ends number and word it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// iperf3's number.
+    pub code: i32,
+    /// The system's number; 0 for none.
+    pub errno: i32,
+    /// A reason instead of the system's, as getaddrinfo(3) has.
+    pub why: Option<String>,
+}
+
+impl Fault {
+    /// An error that no call is to blame for.
+    pub const fn of(code: i32) -> Self {
+        Self {
+            code,
+            errno: 0,
+            why: None,
+        }
+    }
+
+    /// An error of a call.
+    pub fn io(code: i32, error: &std::io::Error) -> Self {
+        let errno = error.raw_os_error().unwrap_or(0);
+        let why = (errno == 0).then(|| control::why(error));
+        Self { code, errno, why }
+    }
+
+    /// An error with a reason of ours.
+    pub fn because(code: i32, why: impl Into<String>) -> Self {
+        Self {
+            code,
+            errno: 0,
+            why: Some(why.into()),
+        }
+    }
+
+    /// The numbers behind SERVER_ERROR.
+    pub fn bytes(&self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.code.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.errno.to_be_bytes());
+        bytes
+    }
+
+    /// An error that a server reports. A 3.12 server leaves out the system's number of some.
+    pub fn of_server(bytes: &[u8]) -> Self {
+        let word = |at| {
+            let word: Option<[u8; 4]> = bytes.get(at..at + 4)?.try_into().ok();
+            word.map(i32::from_be_bytes)
+        };
+        Self {
+            code: word(0).unwrap_or(0),
+            errno: word(4).unwrap_or(0),
+            why: None,
+        }
+    }
+}
+
+/// The numbers, by names.
+macro_rules! codes {
+    ($($name:ident = $code:literal)*) => {
+        $(#[expect(missing_docs, reason = "its text says what it is")] pub const $name: i32 = $code;)*
+    };
+}
+codes! {
+    DURATION = 5
+    STREAMS = 6
+    BLOCK_SIZE = 7
+    BUFFER_SIZE = 8
+    MSS = 10
+    OMIT = 12
+    BURST = 15
+    UDP_BLOCK_SIZE = 20
+    BAD_TOS = 21
+    TOTAL_RATE = 27
+    SERVER_DURATION = 37
+    LISTEN = 102
+    CONNECT = 103
+    COOKIE = 106
+    CONTROL_READ = 107
+    CONTROL_WRITE = 108
+    CONTROL_CLOSED = 109
+    UNKNOWN_MESSAGE = 110
+    RECEIVE_PARAMETERS = 114
+    SEND_RESULTS = 116
+    RECEIVE_RESULTS = 117
+    CLIENT_TERMINATED = 119
+    SERVER_TERMINATED = 120
+    BUSY = 121
+    PROTOCOL = 131
+    CONGESTION = 134
+    AUTHORIZATION = 142
+    RECEIVE_TIMEOUT = 144
+    TEST_DURATION_EXPIRED = 160
+    STREAM_CREATE = 200
+    STREAM_CONNECT = 203
+    STREAM_ACCEPT = 204
+    STREAM_WRITE = 205
+    STREAM_READ = 206
+}
+
+/// Each error's text, and whether the system's reason follows.
+const TEXTS: &[(i32, &str, bool)] = &[
+    (
+        DURATION,
+        "test duration too long (maximum = 86400 seconds)",
+        false,
+    ),
+    (
+        STREAMS,
+        "number of parallel streams too large (maximum = 128)",
+        false,
+    ),
+    (
+        BLOCK_SIZE,
+        "block size too large (maximum = 1048576 bytes)",
+        false,
+    ),
+    (
+        BUFFER_SIZE,
+        "socket buffer size too large (maximum = 536870912 bytes)",
+        false,
+    ),
+    (MSS, "TCP MSS too large (maximum = 9216 bytes)", false),
+    (OMIT, "bogus value for --omit", false),
+    (BURST, "invalid burst count (maximum = 1000)", false),
+    (
+        UDP_BLOCK_SIZE,
+        "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)",
+        false,
+    ),
+    (
+        BAD_TOS,
+        "bad TOS value (must be between 0 and 255 inclusive)",
+        false,
+    ),
+    (
+        TOTAL_RATE,
+        "total required bandwidth is larger than server limit",
+        false,
+    ),
+    (
+        SERVER_DURATION,
+        "client's requested duration exceeds the server's maximum permitted limit",
+        false,
+    ),
+    (LISTEN, "unable to start listener for connections", true),
+    (CONNECT, "unable to connect to server", true),
+    (104, "unable to accept connection from client", true),
+    (105, "unable to send cookie to server", true),
+    (COOKIE, "unable to receive cookie at server", true),
+    (CONTROL_READ, "unable to read from the control socket", true),
+    (CONTROL_WRITE, "unable to write to the control socket", true),
+    (
+        CONTROL_CLOSED,
+        "control socket has closed unexpectedly",
+        false,
+    ),
+    (
+        UNKNOWN_MESSAGE,
+        "received an unknown control message (ensure other side is iperf3 and not iperf)",
+        false,
+    ),
+    (
+        111,
+        "unable to send control message - port may not be available, the other side may have stopped running, etc.",
+        true,
+    ),
+    (
+        112,
+        "unable to receive control message - port may not be available, the other side may have stopped running, etc.",
+        true,
+    ),
+    (113, "unable to send parameters to server", true),
+    (
+        RECEIVE_PARAMETERS,
+        "unable to receive parameters from client",
+        true,
+    ),
+    (SEND_RESULTS, "unable to send results", true),
+    (RECEIVE_RESULTS, "unable to receive results", true),
+    (118, "select failed", true),
+    (CLIENT_TERMINATED, "the client has terminated", false),
+    (SERVER_TERMINATED, "the server has terminated", false),
+    (
+        BUSY,
+        "the server is busy running a test. try again later",
+        false,
+    ),
+    (122, "unable to set TCP/SCTP NODELAY", true),
+    (123, "unable to set TCP/SCTP MSS", true),
+    (124, "unable to set socket buffer size", true),
+    (125, "unable to set IP TOS", true),
+    (127, "unable to set IPv6 flow label", true),
+    (PROTOCOL, "protocol does not exist", false),
+    (
+        CONGESTION,
+        "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host",
+        false,
+    ),
+    (140, "unable to set socket pacing", true),
+    (141, "socket buffer size not set correctly", false),
+    (AUTHORIZATION, "test authorization failed", false),
+    (143, "unable to bind to device", true),
+    (RECEIVE_TIMEOUT, "idle timeout for receiving data", false),
+    (145, "unable to set IP Do-Not-Fragment flag", true),
+    (148, "unable to set TCP USER_TIMEOUT", true),
+    (
+        TEST_DURATION_EXPIRED,
+        "server test duration has expired",
+        false,
+    ),
+    (STREAM_CREATE, "unable to create a new stream", true),
+    (202, "unable to start stream listener", true),
+    (STREAM_CONNECT, "unable to connect stream", true),
+    (STREAM_ACCEPT, "unable to accept stream connection", true),
+    (STREAM_WRITE, "unable to write to stream socket", true),
+    (STREAM_READ, "unable to read from stream socket", true),
+    (207, "stream socket has closed unexpectedly", true),
+    (208, "stream ID does not exist", false),
+    (300, "unable to create/update timer", true),
+];
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((_, text, has_reason)) = TEXTS.iter().find(|(code, ..)| *code == self.code) else {
+            return write!(f, "int_errno={}", self.code);
+        };
+        f.write_str(text)?;
+        match &self.why {
+            Some(why) => write!(f, ": {why}"),
+            None if *has_reason && self.errno > 0 => {
+                let error = std::io::Error::from_raw_os_error(self.errno);
+                write!(f, ": {}", sys::describe(&error))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_go_over_the_wire_and_have_words() {
+        let refused = Fault {
+            code: CONNECT,
+            errno: 111,
+            why: None,
+        };
+        assert_eq!(Fault::of_server(&refused.bytes()), refused);
+        assert_eq!(
+            refused.to_string(),
+            "unable to connect to server: Connection refused"
+        );
+        // A 3.12 server's answer to a failed login.
+        let denied = Fault::of_server(&[0, 0, 0, 0x8e]);
+        assert_eq!(denied.to_string(), "test authorization failed");
+        assert_eq!(Fault::of_server(&[]).to_string(), "int_errno=0");
+    }
+}

@@ -1,0 +1,84 @@
+//! `iperf3`: from argv to the exit code.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use engine::Stop;
+use iperf3::options::{self, Client, Common, Role, Server};
+
+/// Runs a client or a server.
+pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let settings = match options::iperf3(program, args) {
+        Ok(settings) => settings,
+        Err(exit) => return exit.print(),
+    };
+    for notice in &settings.notices {
+        eprintln!("{notice}");
+    }
+    sys::process::raise_descriptor_limit();
+    let done = match &settings.role {
+        Role::Client(client) => run(&settings.common, client),
+        Role::Server(server) => serve(&settings.common, server),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("iperf3: error - {why}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(common: &Common, client: &Client) -> Result<ExitCode, String> {
+    let stop = Stop::new();
+    crate::signals::stop_on_signals(&stop);
+    write_process_number(common)?;
+    let finished = match log(common)? {
+        Some(mut log) => {
+            let mut errors = log.try_clone().map_err(|error| sys::describe(&error))?;
+            iperf3::run(common, client, &stop, &mut log, &mut errors)
+        }
+        None => iperf3::run(common, client, &stop, &mut io::stdout(), &mut io::stderr()),
+    };
+    Ok(ExitCode::from(finished.code))
+}
+
+fn serve(common: &Common, server: &Server) -> Result<ExitCode, String> {
+    if server.daemon {
+        match sys::process::detach().map_err(|error| sys::describe(&error))? {
+            sys::process::Side::Parent => return Ok(ExitCode::SUCCESS),
+            sys::process::Side::Daemon => {}
+        }
+    }
+    write_process_number(common)?;
+    let stop = Stop::new();
+    crate::signals::stop_on_signals(&stop);
+    let out: Box<dyn Write + Send> = match log(common)? {
+        Some(log) => Box::new(log),
+        None => Box::new(io::stdout()),
+    };
+    iperf3::server::run(common, server, &stop, out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn log(common: &Common) -> Result<Option<File>, String> {
+    let open = |path: &Path| {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.map_err(|error| {
+            let why = sys::describe(&error);
+            format!("unable to open log file {}: {why}", path.display())
+        })
+    };
+    common.log_file.as_deref().map(open).transpose()
+}
+
+fn write_process_number(common: &Common) -> Result<(), String> {
+    let Some(path) = &common.pid_file else {
+        return Ok(());
+    };
+    let written = std::fs::write(path, format!("{}\n", std::process::id()));
+    written.map_err(|error| {
+        let why = sys::describe(&error);
+        format!("unable to write PID file {}: {why}", path.display())
+    })
+}
