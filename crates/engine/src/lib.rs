@@ -57,6 +57,7 @@ pub use looper::Looper;
 pub use loops::connection_test::Accepting;
 pub use measured_phase::{MeasuredPhase, PhaseSettings, open_stream, run_stream};
 pub use memory::Memory;
+pub use numbers::FirstDatagram;
 pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};
 pub use run_flows::{FlowEnd, FlowToRun, FlowWatch, GroupEnd, GroupSettings, run_flows};
 pub use sampler::{Interval, Reading, Sampler, sample_until};

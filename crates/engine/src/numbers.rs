@@ -16,6 +16,25 @@ pub(crate) const WINDOW: i64 = 1 << 16;
 /// A number that is further ahead than this is none of the flow's.
 const MOST_AHEAD: i64 = 1 << 32;
 
+/// A datagram that came before its flow's loop.
+#[derive(Clone, Debug)]
+pub struct FirstDatagram {
+    /// What it carried.
+    pub data: Box<[u8]>,
+    /// When it came, by the monotonic clock.
+    came_ns: u64,
+}
+
+impl FirstDatagram {
+    /// One that has come now.
+    pub fn now(data: &[u8]) -> Self {
+        Self {
+            data: data.into(),
+            came_ns: sys::clock::monotonic_ns(),
+        }
+    }
+}
+
 /// The hooks of a sender of numbered datagrams.
 ///
 /// A number is used up when the kernel has taken its datagram: a refused or interrupted send uses none.
@@ -156,6 +175,15 @@ impl<'a> Classifier<'a> {
             self.time(now_ns.wrapping_sub(sent_ns) as i64);
         }
         is_end
+    }
+
+    /// The same for one that came before; whether it marks the end.
+    pub(crate) fn classify_first(&mut self, first: &FirstDatagram) -> bool {
+        let ahead_ns = match self.format.stamp.map(|stamp| stamp.clock) {
+            Some(StampClock::Wall) => sys::clock::wall_ahead_ns(),
+            _ => 0,
+        };
+        self.classify(&first.data, first.came_ns.wrapping_add_signed(ahead_ns))
     }
 
     /// A place above all others has come.

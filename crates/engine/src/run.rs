@@ -17,7 +17,7 @@ use crate::io::{self, Flow, Io};
 use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, numbered, pipelined, request_response};
-use crate::numbers::{Classifier, Numbering};
+use crate::numbers::{Classifier, FirstDatagram, Numbering};
 use crate::script::{ConnectionManager, Orders, Script, StepTimes};
 use crate::stop::Stop;
 use crate::timer::Clocked;
@@ -74,6 +74,8 @@ pub struct Loop<'a> {
     pub timing: Timing,
     /// How one-way datagrams are numbered and stamped; `None` if they are not.
     pub datagrams: Option<DatagramFormat>,
+    /// Those that came before, which the loop counts first.
+    pub first: &'a [FirstDatagram],
     /// Figures of the schedule begin after this time.
     pub warm_up: Duration,
     /// How this end moves its data.
@@ -178,17 +180,12 @@ impl<'a> Loop<'a> {
             burst: flow.burst,
             timing: flow.timing,
             datagrams: flow.datagrams,
+            first: &[],
             warm_up: Duration::ZERO,
             half: &flow.here,
             buffers,
             drain: None,
         }
-    }
-
-    /// The same loop whose first part does not count.
-    #[must_use]
-    pub fn warming_up(self, warm_up: Duration) -> Self {
-        Self { warm_up, ..self }
     }
 
     /// `length` is how long it goes on of its own accord, if that is known.
@@ -369,6 +366,12 @@ impl io::Work for Datagrams<'_, '_> {
                 let size = ring.size() as usize;
                 let counts = self.counters.datagram_writer();
                 let mut classifier = Classifier::new(format, counts, body.timing.passes);
+                for first in body.first {
+                    bounds.counters.received(first.data.len(), 1);
+                    if classifier.classify_first(first) {
+                        return Ended::PeerClosed.into();
+                    }
+                }
                 let mut joined = joined(body.half, io);
                 let (ring, size) = match &mut joined {
                     Some(joined) => (joined, size),
@@ -524,6 +527,7 @@ mod tests {
                     burst,
                     timing: Timing::default(),
                     datagrams: None,
+                    first: &[],
                     warm_up: Duration::ZERO,
                     half: &half,
                     buffers: &mut buffers,

@@ -18,6 +18,7 @@ use crate::flow_group::{FlowGroup, GroupMember};
 use crate::flow_sampler::{FlowSampler, GroupTimes, IntervalEnd, SampledFlow};
 use crate::io::Flow;
 use crate::measured_phase::{MeasuredPhase, PhaseSettings};
+use crate::numbers::FirstDatagram;
 use crate::run::{Loop, receive_late};
 use crate::socket::{DataSocket, facts_at_end};
 use crate::stop::{Reason, Stop};
@@ -41,6 +42,8 @@ pub struct FlowToRun<'a> {
     pub counters: Arc<Counters>,
     /// How it ends for the peer; `None` leaves its end to the caller.
     pub finish: Option<Finish>,
+    /// Numbered datagrams that came before; empty of other flows.
+    pub first: Vec<FirstDatagram>,
 }
 
 impl<'a> FlowToRun<'a> {
@@ -207,6 +210,7 @@ fn run_one(
         buffers,
         counters,
         finish,
+        first,
     } = flow;
     let refused = plan.here.cpu.and_then(bind);
     let Some(group) = member.start() else {
@@ -232,7 +236,11 @@ fn run_one(
     let mut phase = MeasuredPhase::start(&Half::default(), phase);
     reporter.report(News::Started(phase.started()));
     let path = || Flow::Connected(data.socket.as_fd());
-    let body = Loop::of(plan, buffers).warming_up(settings.times.warm_up);
+    let body = Loop {
+        first: &first,
+        warm_up: settings.times.warm_up,
+        ..Loop::of(plan, buffers)
+    };
     let ran = phase.run(limit, body, path());
     if let Some(finish) = finish {
         phase.finish(finish, &path(), settings.patience);

@@ -4,7 +4,9 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use engine::{Buffers, Counters, Flow, Job, JobBody, Loop, Memory, Ran, Reason, Stop, run};
+use engine::{
+    Buffers, Counters, FirstDatagram, Flow, Job, JobBody, Loop, Memory, Ran, Reason, Stop, run,
+};
 use model::{
     BufferPlan, Counts, DatagramCounts, DatagramFormat, Ended, FlowPlan, IoMethod, Limit, Pacing,
     SocketFacts, Stamp, StampClock, Transport, WidthRule, Workload,
@@ -38,13 +40,26 @@ fn plan(workload: Workload, io: IoMethod) -> FlowPlan {
 }
 
 fn ran(socket: BorrowedFd<'_>, flow: &FlowPlan, limit: Limit, stop: &Stop) -> (Ran, Counters) {
+    ran_after(&[], socket, flow, limit, stop)
+}
+
+fn ran_after(
+    first: &[FirstDatagram],
+    socket: BorrowedFd<'_>,
+    flow: &FlowPlan,
+    limit: Limit,
+    stop: &Stop,
+) -> (Ran, Counters) {
     let (memory, counters) = (Memory::new(1 << 20, 1 << 20), Counters::default());
     let facts = SocketFacts::default();
     let (half, workload) = (&flow.here, &flow.workload);
     let buffers = Buffers::new(half, workload, flow.transport, &facts, None, b"x", &memory);
     let mut buffers = buffers.unwrap();
     let mut job = Job {
-        body: JobBody::Loop(Loop::of(flow, &mut buffers)),
+        body: JobBody::Loop(Loop {
+            first,
+            ..Loop::of(flow, &mut buffers)
+        }),
         limit,
         stop,
         counters: &counters,
@@ -143,6 +158,30 @@ fn what_has_no_number_is_counted_as_bytes() {
         (3 + 16 + 8 + 100, 5)
     );
     assert_eq!((datagrams.received, datagrams.lost), (2, 1));
+}
+
+/// What came before the loop counts first, with its own time.
+#[test]
+fn first_datagrams_come_first() {
+    let (near, far) = pair();
+    let first = [1, 3].map(|number| {
+        let mut datagram = [0; 20];
+        FORMAT.write_number(&mut datagram, number);
+        FORMAT.write_stamp(&mut datagram, sys::clock::wall_ns());
+        FirstDatagram::now(&datagram)
+    });
+    end(&near, 4);
+    let flow = plan(Workload::receive(), IoMethod::Plain);
+    let (ran, counters) = ran_after(&first, far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
+    assert_eq!(ran.ended, Ended::PeerClosed);
+    let datagrams = counters.datagrams().unwrap();
+    assert_eq!((datagrams.received, datagrams.lost), (3, 1));
+    assert_eq!(counters.counts().received.0, 140);
+    let (least, most) = datagrams.delays.extremes_ns.unwrap();
+    assert!(
+        least > -1_000_000 && most < 10_000_000_000,
+        "{least} {most}"
+    );
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn run_end(
         burst: 0,
         timing: Timing::default(),
         datagrams: None,
+        first: &[],
         warm_up: Duration::ZERO,
         half: &half,
         buffers: &mut buffers,

@@ -83,6 +83,7 @@ fn ran(ends: &mut [End], settings: &GroupSettings<'_>, watch: &mut dyn FlowWatch
             buffers,
             counters: Arc::new(Counters::default()),
             finish: *finish,
+            first: Vec::new(),
         }
     }
     run_flows(ends.iter_mut().map(flow).collect(), settings, watch).unwrap()

@@ -2,10 +2,11 @@
 //!
 //! A dialect implements [`Dialect`], what it does with one client. [`Server`] accepts the clients that [`ServerConfig`]
 //! admits, and ends them when it stops. Whose data a test takes, and where its data may go: [`DataPeer`],
-//! [`accept_data`] and [`Door`]. What clients may have the host do: [`Permissions`].
+//! [`accept_data`] and [`Door`]; of datagrams, [`DatagramDoor`]. What clients may have the host do: [`Permissions`].
 
 #![forbid(unsafe_code)]
 
+mod datagram_door;
 mod listener;
 mod network;
 mod peer;
@@ -13,6 +14,7 @@ mod permissions;
 mod registry;
 mod server;
 
+pub use datagram_door::{DatagramDoor, DatagramPeer, ExpectedFlows};
 pub use listener::{inherited_listeners, listen};
 pub use network::Network;
 pub use peer::{Accepted, DataPeer, Door, Nonce, Others, PREFERENCE, Policy, accept_data};

@@ -3,7 +3,6 @@
 
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -40,20 +39,6 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
 /// CPU time of the calling thread, in nanoseconds: CLOCK_THREAD_CPUTIME_ID, clock_gettime(2).
 pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// CPU time of this process with all its threads, in user space and in the kernel: getrusage(2).
-pub fn process_cpu() -> (Duration, Duration) {
-    // SAFETY: a structure of zeroes is one, and the call writes it whole.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| {
-        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
-    };
-    (time(usage.ru_utime), time(usage.ru_stime))
 }
 
 /// How far the wall clock is ahead of the monotonic one, in nanoseconds. It changes only when somebody

@@ -185,6 +185,7 @@ mod tests {
                 burst: 0,
                 timing: Timing::default(),
                 datagrams: None,
+                first: &[],
                 warm_up: Duration::ZERO,
                 half,
                 buffers: &mut buffers,

@@ -400,6 +400,7 @@ impl Prepared {
             burst: 0,
             timing: self.timing,
             datagrams: None,
+            first: &[],
             warm_up: Duration::ZERO,
             half: &self.assignment.half,
             buffers: &mut self.buffers,

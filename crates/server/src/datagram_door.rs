@@ -1,0 +1,355 @@
+//! Flows that come to one datagram socket and are told apart by their source.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::{FirstDatagram, SocketError, Stop, datagram_branch, datagram_listener};
+use model::{SocketOptions, Transport};
+use sys::call::{self, Error};
+use sys::{Address, Socket};
+
+/// Datagrams that wait for a session, and their bytes. More are dropped.
+const MOST_WAITING: usize = 1024;
+const MOST_BYTES: usize = 4 << 20;
+
+/// How long a session waits before it looks for what another one has received for it.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a datagram may be on its way through this host: one that is later comes to its own socket.
+const ON_ITS_WAY: Duration = Duration::from_millis(2);
+
+/// How long a source that has a socket of its own is no new one.
+const KNOWN: Duration = Duration::from_secs(1);
+
+/// The datagram socket of a server. Each source of datagrams gets a connected socket at the same address and port.
+#[derive(Debug)]
+pub struct DatagramDoor {
+    listener: Socket,
+    bound: Address,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The hosts that sessions expect, each with the session's number; `None` is any.
+    expected: Vec<(u64, Option<Address>)>,
+    waiting: VecDeque<(Address, FirstDatagram)>,
+    bytes: usize,
+    known: Vec<(Address, Instant)>,
+    last_number: u64,
+}
+
+/// A session that expects flows. Dropping it lets the next one from the same host have its turn.
+#[derive(Debug)]
+#[must_use]
+pub struct ExpectedFlows<'a> {
+    door: &'a DatagramDoor,
+    host: Option<Address>,
+    number: u64,
+}
+
+/// A flow of datagrams.
+#[derive(Debug)]
+pub struct DatagramPeer {
+    /// Connected to the source, at the server's address and port.
+    pub socket: Socket,
+    /// The source.
+    pub from: Address,
+    /// What came before the socket was there, in its order; at least one.
+    pub first: Vec<FirstDatagram>,
+}
+
+impl DatagramDoor {
+    /// Opens the socket.
+    pub fn open(bind: &Address, options: &SocketOptions) -> Result<Self, SocketError> {
+        let listener = datagram_listener(Transport::Udp, bind, options)?;
+        let bound = Address::of(&listener).map_err(|error| SocketError::Refused {
+            what: "bind it",
+            error,
+        })?;
+        Ok(Self {
+            listener,
+            bound,
+            state: Mutex::default(),
+        })
+    }
+
+    /// The address and port that flows come to.
+    pub fn address(&self) -> &Address {
+        &self.bound
+    }
+
+    /// Expects flows of a host, or of any. Waits while another session expects flows of the same host, because their
+    /// first datagrams do not say whose they are. What came from that host before is dropped.
+    ///
+    /// Call it before the peer is told to begin.
+    pub fn expect(
+        &self,
+        host: Option<&Address>,
+        until: Instant,
+        stop: &Stop,
+    ) -> Result<ExpectedFlows<'_>, Error> {
+        let is_same = |other: &Option<Address>| match (host, other) {
+            (Some(host), Some(other)) => host.shares_host_with(other),
+            _ => true,
+        };
+        loop {
+            let mut state = self.state();
+            if !state.expected.iter().any(|(_, other)| is_same(other)) {
+                if host.is_some() {
+                    // Nobody expects these.
+                    state.collect(&self.listener);
+                }
+                state.last_number += 1;
+                let number = state.last_number;
+                state.expected.push((number, host.cloned()));
+                return Ok(ExpectedFlows {
+                    door: self,
+                    host: host.cloned(),
+                    number,
+                });
+            }
+            drop(state);
+            pause(until, stop)?;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn pause(until: Instant, stop: &Stop) -> Result<(), Error> {
+    if stop.is_set() {
+        return Err(Error::CANCELED);
+    }
+    if Instant::now() >= until {
+        return Err(Error::TIMEDOUT);
+    }
+    std::thread::sleep(LOOK);
+    Ok(())
+}
+
+impl ExpectedFlows<'_> {
+    /// Accepts the next flow, on a socket with these options: [`Error::TIMEDOUT`] if none comes until then. A peer that
+    /// `goes_on` does not wait for an answer: some of its datagrams may still come to the server's own socket.
+    pub fn next(
+        &self,
+        options: &SocketOptions,
+        goes_on: bool,
+        until: Instant,
+        stop: &Stop,
+    ) -> Result<DatagramPeer, Error> {
+        let listener = &self.door.listener;
+        loop {
+            let mut state = self.door.state();
+            state.collect(listener);
+            if let Some(from) = state.next_source(self.host.as_ref()) {
+                // The socket's options change meanwhile, so others have to wait.
+                let bound = (listener, &self.door.bound);
+                let socket = datagram_branch(bound, Transport::Udp, &from, options);
+                let socket = socket.map_err(|error| errno(&error))?;
+                state.collect(listener);
+                let mut first = state.take(&from);
+                state.known.push((from.clone(), Instant::now() + KNOWN));
+                drop(state);
+                if goes_on {
+                    // What comes to the new socket was sent after all that does not.
+                    let _ = call::wait_readable(socket.as_fd(), ON_ITS_WAY);
+                    let mut state = self.door.state();
+                    state.collect_of(listener, Some(&from));
+                    first.append(&mut state.take(&from));
+                }
+                return Ok(DatagramPeer {
+                    socket,
+                    from,
+                    first,
+                });
+            }
+            drop(state);
+            if Instant::now() >= until {
+                return Err(Error::TIMEDOUT);
+            }
+            // Another session may receive what is meant for this one.
+            stop.wait_readable(listener.as_fd(), until.min(Instant::now() + LOOK))?;
+        }
+    }
+}
+
+impl Drop for ExpectedFlows<'_> {
+    fn drop(&mut self) {
+        let mut state = self.door.state();
+        state.expected.retain(|(number, _)| *number != self.number);
+        state.drop_unexpected();
+    }
+}
+
+fn errno(error: &SocketError) -> Error {
+    Error::from_raw_os_error(error.errno())
+}
+
+impl State {
+    /// Receives all that is there, for the sessions that expect it.
+    fn collect(&mut self, listener: &Socket) {
+        self.collect_of(listener, None);
+    }
+
+    /// The same; `late` is a source whose socket has just been opened.
+    fn collect_of(&mut self, listener: &Socket, late: Option<&Address>) {
+        let mut buffer = vec![0; 1 << 16];
+        let now = Instant::now();
+        self.known.retain(|(_, until)| *until > now);
+        loop {
+            let (length, from) =
+                match call::receive_from_without_waiting(listener.as_fd(), &mut buffer) {
+                    Ok((length, Some(from))) => (length, from),
+                    Ok((_, None)) | Err(Error::INTR) => continue,
+                    Err(_) => return,
+                };
+            let is_late = late == Some(&from);
+            let is_known = self.known.iter().any(|(known, _)| *known == from);
+            let is_full = self.waiting.len() >= MOST_WAITING || self.bytes + length > MOST_BYTES;
+            if is_late || (!is_known && !is_full && self.expects(&from)) {
+                self.bytes += length;
+                let datagram = FirstDatagram::now(&buffer[..length]);
+                self.waiting.push_back((from, datagram));
+            }
+        }
+    }
+
+    fn expects(&self, from: &Address) -> bool {
+        let mut hosts = self.expected.iter().map(|(_, host)| host.as_ref());
+        hosts.any(|host| host.is_none_or(|host| host.shares_host_with(from)))
+    }
+
+    fn next_source(&self, host: Option<&Address>) -> Option<Address> {
+        let mut sources = self.waiting.iter().map(|(from, _)| from);
+        let next = sources.find(|from| host.is_none_or(|host| host.shares_host_with(from)));
+        next.cloned()
+    }
+
+    /// Takes the datagrams of a source.
+    fn take(&mut self, source: &Address) -> Vec<FirstDatagram> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (taken, left): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(from, _)| from == source);
+        self.keep(left.into());
+        taken.into_iter().map(|(_, datagram)| datagram).collect()
+    }
+
+    fn drop_unexpected(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|(from, _)| self.expects(from));
+        self.keep(waiting);
+    }
+
+    fn keep(&mut self, waiting: VecDeque<(Address, FirstDatagram)>) {
+        self.bytes = waiting
+            .iter()
+            .map(|(_, datagram)| datagram.data.len())
+            .sum();
+        self.waiting = waiting;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn soon() -> Instant {
+        Instant::now() + PATIENCE
+    }
+
+    fn door(bind: &str) -> DatagramDoor {
+        let bind = Address::Inet(bind.parse().unwrap());
+        DatagramDoor::open(&bind, &SocketOptions::default()).unwrap()
+    }
+
+    fn client(door: &DatagramDoor, host: &str) -> UdpSocket {
+        let client = UdpSocket::bind((host, 0)).unwrap();
+        let port = door.address().port() as u16;
+        client.connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client
+    }
+
+    fn data(peer: &DatagramPeer) -> Vec<&[u8]> {
+        peer.first.iter().map(|first| &*first.data).collect()
+    }
+
+    #[test]
+    fn each_source_has_a_socket_of_its_own() {
+        for bind in ["127.0.0.1:0", "[::]:0"] {
+            let door = door(bind);
+            let [one, two] = [(); 2].map(|()| client(&door, "127.0.0.1"));
+            let (stop, options) = (Stop::new(), SocketOptions::default());
+            let flows = door.expect(None, soon(), &stop).unwrap();
+            for (client, datagram) in [(&one, b"1a"), (&two, b"2a"), (&one, b"1b"), (&two, b"2b")] {
+                client.send(datagram).unwrap();
+            }
+            let first = flows.next(&options, true, soon(), &stop).unwrap();
+            assert_eq!(data(&first), [b"1a", b"1b"]);
+            one.send(b"1c").unwrap();
+            two.send(b"2c").unwrap();
+            let second = flows.next(&options, true, soon(), &stop).unwrap();
+            assert_eq!(data(&second), [b"2a", b"2b", b"2c"]);
+            two.send(b"2d").unwrap();
+            for (flow, client, expected) in [(&first, &one, b"1c"), (&second, &two, b"2d")] {
+                let mut buffer = [0; 8];
+                let length = call::receive(flow.socket.as_fd(), &mut buffer).unwrap();
+                assert_eq!(&buffer[..length], expected);
+                // The answer comes from where the datagrams went to.
+                call::send(flow.socket.as_fd(), b"answer").unwrap();
+                assert_eq!(client.recv(&mut [0; 8]).unwrap(), 6);
+            }
+        }
+    }
+
+    #[test]
+    fn sessions_get_the_flows_of_their_hosts() {
+        let door = door("0.0.0.0:0");
+        let (stop, options) = (Stop::new(), SocketOptions::default());
+        let hosts = ["127.0.0.2", "127.0.0.3"];
+        let address = |host: &str| Address::Inet(format!("{host}:1").parse().unwrap());
+        let clients = hosts.map(|host| client(&door, host));
+        clients[0].send(b"too early").unwrap();
+        let [one, two] = hosts.map(|host| door.expect(Some(&address(host)), soon(), &stop));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        // A second session of a host waits for its turn.
+        let again = door.expect(Some(&address(hosts[0])), Instant::now(), &stop);
+        assert_eq!(again.err(), Some(Error::TIMEDOUT));
+        client(&door, "127.0.0.4").send(b"nobody's").unwrap();
+        for (client, datagram) in clients.iter().zip([b"one", b"two"]) {
+            client.send(datagram).unwrap();
+        }
+        for (flows, expected) in [(&two, b"two"), (&one, b"one")] {
+            let flow = flows.next(&options, false, soon(), &stop).unwrap();
+            assert_eq!(data(&flow), [expected]);
+        }
+        let none = one.next(&options, false, Instant::now(), &stop);
+        assert_eq!(none.err(), Some(Error::TIMEDOUT));
+        drop(one);
+        assert!(door.expect(Some(&address(hosts[0])), soon(), &stop).is_ok());
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let door = door("127.0.0.1:0");
+        let (stop, client) = (Stop::new(), client(&door, "127.0.0.1"));
+        let flows = door.expect(None, soon(), &stop).unwrap();
+        for _ in 0..4 * MOST_WAITING {
+            client.send(b"x").unwrap();
+            door.state().collect(&door.listener);
+        }
+        assert_eq!(door.state().waiting.len(), MOST_WAITING);
+        drop(flows);
+        let state = door.state();
+        assert_eq!((state.waiting.len(), state.bytes), (0, 0));
+    }
+}
