@@ -302,9 +302,6 @@ impl Run<'_> {
         connection.is_reverse = is_reverse;
         connection.is_full_duplex = is_duplex;
         connection.connect_time = Some(connect_time);
-        if self.settings.compatible {
-            connection.tcp = None;
-        }
         self.observer.see(&Event::Connected(&connection));
         let group = match member {
             // The others start without one that could not be connected.

@@ -58,6 +58,8 @@ pub enum Event<'a> {
         of_connection: Option<u32>,
         /// Data goes in both directions.
         both_ways: bool,
+        /// Of all their time, not of an interval.
+        is_final: bool,
         /// All of them.
         figures: &'a Figures,
     },

@@ -254,6 +254,9 @@ impl Iperf {
         if is_reverse || is_duplex {
             connection.started = None;
         }
+        if self.settings.compatible {
+            connection.tcp = None;
+        }
         self.acknowledge(data, hello)?;
         self.observer.see(&Event::Connected(&connection));
         let company = self.company(peer);

@@ -8,10 +8,11 @@ use engine::{
     Buffers, Counters, DataSocket, Finish, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings,
     Reading, Stop, facts_at_end,
 };
-use model::{Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, Transport};
+use model::{DatagramCounts, Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, Transport};
 use sys::{Address, option};
 
 use crate::event::{Event, Figures, FlowId, Observer};
+use crate::wire::ServerReport;
 
 /// Flows that are reported together: a client's, or those of one client at a server.
 pub(crate) struct Company {
@@ -32,6 +33,8 @@ struct State {
     begun: Option<Instant>,
     /// A thread reports the intervals.
     has_ticker: bool,
+    /// What UDP servers told, which comes last.
+    told: Vec<(FlowId, ServerReport)>,
 }
 
 /// A flow that runs.
@@ -40,6 +43,9 @@ struct Running {
     begun: Reading,
     last: Reading,
     retransmits: u64,
+    datagrams: DatagramCounts,
+    /// The end of the last interval that was reported, on the grid.
+    reported: Duration,
     samples: Vec<Sample>,
 }
 
@@ -84,6 +90,8 @@ impl Company {
                 ..begun
             },
             retransmits: 0,
+            datagrams: DatagramCounts::default(),
+            reported: Duration::ZERO,
             samples: vec![Sample::default()],
         });
         if let Some(interval) = self.interval
@@ -112,9 +120,10 @@ impl Company {
         let mut running = state.running.remove(at);
         let now = Reading::now(std::slice::from_ref(&leg.counters));
         if let Some(interval) = self.interval {
-            let rest = running.figures(&now);
+            let mut rest = running.figures(&now);
+            rest.from = running.reported;
             let is_long = rest.to.saturating_sub(rest.from) * SHORTEST_REST >= interval;
-            if is_long && rest.bytes > 0 && !running.last_is_begin() {
+            if is_long && rest.bytes > 0 && !running.reported.is_zero() {
                 self.observer.see(&Event::Interval(&leg.id, &rest));
             }
         }
@@ -129,17 +138,35 @@ impl Company {
             ..Sample::default()
         });
         self.observer.see(&Event::Final(&leg.id, &figures));
+        if figures.is_udp && figures.sends {
+            // With the one that marks the end.
+            let sent = Event::Sent(&leg.id, figures.calls + 1);
+            self.observer.see(&sent);
+        }
         state.ended.push((leg.id.number, figures));
         if state.running.is_empty() {
             let ended = std::mem::take(&mut state.ended);
             state.begun = None;
-            self.sum(&ended);
+            self.sum(&ended, true);
             self.empty.notify_all();
         }
         Series {
             name: format!("flow {}", leg.id.number),
             begun: Duration::ZERO,
             samples: running.samples,
+        }
+    }
+
+    /// Keeps what a UDP server told of a flow.
+    pub(crate) fn tell(&self, id: &FlowId, report: ServerReport) {
+        self.state().told.push((id.clone(), report));
+    }
+
+    /// Reports what UDP servers told.
+    pub(crate) fn tell_all(&self) {
+        let told = std::mem::take(&mut self.state().told);
+        for (id, report) in &told {
+            self.observer.see(&Event::Report(id, report));
         }
     }
 
@@ -171,19 +198,20 @@ impl Company {
                 let now = Reading::now(std::slice::from_ref(&running.leg.counters));
                 let mut figures = running.figures(&now);
                 running.sampled(&now, &figures);
+                running.reported = interval * passed;
                 // Ends of intervals are named by the grid, as the flows' begins differ by less.
                 (figures.from, figures.to) = (interval * (passed - 1), interval * passed);
                 self.observer
                     .see(&Event::Interval(&running.leg.id, &figures));
                 sums.push((running.leg.id.number, figures));
             }
-            self.sum(&sums);
+            self.sum(&sums, false);
         }
         state.has_ticker = false;
     }
 
     /// Reports the sum of several flows.
-    fn sum(&self, flows: &[(u32, Figures)]) {
+    fn sum(&self, flows: &[(u32, Figures)], is_final: bool) {
         let [(number, first), rest @ ..] = flows else {
             return;
         };
@@ -200,6 +228,7 @@ impl Company {
             flows: flows.len(),
             of_connection: is_one.then_some(*number),
             both_ways: rest.iter().any(|(_, other)| other.sends != first.sends),
+            is_final,
             figures: &figures,
         });
     }
@@ -210,6 +239,11 @@ impl Running {
     fn figures(&mut self, now: &Reading) -> Figures {
         let mut figures = Figures::between(self.begun, &self.last, now, self.leg.sends);
         let before = self.retransmits;
+        if let Some(counts) = self.leg.counters.datagrams() {
+            figures.datagrams = Some(counts.since(&self.datagrams));
+            let (highest, earlier) = (counts.by_order.highest, self.datagrams.by_order.highest);
+            figures.due = highest.saturating_sub(earlier);
+        }
         self.complete(&mut figures);
         figures.retransmits = self.retransmits.saturating_sub(before);
         figures
@@ -229,17 +263,15 @@ impl Running {
 
     fn sampled(&mut self, now: &Reading, figures: &Figures) {
         self.last = *now;
+        self.datagrams = self.leg.counters.datagrams().unwrap_or_default();
         self.samples.push(Sample {
             at: now.at.saturating_duration_since(self.begun.at),
             sent: now.counts.sent,
             received: now.counts.received,
             path: figures.path,
+            datagrams: self.leg.counters.datagrams(),
             ..Sample::default()
         });
-    }
-
-    fn last_is_begin(&self) -> bool {
-        self.last.at == self.begun.at
     }
 }
 

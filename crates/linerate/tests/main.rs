@@ -12,6 +12,7 @@ mod effects;
 mod flent;
 mod hosts;
 mod interop;
+mod iperf;
 mod iperf3;
 mod map;
 mod packaging;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ("documents", documents::trials()),
         ("interop", interop::trials()),
         ("iperf3", iperf3::trials()),
+        ("iperf", iperf::trials()),
         ("flent", flent::trials()),
         ("packaging", packaging::trials()),
         ("map", map::trials()),

@@ -117,6 +117,9 @@ impl Io for EarlyFirst<'_> {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        if self.early.borrow().is_over() {
+            return call::receive(self.socket, buffer);
+        }
         let mut was_ready = false;
         loop {
             match self.try_receive(buffer) {

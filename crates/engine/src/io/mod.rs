@@ -72,6 +72,10 @@ pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
         Flow::Connected(socket) if half.write_instead_of_send => work.run(&write::Written(*socket)),
         Flow::Connected(socket) if polls => work.run(&polled::Polled::new(Plain(*socket))),
         Flow::Connected(socket) => work.run(&Plain(*socket)),
+        Flow::Early(socket, early) => work.run(&early::EarlyFirst {
+            socket: *socket,
+            early,
+        }),
         Flow::Addressed(socket, to) => work.run(&addressed::Addressed {
             socket: *socket,
             to,

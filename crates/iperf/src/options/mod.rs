@@ -14,10 +14,10 @@ use std::ffi::OsString;
 use getopt::{Endings, Quit, environment, scan_long, utf8};
 
 pub use getopt::Exit;
-pub(crate) use settings::flow;
 pub use settings::{
     Bounceback, Client, Direction, Exclude, Format, PermitKey, Print, Role, Serve, Settings,
 };
+pub(crate) use settings::{flow, numbering};
 use table::Typed;
 pub use value::Rate;
 

@@ -41,8 +41,14 @@ pub(super) fn text(
             flows,
             of_connection,
             both_ways,
+            is_final,
             figures,
-        } => sum(facts, *flows, *of_connection, *both_ways, figures, is_new),
+        } => sum(
+            facts,
+            (*flows, *of_connection, *both_ways, *is_final),
+            figures,
+            is_new,
+        ),
         Event::Report(id, report) if !facts.print.exclude.server_report => {
             server_report(facts, id, report)
         }
@@ -205,9 +211,7 @@ fn out_of_order(name: &str, figures: &Figures) -> String {
 
 fn sum(
     facts: &Facts,
-    flows: usize,
-    of_connection: Option<u32>,
-    both_ways: bool,
+    (flows, of_connection, both_ways, is_final): (usize, Option<u32>, bool, bool),
     figures: &Figures,
     mut is_new: impl FnMut(&'static str) -> bool,
 ) -> String {
@@ -218,6 +222,8 @@ fn sum(
         _ if facts.print.sum_only => (format!("[SUM-{flows}]"), SUM_ONLY),
         Some(number) if is_enhanced && figures.is_udp => (format!("[FD{number}]"), UDP_BOTH_WAYS),
         Some(number) if is_enhanced => (format!("[FD{number}]"), PLAIN),
+        _ if figures.is_udp && both_ways => ("[SUM]".to_owned(), UDP_BOTH_WAYS),
+        _ if figures.is_udp && is_enhanced => ("[SUM]".to_owned(), UDP_SENDER_MORE),
         _ if figures.is_udp => ("[SUM]".to_owned(), PLAIN),
         _ if is_enhanced && both_ways => ("[SUM]".to_owned(), PLAIN),
         // TCP's sum stands below the header of its flows.
@@ -225,10 +231,10 @@ fn sum(
     };
     let datagrams = |count: u64| format!(" {count}{:>8.0} pps", per_second(figures, count));
     let tail = match (figures.is_udp, is_enhanced, both_ways) {
-        (true, true, true) => datagrams(figures.due + figures.calls),
+        (true, _, true) => datagrams(figures.due + figures.calls),
         (true, ..) if is_receiver => {
             let (lost, due) = (figures.lost(), figures.due);
-            if facts.print.sum_only {
+            if facts.print.sum_only || is_enhanced {
                 format!("  {lost}/{due}{:>9.0} pps", per_second(figures, due))
             } else {
                 format!("   {lost}/{due} ({}%)", percent(lost, due))
@@ -252,6 +258,11 @@ fn sum(
     let mut text = format!("{header}{}{tail}\n", amounts(facts, &name, figures));
     if of_connection.is_some() && is_enhanced && facts.is_server {
         let _ = writeln!(text, "{}{tail}", amounts(facts, "[SUM]", figures));
+    }
+    let counts_sent = !both_ways && figures.sends || both_ways && !is_enhanced && !facts.is_server;
+    if figures.is_udp && counts_sent && is_final {
+        let sent = figures.calls + flows as u64;
+        let _ = writeln!(text, "[SUM-{flows}] Sent {sent} datagrams");
     }
     if is_receiver {
         text += &out_of_order(&name, figures);

@@ -168,7 +168,7 @@ impl Hello {
     /// How many bytes of a stream belong to a hello that begins with this word, a permit key not included; `None` if
     /// the stream has none: all of it is data.
     pub fn length(word: u32) -> Option<usize> {
-        if word & (flags::VERSION1 | flags::VERSION2 | flags::EXTEND | flags::KEY) == 0 {
+        if word & (flags::VERSION1 | flags::VERSION2 | flags::EXTEND) == 0 {
             return None;
         }
         if word & flags::HAS_LENGTH != 0 {

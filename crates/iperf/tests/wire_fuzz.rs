@@ -1,0 +1,48 @@
+//! Random bytes, and recorded messages with some bytes changed: nothing panics, and what is decoded comes back.
+
+use iperf::wire::{Acknowledgement, Bounce, DatagramHeader, Hello, Over, ServerReport};
+use rand::Rng;
+use testkit::fuzz;
+
+fn bytes(rng: &mut rand::rngs::SmallRng) -> Vec<u8> {
+    let recorded: Vec<&str> = include_str!("data/messages.txt").lines().collect();
+    let hex = fuzz::one_of(rng, &recorded)
+        .rsplit(' ')
+        .next()
+        .unwrap_or_default();
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    let mut bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+    fuzz::overwrite(rng, &mut bytes);
+    let cut = rng.random_range(0..=bytes.len());
+    if rng.random_bool(0.2) {
+        bytes.truncate(cut);
+    }
+    bytes
+}
+
+#[test]
+fn whatever_comes_is_decoded_or_refused() {
+    fuzz::each("messages", 1..=99, |rng| {
+        let bytes = bytes(rng);
+        if let Some(word) = bytes.first_chunk() {
+            let length = Hello::length(u32::from_be_bytes(*word)).unwrap_or(0);
+            assert!(length <= 255);
+            let _ = Hello::key_length(&bytes[..length.min(bytes.len())]);
+        }
+        for wide in [true, false] {
+            let _ = DatagramHeader::read(&bytes, wide);
+        }
+        let _ = (Bounce::read(&bytes), Acknowledgement::decode(&bytes));
+        if let Some(report) = ServerReport::decode(&bytes) {
+            let _ = report.encode();
+        }
+        let mut is_taken = false;
+        for over in [Over::Stream, Over::Datagram] {
+            if let Ok(hello) = Hello::decode(&bytes, over) {
+                let again = hello.encode(over);
+                is_taken |= Hello::decode(&again, over).is_ok();
+            }
+        }
+        is_taken
+    });
+}

@@ -1,0 +1,206 @@
+//! iperf 2 and Debian's iperf against each other, in every combination of client and server. Whatever stock prints
+//! against itself, ours prints with other figures.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::{Need, Process, Trial, eventually, free_port, is_listening, linerate, stock, unless};
+
+/// What a program may take beyond its test.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a server is started with, and its client.
+const CASES: &[(&str, &str, &str)] = &[
+    ("tcp", "", "-t 0.4 -b 8m -l 10000"),
+    ("tcp_more", "", "-t 0.4 -b 8m -l 10000 -e"),
+    ("tcp_reverse", "", "-t 0.4 -b 8m -l 10000 -R"),
+    ("tcp_full_duplex", "", "-t 0.4 -b 8m -l 10000 --full-duplex"),
+    ("tcp_parallel", "", "-t 0.4 -b 8m -l 10000 -P 2"),
+    ("tcp_parallel_more", "", "-t 0.4 -b 8m -l 10000 -P 2 -e"),
+    ("tcp_sized", "", "-n 100K -l 10000"),
+    ("tcp_csv", "-y C", "-t 0.4 -b 8m -l 10000 -y C"),
+    ("tcp_v6", "-V", "-t 0.4 -b 8m -l 10000 -V"),
+    ("tcp_peer_detect", "", "-t 0.4 -b 8m -l 10000 -X"),
+    ("tcp_compatible", "", "-t 0.4 -b 8m -l 10000 -C"),
+    (
+        "tcp_permit_key",
+        "--permit-key=abcd",
+        "-t 0.4 -b 8m -l 10000 --permit-key=abcd",
+    ),
+    ("tcp_units", "-f k", "-t 0.4 -b 8m -l 10000 -f K"),
+    ("udp", "-u", "-u -t 0.4 -b 400k"),
+    ("udp_more", "-u -e", "-u -t 0.4 -b 400k -e"),
+    ("udp_reverse", "-u", "-u -t 0.4 -b 400k -R"),
+    ("udp_full_duplex", "-u", "-u -t 0.4 -b 400k --full-duplex"),
+    ("udp_sized", "-u", "-u -n 20000 -b 1m"),
+    ("udp_csv", "-u -y C", "-u -t 0.4 -b 400k -y C"),
+    ("udp_v6", "-u -V", "-u -t 0.4 -b 400k -V"),
+    ("udp_no_fin", "-u", "-u -t 0.4 -b 400k --no-udp-fin"),
+    ("udp_packets", "-u", "-u -t 0.4 -b 40pps"),
+];
+
+/// Which make runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Make {
+    Ours,
+    Stock,
+}
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let missing = Need::Program("iperf").missing();
+    let case = |(name, server, client): &(&'static str, &'static str, &'static str)| {
+        let (server, client) = (*server, *client);
+        unless(missing.clone(), format!("stock_{name}"), move || {
+            agrees(server, client)
+        })
+        .waiting()
+    };
+    let mut trials: Vec<_> = CASES.iter().map(case).collect();
+    trials.extend(testkit::trials![
+        a_refused_connection_is_a_failure,
+        a_server_that_says_nothing_is_a_failure,
+        the_result_is_a_document,
+    ]);
+    trials
+}
+
+fn command(make: Make, arguments: &str) -> Command {
+    match make {
+        Make::Ours => linerate(&format!("iperf {arguments}")),
+        Make::Stock => stock("iperf", arguments),
+    }
+}
+
+/// Whether a datagram socket has this port.
+fn takes_datagrams(port: u16) -> bool {
+    let wanted = format!(":{port:04X} ");
+    let has = |table: &str| fs::read_to_string(table).is_ok_and(|table| table.contains(&wanted));
+    has("/proc/thread-self/net/udp") || has("/proc/thread-self/net/udp6")
+}
+
+/// Runs a test; what the client and the server print on standard output.
+fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2], String> {
+    let port = free_port();
+    let serve = format!("-s -p {port} {}", options.0);
+    let serving = Process::start(&mut command(server, &serve));
+    let listens = || {
+        if options.0.contains("-u") {
+            takes_datagrams(port)
+        } else {
+            is_listening(port)
+        }
+    };
+    if !eventually(PATIENCE, listens) {
+        return Err(format!("{serve}: it does not listen: {}", serving.stderr()));
+    }
+    let host = if options.1.contains("-V") {
+        "::1"
+    } else {
+        "127.0.0.1"
+    };
+    let line = format!("-c {host} -p {port} {}", options.1);
+    let done = Process::start(&mut command(client, &line)).finish(PATIENCE);
+    if done.code != Some(0) {
+        return Err(format!("{client:?} {line}: {done:#?}"));
+    }
+    // A server has printed when its report is there: figures stand in lines with a unit, or begin a CSV line.
+    let has_reported = || {
+        let text = serving.stdout();
+        text.contains("/sec")
+            || text.contains(",127.0.0.1,")
+            || text.contains(",::1,")
+            || text.contains(",::ffff:")
+    };
+    if !eventually(PATIENCE, has_reported) {
+        return Err(format!("{server:?}: no report: {}", serving.stdout()));
+    }
+    serving.signal(Signal::INT);
+    let printed = serving.finish(PATIENCE).stdout;
+    Ok([done.stdout, printed])
+}
+
+/// Ours in each place prints the lines that stock prints there, in any order.
+fn agrees(server: &str, client: &str) -> Result<(), String> {
+    let options = (server, client);
+    let control = run(Make::Stock, Make::Stock, options)?;
+    for (at_server, at_client) in [
+        (Make::Ours, Make::Ours),
+        (Make::Ours, Make::Stock),
+        (Make::Stock, Make::Ours),
+    ] {
+        let printed = run(at_server, at_client, options)?;
+        for (who, make, (ours, stock)) in [
+            ("client", at_client, (&printed[0], &control[0])),
+            ("server", at_server, (&printed[1], &control[1])),
+        ] {
+            let (ours, stock) = (masked(ours), masked(stock));
+            if make == Make::Ours && ours != stock {
+                return Err(format!(
+                    "{who} of {at_server:?} server and {at_client:?} client:\nours {ours:#?}\nstock {stock:#?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The lines with their figures masked, and with them the prefixes of units.
+fn masked(text: &str) -> BTreeSet<String> {
+    text.lines().map(masked_line).collect()
+}
+
+fn masked_line(line: &str) -> String {
+    let mut masked = String::new();
+    for char in line.chars() {
+        let is_figure = char.is_ascii_digit() || (char == '.' && masked.ends_with('#'));
+        if !is_figure {
+            masked.push(char);
+        } else if !masked.ends_with('#') {
+            masked.push('#');
+        }
+    }
+    for prefix in ["K", "M", "G"] {
+        for unit in ["Byte", "bit"] {
+            masked = masked.replace(&format!(" {prefix}{unit}"), &format!(" {unit}"));
+        }
+    }
+    masked.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn a_refused_connection_is_a_failure() {
+    let port = free_port();
+    let client = command(Make::Ours, &format!("-c 127.0.0.1 -p {port} -t 1"));
+    let done = testkit::run(client, PATIENCE).unwrap();
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    assert!(
+        done.stderr
+            .contains("tcp connect failed: Connection refused")
+    );
+}
+
+fn a_server_that_says_nothing_is_a_failure() {
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = mute.local_addr().unwrap().port();
+    let client = command(Make::Ours, &format!("-c 127.0.0.1 -p {port} -t 1 -X"));
+    let done = testkit::run(client, PATIENCE).unwrap();
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    assert!(
+        done.stderr.contains("no acknowledgement within 4 s"),
+        "{done:#?}"
+    );
+}
+
+fn the_result_is_a_document() {
+    let port = free_port();
+    let serving = Process::start(&mut command(Make::Ours, &format!("-s -p {port}")));
+    assert!(eventually(PATIENCE, || is_listening(port)));
+    let line = format!("-c 127.0.0.1 -p {port} -n 100K --json");
+    let done = Process::start(&mut command(Make::Ours, &line)).finish(PATIENCE);
+    done.succeeded();
+    let document: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert!(document["tests"].is_array(), "{document}");
+    drop(serving);
+}
