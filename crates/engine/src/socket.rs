@@ -563,6 +563,36 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_set_as_it_was_asked_for() {
+        let options = SocketOptions {
+            device: Some("lo".to_owned()),
+            max_pacing_bytes_per_second: Some(10 << 30),
+            do_not_fragment: true,
+            user_timeout_ms: Some(1234),
+            window_clamp_bytes: Some(100_000),
+            unsent_low_water_bytes: Some(5678),
+            quick_ack: true,
+            ..SocketOptions::default()
+        };
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let bind = Address::Inet(host.parse().unwrap());
+            let (socket, _) =
+                socket_and_refusals(Transport::Tcp, &bind, &options, Role::Initiator).unwrap();
+            let timeout = socket.tcp_user_timeout().unwrap();
+            assert_eq!(timeout, Some(std::time::Duration::from_millis(1234)));
+            assert_eq!(socket.device().unwrap().unwrap()[..2], *b"lo");
+            DataSocket::open(Transport::Udp, &bind, &options, Role::Initiator).unwrap();
+        }
+        let options = SocketOptions {
+            device: Some("no-such-device".to_owned()),
+            ..SocketOptions::default()
+        };
+        let bind = Address::Inet("127.0.0.1:0".parse().unwrap());
+        let error = DataSocket::open(Transport::Tcp, &bind, &options, Role::Initiator);
+        assert_eq!(error.unwrap_err().what(), "set SO_BINDTODEVICE");
+    }
+
+    #[test]
     fn a_datagram_port_is_nobody_elses_until_it_is_closed() {
         // The port that a first client was given, and asks for in its next iteration.
         let first = port(&open(0));

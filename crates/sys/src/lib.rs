@@ -21,6 +21,7 @@ mod error;
 pub mod facts;
 pub mod interface;
 pub mod message;
+pub mod multicast;
 pub mod neighbours;
 pub mod option;
 pub mod poller;

@@ -362,8 +362,13 @@ pub(crate) fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32)
     set(socket, level, name, &value)
 }
 
-/// Sets an option to a value whose bytes are all initialised.
-fn set<T: Copy>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+/// Sets an option to a value that is laid out as the kernel has it.
+pub(crate) fn set<T: Copy>(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: the option value is live, its length is given as such, and the kernel only reads it.
     let result = unsafe {
         libc::setsockopt(
