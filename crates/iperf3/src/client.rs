@@ -11,6 +11,7 @@ use sys::call;
 use sys::resolve::resolve;
 use sys::{Address, option};
 
+use crate::login::Padding;
 use crate::options::{Client, Common};
 use crate::plan::{self, Own};
 use crate::result::{StreamRun, TestRun};
@@ -18,6 +19,9 @@ use crate::streams::{self, Course, Data, End, IntervalEnd, Lead, Stream, Verdict
 use crate::talk::{Events, PATIENCE, Talk};
 use crate::wire::error::{self, Fault};
 use crate::wire::{Cookie, Direction, HELLO, Parameters, Protocol, State, is_reply, stream_number};
+
+/// How long a stock server needs to listen again after a failed login: it closes its listener meanwhile.
+const RELISTEN: Duration = Duration::from_millis(300);
 
 /// The longest datagram.
 const LONGEST_DATAGRAM: usize = 65_507;
@@ -41,24 +45,52 @@ pub(crate) fn run(
     events: &mut dyn Events,
 ) -> Finished {
     let mut run = None;
-    let fault = Session::connect(common, client, stop)
+    let mut fault = test(common, client, stop, Padding::Oaep, &mut run, events);
+    // A server of 3.16 and before has the other padding, and says no more than that the login failed.
+    let is_refused =
+        |fault: &Fault| [error::AUTHORIZATION, error::CONTROL_CLOSED].contains(&fault.code);
+    let has_streams = run.as_ref().is_some_and(|run| !run.streams.is_empty());
+    if client.user.is_some()
+        && !client.old_padding
+        && !has_streams
+        && fault.as_ref().is_some_and(is_refused)
+    {
+        std::thread::sleep(RELISTEN);
+        fault = test(common, client, stop, Padding::Old, &mut run, events);
+    }
+    if let (Some(run), Some(fault)) = (&mut run, &fault) {
+        run.error = Some(fault.to_string());
+    }
+    Finished {
+        run,
+        fault,
+        interrupted: stop.is_set(),
+    }
+}
+
+/// Runs a test with this padding of the login; returns why it failed.
+fn test(
+    common: &Common,
+    client: &Client,
+    stop: &Stop,
+    padding: Padding,
+    run: &mut Option<TestRun>,
+    events: &mut dyn Events,
+) -> Option<Fault> {
+    let padding = if client.old_padding {
+        Padding::Old
+    } else {
+        padding
+    };
+    Session::connect(common, client, stop)
         .and_then(|mut session| {
-            let done = session.test(&mut run, events);
+            let done = session.test(run, padding, events);
             if done.is_err() && !session.has_said_end {
                 let _ = session.talk().say(State::IperfDone);
             }
             done
         })
-        .err();
-    if let (Some(run), Some(fault)) = (&mut run, &fault) {
-        run.error = Some(fault.to_string());
-    }
-    let interrupted = stop.is_set();
-    Finished {
-        run,
-        fault,
-        interrupted,
-    }
+        .err()
 }
 
 struct Session<'a> {
@@ -121,11 +153,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn test(&mut self, run: &mut Option<TestRun>, events: &mut dyn Events) -> Result<(), Fault> {
+    fn test(
+        &mut self,
+        run: &mut Option<TestRun>,
+        padding: Padding,
+        events: &mut dyn Events,
+    ) -> Result<(), Fault> {
         let cookie = Cookie::random();
         self.talk().write(&cookie.0)?;
         let segment = option::max_segment(self.control.as_fd()).unwrap_or(0);
-        let parameters = self.parameters(segment)?;
+        let parameters = self.parameters(segment, padding)?;
         self.expect(State::ParamExchange)?;
         let run = run.insert(TestRun {
             is_server: false,
@@ -166,7 +203,7 @@ impl<'a> Session<'a> {
     }
 
     /// The parameters, with what the connection decides.
-    fn parameters(&self, segment: u32) -> Result<Parameters, Fault> {
+    fn parameters(&self, segment: u32, padding: Padding) -> Result<Parameters, Fault> {
         let mut parameters = self.client.parameters.clone();
         let protocol = parameters.protocol;
         let default = match protocol {
@@ -174,7 +211,7 @@ impl<'a> Session<'a> {
             _ => protocol.block_bytes(),
         };
         parameters.block_bytes.get_or_insert(default);
-        parameters.token = crate::login::token(self.client)?;
+        parameters.token = crate::login::token(self.client, padding)?;
         Ok(parameters)
     }
 

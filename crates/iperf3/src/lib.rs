@@ -9,6 +9,7 @@
 mod client;
 mod cpu;
 pub mod json;
+#[cfg_attr(not(feature = "rsa"), path = "no_login.rs")]
 mod login;
 pub mod options;
 mod output;

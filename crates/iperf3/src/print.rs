@@ -44,6 +44,8 @@ pub(crate) struct Printer<'a> {
     form: Form,
     /// `-T`: stands before each line.
     title: String,
+    /// A login is tried again: its first lines are printed.
+    has_begun: bool,
     /// What was printed, for the client that wants it.
     kept: Option<String>,
 }
@@ -71,6 +73,7 @@ impl<'a> Printer<'a> {
                 _ => Form::Text,
             },
             title: String::new(),
+            has_begun: false,
             kept: keeps.then(String::new),
         }
     }
@@ -180,7 +183,8 @@ impl Events for Printer<'_> {
         if !run.is_server {
             self.title = run.parameters.title.clone().unwrap_or_default();
         }
-        if self.form == Form::Text {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if self.form == Form::Text && is_first {
             if self.style.verbose && !run.is_server {
                 self.lines(&text::version());
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use model::{Counts, DatagramCounts, Ended, OrderCounts, Outcome, Plan, Sample, Side};
+use model::{Counts, DatagramCounts, Ended, Group, OrderCounts, Outcome, Plan, Sample, Side};
 use sys::Address;
 use units::Bytes;
 
@@ -177,6 +177,35 @@ impl TestRun {
             omitted_packets: is_omitting.then_some(omitted),
             end_time: here.elapsed.map(|elapsed| elapsed.as_secs_f64()),
         }
+    }
+
+    /// The outcome of all streams together; `None` of a test that has none.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let flows = self
+            .streams
+            .iter()
+            .map(|stream| (stream.outcome.clone(), Duration::ZERO));
+        let mut sum = Outcome::sum(flows.collect())?;
+        sum.plan.name = format!("iperf3 {}", self.parameters.protocol.name());
+        let first = |sends: bool| self.streams.iter().find(|stream| stream.sends == sends);
+        let group = |stream: &StreamRun| {
+            let flow = stream.outcome.plan.flow()?.clone();
+            let peers = vec![self.peer.0.clone()];
+            let of_flows = Group::of_flows(self.parameters.parallel, flow);
+            Some(Group { peers, ..of_flows })
+        };
+        let directions = [first(true), first(false)].into_iter().flatten();
+        sum.plan.groups = directions.filter_map(group).collect();
+        sum.series = self
+            .streams
+            .iter()
+            .flat_map(|stream| stream.outcome.series.clone())
+            .collect();
+        if let Some(error) = &self.error {
+            sum.ended = Ended::Failed(error.clone());
+        }
+        sum.warnings = sum.doubts();
+        Some(sum)
     }
 
     /// Datagrams that these bytes are.

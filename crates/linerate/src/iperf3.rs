@@ -7,11 +7,18 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use engine::Stop;
+use iperf3::Finished;
 use iperf3::options::{self, Client, Common, Role, Server};
+use report::{Peer, Report, Tested};
+
+use crate::document::Page;
 
 /// Runs a client or a server.
 pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let settings = match options::iperf3(program, args) {
+    let words: Vec<OsString> = args.into_iter().collect();
+    let typed =
+        crate::document::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
+    let settings = match options::iperf3(program, words) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };
@@ -20,7 +27,7 @@ pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) ->
     }
     sys::process::raise_descriptor_limit();
     let done = match &settings.role {
-        Role::Client(client) => run(&settings.common, client),
+        Role::Client(client) => run(&typed, &settings.common, client),
         Role::Server(server) => serve(&settings.common, server),
     };
     done.unwrap_or_else(|why| {
@@ -29,7 +36,10 @@ pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) ->
     })
 }
 
-fn run(common: &Common, client: &Client) -> Result<ExitCode, String> {
+fn run(typed: &str, common: &Common, client: &Client) -> Result<ExitCode, String> {
+    /// The exit code of a doubtful result with `--strict`.
+    const DOUBTFUL: u8 = 3;
+    let page = common.html.as_deref().map(Page::begin).transpose()?;
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     write_process_number(common)?;
@@ -40,7 +50,55 @@ fn run(common: &Common, client: &Client) -> Result<ExitCode, String> {
         }
         None => iperf3::run(common, client, &stop, &mut io::stdout(), &mut io::stderr()),
     };
-    Ok(ExitCode::from(finished.code))
+    let Some((report, is_doubtful)) = report(typed, common, client, &finished, stop.is_set())
+    else {
+        return Ok(ExitCode::from(finished.code));
+    };
+    if let Some(path) = &common.report {
+        write(path, &report::json(&report))?;
+    }
+    page.map_or(Ok(()), |page| page.write(&report))?;
+    let doubt = if common.strict && is_doubtful {
+        DOUBTFUL
+    } else {
+        0
+    };
+    Ok(ExitCode::from(finished.code.max(doubt)))
+}
+
+/// A client's test as the one test of a report, and whether there is a doubt about it.
+fn report(
+    typed: &str,
+    common: &Common,
+    client: &Client,
+    finished: &Finished,
+    interrupted: bool,
+) -> Option<(Report, bool)> {
+    let outcome = finished.run.as_ref()?.outcome()?;
+    let (started, is_doubtful) = (outcome.started, !outcome.warnings.is_empty());
+    let peer = Peer {
+        kind: Some("iperf3"),
+        ..Peer::of(&client.host, common.port.into())
+    };
+    let report = Report {
+        command_line: typed.to_owned(),
+        interrupted,
+        tests: vec![Tested {
+            error: finished.error.clone(),
+            ..Tested::of_run(outcome)
+        }],
+        ..Report::of(peer, started)
+    };
+    Some((report, is_doubtful))
+}
+
+fn write(path: &Path, document: &str) -> Result<(), String> {
+    let written = if path == Path::new("-") {
+        io::stdout().write_all(document.as_bytes())
+    } else {
+        sys::WholeFile::begin(path).and_then(|file| file.write(document.as_bytes()))
+    };
+    written.map_err(|error| format!("cannot write {}: {}", path.display(), sys::describe(&error)))
 }
 
 fn serve(common: &Common, server: &Server) -> Result<ExitCode, String> {

@@ -52,6 +52,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         errors_are_one_line_and_one_document,
         signals_end_a_test_with_its_results,
         silent_and_nonsense_clients_hold_nothing_up,
+        logins,
+        reports,
     ]);
     trials
 }
@@ -311,5 +313,59 @@ fn silent_and_nonsense_clients_hold_nothing_up() {
     }
     let line = format!("-c 127.0.0.1 -p {} -n 1M", server.port);
     testkit::run(ours(&line), PATIENCE).unwrap().succeeded();
+    server.terminate();
+}
+
+/// Both ends log in and serve logins, beside a stock end, which has the older padding, and beside each other.
+fn logins() {
+    use sha2::{Digest, Sha256};
+
+    let Ok(_) = stock("iperf3", "-v").output() else {
+        return;
+    };
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../iperf3/src/login");
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    let digest = Sha256::digest("{mario}rossi");
+    std::fs::write(&users, format!("mario,{digest:x}\n")).unwrap();
+    for (server, client) in [
+        (ours as fn(&str) -> Command, theirs as fn(&str) -> Command),
+        (theirs, ours),
+        (ours, ours),
+    ] {
+        let users = users.display();
+        let running = Server::of(|port| {
+            let login = format!(
+                "--rsa-private-key-path {keys}/private.pem --authorized-users-path {users}"
+            );
+            server(&format!("-s -p {port} {login}"))
+        });
+        let running = running.unwrap_or_else(|error| panic!("{error}"));
+        let login = format!("--username mario --rsa-public-key-path {keys}/public.pem");
+        let line = format!("-c 127.0.0.1 -p {} -n 100K {login}", running.port);
+        for (password, code) in [("rossi", 0), ("verdi", 1)] {
+            let mut client = client(&line);
+            client.env("IPERF3_PASSWORD", password);
+            let finished = testkit::run(client, PATIENCE).unwrap();
+            assert_eq!(finished.code, Some(code), "{finished:?}");
+        }
+    }
+}
+
+/// Our own document and page have the figures of all streams.
+fn reports() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("page.html");
+    let server = server("");
+    let line = format!(
+        "-c 127.0.0.1 -p {} -P 2 --bidir -n 2M --linerate-json - --html {} --logfile /dev/null",
+        server.port,
+        page.display()
+    );
+    let finished = testkit::run(ours(&line), PATIENCE).unwrap();
+    finished.succeeded();
+    let json: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!(json["tests"][0]["name"], "iperf3 TCP");
+    assert!(std::fs::read_to_string(page).unwrap().contains("iperf3"));
     server.terminate();
 }

@@ -37,8 +37,6 @@ with_defaults! {
         pub full_output: bool = false,
         /// `--logfile`.
         pub log_file: Option<PathBuf> = None,
-        /// `--timestamps`: a format of strftime(3).
-        pub timestamps: Option<String> = None,
         /// `--rcv-timeout`.
         pub receive_timeout: Duration = Duration::from_secs(120),
         /// `--snd-timeout`, in milliseconds.

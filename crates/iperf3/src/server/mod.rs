@@ -18,6 +18,7 @@ use server::{Dialect, Refusal, Server as Listening, ServerConfig, ServerContext,
 use sys::Address;
 use sys::resolve::{Wanted, resolve};
 
+use crate::login::Guard;
 use crate::options::{Common, Server};
 use crate::wire::{Cookie, State};
 use door::Door;
@@ -34,6 +35,7 @@ struct Iperf3 {
     lobby: Lobby,
     door: Door,
     screen: Arc<Screen>,
+    guard: Option<Guard>,
     /// The whole server's end.
     stop: Stop,
     /// With `-1`: a test has begun, and no other may.
@@ -47,6 +49,7 @@ pub fn run(
     stop: &Stop,
     out: Box<dyn io::Write + Send>,
 ) -> Result<(), String> {
+    let guard = Guard::of(settings)?;
     let listeners = listeners(common).map_err(|error| {
         format!(
             "unable to start listener for connections: {}",
@@ -70,6 +73,7 @@ pub fn run(
         lobby: Lobby::default(),
         door: Door::new(datagram_addresses(common)),
         screen,
+        guard,
         stop: until_test.clone(),
         is_taken: AtomicBool::new(false),
     };

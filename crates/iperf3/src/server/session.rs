@@ -91,7 +91,9 @@ impl Session<'_> {
         let block = parameters.block();
         parameters.block_bytes.get_or_insert(block);
         let settings = &self.dialect.settings;
-        crate::login::check(settings, &parameters)?;
+        if let Some(guard) = &self.dialect.guard {
+            guard.check(&parameters)?;
+        }
         check_limits(settings, &parameters)?;
         let permissions = Permissions::default();
         if !permissions.allows_transport(plan::transport(&parameters), self.control.peer()) {
