@@ -17,6 +17,8 @@ pub struct Counters {
     place: Place,
     /// Of numbered datagrams, as soon as somebody receives such.
     datagrams: OnceLock<Box<CacheLine>>,
+    /// Of receive calls by their sizes, likewise.
+    receive_sizes: OnceLock<Box<CacheLine>>,
 }
 
 #[derive(Debug)]
@@ -91,6 +93,7 @@ impl From<Place> for Counters {
         Self {
             place,
             datagrams: OnceLock::new(),
+            receive_sizes: OnceLock::new(),
         }
     }
 }
@@ -181,6 +184,18 @@ impl Counters {
             line.0[least as usize].swap(i64::MAX as u64, Relaxed),
             line.0[most as usize].swap(i64::MIN as u64, Relaxed),
         )
+    }
+
+    /// Returns the receive calls that filled up to one eighth of their buffer, two, … and all of it; `None` if nobody
+    /// counts them.
+    pub fn receive_sizes(&self) -> Option<[u64; 8]> {
+        let line = self.receive_sizes.get()?;
+        Some(std::array::from_fn(|eighth| line.0[eighth].load(Relaxed)))
+    }
+
+    /// The place of these counts, which exist from now on.
+    pub(crate) fn receive_size_line(&self) -> &CacheLine {
+        self.receive_sizes.get_or_init(Box::default)
     }
 
     /// The writer of the counts of numbered datagrams, which exist from now on.

@@ -12,7 +12,7 @@ use crate::buffers::Buffers;
 use crate::connector::Connector;
 use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
-use crate::hooks::{Extras, Hooks};
+use crate::hooks::{Extras, Hooks, ReceiveSizes};
 use crate::io::{self, Flow, Io};
 use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
@@ -143,6 +143,17 @@ pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
                         bounds,
                     };
                     datagrams.run_on(&flow)
+                }
+                (None, Path::Flow(flow))
+                    if body.half.count_receive_sizes && *body.workload == Workload::receive() =>
+                {
+                    let half = body.half;
+                    let work = WithSizes {
+                        counters,
+                        body,
+                        bounds,
+                    };
+                    io::run(&flow, half, work)
                 }
                 (_, path) => body.run(path, bounds, length),
             }
@@ -384,6 +395,37 @@ impl io::Work for Datagrams<'_, '_> {
                 }
             }
             _ => unsupported(),
+        }
+    }
+}
+
+/// Data in one direction, whose receive calls are counted by their sizes.
+struct WithSizes<'a, 'b> {
+    counters: &'a Counters,
+    body: &'a mut Loop<'b>,
+    bounds: Bounds<'a>,
+}
+
+impl io::Work for WithSizes<'_, '_> {
+    fn run(self, io: &impl Io) -> Ran {
+        let (body, bounds) = (self.body, self.bounds);
+        let Some(ring) = &mut body.buffers.receive else {
+            return unsupported();
+        };
+        let mut hooks = ReceiveSizes {
+            extras: Extras::new(body.half, None, body.warm_up),
+            size: ring.size() as usize,
+            counts: self.counters.receive_size_line(),
+        };
+        let sink = &mut io.sink(ring, bounds);
+        let ran = timed!(body.timing.calls, receive_times, bounds.stop, |timer| {
+            bulk::receive(sink, bounds, timer, &mut hooks)
+        });
+        let (paced, send_gaps) = hooks.extras.finish().unzip();
+        Ran {
+            paced,
+            send_gaps,
+            ..ran
         }
     }
 }

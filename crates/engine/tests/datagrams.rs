@@ -197,6 +197,21 @@ fn a_stop_ends_a_receiver() {
     thread.join().unwrap();
 }
 
+#[test]
+fn receive_calls_are_counted_by_their_sizes() {
+    let (near, far) = pair();
+    for size in [1, 12, 14, 14, 50, 99, 100, 0] {
+        near.send(&[0; 100][..size]).unwrap();
+    }
+    let mut flow = plan(Workload::receive(), IoMethod::Plain);
+    flow.datagrams = None;
+    flow.here.count_receive_sizes = true;
+    let (ran, counters) = ran(far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
+    assert_eq!(ran.ended, Ended::PeerClosed);
+    assert_eq!(counters.receive_sizes(), Some([2, 2, 0, 1, 0, 0, 0, 2]));
+    assert_eq!(counters.counts().receive_calls, 7);
+}
+
 /// A stream's data is counted without being copied.
 #[test]
 fn truncated_data_is_not_copied() {

@@ -437,6 +437,9 @@ pub struct Half {
     /// In a connection test of the connecting end, ask each connection before it closes what it has
     /// sent again: a call more a connection. A connection that lasts is asked at its end anyway.
     pub count_retransmits: bool,
+    /// Count receive calls by how much of their buffer they filled, in eighths.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub count_receive_sizes: bool,
     /// Do so by soaking up idle cycles, instead of by the kernel's counters.
     pub idle_loop: Option<IdleLoop>,
 }
