@@ -332,6 +332,7 @@ impl Run<'_> {
                         patience: self.patience(),
                         is_duplex,
                         before: if inbound { 0 } else { hello.len() },
+                        counts_reads: self.settings.print.enhanced,
                         stop: self.stop,
                     };
                     match connection::leg(self.id(number, inbound), plan, data, connection) {
@@ -548,6 +549,7 @@ impl Run<'_> {
                 patience: self.patience(),
                 is_duplex: false,
                 before: 0,
+                counts_reads: self.settings.print.enhanced,
                 stop: self.stop,
             };
             match connection::leg(self.id(number, false), &flow, &data, &connection) {

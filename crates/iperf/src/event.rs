@@ -150,6 +150,8 @@ pub struct Figures {
     pub due: u64,
     /// Times of transactions.
     pub latency: Option<Histogram>,
+    /// Receive calls by eighths of the buffer.
+    pub reads: Option<[u64; 8]>,
     /// This end's connection, as CSV has it: sender and receiver.
     pub ends: Option<(Address, Address)>,
 }
@@ -201,6 +203,11 @@ impl Figures {
         self.failed += other.failed;
         self.retransmits += other.retransmits;
         self.due += other.due;
+        if let (Some(sum), Some(other)) = (&mut self.reads, &other.reads) {
+            for (sum, other) in sum.iter_mut().zip(other) {
+                *sum += other;
+            }
+        }
         match (&mut self.datagrams, &other.datagrams) {
             (Some(sum), Some(other)) => sum.add(other),
             (sum @ None, Some(other)) => *sum = Some(*other),

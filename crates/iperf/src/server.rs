@@ -290,6 +290,7 @@ impl Iperf {
                 patience: PATIENCE,
                 is_duplex,
                 before,
+                counts_reads: self.settings.print.enhanced,
                 stop: server.cut,
             };
             let leg = connection::leg(id, plan, data, &connection)?;
@@ -421,6 +422,7 @@ impl Iperf {
             patience: PATIENCE,
             is_duplex: false,
             before: 0,
+            counts_reads: self.settings.print.enhanced,
             stop: server.cut,
         };
         match connection::leg(id, sender, &data, &connection) {

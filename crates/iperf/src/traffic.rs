@@ -44,6 +44,7 @@ struct Running {
     last: Reading,
     retransmits: u64,
     datagrams: DatagramCounts,
+    reads: [u64; 8],
     /// The end of the last interval that was reported, on the grid.
     reported: Duration,
     samples: Vec<Sample>,
@@ -91,6 +92,7 @@ impl Company {
             },
             retransmits: 0,
             datagrams: DatagramCounts::default(),
+            reads: [0; 8],
             reported: Duration::ZERO,
             samples: vec![Sample::default()],
         });
@@ -245,6 +247,9 @@ impl Running {
             figures.due = highest.saturating_sub(earlier);
         }
         self.complete(&mut figures);
+        for (count, earlier) in figures.reads.iter_mut().flatten().zip(self.reads) {
+            *count -= earlier;
+        }
         figures.retransmits = self.retransmits.saturating_sub(before);
         figures
     }
@@ -253,6 +258,7 @@ impl Running {
     fn complete(&mut self, figures: &mut Figures) {
         figures.is_udp = self.leg.transport == Transport::Udp;
         figures.ends.clone_from(&self.leg.ends);
+        figures.reads = self.leg.counters.receive_sizes();
         if !figures.is_udp {
             figures.path = path(self.leg.socket.as_fd());
             let sent_again = figures.path.and_then(|path| path.retransmits);
@@ -264,6 +270,9 @@ impl Running {
     fn sampled(&mut self, now: &Reading, figures: &Figures) {
         self.last = *now;
         self.datagrams = self.leg.counters.datagrams().unwrap_or_default();
+        for (total, count) in self.reads.iter_mut().zip(figures.reads.unwrap_or_default()) {
+            *total += count;
+        }
         self.samples.push(Sample {
             at: now.at.saturating_duration_since(self.begun.at),
             sent: now.counts.sent,
@@ -306,6 +315,8 @@ pub(crate) struct Orders<'a> {
     pub(crate) is_duplex: bool,
     /// Bytes of the connection that were moved before it begins.
     pub(crate) before: usize,
+    /// Sizes of receive calls are counted.
+    pub(crate) counts_reads: bool,
     /// Ends it.
     pub(crate) stop: &'a Stop,
 }
@@ -322,6 +333,8 @@ pub(crate) struct Went {
 /// Runs one direction of a TCP connection to its end, and reports it.
 pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Went {
     let Orders { flow, data, .. } = orders;
+    let mut flow = FlowPlan::clone(flow);
+    flow.here.count_receive_sizes = orders.counts_reads && !leg.sends && flow.here.pacing.is_none();
     let memory = engine::Memory::new(64 << 20, 64 << 20);
     let made = Buffers::new(
         &flow.here,
@@ -371,7 +384,7 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         other => other,
     };
     let path = || Flow::Connected(data.socket.as_fd());
-    let ran = phase.run(limit, Loop::of(flow, &mut buffers), path());
+    let ran = phase.run(limit, Loop::of(&flow, &mut buffers), path());
     if leg.sends {
         let finish = if orders.is_duplex {
             Finish::Acknowledged

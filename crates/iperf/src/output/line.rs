@@ -122,7 +122,9 @@ fn writes(figures: &Figures) -> String {
 }
 
 fn reads(figures: &Figures) -> String {
-    format!("  {}", figures.calls)
+    let bins = figures.reads.unwrap_or_default();
+    let listed = bins.map(|count| count.to_string()).join(":");
+    format!("  {}={listed}", bins.iter().sum::<u64>())
 }
 
 fn per_second(figures: &Figures, count: u64) -> f64 {
