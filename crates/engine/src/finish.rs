@@ -57,7 +57,7 @@ impl Finish {
                 call::shutdown_write(*socket)?;
                 await_acknowledged(*socket, stop)
             }
-            (Self::EndOfStream, Flow::Connected(socket)) => call::shutdown_write(*socket).is_ok(),
+            (Self::EndOfStream, Flow::Connected(socket)) => Ok(call::shutdown_write(*socket)?),
             (Self::AwaitClose, Flow::Connected(socket)) => await_end(*socket, stop),
             (Self::EmptyDatagrams, flow) => Ok(send_marks(flow, stop)?),
             _ => Ok(()),

@@ -349,22 +349,24 @@ impl Datagrams<'_, '_> {
 impl io::Work for Datagrams<'_, '_> {
     fn run(self, io: &impl Io) -> Ran {
         let (format, bounds, body) = (self.format, self.bounds, self.body);
-        let buffers = &mut *body.buffers;
-        match (
-            body.workload.body.as_slice(),
-            &mut buffers.send,
-            &mut buffers.receive,
-        ) {
+        let Buffers {
+            used,
+            send,
+            receive,
+            ..
+        } = &mut *body.buffers;
+        match (body.workload.body.as_slice(), send, receive) {
             ([Operation::Send], Some(ring), _) => {
                 let extras = Extras::new(body.half, self.length, body.warm_up);
                 let most = match body.half.io {
-                    IoMethod::Mmsg => ring.width().into(),
+                    IoMethod::Mmsg => used.send_width.unwrap_or(1).into(),
                     _ => u64::MAX,
                 };
                 let mut numbering = Numbering::new(format, extras, most);
-                let source = &mut io.source(ring, bounds);
+                let size = used.send_bytes.unwrap_or(0);
+                let source = io.source(ring, bounds);
                 let ran = timed!(body.timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(source, bounds, timer, &mut numbering)
+                    bulk::send(source, size, bounds, timer, &mut numbering)
                 });
                 let (paced, send_gaps) = numbering.extras.finish().unzip();
                 Ran {

@@ -20,7 +20,7 @@ use crate::io::Flow;
 use crate::measured_phase::{MeasuredPhase, PhaseSettings};
 use crate::numbers::FirstDatagram;
 use crate::run::{Loop, receive_late};
-use crate::socket::{DataSocket, facts_at_end};
+use crate::socket::DataSocket;
 use crate::stop::{Reason, Stop};
 
 /// A flow's stack. Its buffers are on the heap.
@@ -243,10 +243,11 @@ fn run_one(
     };
     let ran = phase.run(limit, body, path());
     if let Some(finish) = finish {
-        phase.finish(finish, &path(), settings.patience);
+        // What has arrived after a reset is for the peer to say.
+        let _ = phase.finish(finish, &path(), settings.patience);
     }
     let (ended, failure) = (ran.ended.clone(), ran.failure);
-    let facts = facts_at_end(&data.facts, &data.socket, plan.transport);
+    let facts = data.facts_at_end(&data.socket);
     let mut side = phase.side(ran, data, buffers, facts);
     side.refused.extend(refused);
     let drains = plan.workload.receives() && !matches!(ended, Ended::Failed(_));

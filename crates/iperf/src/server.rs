@@ -125,7 +125,7 @@ struct Greeting {
 }
 
 impl Dialect for Iperf {
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+    fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let number = self.numbers.next();
         let mut first = [0; 4];
         let received = control.receive(&mut first, Instant::now() + GREETED, server.cut)?;

@@ -7,7 +7,7 @@ use sys::call::{self, Error};
 use sys::message::Moved;
 
 use super::flow::Flow;
-use super::method::{Io, Source};
+use super::method::Io;
 use crate::counters::Counter;
 use crate::end::Bounds;
 use crate::hooks::Hooks;
@@ -36,19 +36,24 @@ impl Io for Gso<'_> {
         self.0
     }
 
-    fn source<'a>(&'a self, ring: &'a mut BufferRing, bounds: Bounds<'a>) -> impl Source + 'a {
+    fn source<'a, H: Hooks>(
+        &'a self,
+        ring: &'a mut BufferRing,
+        bounds: Bounds<'a>,
+    ) -> impl FnMut(&mut H) -> Result<Moved, Error> {
         let size = ring.size() as usize;
         let fit = (MOST_BYTES / size.max(1)).clamp(1, SEGMENTS);
         let is_cut = u16::try_from(size)
             .is_ok_and(|size| sys::option::set_udp_segment(self.0, size).is_ok());
         // A kernel that cannot do it takes one datagram per call.
         let count = if is_cut { fit } else { 1 };
-        Segments {
+        let mut segments = Segments {
             socket: self.0,
             size,
             data: (0..count).flat_map(|_| ring.advance().to_vec()).collect(),
             bounds,
-        }
+        };
+        move |hooks: &mut H| segments.send(hooks)
     }
 }
 
@@ -60,11 +65,7 @@ struct Segments<'a> {
     bounds: Bounds<'a>,
 }
 
-impl Source for Segments<'_> {
-    fn size(&self) -> u32 {
-        self.size as u32
-    }
-
+impl Segments<'_> {
     #[inline]
     fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
         let left = self.bounds.budget.messages(self.size as u32);

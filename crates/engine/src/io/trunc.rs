@@ -6,7 +6,7 @@ use sys::buffer::BufferRing;
 use sys::call::{self, Error};
 use sys::message::Moved;
 
-use super::method::{Io, Sink};
+use super::method::Io;
 use crate::end::Bounds;
 use crate::hooks::Hooks;
 
@@ -24,20 +24,12 @@ impl Io for Truncated<'_> {
         call::receive_truncated(self.0, buffer)
     }
 
-    fn sink<'a>(&'a self, ring: &'a mut BufferRing, _: Bounds<'a>) -> impl Sink + 'a {
-        Untouched { io: self, ring }
-    }
-}
-
-/// Buffers that nobody writes to.
-struct Untouched<'a> {
-    io: &'a Truncated<'a>,
-    ring: &'a mut BufferRing,
-}
-
-impl Sink for Untouched<'_> {
-    #[inline]
-    fn receive(&mut self, _: &mut impl Hooks) -> Result<Moved, Error> {
-        self.io.receive(self.ring.advance()).map(Moved::one)
+    /// Nobody writes to the buffers, so there is nothing to touch.
+    fn sink<'a, H: Hooks>(
+        &'a self,
+        ring: &'a mut BufferRing,
+        _: Bounds<'a>,
+    ) -> impl FnMut(&mut H) -> Result<Moved, Error> {
+        |_: &mut H| self.receive(ring.advance()).map(Moved::one)
     }
 }

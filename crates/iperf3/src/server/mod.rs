@@ -121,7 +121,7 @@ fn datagram_addresses(common: &Common) -> Vec<Address> {
 }
 
 impl Dialect for Iperf3 {
-    fn serve(&self, control: ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+    fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut cookie = Cookie([0; Cookie::LEN]);
         control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
         let control = match self.lobby.deliver(&cookie, control, server.before) {
