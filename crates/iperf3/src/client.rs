@@ -360,6 +360,7 @@ impl<'a> Session<'a> {
             interval: self.common.interval,
             idle: self.common.receive_timeout,
             cancel: self.stop,
+            hangs_up: false,
             payload: &payload,
         };
         let meter = crate::cpu::CpuMeter::start();

@@ -10,8 +10,9 @@ use engine::{
     Buffers, Counters, DataSocket, Flow, FlowGroup, GroupMember, Loop, MeasuredPhase, Memory,
     PhaseSettings, Ran, Reason, Stop, facts_at_end, receive_late,
 };
-use model::{Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, Transport};
+use model::{Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, SizeRule, Transport};
 use stats::Histogram;
+use sys::call::{self, Error};
 use sys::{Address, option};
 
 /// How often round-trip times are looked at, at least.
@@ -25,6 +26,9 @@ const STREAM_MEMORY: u64 = 4 << 20;
 
 /// How long the control connection may take to explain a stream's failure.
 const EXPLANATION: Duration = Duration::from_millis(500);
+
+/// How long the rest of a block may take.
+const REST: Duration = Duration::from_secs(5);
 
 /// How long data that was sent may take to arrive after its sender's end.
 const ARRIVAL: Duration = Duration::from_secs(1);
@@ -65,6 +69,8 @@ pub(crate) struct Course<'a> {
     pub(crate) idle: Duration,
     /// Ends the test early.
     pub(crate) cancel: &'a Stop,
+    /// Whether a sender ends its stream: a stock client reads on after the test's end, and for ever without that.
+    pub(crate) hangs_up: bool,
     /// What the blocks hold, over and over.
     pub(crate) payload: &'a [u8],
 }
@@ -262,7 +268,12 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
     let path = Flow::Connected(socket.as_fd());
     let ran = phase.run(limit, Loop::of(plan, &mut buffers), path);
     note(&ran, shared, stream.sends);
-    if !stream.sends {
+    if stream.sends {
+        complete_block(stream, course.payload);
+        if course.hangs_up && plan.transport.has_connections() {
+            let _ = call::shutdown_write(socket.as_fd());
+        }
+    } else {
         receive_late(
             socket.as_fd(),
             &mut buffers,
@@ -274,6 +285,33 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
     Some(phase.side(ran, &stream.data, &buffers, facts))
 }
 
+/// Sends what is missing of a block that the end has cut: a stock receiver waits for all of it, and for nothing else
+/// meanwhile. The test's time is over, so it is not counted.
+fn complete_block(stream: &Stream, payload: &[u8]) {
+    let SizeRule::Bytes(block) = stream.plan.here.send.size else {
+        return;
+    };
+    let sent = stream.counters.counts().sent.0 % u64::from(block);
+    if !stream.plan.transport.has_bytes() || sent == 0 {
+        return;
+    }
+    let mut rest = u64::from(block) - sent;
+    let socket = stream.data.socket.as_fd();
+    let until = Instant::now() + REST;
+    while rest > 0 && Instant::now() < until {
+        let piece = &payload[..payload.len().min(rest as usize)];
+        match call::send_without_waiting(socket, piece) {
+            Ok(count) => rest -= count as u64,
+            Err(Error::AGAIN) => {
+                let _ =
+                    call::wait_writable(socket, until.saturating_duration_since(Instant::now()));
+            }
+            Err(Error::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// Tells the leader of a stream that has ended by itself.
 fn note(ran: &Ran, shared: &Shared<'_>, sends: bool) {
     let end = match (&ran.ended, ran.failure) {
@@ -281,7 +319,7 @@ fn note(ran: &Ran, shared: &Shared<'_>, sends: bool) {
         // A sender's time has come, or the peer's message says why.
         (Ended::Deadline | Ended::Cancelled, _) => return,
         (Ended::PeerClosed, _) if !sends => return,
-        (_, Some((_, errno))) if errno == sys::call::Error::TIMEDOUT.raw_os_error() => End::Idle,
+        (_, Some((_, errno))) if errno == Error::TIMEDOUT.raw_os_error() => End::Idle,
         (_, Some((what, errno))) => End::Failed(what, errno),
         _ => End::Failed(if sends { "send" } else { "receive" }, 0),
     };

@@ -375,5 +375,5 @@ fn verbose_end(run: &TestRun, sends: bool) -> String {
 /// The server's output, as its client prints it.
 pub(crate) fn server_output(text: &str) -> String {
     let plain: String = text.lines().map(|line| super::plain(line) + "\n").collect();
-    format!("Server output:\n{plain}")
+    format!("Server output:\n{plain}\n")
 }

@@ -1,27 +1,28 @@
 //! A server: any number of tests at a time on one port.
 
-mod door;
 mod lobby;
 mod screen;
 mod session;
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use control::ControlConnection;
 use engine::{Reason, Stop};
-use model::Transport;
-use server::{Dialect, Refusal, Server as Listening, ServerConfig, ServerContext, listen};
+use model::{SocketOptions, Transport};
+use server::{
+    DatagramDoor, Dialect, Refusal, Server as Listening, ServerConfig, ServerContext, listen,
+};
 use sys::Address;
 use sys::resolve::{Wanted, resolve};
 
 use crate::login::Guard;
 use crate::options::{Common, Server};
+use crate::wire::error::{self, Fault};
 use crate::wire::{Cookie, State};
-use door::Door;
 use lobby::Lobby;
 use screen::Screen;
 
@@ -33,7 +34,8 @@ struct Iperf3 {
     common: Common,
     settings: Server,
     lobby: Lobby,
-    door: Door,
+    /// Where UDP streams come to, from the first such test on.
+    door: Mutex<Option<Arc<DatagramDoor>>>,
     screen: Arc<Screen>,
     guard: Option<Guard>,
     /// The whole server's end.
@@ -71,7 +73,7 @@ pub fn run(
         common: common.clone(),
         settings: settings.clone(),
         lobby: Lobby::default(),
-        door: Door::new(datagram_addresses(common)),
+        door: Mutex::default(),
         screen,
         guard,
         stop: until_test.clone(),
@@ -153,6 +155,22 @@ impl Dialect for Iperf3 {
 }
 
 impl Iperf3 {
+    /// Opens the socket of UDP streams at the first test that has some.
+    fn door(&self) -> Result<Arc<DatagramDoor>, Fault> {
+        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(door) = &*door {
+            return Ok(Arc::clone(door));
+        }
+        let mut fault = Fault::of(error::LISTEN);
+        for address in datagram_addresses(&self.common) {
+            match DatagramDoor::open(&address, &SocketOptions::default()) {
+                Ok(opened) => return Ok(Arc::clone(door.insert(Arc::new(opened)))),
+                Err(error) => fault = Fault::io(error::LISTEN, error.error()),
+            }
+        }
+        Err(fault)
+    }
+
     /// Whether a further test may begin.
     fn admits(&self, server: &ServerContext<'_>) -> bool {
         let running = server.running.describe().len();

@@ -9,6 +9,7 @@ use control::ControlConnection;
 use engine::{Counters, DataSocket};
 use model::FlowPlan;
 use server::{Permissions, ServerContext};
+use sys::call::{self, Error};
 use sys::{Address, Socket};
 
 use super::Iperf3;
@@ -21,7 +22,9 @@ use crate::result::{StreamRun, TestRun};
 use crate::streams::{self, Course, End, IntervalEnd, Lead, Stream, Verdict};
 use crate::talk::{Events, PATIENCE, Talk};
 use crate::wire::error::{self, Fault};
-use crate::wire::{Cookie, Direction, Parameters, Protocol, Results, State, stream_number};
+use crate::wire::{
+    Cookie, Direction, Parameters, Protocol, Results, State, reply_to, stream_number,
+};
 
 /// The longest parameters, as later versions have it.
 const LONGEST_PARAMETERS: usize = 8192;
@@ -204,6 +207,7 @@ impl Session<'_> {
             interval: self.dialect.common.interval,
             idle: self.dialect.common.receive_timeout,
             cancel: self.server.cut,
+            hangs_up: true,
             payload: &payload,
         };
         let meter = crate::cpu::CpuMeter::start();
@@ -303,20 +307,23 @@ impl Session<'_> {
 
     /// Waits for UDP streams from the client's address.
     fn datagram_streams(&self, count: u32, plan: &FlowPlan) -> Result<Vec<Socket>, Fault> {
-        let fault = |error| Fault::io(error::STREAM_ACCEPT, &error);
-        let until = Instant::now() + PATIENCE;
-        let turn = self
-            .dialect
-            .door
-            .enter(self.control.peer(), until, self.server.cut);
-        let turn = turn.map_err(fault)?;
+        let fault = |error: Error| Fault::io(error::STREAM_ACCEPT, &error.into());
+        let (peer, stop) = (self.control.peer(), self.server.cut);
+        let door = self.dialect.door()?;
+        let turn = Instant::now() + PATIENCE;
+        let expected = door.expect(Some(peer), turn, stop).map_err(fault)?;
         self.talk().say(State::CreateStreams)?;
         let until = Instant::now() + UDP_PATIENCE;
         let mut sockets = Vec::new();
         while sockets.len() < count as usize {
-            match turn.next(LOOK, &plan.here.socket).map_err(fault)? {
-                Some(socket) => sockets.push(socket),
-                None => self.still_waits(until)?,
+            match expected.next(&plan.here.socket, false, Instant::now() + LOOK, stop) {
+                Ok(flow) => {
+                    let hello = flow.first.first().map_or(&[][..], |first| &first.data);
+                    call::send(flow.socket.as_fd(), &reply_to(hello)).map_err(fault)?;
+                    sockets.push(flow.socket);
+                }
+                Err(Error::TIMEDOUT) => self.still_waits(until)?,
+                Err(error) => return Err(fault(error)),
             }
         }
         Ok(sockets)
@@ -327,7 +334,7 @@ impl Session<'_> {
         if self.server.cut.is_set() {
             return Err(Fault::of(error::SERVER_TERMINATED));
         }
-        let has_word = sys::call::wait_readable(self.control.as_fd(), Duration::ZERO);
+        let has_word = call::wait_readable(self.control.as_fd(), Duration::ZERO);
         if matches!(has_word, Ok(true)) {
             return Err(said(self.talk().byte(Instant::now())));
         }
