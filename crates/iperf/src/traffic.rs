@@ -394,7 +394,14 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         phase.finish(finish, &path(), orders.patience);
     }
     let facts = facts_at_end(&data.facts, &data.socket, flow.transport);
-    let ended = ran.ended.clone();
+    let ended = match (&ran.ended, ran.failure) {
+        // Whoever sends is done before the other end is.
+        (Ended::PeerClosed, Some((_, errno))) if leg.sends => {
+            let why = sys::describe(&std::io::Error::from_raw_os_error(errno));
+            Ended::Failed(format!("write failed: {why}"))
+        }
+        (ended, _) => ended.clone(),
+    };
     let side = phase.side(ran, data, &buffers, facts);
     if let Ended::Failed(why) = &ended {
         company.observer.see(&Event::Trouble(why.clone()));

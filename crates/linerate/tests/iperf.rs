@@ -69,6 +69,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(testkit::trials![
         a_refused_connection_is_a_failure,
         a_server_that_says_nothing_is_a_failure,
+        a_server_that_dies_is_a_failure,
+        a_server_makes_a_key_and_ends_without_a_client,
         the_result_is_a_document,
     ]);
     trials
@@ -209,6 +211,33 @@ fn a_server_that_says_nothing_is_a_failure() {
         done.stderr.contains("no acknowledgement within 4 s"),
         "{done:#?}"
     );
+}
+
+fn a_server_that_dies_is_a_failure() {
+    let port = free_port();
+    let serving = Process::start(&mut command(Make::Ours, &format!("-s -p {port}")));
+    assert!(eventually(PATIENCE, || is_listening(port)));
+    let line = format!("-c 127.0.0.1 -p {port} -t 30 -b 8m -l 10000 -i 0.1");
+    let client = Process::start(&mut command(Make::Ours, &line));
+    assert!(eventually(PATIENCE, || client.stdout().contains("/sec")));
+    drop(serving);
+    let done = client.finish(PATIENCE);
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    assert!(done.stderr.contains("write failed: "), "{done:#?}");
+    assert!(done.stdout.contains("[  1] 0.0000-"), "{done:#?}");
+}
+
+fn a_server_makes_a_key_and_ends_without_a_client() {
+    let port = free_port();
+    let line = format!("-s -p {port} --permit-key --permit-key-timeout 0.3");
+    let done = testkit::run(command(Make::Ours, &line), PATIENCE).unwrap();
+    done.succeeded();
+    let keys = done
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("Permit key is '"));
+    let keys: Vec<_> = keys.filter_map(|rest| rest.split('\'').next()).collect();
+    assert!(matches!(keys[..], [key] if key.len() > 20), "{done:#?}");
 }
 
 fn the_result_is_a_document() {

@@ -397,6 +397,11 @@ fn client(
         (None, Some(Some(time))) => Limit::Time(time),
         (None, None) => Limit::Time(Duration::from_secs(10)),
     };
+    let named = |text: &str| text.split_once('%').map(|(_, device)| device.to_owned());
+    let bound = typed.bind.as_deref().and_then(named);
+    typed.socket.device = named(&host)
+        .or(bound)
+        .filter(|_| !host.starts_with("fe80:"));
     let forward = flow(transport, length, rate, limit, &typed.socket);
     let mut plan = Plan::of_flow(name(typed), host.clone(), forward.clone());
     plan.sampling = typed.interval;
@@ -471,6 +476,21 @@ fn name(typed: &Typed) -> String {
     format!("{transport}{direction}")
 }
 
+/// A key as stock makes one: the time, and 16 letters and digits.
+fn made_key() -> String {
+    use rand::TryRngCore;
+    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    let mut bytes = [0; 16];
+    rand::rngs::OsRng
+        .try_fill_bytes(&mut bytes)
+        .expect("the system has random numbers");
+    let letters = bytes.map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()]));
+    let letters: String = letters.iter().collect();
+    format!("{}.{:06}-{letters}", now.as_secs(), now.subsec_micros())
+}
+
 fn serve(typed: &mut Typed) -> Result<Serve, Exit> {
     if typed.bounceback.is_some() {
         return error("ERROR: setting of option --bounce-back is not supported on the server");
@@ -480,6 +500,12 @@ fn serve(typed: &mut Typed) -> Result<Serve, Exit> {
     }
     if typed.ports.0 != typed.ports.1 {
         return error("iperf: not supported yet: -p with a range of ports");
+    }
+    if typed.permit_key == Some(PermitKey::Any) {
+        typed.permit_key = Some(PermitKey::This(made_key()));
+    }
+    if let Some((_, device)) = typed.bind.as_deref().and_then(|bind| bind.split_once('%')) {
+        typed.socket.device = Some(device.to_owned());
     }
     for (name, wrong) in &typed.of_client {
         typed.notices.push(match wrong {

@@ -83,9 +83,13 @@ fn connecting(
 ) -> String {
     let print = &facts.print;
     let is_enhanced = print.enhanced && is_own;
+    let (host, via) = match host.split_once('%') {
+        Some((host, device)) if is_own => (host, format!(" via {device}")),
+        _ => (host, String::new()),
+    };
     let host = if print.hide_ips { "(**hidden**)" } else { host };
-    let pid = if is_enhanced {
-        format!(" with pid {} ({flows} flows)", std::process::id())
+    let pid = if is_enhanced || !via.is_empty() {
+        format!(" with pid {}{via} ({flows} flows)", std::process::id())
     } else {
         String::new()
     };
