@@ -155,46 +155,6 @@ impl Default for Parameters {
     }
 }
 
-/// The keys of the object that the server reads: docs/src/requests.md has a row for each.
-pub const KEYS: [&str; 36] = [
-    "tcp",
-    "udp",
-    "sctp",
-    "omit",
-    "server_affinity",
-    "time",
-    "num",
-    "blockcount",
-    "MSS",
-    "nodelay",
-    "parallel",
-    "reverse",
-    "bidirectional",
-    "mptcp",
-    "window",
-    "len",
-    "bandwidth",
-    "fqrate",
-    "pacing_timer",
-    "burst",
-    "TOS",
-    "flowlabel",
-    "title",
-    "extra_data",
-    "congestion",
-    "get_server_output",
-    "udp_counters_64bit",
-    "repeating_payload",
-    "zerocopy",
-    "dont_fragment",
-    "skip_rx_copy",
-    "gso",
-    "gro",
-    "authtoken",
-    "client_version",
-    "congestion_used",
-];
-
 /// Streams per direction that a server serves.
 pub const MOST_STREAMS: u32 = 128;
 /// Bytes per block.
