@@ -445,6 +445,10 @@ impl Run<'_> {
         if client.trip_times {
             upper_bits |= upper::TRIP_TIMES;
         }
+        let fq_rate = settings.socket.max_pacing_bytes_per_second;
+        if fq_rate.is_some() {
+            upper_bits |= upper::FQ_RATE;
+        }
         if is_udp {
             bits |= flags::WIDE_NUMBERS;
             bits |= if upper_bits != 0 { flags::UDP_TESTS } else { 0 };
@@ -482,13 +486,13 @@ impl Run<'_> {
                 rate: client.asked_rate,
                 ..Extension::default()
             }),
-            start: client.trip_times.then(|| crate::wire::Start {
+            start: (client.trip_times || fq_rate.is_some()).then(|| crate::wire::Start {
                 at: crate::wire::WallTime::after_epoch(
                     SystemTime::now()
                         .duration_since(SystemTime::UNIX_EPOCH)
                         .unwrap_or_default(),
                 ),
-                fq_rate: 0,
+                fq_rate: fq_rate.unwrap_or(0),
             }),
             bursts: None,
             key,

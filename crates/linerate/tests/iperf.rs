@@ -21,6 +21,12 @@ const CASES: &[(&str, &str, &str)] = &[
         "-e",
         "-t 0.4 -b 8m -l 10000 --full-duplex -e",
     ),
+    ("tcp_fq_rate", "", "-t 0.4 -l 10000 --fq-rate 400m"),
+    (
+        "tcp_clamp",
+        "--tcp-rx-window-clamp 8192",
+        "-t 0.4 -b 8m -l 10000",
+    ),
     ("tcp_bounceback", "", "-t 1 --bounceback"),
     ("tcp_dual", "", "-t 0.4 -b 8m -l 10000 -d -L FREE"),
     ("tcp_reverse", "", "-t 0.4 -b 8m -l 10000 -R"),

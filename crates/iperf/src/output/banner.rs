@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::number::four;
 use super::{Facts, RULE};
 use crate::event::Event;
+use crate::options::Format;
 
 pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
     if facts.print.exclude.settings {
@@ -126,6 +127,11 @@ fn connecting(
             "Bounce-back test (size= {} Byte) (server hold req={hold} usecs{quick})",
             four(length.into()).trim()
         );
+    }
+    if let Some(bytes) = facts.socket.max_pacing_bytes_per_second.filter(|_| is_own) {
+        let rate = Format::Adaptive { bytes: false }.rate(bytes as f64 * 8.0);
+        let rate = rate.replace("bits/sec", "bit/s");
+        let _ = writeln!(text, "fair-queue socket pacing set to {}", rate.trim());
     }
     text += &segment_line(facts);
     if let Some(name) = facts

@@ -106,6 +106,9 @@ fn notes(facts: &Facts, connection: &Connection) -> Vec<String> {
     }
     note(connection.has_trip_times, "trip-times");
     note(connection.no_udp_fin, "no-udp-fin");
+    if let Some(bytes) = facts.socket.window_clamp_bytes.filter(|_| facts.is_server) {
+        note(true, &format!("clamp={bytes}"));
+    }
     note(is_enhanced, &format!("sock={}", connection.socket));
     if let Some((received, sent)) = connection.service {
         let (rx, tx) = (format!("rx=0x{received:x}"), format!("tx=0x{sent:x}"));

@@ -1,0 +1,113 @@
+//! Lines of stock, to the character: the figures of recorded runs, printed again.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use iperf::event::{Event, Figures, FlowId, Observer};
+use iperf::options::{Exit, Settings};
+use iperf::output::Printer;
+use model::{DatagramCounts, OrderCounts, PathSample};
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn settings(line: &str) -> Result<Settings, Exit> {
+    iperf::options::iperf("iperf", line.split(' ').map(Into::into), |_| None)
+}
+
+/// What is printed of a flow's figures, without the header.
+fn printed(line: &str, number: u32, is_opposite: bool, figures: &Figures) -> String {
+    let sink = Sink::default();
+    let settings = settings(line).unwrap();
+    let printer = Printer::new(
+        &settings,
+        None,
+        false,
+        Box::new(sink.clone()),
+        Box::new(io::sink()),
+    );
+    let id = FlowId {
+        number,
+        is_opposite,
+        key: None,
+    };
+    printer.see(&Event::Final(&id, figures));
+    let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+    text.split_inclusive('\n').skip(1).collect()
+}
+
+fn micros(time: u64) -> Duration {
+    Duration::from_micros(time)
+}
+
+#[test]
+fn lines_are_stocks() {
+    let tcp = Figures {
+        to: micros(2_026_000),
+        sends: true,
+        bytes: 20_190_000,
+        ..Figures::default()
+    };
+    assert_eq!(
+        printed("-c h", 1, false, &tcp),
+        "[  1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec\n"
+    );
+    let path = PathSample {
+        smoothed_rtt: Some(micros(4506)),
+        rtt_deviation: Some(micros(6883)),
+        congestion_window_bytes: Some(767 << 10),
+        ..PathSample::default()
+    };
+    let writes = Figures {
+        calls: 154,
+        path: Some(path),
+        ..tcp.clone()
+    };
+    assert_eq!(
+        printed("-c h -e", 1, false, &writes),
+        "[  1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  154/0          0      767K/4506(6883) us  2212\n"
+    );
+    let reads = Figures {
+        sends: false,
+        reads: Some([8, 0, 1, 2, 0, 1, 0, 75]),
+        ..tcp
+    };
+    assert_eq!(
+        printed("-s -e", 1, true, &reads),
+        "[ *1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  87=8:0:1:2:0:1:0:75\n"
+    );
+    let by_order = OrderCounts {
+        highest: 11,
+        passed_over: 2,
+        out_of_order: 1,
+        ..OrderCounts::default()
+    };
+    let udp = Figures {
+        to: micros(46_800),
+        is_udp: true,
+        bytes: 2000,
+        due: 11,
+        datagrams: Some(DatagramCounts {
+            jitter: Some(micros(7)),
+            by_order,
+            ..DatagramCounts::default()
+        }),
+        ..Figures::default()
+    };
+    assert_eq!(
+        printed("-s -u", 1, false, &udp),
+        "[  1] 0.0000-0.0468 sec  1.95 KBytes   342 Kbits/sec   0.007 ms 1/11 (9.1%)\n\
+         [  1] 0.0000-0.0468 sec  1 datagrams received out-of-order\n"
+    );
+}
