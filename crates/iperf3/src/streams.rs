@@ -173,7 +173,7 @@ pub(crate) fn run(
         let mut leader = Leader::new(streams, &shared);
         let end = leader.until_end(control, lead);
         shared.over.pull(Reason::Deadline);
-        leader.stopped = Some(leader.started.elapsed());
+        leader.stopped = Some(leader.end_of_data());
         lead.on_end(&end);
         shared.drained.pull(Reason::Deadline);
         let ran = threads
@@ -250,10 +250,7 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
         counters: &stream.counters,
         cancel: &shared.over,
         control: None,
-        time: course
-            .time
-            .filter(|_| stream.sends)
-            .map(|time| course.omit + time),
+        time: course.time.map(|time| course.omit + time),
         idle: Some(buffers.patience(course.idle, half)),
         group: Some(member.start()?),
     };
@@ -426,6 +423,15 @@ impl<'a> Leader<'a> {
             return End::Regular;
         }
         end
+    }
+
+    /// When the streams ended: they keep the test's time by themselves, however late this thread is.
+    fn end_of_data(&self) -> Duration {
+        let now = self.started.elapsed();
+        let Course { omit, time, .. } = self.shared.course;
+        let sampled = self.series.first().and_then(|series| series.samples.last());
+        let least = sampled.map_or(Duration::ZERO, |sample| sample.at);
+        time.map_or(now, |time| now.min(omit + time)).max(least)
     }
 
     /// The end of the next interval, since the start.
