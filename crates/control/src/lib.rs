@@ -110,10 +110,10 @@ impl ControlConnection {
         })
     }
 
-    /// Returns the socket of a connection that turns out to carry data, without what only control needs.
-    pub fn into_data(self) -> io::Result<Socket> {
+    /// Returns another descriptor of a connection that turns out to carry data, without what only control needs.
+    pub fn as_data(&self) -> io::Result<Socket> {
         self.socket.set_tcp_nodelay(false)?;
-        Ok(self.socket)
+        self.socket.try_clone()
     }
 
     /// Detaches the connection from its stop: the last messages of an interrupted test have only their deadlines.

@@ -42,6 +42,7 @@ fn end(workload: Workload, transport: Transport, socket: impl Into<Socket>) -> E
     End {
         data: DataSocket {
             socket: socket.into(),
+            transport,
             facts,
             refused: Vec::new(),
         },

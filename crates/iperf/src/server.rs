@@ -138,9 +138,9 @@ impl Dialect for Iperf {
         let peer = control.peer().clone();
         let _test = server.running.enter(&peer);
         if Bounce::is_begun_by(word) && !self.settings.compatible {
-            return bounce::serve(self, &control, number, first, server);
+            return bounce::serve(self, control, number, first, server);
         }
-        let greeting = match self.greeting(&control, first) {
+        let greeting = match self.greeting(control, first) {
             Ok(greeting) => greeting,
             Err(why) => {
                 self.trouble(why);
@@ -148,7 +148,7 @@ impl Dialect for Iperf {
             }
         };
         let data =
-            DataSocket::of_accepted(control.into_data()?, Transport::Tcp, &self.settings.socket);
+            DataSocket::of_accepted(control.as_data()?, Transport::Tcp, &self.settings.socket);
         let data = data.map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
         self.test(&data, &peer, number, &greeting, server)
     }

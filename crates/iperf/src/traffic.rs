@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Counters, DataSocket, Finish, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings,
-    Reading, Stop, facts_at_end,
+    Reading, Stop,
 };
 use model::{DatagramCounts, Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, Transport};
 use sys::{Address, option};
@@ -391,9 +391,10 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         } else {
             Finish::HalfClose
         };
-        phase.finish(finish, &path(), orders.patience);
+        // What has arrived after a reset is for the peer to say.
+        let _ = phase.finish(finish, &path(), orders.patience);
     }
-    let facts = facts_at_end(&data.facts, &data.socket, flow.transport);
+    let facts = data.facts_at_end(&data.socket);
     let ended = match (&ran.ended, ran.failure) {
         // Whoever sends is done before the other end is.
         (Ended::PeerClosed, Some((_, errno))) if leg.sends => {

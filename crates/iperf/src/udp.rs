@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::{
     Budget, Buffers, DataSocket, Early, Flow, Holder, Loop, MeasuredPhase, Memory, PhaseSettings,
-    Share, Stop, datagram_branch, datagram_listener, facts_at_end,
+    Share, Stop, datagram_branch, datagram_listener,
 };
 use model::{DatagramCounts, Ended, FlowPlan, Limit, Side, SizeRule, Transport};
 use sys::{Address, Socket, call};
@@ -110,7 +110,7 @@ impl OneWay<'_> {
             phase.stop_clock();
         }
         let ended = ran.ended.clone();
-        let facts = facts_at_end(&data.facts, &data.socket, flow.transport);
+        let facts = data.facts_at_end(&data.socket);
         let mut side = phase.side(ran, data, &buffers, facts);
         side.datagrams = side.datagrams.or(leg.counters.datagrams());
         let series = company.leave(leg, &side);

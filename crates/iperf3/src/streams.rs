@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use control::ControlConnection;
 use engine::{
     Buffers, Counters, DataSocket, Flow, FlowGroup, GroupMember, Loop, MeasuredPhase, Memory,
-    PhaseSettings, Ran, Reason, Stop, facts_at_end, receive_late,
+    PhaseSettings, Ran, Reason, Stop, receive_late,
 };
 use model::{Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, SizeRule, Transport};
 use stats::Histogram;
@@ -278,7 +278,7 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
             &stream.counters,
         );
     }
-    let facts = facts_at_end(facts, socket, plan.transport);
+    let facts = stream.data.facts_at_end(socket);
     Some(phase.side(ran, &stream.data, &buffers, facts))
 }
 

@@ -16,8 +16,7 @@ use crate::document::Page;
 /// Runs a client or a server.
 pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = args.into_iter().collect();
-    let typed =
-        crate::document::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
+    let typed = report::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
     let settings = match options::iperf3(program, words) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),

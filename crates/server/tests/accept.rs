@@ -30,7 +30,12 @@ fn a_client_is_awaited_as_long_as_it_is_there() {
     let at = listener.local_addr().unwrap();
     let listener = Socket::from(listener);
     let (running, stop, cut) = (&Registry::default(), &Stop::new(), &Stop::new());
-    let server = ServerContext { running, stop, cut };
+    let server = ServerContext {
+        running,
+        stop,
+        cut,
+        before: 0,
+    };
     let client = TcpStream::connect(at).unwrap();
     let (control, _) = listener.accept().unwrap();
     let control = ControlConnection::new(control, Stop::new()).unwrap();

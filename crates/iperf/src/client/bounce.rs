@@ -187,7 +187,8 @@ pub(super) fn run(run: &Run<'_>) {
             false,
         );
     }
-    phase.finish(
+    // What has arrived after a reset is for the peer to say.
+    let _ = phase.finish(
         engine::Finish::HalfClose,
         &Flow::Connected(data.socket.as_fd()),
         Duration::from_secs(2),
@@ -200,7 +201,7 @@ pub(super) fn run(run: &Run<'_>) {
         if let Ended::Failed(why) = &ended {
             run.fail(why.clone());
         }
-        let facts = engine::facts_at_end(&data.facts, &data.socket, Transport::Tcp);
+        let facts = data.facts_at_end(&data.socket);
         let here = phase.side(ran, &data, &buffers, facts);
         run.keep(
             false,

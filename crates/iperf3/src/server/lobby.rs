@@ -1,6 +1,7 @@
 //! Where sessions wait for their streams: control and data come to one port, and the cookie says whose a connection is.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -38,22 +39,20 @@ impl Lobby {
         })
     }
 
-    /// Hands a connection to the session that waits for it; returns one that nobody waits for.
+    /// Hands a connection to the session that waits for it; whether one does.
     pub(super) fn deliver(
         &self,
         cookie: &Cookie,
-        connection: ControlConnection,
+        connection: &ControlConnection,
         number: u64,
-    ) -> Result<(), ControlConnection> {
+    ) -> io::Result<bool> {
         let waiting = self.waiting();
         let Some(sender) = waiting.get(cookie) else {
-            return Err(connection);
+            return Ok(false);
         };
-        if let Ok(socket) = connection.into_data() {
-            // A session that has just left closes it.
-            let _ = sender.send((number, socket));
-        }
-        Ok(())
+        // A session that has just left closes it.
+        let _ = sender.send((number, connection.as_data()?));
+        Ok(true)
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<Cookie, Sender<(u64, Socket)>>> {

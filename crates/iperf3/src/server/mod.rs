@@ -13,9 +13,7 @@ use std::time::Instant;
 use control::ControlConnection;
 use engine::{Reason, Stop};
 use model::{SocketOptions, Transport};
-use server::{
-    DatagramDoor, Dialect, Refusal, Server as Listening, ServerConfig, ServerContext, listen,
-};
+use server::{DatagramDoor, Dialect, Server as Listening, ServerConfig, ServerContext, listen};
 use sys::Address;
 use sys::resolve::{Wanted, resolve};
 
@@ -126,10 +124,9 @@ impl Dialect for Iperf3 {
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut cookie = Cookie([0; Cookie::LEN]);
         control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
-        let control = match self.lobby.deliver(&cookie, control, server.before) {
-            Ok(()) => return Ok(()),
-            Err(control) => control,
-        };
+        if self.lobby.deliver(&cookie, control, server.before)? {
+            return Ok(());
+        }
         if !self.admits(&server) {
             let _ = control.write(&[State::AccessDenied.byte()], INTRODUCTION);
             return Ok(());
@@ -145,7 +142,7 @@ impl Dialect for Iperf3 {
         Ok(())
     }
 
-    fn refuse(&self, control: &ControlConnection, _: Refusal) {
+    fn tell(&self, control: &ControlConnection, _: &str) {
         let _ = control.write(&[State::AccessDenied.byte()], std::time::Duration::ZERO);
     }
 

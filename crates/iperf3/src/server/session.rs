@@ -41,16 +41,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Serves a client. Returns whether there was a test.
 pub(super) fn serve(
     dialect: &Iperf3,
-    control: ControlConnection,
+    control: &mut ControlConnection,
     cookie: Cookie,
     server: ServerContext<'_>,
 ) -> bool {
-    let mut control = control;
     // What ends the server ends the waits; the last messages are sent all the same.
     control.outlive_stop();
     let session = Session {
         dialect,
-        control: &control,
+        control,
         server,
     };
     let parameters = match session.agree() {
