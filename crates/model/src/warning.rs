@@ -245,6 +245,20 @@ impl Warning {
         }
     }
 
+    /// Whether an option was not carried out as it was given.
+    pub fn is_of_a_request(&self) -> bool {
+        matches!(
+            self,
+            Self::NotInForce { .. }
+                | Self::PortReplaced { .. }
+                | Self::PacingNotHeld { .. }
+                | Self::NotPaced
+                | Self::NotSpinning
+                | Self::FellBack
+                | Self::NoDataInSyn
+        )
+    }
+
     /// The doubt that several results of one test give by falling into two groups.
     pub fn bimodal(results: &[f64]) -> Option<Self> {
         let modes = stats::modes(results)?;

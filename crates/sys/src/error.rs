@@ -1,12 +1,34 @@
 //! Errors as text.
 
 use std::fmt::{Arguments, Display};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+
+use model::Warning;
 
 /// Writes a line to standard error by one write(2): the lines of several processes do not mix, and nobody reads a
 /// part of one. Failures are ignored.
 pub fn write_error_line(line: Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Prints what makes a result doubtful on standard error; returns the exit code for it.
+///
+/// A script that the stock tool has satisfied may take any line there for a failure. So without `strict` it gets only
+/// the requests that were not carried out; a terminal gets all.
+pub fn report_doubts(program: &str, doubts: &[Warning], strict: bool) -> u8 {
+    /// The exit code of a result that `strict` does not let pass.
+    const DOUBTFUL: u8 = 3;
+    let wants_all = strict || std::io::stderr().is_terminal();
+    for doubt in doubts {
+        if wants_all || doubt.is_of_a_request() {
+            write_error_line(format_args!("{program}: {doubt}"));
+        }
+    }
+    if strict && !doubts.is_empty() {
+        DOUBTFUL
+    } else {
+        0
+    }
 }
 
 /// Describes an error in the system's words, without the number that the standard library adds:

@@ -37,6 +37,6 @@ pub mod wake;
 mod whole_file;
 
 pub use address::{Address, Llc};
-pub use error::{describe, write_error_line};
+pub use error::{describe, report_doubts, write_error_line};
 pub use socket2::{Domain, Protocol, Socket, Type};
 pub use whole_file::WholeFile;

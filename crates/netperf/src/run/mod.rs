@@ -2,10 +2,10 @@
 
 mod iterations;
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::Write;
 
 use engine::{Looper, Stop};
-use model::{Outcome, Warning};
+use model::Outcome;
 
 use crate::client::{ClientError, Established, Flows, HistogramFile, Interim, calibration};
 use crate::options::{Exit, Form, Selection, Settings, Test};
@@ -127,7 +127,7 @@ fn print_measured(
         })?;
         iterations::run(settings, &mut flows, cancel, interim.as_ref(), runs)
     })?;
-    let code = say_doubts(settings, &run.outcome.warnings);
+    let code = sys::report_doubts("netperf", &run.outcome.warnings, settings.strict);
     let stdout = output::result(settings, &run);
     // Before the goodbye, which may take as long as the server likes.
     let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
@@ -140,34 +140,3 @@ fn print_measured(
         ..Exit::default()
     })
 }
-
-/// Says what makes the result doubtful on stderr, and what the exit code is for it.
-///
-/// A script that the stock tool has satisfied may take any line there for a failure. So it gets none
-/// but of what was asked for and not done, unless it asks; somebody at a terminal gets all.
-fn say_doubts(settings: &Settings, doubts: &[Warning]) -> u8 {
-    let wants_all = settings.strict || stderr().is_terminal();
-    for doubt in doubts {
-        let not_done = matches!(
-            doubt,
-            Warning::NotInForce { .. }
-                | Warning::PortReplaced { .. }
-                | Warning::PacingNotHeld { .. }
-                | Warning::NotPaced
-                | Warning::NotSpinning
-                | Warning::FellBack
-                | Warning::NoDataInSyn
-        );
-        if wants_all || not_done {
-            sys::write_error_line(format_args!("netperf: {doubt}"));
-        }
-    }
-    if settings.strict && !doubts.is_empty() {
-        DOUBTFUL
-    } else {
-        0
-    }
-}
-
-/// The exit code of a result that `--strict` does not let pass.
-const DOUBTFUL: u8 = 3;
