@@ -3,12 +3,11 @@
 mod bounce;
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{DataSocket, FlowGroup, GroupMember, Reason, Role as End, Stop};
-use model::{Ended, FlowPlan, FlowShare, Half, Limit, Outcome, Series, Side, Transport};
+use model::{Ended, FlowPlan, Group, Half, Limit, Outcome, Plan, Transport};
 use sys::resolve::{Wanted, resolve};
 use sys::{Address, call};
 
@@ -39,9 +38,10 @@ pub(crate) struct Run<'a> {
     pub(crate) to: Address,
     pub(crate) numbers: Numbers,
     pub(crate) company: Arc<Company>,
-    has_failed: AtomicBool,
+    failure: OnceLock<String>,
     connect_times: Mutex<Vec<Option<Duration>>>,
-    results: Mutex<Vec<(FlowShare, Went)>>,
+    started: (Instant, SystemTime),
+    results: Mutex<Vec<(Outcome, Duration)>>,
     banner: Mutex<bool>,
 }
 
@@ -49,8 +49,10 @@ pub(crate) struct Run<'a> {
 pub struct Finished {
     /// What was measured; `None` if nothing was.
     pub outcome: Option<Outcome>,
-    /// Something failed.
-    pub has_failed: bool,
+    /// What failed first.
+    pub error: Option<String>,
+    /// The server's address, if it is known.
+    pub peer: Option<Address>,
 }
 
 /// Runs a client's test to its end.
@@ -60,10 +62,6 @@ pub fn run(
     observer: &Arc<dyn Observer>,
     stop: &Stop,
 ) -> Finished {
-    let failed = Finished {
-        outcome: None,
-        has_failed: true,
-    };
     let (host, _) = client.host.split_once('%').unwrap_or((&client.host, ""));
     let wanted = match (settings.v6, host.contains(':')) {
         (true, _) => Wanted::V6,
@@ -74,8 +72,13 @@ pub fn run(
         .ok()
         .and_then(|found| found.at(settings.ports.0).into_iter().next())
     else {
-        observer.see(&Event::Trouble(format!("{host}: Unknown host")));
-        return failed;
+        let error = format!("{host}: Unknown host");
+        observer.see(&Event::Trouble(error.clone()));
+        return Finished {
+            outcome: None,
+            error: Some(error),
+            peer: None,
+        };
     };
     let run = Run {
         settings,
@@ -85,12 +88,12 @@ pub fn run(
         to,
         numbers: Numbers::default(),
         company: Company::new(Arc::clone(observer), settings.print.interval),
-        has_failed: AtomicBool::new(false),
+        failure: OnceLock::new(),
         connect_times: Mutex::default(),
+        started: (Instant::now(), SystemTime::now()),
         results: Mutex::default(),
         banner: Mutex::default(),
     };
-    let started = SystemTime::now();
     if client.bounceback.is_some() {
         bounce::run(&run);
     } else if settings.is_udp() {
@@ -98,13 +101,14 @@ pub fn run(
     } else {
         run.streams();
     }
-    run.finish(started)
+    run.finish()
 }
 
 impl Run<'_> {
     pub(crate) fn fail(&self, why: impl Into<String>) {
-        self.has_failed.store(true, Relaxed);
-        self.observer.see(&Event::Trouble(why.into()));
+        let why = why.into();
+        let _ = self.failure.set(why.clone());
+        self.observer.see(&Event::Trouble(why));
     }
 
     pub(crate) fn id(&self, number: u32, is_opposite: bool) -> FlowId {
@@ -119,19 +123,24 @@ impl Run<'_> {
         }
     }
 
-    pub(crate) fn keep(&self, inbound: bool, went: Went) {
-        if matches!(went.ended, Ended::Failed(_)) {
-            self.has_failed.store(true, Relaxed);
+    /// Keeps how a flow went.
+    pub(crate) fn keep(&self, flow: &FlowPlan, went: Went) {
+        if let Ended::Failed(why) = &went.ended {
+            let _ = self.failure.set(why.clone());
         }
-        let share = FlowShare {
-            inbound,
-            started_after: Duration::ZERO,
-            elapsed: went.side.elapsed,
-            arrived: inbound.then_some(went.side.counts.received),
-            transactions: went.side.counts.transactions,
+        let (began, started) = self.started;
+        let after = began
+            .elapsed()
+            .saturating_sub(went.side.elapsed.unwrap_or_default());
+        let plan = Plan::of_flow("", self.client.host.clone(), flow.clone());
+        let outcome = Outcome::of_flow(plan, started + after, went.side, went.there, went.ended);
+        let has_samples = !went.series.samples.is_empty();
+        let outcome = Outcome {
+            series: Vec::from_iter(has_samples.then_some(went.series)),
+            ..outcome
         };
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        results.push((share, went));
+        results.push((outcome, after));
     }
 
     /// Prints the settings block with the first socket's window, once.
@@ -336,7 +345,7 @@ impl Run<'_> {
                         stop: self.stop,
                     };
                     match connection::leg(self.id(number, inbound), plan, data, connection) {
-                        Ok(leg) => self.keep(inbound, traffic::run(&orders, &leg, &self.company)),
+                        Ok(leg) => self.keep(plan, traffic::run(&orders, &leg, &self.company)),
                         Err(error) => self.fail(sys::describe(&error)),
                     }
                 });
@@ -537,16 +546,16 @@ impl Run<'_> {
             let Ok(peer) = Address::of_peer(&data.socket) else {
                 continue;
             };
-            let Some(flow) = self.client.plan.flow() else {
+            let back = self.client.plan.groups.last();
+            let Some(flow) = back.and_then(Group::flow) else {
                 continue;
             };
-            let flow = flow.clone().turned();
             let mut connection =
                 connection::of_socket(self.id(number, false), &data, peer, Transport::Tcp);
             connection.tcp = None;
             self.observer.see(&Event::Connected(&connection));
             let orders = Orders {
-                flow: &flow,
+                flow,
                 data: &data,
                 pattern: &[],
                 group: None,
@@ -556,8 +565,8 @@ impl Run<'_> {
                 counts_reads: self.settings.print.enhanced,
                 stop: self.stop,
             };
-            match connection::leg(self.id(number, false), &flow, &data, &connection) {
-                Ok(leg) => self.keep(true, traffic::run(&orders, &leg, &company)),
+            match connection::leg(self.id(number, false), flow, &data, &connection) {
+                Ok(leg) => self.keep(flow, traffic::run(&orders, &leg, &company)),
                 Err(error) => self.fail(sys::describe(&error)),
             }
         }
@@ -594,47 +603,35 @@ impl Run<'_> {
         None
     }
 
-    fn finish(self, started: SystemTime) -> Finished {
-        let has_failed = self.has_failed.load(Relaxed);
-        let results = self
-            .results
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        if results.is_empty() {
-            return Finished {
-                outcome: None,
-                has_failed: true,
-            };
+    fn finish(self) -> Finished {
+        let results = self.results.into_inner();
+        let mut results = results.unwrap_or_else(PoisonError::into_inner);
+        // The plan begins with the flows that send.
+        results.sort_by_key(|(outcome, _)| !outcome.plan.sends());
+        let first = results.iter().map(|(_, after)| *after).min();
+        let mut series = Vec::new();
+        for (outcome, after) in &mut results {
+            *after -= first.unwrap_or_default();
+            series.append(&mut outcome.series);
         }
-        let mut here = Side::default();
-        let mut there = None;
-        let mut ended = Ended::Deadline;
-        let (mut flows, mut series): (Vec<FlowShare>, Vec<Series>) = Default::default();
-        for (share, went) in results {
-            here.counts += went.side.counts;
-            here.elapsed = here.elapsed.max(went.side.elapsed);
-            if flows.is_empty() {
-                let side = went.side;
-                here = Side {
-                    counts: here.counts,
-                    elapsed: here.elapsed,
-                    ..side
-                };
+        let outcome = Outcome::sum(results).map(|sum| {
+            let mut plan = self.client.plan.clone();
+            if let (Some(planned), Some(flow)) = (plan.flow_mut(), sum.plan.flow()) {
+                planned.clone_from(flow);
             }
-            there = there.or(went.there);
-            ended = went.ended;
-            flows.push(share);
-            series.push(went.series);
-        }
-        if flows.len() == 1 {
-            flows.clear();
-        }
-        let plan = self.client.plan.clone();
-        let mut outcome = Outcome::of_flow(plan, started, here, there, ended);
-        (outcome.flows, outcome.series) = (flows, series);
+            Outcome {
+                plan,
+                series,
+                ..sum
+            }
+        });
         Finished {
-            outcome: Some(outcome),
-            has_failed,
+            error: match self.failure.into_inner() {
+                None if outcome.is_none() => Some("nothing was measured".to_owned()),
+                failure => failure,
+            },
+            outcome,
+            peer: Some(self.to),
         }
     }
 }

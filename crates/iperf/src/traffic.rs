@@ -385,14 +385,14 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
     };
     let path = || Flow::Connected(data.socket.as_fd());
     let ran = phase.run(limit, Loop::of(&flow, &mut buffers), path());
+    let mut is_whole = ran.ended == Ended::PeerClosed;
     if leg.sends {
         let finish = if orders.is_duplex {
             Finish::Acknowledged
         } else {
             Finish::HalfClose
         };
-        // What has arrived after a reset is for the peer to say.
-        let _ = phase.finish(finish, &path(), orders.patience);
+        is_whole = phase.finish(finish, &path(), orders.patience).is_ok();
     }
     let facts = data.facts_at_end(&data.socket);
     let ended = match (&ran.ended, ran.failure) {
@@ -408,9 +408,19 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         company.observer.see(&Event::Trouble(why.clone()));
     }
     let series = company.leave(leg, &side);
+    // The other end of a stream says nothing; but one that came to its end has moved the same bytes there.
+    let there = is_whole && !matches!(ended, Ended::Failed(_));
+    let there = there.then(|| Side {
+        counts: model::Counts {
+            sent: side.counts.received,
+            received: side.counts.sent,
+            ..model::Counts::default()
+        },
+        ..Side::default()
+    });
     Went {
         side,
-        there: None,
+        there,
         ended,
         series,
     }

@@ -25,6 +25,7 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 
 use engine::SocketError;
+use model::Plan;
 pub use print::{Finished, run};
 pub use result::{StreamRun, TestRun};
 use streams::End;
@@ -33,6 +34,15 @@ use wire::error::{self, Fault};
 
 /// The iperf3 that this one stands in for.
 pub const VERSION: &str = "3.12";
+
+/// What a client asks for, as a plan.
+pub fn planned(client: &options::Client) -> Plan {
+    let parameters = &client.parameters;
+    let sends = parameters.direction != wire::Direction::Reverse;
+    let name = format!("iperf3 {}", parameters.protocol.name());
+    let flow = plan::flow(parameters, sends, &plan::Own::default());
+    Plan::of_flow(name, client.host.clone(), flow)
+}
 
 /// The running system, as iperf3's documents have it.
 pub(crate) fn system_info() -> String {

@@ -109,6 +109,12 @@ impl TestRun {
             let here = &mut stream.outcome.here;
             here.counts.sent = Bytes(last.sent.0 - before.sent.0);
             here.counts.received = Bytes(last.received.0 - before.received.0);
+            let calls = last.operations - before.operations;
+            if stream.sends {
+                here.counts.send_calls = calls;
+            } else {
+                here.counts.receive_calls = calls;
+            }
             here.elapsed = Some(last.at.saturating_sub(before.at));
             let retransmits = |sample: &Sample| sample.path.and_then(|path| path.retransmits);
             if let (Some(now), Some(then)) = (retransmits(&last), retransmits(&before).or(Some(0)))
@@ -204,8 +210,12 @@ impl TestRun {
         if let Some(error) = &self.error {
             sum.ended = Ended::Failed(error.clone());
         }
-        sum.warnings = sum.doubts();
         Some(sum)
+    }
+
+    /// The address of the other end; `None` before there is a stream.
+    pub fn peer_address(&self) -> Option<&Address> {
+        self.streams.first().map(|stream| &stream.remote)
     }
 
     /// Datagrams that these bytes are.
@@ -267,6 +277,7 @@ impl TestRun {
                 .saturating_sub(self.packets(before.sent));
             let highest = told.packets.saturating_sub(omitted).min(sent);
             let missing = told.errors.saturating_sub(told.omitted_errors.unwrap_or(0));
+            side.counts.receive_calls = self.packets(bytes);
             side.datagrams = Some(DatagramCounts {
                 received: self.packets(bytes),
                 lost: missing.min(sent),

@@ -1,9 +1,83 @@
 //! What every command does with a report beside its own text: the JSON document and the HTML page.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use report::Report;
-use sys::WholeFile;
+use model::{Outcome, Plan, Warning};
+use report::{Peer, Report, Tested};
+use sys::{Address, WholeFile};
+
+/// The documents that a client's options ask for.
+pub(crate) struct Documents<'a> {
+    json: Option<&'a Path>,
+    page: Option<Page>,
+}
+
+impl<'a> Documents<'a> {
+    /// Opens the page before anything is measured. `-` as the path of `json` is standard output.
+    pub(crate) fn begin(json: Option<&'a Path>, html: Option<&Path>) -> Result<Self, String> {
+        let page = html.map(Page::begin).transpose()?;
+        Ok(Self { json, page })
+    }
+
+    /// Whether a document stands in the place of all text.
+    pub(crate) fn take_stdout(&self) -> bool {
+        self.json == Some(Path::new("-"))
+    }
+
+    /// Writes what is asked for.
+    pub(crate) fn write(self, report: &Report) -> Result<(), String> {
+        match self.json {
+            // A reader that has had enough is no failure.
+            Some(_) if self.take_stdout() => {
+                let _ = io::stdout().write_all(report::json(report).as_bytes());
+            }
+            Some(path) => WholeFile::begin(path)
+                .and_then(|file| file.write(report::json(report).as_bytes()))
+                .map_err(|error| unwritten(path, &error))?,
+            None => {}
+        }
+        self.page.map_or(Ok(()), |page| page.write(report))
+    }
+}
+
+/// The report of one test: what was measured, or else what was planned.
+pub(crate) fn of_one_test(
+    typed: &str,
+    peer: Peer,
+    measured: Result<Outcome, Plan>,
+    error: Option<String>,
+    interrupted: bool,
+) -> Report {
+    let started = (measured.as_ref()).map_or_else(|_| SystemTime::now(), |outcome| outcome.started);
+    let test = measured.map_or_else(Tested::of, Tested::of_run);
+    Report {
+        command_line: typed.to_owned(),
+        interrupted,
+        tests: vec![Tested { error, ..test }],
+        ..Report::of(peer, started)
+    }
+}
+
+/// Adds the doubts about a test with a peer at this address to its outcome, and prints them; returns the exit code for
+/// them.
+pub(crate) fn doubt(
+    program: &str,
+    outcome: &mut Outcome,
+    peer: Option<&Address>,
+    is_strict: bool,
+) -> u8 {
+    let is_own = peer.and_then(Address::ip).is_some_and(sys::facts::is_own);
+    let doubts = outcome.doubts();
+    (outcome.warnings).extend(
+        is_own
+            .then_some(Warning::SameHost)
+            .into_iter()
+            .chain(doubts),
+    );
+    sys::report_doubts(program, &outcome.warnings, is_strict)
+}
 
 /// A page that is to be written when the report is there.
 pub(crate) struct Page {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -10,10 +11,9 @@ use engine::Stop;
 use iperf::event::Observer;
 use iperf::options::{self, Client, PermitKey, Role, Serve, Settings};
 use iperf::output::Printer;
-use model::Outcome;
-use report::{Peer, Report, Tested};
+use report::Peer;
 
-use crate::document::Page;
+use crate::document::{self, Documents};
 
 /// Runs a client or a server.
 pub(crate) fn iperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -61,50 +61,29 @@ fn printer(settings: &Settings, is_quiet: bool) -> Result<Arc<dyn Observer>, Str
 }
 
 fn run(typed: &str, settings: &Settings, client: &Client) -> Result<ExitCode, String> {
-    let page = client.html.as_deref().map(Page::begin).transpose()?;
+    let json = client.json.then_some(Path::new("-"));
+    let documents = Documents::begin(json, client.html.as_deref())?;
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     let printer = printer(settings, client.json)?;
-    let finished = iperf::client::run(settings, client, &printer, &stop);
-    let code = if finished.has_failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    };
-    let Some(outcome) = finished.outcome else {
-        return Ok(code);
-    };
-    if !client.json && page.is_none() {
-        return Ok(code);
-    }
-    let report = report(typed, settings, client, outcome, stop.is_set());
-    if client.json {
-        // A reader that has had enough is no failure.
-        let _ = std::io::stdout().write_all(report::json(&report).as_bytes());
-    }
-    page.map_or(Ok(()), |page| page.write(&report))?;
-    Ok(code)
-}
-
-/// A client's test as the one test of a report.
-fn report(
-    typed: &str,
-    settings: &Settings,
-    client: &Client,
-    outcome: Outcome,
-    interrupted: bool,
-) -> Report {
-    let started = outcome.started;
+    let mut finished = iperf::client::run(settings, client, &printer, &stop);
+    let doubt = finished.outcome.as_mut().map_or(0, |outcome| {
+        document::doubt("iperf", outcome, finished.peer.as_ref(), client.strict)
+    });
+    let code = if finished.error.is_some() { 1 } else { doubt };
     let peer = Peer {
-        kind: Some("iperf"),
+        kind: finished.outcome.is_some().then_some("iperf"),
         ..Peer::of(&client.host, settings.ports.0.into())
     };
-    Report {
-        command_line: typed.to_owned(),
-        interrupted,
-        tests: vec![Tested::of_run(outcome)],
-        ..Report::of(peer, started)
-    }
+    let measured = finished.outcome.ok_or_else(|| client.plan.clone());
+    documents.write(&document::of_one_test(
+        typed,
+        peer,
+        measured,
+        finished.error,
+        stop.is_set(),
+    ))?;
+    Ok(ExitCode::from(code))
 }
 
 /// Must be called before the process has a second thread, because it may fork.

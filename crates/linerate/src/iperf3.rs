@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use engine::Stop;
-use iperf3::Finished;
+use iperf3::TestRun;
 use iperf3::options::{self, Client, Common, Role, Server};
-use report::{Peer, Report, Tested};
+use report::Peer;
 
-use crate::document::Page;
+use crate::document::{self, Documents};
 
 /// Runs a client or a server.
 pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -36,68 +36,39 @@ pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) ->
 }
 
 fn run(typed: &str, common: &Common, client: &Client) -> Result<ExitCode, String> {
-    /// The exit code of a doubtful result with `--strict`.
-    const DOUBTFUL: u8 = 3;
-    let page = common.html.as_deref().map(Page::begin).transpose()?;
+    let documents = Documents::begin(common.report.as_deref(), common.html.as_deref())?;
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     write_process_number(common)?;
-    let finished = match log(common)? {
-        Some(mut log) => {
-            let mut errors = log.try_clone().map_err(|error| sys::describe(&error))?;
-            iperf3::run(common, client, &stop, &mut log, &mut errors)
-        }
-        None => iperf3::run(common, client, &stop, &mut io::stdout(), &mut io::stderr()),
-    };
-    let Some((report, is_doubtful)) = report(typed, common, client, &finished, stop.is_set())
-    else {
-        return Ok(ExitCode::from(finished.code));
-    };
-    if let Some(path) = &common.report {
-        write(path, &report::json(&report))?;
-    }
-    page.map_or(Ok(()), |page| page.write(&report))?;
-    let doubt = if common.strict && is_doubtful {
-        DOUBTFUL
+    let finished = if let Some(mut log) = log(common)? {
+        let mut errors = log.try_clone().map_err(|error| sys::describe(&error))?;
+        iperf3::run(common, client, &stop, &mut log, &mut errors)
+    } else if documents.take_stdout() {
+        iperf3::run(common, client, &stop, &mut io::sink(), &mut io::stderr())
     } else {
-        0
+        iperf3::run(common, client, &stop, &mut io::stdout(), &mut io::stderr())
     };
-    Ok(ExitCode::from(finished.code.max(doubt)))
-}
-
-/// A client's test as the one test of a report, and whether there is a doubt about it.
-fn report(
-    typed: &str,
-    common: &Common,
-    client: &Client,
-    finished: &Finished,
-    interrupted: bool,
-) -> Option<(Report, bool)> {
-    let outcome = finished.run.as_ref()?.outcome()?;
-    let (started, is_doubtful) = (outcome.started, !outcome.warnings.is_empty());
+    let mut outcome = finished.run.as_ref().and_then(TestRun::outcome);
+    let server = finished.run.as_ref().and_then(TestRun::peer_address);
+    let doubt = outcome.as_mut().map_or(0, |outcome| {
+        document::doubt("iperf3", outcome, server, common.strict)
+    });
     let peer = Peer {
-        kind: Some("iperf3"),
+        kind: outcome.is_some().then_some("iperf3"),
         ..Peer::of(&client.host, common.port.into())
     };
-    let report = Report {
-        command_line: typed.to_owned(),
-        interrupted,
-        tests: vec![Tested {
-            error: finished.error.clone(),
-            ..Tested::of_run(outcome)
-        }],
-        ..Report::of(peer, started)
-    };
-    Some((report, is_doubtful))
-}
-
-fn write(path: &Path, document: &str) -> Result<(), String> {
-    let written = if path == Path::new("-") {
-        io::stdout().write_all(document.as_bytes())
+    documents.write(&document::of_one_test(
+        typed,
+        peer,
+        outcome.ok_or_else(|| iperf3::planned(client)),
+        finished.error,
+        stop.is_set(),
+    ))?;
+    Ok(ExitCode::from(if finished.code > 0 {
+        finished.code
     } else {
-        sys::WholeFile::begin(path).and_then(|file| file.write(document.as_bytes()))
-    };
-    written.map_err(|error| format!("cannot write {}: {}", path.display(), sys::describe(&error)))
+        doubt
+    }))
 }
 
 fn serve(common: &Common, server: &Server) -> Result<ExitCode, String> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use engine::Stop;
 use model::Outcome;
-use report::{Peer, Report, Tested};
+use report::{Peer, Report};
 use uperf::Workorder;
 use uperf::options::{self, Master, Role, Settings};
 use uperf::output::Width;
@@ -17,7 +17,7 @@ use uperf::profile::{self, Source, Surroundings};
 use uperf::slave::{Shelf, Slave, Terms};
 use uperf::tls::Security;
 
-use crate::document::Page;
+use crate::document::{self, Documents};
 
 /// Runs a master, a slave, or looks at a profile.
 pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -43,8 +43,9 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
         print(&format!("Error parsing {}\n", master.profile.display()));
         return ExitCode::FAILURE;
     };
-    let page = match master.html.as_deref().map(Page::begin).transpose() {
-        Ok(page) => page,
+    let json = master.json.then_some(Path::new("-"));
+    let documents = match Documents::begin(json, master.html.as_deref()) {
+        Ok(documents) => documents,
         Err(why) => {
             eprintln!("{program}: {why}");
             return ExitCode::FAILURE;
@@ -59,16 +60,10 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
     let Some(mut outcome) = finished.outcome else {
         return ExitCode::from(code);
     };
-    if !master.json && page.is_none() {
-        return ExitCode::from(code);
-    }
     outcome.plan.source = Some(profile);
     let is_interrupted = code == uperf::INTERRUPTED;
     let report = report(typed, settings.port, outcome, is_interrupted);
-    if master.json {
-        print(&report::json(&report));
-    }
-    if let Some(Err(why)) = page.map(|page| page.write(&report)) {
+    if let Err(why) = documents.write(&report) {
         eprintln!("{program}: {why}");
         code = code.max(1);
     }
@@ -77,22 +72,15 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
 
 /// A profile's run as the one test of a report.
 fn report(typed: &str, port: u32, outcome: Outcome, interrupted: bool) -> Report {
-    let (peer, started) = (outcome.peers.first(), outcome.started);
+    let peer = outcome.peers.first();
     let failed = outcome.failures > 0 && !interrupted;
     let error = format!("{} strands or slaves failed", outcome.failures);
     let peer = Peer {
         kind: peer.and_then(|peer| peer.program),
         ..Peer::of(peer.map_or("", |peer| &peer.host), port)
     };
-    Report {
-        command_line: typed.to_owned(),
-        interrupted,
-        tests: vec![Tested {
-            error: failed.then_some(error),
-            ..Tested::of_run(outcome)
-        }],
-        ..Report::of(peer, started)
-    }
+    let error = failed.then_some(error);
+    document::of_one_test(typed, peer, Ok(outcome), error, interrupted)
 }
 
 fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCode {

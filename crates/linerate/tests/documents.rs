@@ -7,13 +7,17 @@ use jsonschema::Validator;
 use rustix::process::Signal;
 use serde_json::Value;
 use sha2::Digest as _;
-use testkit::{Process, Profile, Server, Trial, free_port, linerate, run};
+use testkit::{Process, Profile, Server, Trial, eventually, free_port, linerate, run};
+
+use crate::iperf::takes_datagrams;
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
         documents_of_runs,
         documents_of_netperf,
         documents_of_uperf,
+        documents_of_iperf,
+        documents_of_iperf3,
         json_contradicts_other_output,
         pages_load_nothing,
     ]
@@ -143,6 +147,111 @@ fn documents_of_uperf() {
     }
 }
 
+/// The first run of the one test.
+fn run_of(document: &Value) -> &Value {
+    &document["tests"][0]["runs"][0]
+}
+
+fn kinds(document: &Value) -> Vec<&str> {
+    let warnings = run_of(document)["warnings"].as_array();
+    let kinds = warnings.into_iter().flatten();
+    kinds
+        .filter_map(|warning| warning["kind"].as_str())
+        .collect()
+}
+
+/// What each test of iperf has, in either role's protocol: `sent` and `received` are the directions of this end.
+fn documents_of_iperf() {
+    let tcp = iperf();
+    let udp = free_port();
+    let _serves = Process::start(&mut linerate(&format!("iperf -s -u -p {udp}")));
+    assert!(eventually(LIMIT, || takes_datagrams(udp)));
+    let datagrams = "-u -l 1000 -b 2m";
+    for (port, options, sent, received) in [
+        (tcp.port, "-l 10000 -b 8m", true, false),
+        (tcp.port, "-l 10000 -b 8m -R", false, true),
+        (tcp.port, "-l 10000 -b 8m --full-duplex -P 2", true, true),
+        (udp, &format!("{datagrams} -P 2"), true, false),
+        (udp, &format!("{datagrams} -R"), false, true),
+    ] {
+        let line = format!("iperf -c 127.0.0.1 -p {port} -t 0.4 {options} --json");
+        let document = document(&line, 0);
+        moved(&line, &document, sent, received);
+        assert_eq!(document["peer"]["kind"], "iperf", "{line}");
+    }
+    let line = format!("iperf -c 127.0.0.1 -p {} -t 0.4 --bounceback", tcp.port);
+    let bounced = document(&format!("{line} --json"), 0);
+    let figures = &run_of(&bounced)["figures"];
+    assert_eq!(figures["latency"]["count"], 10, "{figures}");
+    assert!(figures["transactions_per_s"].is_f64(), "{figures}");
+    let doubted = document(&format!("{line} --json --strict"), 3);
+    assert!(kinds(&doubted).contains(&"same_host"), "{doubted}");
+    let failed = document(&format!("iperf -c 127.0.0.1 -p {} --json", free_port()), 1);
+    assert!(failed["error"].is_string() && failed["peer"]["kind"].is_null());
+    let line = format!("iperf -c 127.0.0.1 -p {} -t 60 --json", tcp.port);
+    assert_eq!(valid(&line, &interrupted(&line, 0))["interrupted"], true);
+}
+
+fn documents_of_iperf3() {
+    let server = Server::with(|port| format!("iperf3 -s -p {port}"));
+    let line = |options: &str| {
+        let port = server.port;
+        format!("iperf3 -c 127.0.0.1 -p {port} {options} --linerate-json -")
+    };
+    for (options, sent, received) in [
+        ("-t 1 -l 10000 -b 8M", true, false),
+        ("-t 1 -l 10000 -b 8M -R", false, true),
+        ("-t 1 -l 10000 -b 8M --bidir -P 2", true, true),
+        ("-t 1 -O 1 -u -l 1000 -b 2M", true, false),
+        ("-t 1 -u -l 1000 -b 2M -R", false, true),
+    ] {
+        let line = line(options);
+        let document = document(&line, 0);
+        moved(&line, &document, sent, received);
+        assert_eq!(document["peer"]["kind"], "iperf3", "{line}");
+    }
+    let doubted = document(&line("-n 1M --strict"), 3);
+    assert!(kinds(&doubted).contains(&"same_host"), "{doubted}");
+    let rtt = &run_of(&doubted)["here"]["smoothed_rtt"];
+    assert!(rtt["p99_ns"].as_u64() >= rtt["p50_ns"].as_u64(), "{rtt}");
+    let port = free_port();
+    let failed = document(
+        &format!("iperf3 -c 127.0.0.1 -p {port} --linerate-json -"),
+        1,
+    );
+    assert!(failed["error"].is_string() && failed["peer"]["kind"].is_null());
+    let line = line("-t 60");
+    assert_eq!(valid(&line, &interrupted(&line, 0))["interrupted"], true);
+}
+
+/// Starts a server of iperf 2 for TCP at a free port.
+fn iperf() -> Server {
+    Server::with(|port| format!("iperf -s -p {port}"))
+}
+
+/// A test moved data in these directions of this end, and both ends agree about each; what was paced has its gaps.
+fn moved(line: &str, document: &Value, sent: bool, received: bool) {
+    let run = run_of(document);
+    let count = |side: &str, what: &str| run[side]["counts"][what].as_u64().unwrap_or(0);
+    for (is_moved, from, to) in [(sent, "here", "there"), (received, "there", "here")] {
+        let bytes = [count(from, "sent_bytes"), count(to, "received_bytes")];
+        assert_eq!(is_moved, bytes[0] > 0 && bytes[1] > 0, "{line}: {run}");
+        assert!(bytes[1] <= bytes[0], "{line}: {bytes:?}");
+    }
+    let gaps = run["here"]["send_gaps"]["count"].as_u64();
+    assert_eq!(gaps > Some(1), sent, "{line}: {gaps:?}");
+    let figures = &run["figures"];
+    assert!(figures["throughput_bps"].is_f64(), "{line}: {figures}");
+    let is_udp = line.contains(" -u ");
+    let datagrams = &figures["datagrams"];
+    assert_eq!(datagrams["sent"].as_u64() > Some(1), is_udp, "{line}");
+    assert!(
+        datagrams["received"].as_u64() <= datagrams["sent"].as_u64(),
+        "{line}: {datagrams}"
+    );
+    assert!(run["here"]["cpu"].is_object(), "{line}");
+}
+
 fn json_contradicts_other_output() {
     for (options, why) in [
         ("-- -o", "test options -o, -O and -k"),
@@ -151,8 +260,23 @@ fn json_contradicts_other_output() {
         ("-B brand", "contradicts -B"),
         ("-f k", "contradicts -f"),
         ("-t LOC_CPU", "LOC_CPU moves no data"),
-    ] {
-        let ended = run(linerate(&format!("netperf --json {options}")), LIMIT).expect("it ends");
+    ]
+    .map(|(options, why)| (format!("netperf --json {options}"), why))
+    .into_iter()
+    .chain([
+        (
+            "iperf -c 127.0.0.1 --json -y C".to_owned(),
+            "contradicts -y",
+        ),
+        ("iperf -c 127.0.0.1 --json -o x".to_owned(), "contradicts"),
+        ("iperf -s --json".to_owned(), "only a client"),
+        (
+            "iperf3 -c 127.0.0.1 --linerate-json - -J".to_owned(),
+            "contradicts -J",
+        ),
+        ("iperf3 -s --linerate-json -".to_owned(), "client only"),
+    ]) {
+        let ended = run(linerate(&options), LIMIT).expect("it ends");
         let said = format!("{}{}", ended.stdout, ended.stderr);
         assert!(
             ended.code != Some(0) && said.contains(why),
@@ -166,6 +290,8 @@ fn json_contradicts_other_output() {
 fn pages_load_nothing() {
     let server = Server::start("");
     let slave = Server::slave("");
+    let iperf2 = iperf();
+    let iperf3 = Server::with(|port| format!("iperf3 -s -p {port}"));
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("page.html");
     let file = path.display();
@@ -175,6 +301,18 @@ fn pages_load_nothing() {
         format!(
             "netperf -H 127.0.0.1 -p {} -l 1 -j -t TCP_RR --html {file}",
             server.port
+        ),
+        format!(
+            "iperf -c 127.0.0.1 -p {} -t 0.4 -P 2 --html {file}",
+            iperf2.port
+        ),
+        format!(
+            "iperf -c 127.0.0.1 -p {} -t 0.4 --bounceback --html {file}",
+            iperf2.port
+        ),
+        format!(
+            "iperf3 -c 127.0.0.1 -p {} -n 1M --bidir --html {file}",
+            iperf3.port
         ),
     ];
     for line in lines {

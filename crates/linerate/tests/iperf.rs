@@ -90,7 +90,7 @@ fn command(make: Make, arguments: &str) -> Command {
 }
 
 /// Whether a datagram socket has this port.
-fn takes_datagrams(port: u16) -> bool {
+pub(crate) fn takes_datagrams(port: u16) -> bool {
     let wanted = format!(":{port:04X} ");
     let has = |table: &str| fs::read_to_string(table).is_ok_and(|table| table.contains(&wanted));
     has("/proc/thread-self/net/udp") || has("/proc/thread-self/net/udp6")

@@ -305,10 +305,12 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
     // A stock peer counts late ones among the others, and does not report how many they are; a linerate
     // reports them with the facts of its host.
     let received_late = got.host.as_ref().map(|_| counts.receive_calls_late);
+    let twice = |side: &Side| side.datagrams.map_or(0, |datagrams| datagrams.duplicated);
+    let back = sender(outcome).filter(|_| outcome.plan.is_bidirectional());
     let arrived = (counts.receive_calls).saturating_add(counts.receive_calls_late);
+    let arrived = arrived.saturating_sub(twice(got) + back.map_or(0, twice));
     let lost = sent.send_calls.saturating_sub(arrived);
-    let of_sender = sender(outcome).map(|side| side.socket.dropped);
-    let dropped = match of_sender.filter(|_| outcome.plan.is_bidirectional()) {
+    let dropped = match back.map(|side| side.socket.dropped) {
         Some(back) => (got.socket.dropped.zip(back)).map(|(got, back)| got.saturating_add(back)),
         None => got.socket.dropped,
     };

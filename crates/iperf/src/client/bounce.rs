@@ -46,6 +46,7 @@ pub(super) fn run(run: &Run<'_>) {
     let mut message = vec![0; size as usize];
     let mut flow =
         FlowPlan::of(Transport::Tcp, Workload::ask()).with_buffers(BufferPlan::message(size));
+    flow.here.measure_cpu = true;
     flow.timing = Timing {
         passes: true,
         calls: false,
@@ -204,7 +205,7 @@ pub(super) fn run(run: &Run<'_>) {
         let facts = data.facts_at_end(&data.socket);
         let here = phase.side(ran, &data, &buffers, facts);
         run.keep(
-            false,
+            &flow,
             Went {
                 side: here,
                 there: None,

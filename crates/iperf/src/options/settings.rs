@@ -87,6 +87,8 @@ pub struct Client {
     pub json: bool,
     /// `--html`.
     pub html: Option<PathBuf>,
+    /// `--strict`.
+    pub strict: bool,
 }
 
 /// A server's settings.
@@ -385,6 +387,9 @@ fn client(
     if !typed.udp && typed.no_udp_fin {
         return error("ERROR: option --no-udp-fin requires -u UDP");
     }
+    if typed.json && (typed.csv || typed.output.is_some()) {
+        return error("iperf: --json: stands in the place of all text: it contradicts -y and -o");
+    }
     refuse_unfinished(typed)?;
     if typed.time == Some(None) && typed.bytes.is_none() {
         typed.notices.push(
@@ -402,20 +407,26 @@ fn client(
     typed.socket.device = named(&host)
         .or(bound)
         .filter(|_| !host.starts_with("fe80:"));
-    let forward = flow(transport, length, rate, limit, &typed.socket);
-    let mut plan = Plan::of_flow(name(typed), host.clone(), forward.clone());
-    plan.sampling = typed.interval;
-    plan.groups[0].workers.count = typed.flows;
-    if typed.direction == Direction::Reverse
-        && let Some(flow) = plan.flow_mut()
-    {
-        *flow = flow.clone().turned();
-    }
-    if matches!(typed.direction, Direction::FullDuplex | Direction::Dual) {
-        let peers = plan.groups[0].peers.clone();
-        let back = Group::of_flows(typed.flows, forward.turned());
-        plan.groups.push(Group { peers, ..back });
-    }
+    let mut forward = flow(transport, length, rate, limit, &typed.socket);
+    forward.here.measure_cpu = true;
+    let mut back = forward.clone().turned();
+    // The sender keeps the rate.
+    back.here.pacing = None;
+    let flows = match typed.direction {
+        Direction::Forward => vec![forward],
+        Direction::Reverse => vec![back],
+        _ => vec![forward, back],
+    };
+    let group = |flow| Group {
+        peers: vec![host.clone()],
+        ..Group::of_flows(typed.flows, flow)
+    };
+    let plan = Plan {
+        name: name(typed),
+        groups: flows.into_iter().map(group).collect(),
+        sampling: typed.interval,
+        ..Plan::default()
+    };
     Ok(Client {
         host,
         plan,
@@ -442,6 +453,7 @@ fn client(
         together: typed.together,
         json: typed.json,
         html: typed.html.take(),
+        strict: typed.strict,
     })
 }
 
@@ -495,8 +507,8 @@ fn serve(typed: &mut Typed) -> Result<Serve, Exit> {
     if typed.bounceback.is_some() {
         return error("ERROR: setting of option --bounce-back is not supported on the server");
     }
-    if typed.json || typed.html.is_some() {
-        return error("iperf: --json, --html: only a client has them");
+    if typed.json || typed.html.is_some() || typed.strict {
+        return error("iperf: --json, --html, --strict: only a client has them");
     }
     if typed.ports.0 != typed.ports.1 {
         return error("iperf: not supported yet: -p with a range of ports");

@@ -56,6 +56,7 @@ with_defaults! {
         pub(super) server: ServerConfig = ServerConfig::default(),
         pub(super) json: bool = false,
         pub(super) html: Option<PathBuf> = None,
+        pub(super) strict: bool = false,
         /// Lines for standard error before anything else.
         pub(super) notices: Vec<String> = Vec::new(),
         /// Options that only a client has, and what stock says of them on a server; an error ends it.
@@ -223,6 +224,9 @@ pub(super) static SECTION: Section<Typed> = Section {
     long("html", Value("file"), "Write the result as a page with plots", "",
         "Write a client's result as one page, with plots, that needs nothing from the network.",
         |t: &mut Typed, v| { t.html = Some(v.into()); Ok(()) }),
+    long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
+        "Print what makes a client's result doubtful on standard error, and exit with 3 if anything does.",
+        |t: &mut Typed, _| { t.strict = true; Ok(()) }),
 ]};
 
 /// An option that this dialect is to have and does not yet have.

@@ -8,6 +8,7 @@ mod table;
 mod value;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use getopt::usage::{Layout, own, stock};
 use getopt::{Endings, Quit, scan_long, utf8};
@@ -117,6 +118,11 @@ fn client(typed: &mut Typed) -> Result<(), Quit> {
     }
     if typed.has_receive_timeout && parameters.direction == Direction::Forward {
         return refuse("client receive timeout is valid only in receiving mode: ");
+    }
+    let common = &typed.common;
+    let is_on_stdout = common.report.as_deref() == Some(Path::new("-"));
+    if is_on_stdout && (common.json || common.json_stream) && common.log_file.is_none() {
+        return refuse("--linerate-json - contradicts -J and --json-stream");
     }
     if user.is_some() != public_key.is_some() {
         return refuse("you must specify a username, password, and path to a valid RSA public key");

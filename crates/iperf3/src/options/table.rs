@@ -295,10 +295,10 @@ pub(super) static SECTION: Section<Typed> = Section {
         "Write the result of a client as an HTML page.",
         |t, v| { t.common.html = Some(v.into()); t.client(|_| ()) }),
     long("linerate-json", Value("file"), "write linerate's own document", "",
-        "Write linerate's own JSON document of a client to this file, or with - to standard output.",
+        "Write linerate's own JSON document of a client to this file, or with - to standard output, in the place of all text.",
         |t, v| { t.common.report = Some(v.into()); t.client(|_| ()) }),
     long("strict", Nothing, "exit with 3 for a doubtful result", "",
-        "Exit with 3 if there is a warning about the result.",
+        "Print what makes a client's result doubtful on standard error, and exit with 3 if anything does.",
         |t, _| { t.common.strict = true; t.client(|_| ()) }),
     ],
 };
