@@ -35,15 +35,19 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The longest buffer that a client may have this end send.
 const MOST_LENGTH: u32 = 16 << 20;
 
+/// Called when the server listens, and before it starts a thread; whether it shall serve.
+pub type Begin<'a> = dyn Fn() -> Result<bool, String> + 'a;
+
 /// Runs a server until `stop`; an error is a line for standard error.
 pub fn run(
     settings: &Arc<Settings>,
     serve: &Serve,
     observer: &Arc<dyn Observer>,
     stop: &Stop,
+    begin: &Begin<'_>,
 ) -> Result<(), String> {
     if settings.is_udp() {
-        return crate::udp::run_server(settings, serve, observer, stop);
+        return crate::udp::run_server(settings, serve, observer, stop, begin);
     }
     let addresses = addresses(settings)?;
     let listeners = listen(Transport::Tcp, &addresses, false);
@@ -56,6 +60,9 @@ pub fn run(
         if let Some(bytes) = settings.socket.send_buffer_bytes {
             let _ = listener.set_send_buffer_size(bytes as usize);
         }
+    }
+    if !begin()? {
+        return Ok(());
     }
     announce(observer, &listeners);
     let key = match &settings.permit_key {

@@ -18,7 +18,7 @@ use crate::client::Run;
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
 use crate::options::{Direction, Serve, Settings, flow, numbering};
-use crate::server::{addresses, announce, end_after};
+use crate::server::{Begin, addresses, announce, end_after};
 use crate::traffic::{Company, Leg, Went};
 use crate::wire::flags::{self, upper};
 use crate::wire::{
@@ -370,6 +370,7 @@ pub(crate) fn run_server(
     serve: &Serve,
     observer: &Arc<dyn Observer>,
     stop: &Stop,
+    begin: &Begin<'_>,
 ) -> Result<(), String> {
     let address = addresses(settings)?.into_iter().next();
     let address = address.ok_or("listener bind failed: no address")?;
@@ -379,6 +380,9 @@ pub(crate) fn run_server(
     let listener = datagram_listener(Transport::Udp, &address, &settings.socket);
     let listener = listener
         .map_err(|error| format!("listener bind failed: {}", sys::describe(error.error())))?;
+    if !begin()? {
+        return Ok(());
+    }
     announce(observer, std::slice::from_ref(&listener));
     let _ends = end_after(serve.time, stop);
     let door = Door {

@@ -88,18 +88,14 @@ fn run(typed: &str, settings: &Settings, client: &Client) -> Result<ExitCode, St
 
 /// Must be called before the process has a second thread, because it may fork.
 fn serve(settings: &Arc<Settings>, server: &Serve) -> Result<(), String> {
-    if server.daemon {
-        let refused = |error| format!("could not go to the background: {}", sys::describe(&error));
-        println!("Running Iperf Server as a daemon");
-        if sys::process::detach().map_err(refused)? == sys::process::Side::Parent {
-            return Ok(());
-        }
-        if settings.print.file.is_none() {
-            sys::process::silence().map_err(refused)?;
-        }
-    }
     let printer = printer(settings, false)?;
     let stop = Stop::new();
-    crate::signals::stop_on_signals(&stop);
-    iperf::server::run(settings, server, &printer, &stop)
+    let is_silent = settings.print.file.is_none();
+    let begin = || {
+        if server.daemon {
+            println!("Running Iperf Server as a daemon");
+        }
+        crate::signals::begin_serving(server.daemon, is_silent, &stop)
+    };
+    iperf::server::run(settings, server, &printer, &stop, &begin)
 }

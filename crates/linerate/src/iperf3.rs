@@ -71,21 +71,21 @@ fn run(typed: &str, common: &Common, client: &Client) -> Result<ExitCode, String
     }))
 }
 
+/// Must be called before the process has a second thread, because it may fork.
 fn serve(common: &Common, server: &Server) -> Result<ExitCode, String> {
-    if server.daemon {
-        match sys::process::detach().map_err(|error| sys::describe(&error))? {
-            sys::process::Side::Parent => return Ok(ExitCode::SUCCESS),
-            sys::process::Side::Daemon => {}
-        }
-    }
-    write_process_number(common)?;
     let stop = Stop::new();
-    crate::signals::stop_on_signals(&stop);
     let out: Box<dyn Write + Send> = match log(common)? {
         Some(log) => Box::new(log),
         None => Box::new(io::stdout()),
     };
-    iperf3::server::run(common, server, &stop, out)?;
+    let begin = || {
+        let goes_on = crate::signals::begin_serving(server.daemon, true, &stop)?;
+        if goes_on {
+            write_process_number(common)?;
+        }
+        Ok(goes_on)
+    };
+    iperf3::server::run(common, server, &stop, out, &begin)?;
     Ok(ExitCode::SUCCESS)
 }
 

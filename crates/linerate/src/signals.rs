@@ -19,7 +19,25 @@ pub(crate) fn stop_on_signals(stop: &Stop) {
     let _ = deadline_thread().on_signals(&[], stop);
 }
 
-/// The same, and at SIGALRM: the stock client's own timer is that signal, and scripts send it to say
+/// What a server does once it listens: it goes to the background if it `is_daemon`, without its standard streams if
+/// `is_silent`, and ends by signals. Whether this process is the one that serves. No thread may exist yet.
+#[cfg(any(feature = "iperf", feature = "iperf3"))]
+pub(crate) fn begin_serving(is_daemon: bool, is_silent: bool, stop: &Stop) -> Result<bool, String> {
+    let refused =
+        |error: std::io::Error| format!("cannot go to the background: {}", sys::describe(&error));
+    if is_daemon {
+        if sys::process::detach().map_err(refused)? == sys::process::Side::Parent {
+            return Ok(false);
+        }
+        if is_silent {
+            sys::process::silence().map_err(refused)?;
+        }
+    }
+    stop_on_signals(stop);
+    Ok(true)
+}
+
+/// Pulls `stop` as [`stop_on_signals`] does, and at SIGALRM: the stock client's own timer is that signal, and scripts send it to say
 /// that the time is up. More of them say nothing new.
 #[cfg(feature = "netperf")]
 pub(crate) fn stop_on_signals_and_alarm(stop: &Stop) {

@@ -42,12 +42,13 @@ struct Iperf3 {
     is_taken: AtomicBool,
 }
 
-/// Listens, and serves until `stop`; errors are one line.
+/// Listens, and serves until `stop` if `begin` says so, which is called before a thread is started; errors are one line.
 pub fn run(
     common: &Common,
     settings: &Server,
     stop: &Stop,
     out: Box<dyn io::Write + Send>,
+    begin: &dyn Fn() -> Result<bool, String>,
 ) -> Result<(), String> {
     let guard = Guard::of(settings)?;
     let listeners = listeners(common).map_err(|error| {
@@ -56,6 +57,9 @@ pub fn run(
             sys::describe(&error)
         )
     })?;
+    if !begin()? {
+        return Ok(());
+    }
     let screen = Arc::new(Screen::new(common, out));
     screen.waits();
     let idle = settings.idle_timeout.filter(|_| settings.one_off);
