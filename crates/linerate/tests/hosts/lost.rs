@@ -292,9 +292,11 @@ impl Stage {
             _ => "lost in Txn2: ",
         };
         assert_ne!(said, "", "{self:?}");
+        // The master is at its end before a slow slave has read that it is.
+        let is_ahead = |line: &str| self == Statistics && line.contains("lost in Txn");
         for line in said.lines() {
             assert!(
-                line.starts_with("uperf: ") && line.contains(place),
+                line.starts_with("uperf: ") && (line.contains(place) || is_ahead(line)),
                 "{self:?}: {said:?}"
             );
         }
