@@ -111,8 +111,16 @@ thread_local! {
     static HOSTS: OnceCell<TwoHosts> = const { OnceCell::new() };
 }
 
-/// Runs the client with `args` against a server of its own.
+/// Runs the client with `args` against a server of its own. The original hangs now and then with itself, for example when
+/// an end signal is lost: it gets a second attempt.
 pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Finished, String> {
+    match attempt(pair, setting, args) {
+        Err(_) if pair == Pair::CONTROL => attempt(pair, setting, args),
+        result => result,
+    }
+}
+
+fn attempt(pair: Pair, setting: Setting, args: &[&str]) -> Result<Finished, String> {
     let Some(place) = setting.place else {
         let host = setting.namespace.then(Namespace::new);
         let to = ["-H", setting.family.loopback()].map(str::to_owned);
