@@ -244,8 +244,10 @@ fn taken_port() {
     let client = client.finish(Duration::from_secs(30));
     assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
     assert!(begun.elapsed() >= PREFERENCE, "{:?}", begun.elapsed());
-    let said = "accepted data connections from 198.51.100.2:";
-    assert!(server.log().contains(said), "{}", server.log());
+    // It begins anywhere in the range: the first connection can be the one.
+    let said = ["accepted data connections", "comes from another address"];
+    let log = server.log();
+    assert!(said.iter().any(|said| log.contains(said)), "{log}");
 }
 
 fn named() {
