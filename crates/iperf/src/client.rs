@@ -1,7 +1,8 @@
-//! The client: connects, says what it wants, and runs its ends of the flows. TCP; `udp.rs` has datagrams.
+//! The client: connects, says what it wants, and runs its ends of the flows. TCP; `udp/client.rs` has datagrams.
 
 mod bounce;
 
+use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,10 +13,10 @@ use sys::resolve::{Wanted, resolve};
 use sys::{Address, call};
 
 use crate::connection::{self, Numbers};
-use crate::event::{Event, FlowId, Observer};
+use crate::event::{Connection, Event, FlowId, Observer};
 use crate::options::{Client, Direction, PermitKey, Settings};
 use crate::traffic::{self, Company, Orders, Went};
-use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, flags};
+use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, Start, WallTime, flags};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -24,7 +25,7 @@ const CONNECT: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long the server's connection of `-d` and `-r` is waited for.
-const BACK: Duration = Duration::from_secs(3);
+pub(crate) const BACK: Duration = Duration::from_secs(3);
 
 /// How long an acknowledgement is waited for.
 const ACKNOWLEDGED: Duration = Duration::from_secs(4);
@@ -68,17 +69,21 @@ pub fn run(
         (false, true) => Wanted::Any,
         (false, false) => Wanted::V4,
     };
-    let Some(to) = resolve(host, wanted)
+    let found = resolve(host, wanted)
         .ok()
         .and_then(|found| found.at(settings.ports.0).into_iter().next())
-    else {
-        let error = format!("{host}: Unknown host");
-        observer.see(&Event::Trouble(error.clone()));
-        return Finished {
-            outcome: None,
-            error: Some(error),
-            peer: None,
-        };
+        .ok_or_else(|| format!("{host}: Unknown host"))
+        .and_then(|to| scoped(&to, client.host.split_once('%')));
+    let to = match found {
+        Ok(to) => to,
+        Err(error) => {
+            observer.see(&Event::Trouble(error.clone()));
+            return Finished {
+                outcome: None,
+                error: Some(error),
+                peer: None,
+            };
+        }
     };
     let run = Run {
         settings,
@@ -97,11 +102,26 @@ pub fn run(
     if client.bounceback.is_some() {
         bounce::run(&run);
     } else if settings.is_udp() {
-        crate::udp::run_client(&run);
+        crate::udp::client::run(&run);
     } else {
         run.streams();
     }
     run.finish()
+}
+
+/// The address with the interface that `host%device` names, where IPv6 needs one: a group, or an address of a link.
+fn scoped(to: &Address, named: Option<(&str, &str)>) -> Result<Address, String> {
+    let (Address::Inet(SocketAddr::V6(address)), Some((_, device))) = (to, named) else {
+        return Ok(to.clone());
+    };
+    let ip = address.ip();
+    if !ip.is_multicast() && !ip.is_unicast_link_local() {
+        return Ok(to.clone());
+    }
+    let index = sys::interface::index_of(device)
+        .map_err(|error| format!("{device}: {}", sys::describe(&error)))?;
+    let scoped = SocketAddrV6::new(*ip, address.port(), 0, index);
+    Ok(Address::Inet(scoped.into()))
 }
 
 impl Run<'_> {
@@ -141,6 +161,19 @@ impl Run<'_> {
         };
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         results.push((outcome, after));
+    }
+
+    /// Where a flow goes: each port of a range has one.
+    pub(crate) fn target(&self, flow: u32) -> Result<Address, String> {
+        let (first, last) = self.settings.ports;
+        let port = u32::from(first) + if first == last { 0 } else { flow };
+        let to = self.to.with_port(port);
+        to.ok_or_else(|| format!("{port} is no port"))
+    }
+
+    /// Tells of a connection.
+    pub(crate) fn see_connected(&self, connection: &Connection) {
+        self.observer.see(&Event::Connected(connection));
     }
 
     /// Prints the settings block with the first socket's window, once.
@@ -228,7 +261,8 @@ impl Run<'_> {
             self.announce(Some(&data));
             let began = Instant::now();
             let (in_time, _deadline) = self.stop.follower_until(began + CONNECT);
-            let Err(error) = engine::connect(&data.socket, &self.to, &in_time) else {
+            let to = self.target(flow).ok()?;
+            let Err(error) = engine::connect(&data.socket, &to, &in_time) else {
                 return Some((data, began.elapsed()));
             };
             let why = match error {
@@ -307,7 +341,8 @@ impl Run<'_> {
             direction == Direction::FullDuplex,
         );
         let id = self.id(number, false);
-        let mut connection = connection::of_socket(id, &data, self.to.clone(), Transport::Tcp);
+        let to = Address::of_peer(&data.socket).unwrap_or_else(|_| self.to.clone());
+        let mut connection = connection::of_socket(id, &data, to, Transport::Tcp);
         connection.is_reverse = is_reverse;
         connection.is_full_duplex = is_duplex;
         connection.connect_time = Some(connect_time);
@@ -355,7 +390,7 @@ impl Run<'_> {
     }
 
     /// What each direction of a connection does here.
-    fn plans(&self) -> Vec<FlowPlan> {
+    pub(crate) fn plans(&self) -> Vec<FlowPlan> {
         let groups = &self.client.plan.groups;
         let on_connection = if self.client.direction.has_connection_back() {
             1
@@ -495,12 +530,8 @@ impl Run<'_> {
                 rate: client.asked_rate,
                 ..Extension::default()
             }),
-            start: (client.trip_times || fq_rate.is_some()).then(|| crate::wire::Start {
-                at: crate::wire::WallTime::after_epoch(
-                    SystemTime::now()
-                        .duration_since(SystemTime::UNIX_EPOCH)
-                        .unwrap_or_default(),
-                ),
+            start: (client.trip_times || fq_rate.is_some()).then(|| Start {
+                at: WallTime::now(),
                 fq_rate: fq_rate.unwrap_or(0),
             }),
             bursts: None,
@@ -524,8 +555,9 @@ impl Run<'_> {
             .as_ref()
             .and_then(|one| one.recv_buffer_size().ok());
         self.observer.see(&Event::Listening {
-            port,
+            ports: (port, port),
             window: window.unwrap_or(0) as u32,
+            joins: None,
         });
         Ok(listener)
     }

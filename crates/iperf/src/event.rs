@@ -20,10 +20,12 @@ pub trait Observer: Send + Sync {
 pub enum Event<'a> {
     /// A server listens, or a client does for the server's connection.
     Listening {
-        /// The port.
-        port: u16,
+        /// The first and the last port.
+        ports: (u16, u16),
         /// SO_RCVBUF, as the kernel gave it.
         window: u32,
+        /// The group that it joins.
+        joins: Option<String>,
     },
     /// A client has its first socket.
     Connecting {

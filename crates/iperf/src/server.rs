@@ -1,14 +1,12 @@
-//! The server of TCP tests; `udp.rs` has that of datagrams.
+//! The server of TCP tests; `udp/server.rs` has that of datagrams.
 
 mod bounce;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{DataSocket, Promise, Role as End, Stop, deadline_thread};
@@ -18,8 +16,8 @@ use sys::{Address, Socket};
 
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{PermitKey, Serve, Settings, flow};
-use crate::traffic::{self, Company, Orders};
+use crate::options::{PermitKey, Serve, Settings, flow, length_of};
+use crate::traffic::{self, Companies, Company, Orders};
 use crate::wire::flags::{self, upper};
 use crate::wire::{Acknowledgement, Amount, Bounce, Hello, Over, WallTime, version_name};
 
@@ -47,7 +45,7 @@ pub fn run(
     begin: &Begin<'_>,
 ) -> Result<(), String> {
     if settings.is_udp() {
-        return crate::udp::run_server(settings, serve, observer, stop, begin);
+        return crate::udp::server::run(settings, serve, observer, stop, begin);
     }
     let addresses = addresses(settings)?;
     let listeners = listen(Transport::Tcp, &addresses, false);
@@ -74,7 +72,7 @@ pub fn run(
         settings: Arc::clone(settings),
         observer: Arc::clone(observer),
         numbers: Numbers::default(),
-        companies: Mutex::default(),
+        companies: Companies::new(observer, settings),
         key,
         window: Mutex::new(
             window.map(|window| deadline_thread().at(Instant::now() + window, stop)),
@@ -85,30 +83,36 @@ pub fn run(
     Ok(())
 }
 
-/// Where the server listens.
+/// Where the server listens: at each of its ports.
 pub(crate) fn addresses(settings: &Settings) -> Result<Vec<Address>, String> {
-    let port = settings.ports.0;
-    let [v4, v6] = Address::wildcards(port);
+    let (first, last) = settings.ports;
+    let [v4, v6] = Address::wildcards(first);
     let (v4, v6) = if v4.is_ipv6() { (v6, v4) } else { (v4, v6) };
-    let Some(bind) = &settings.bind else {
-        return Ok(vec![if settings.v6 { v6 } else { v4 }]);
+    let at = match &settings.bind {
+        None if settings.v6 => v6,
+        None => v4,
+        Some(bind) => {
+            let (host, _) = bind.split_once('%').unwrap_or((bind, ""));
+            let found = sys::resolve::resolve(host, sys::resolve::Wanted::Any);
+            let found = found.map_err(|_| format!("{host}: Unknown host"))?;
+            let at = found.addresses.into_iter().next();
+            at.ok_or_else(|| format!("{host}: Unknown host"))?
+        }
     };
-    let (host, _) = bind.split_once('%').unwrap_or((bind, ""));
-    let found = sys::resolve::resolve(host, sys::resolve::Wanted::Any);
-    let found = found.map_err(|_| format!("{host}: Unknown host"))?;
-    Ok(found.at(port).into_iter().take(1).collect())
+    Ok((first..=last)
+        .filter_map(|port| at.with_port(port.into()))
+        .collect())
 }
 
-pub(crate) fn announce(observer: &Arc<dyn Observer>, listeners: &[Socket]) {
-    let Some(listener) = listeners.first() else {
-        return;
-    };
-    let port = Address::of(listener).map_or(0, |address| address.port());
-    let window = listener.recv_buffer_size().unwrap_or(0) as u32;
-    observer.see(&Event::Listening {
-        port: port as u16,
-        window,
-    });
+fn announce(observer: &Arc<dyn Observer>, listeners: &[Socket]) {
+    let port = |listener| Address::of(listener).map_or(0, |address| address.port()) as u16;
+    if let ([first, ..], [.., last]) = (listeners, listeners) {
+        observer.see(&Event::Listening {
+            ports: (port(first), port(last)),
+            window: first.recv_buffer_size().unwrap_or(0) as u32,
+            joins: None,
+        });
+    }
 }
 
 /// What all sessions share.
@@ -117,7 +121,7 @@ struct Iperf {
     observer: Arc<dyn Observer>,
     numbers: Numbers,
     /// The flows of each client.
-    companies: Mutex<HashMap<IpAddr, Arc<Company>>>,
+    companies: Companies,
     key: Option<String>,
     /// The time in which a client with the key must come.
     window: Mutex<Option<Promise<'static>>>,
@@ -223,19 +227,6 @@ impl Iperf {
         }
     }
 
-    fn company(&self, peer: &Address) -> Arc<Company> {
-        let new = || Company::new(Arc::clone(&self.observer), self.settings.print.interval);
-        let Some(ip) = peer.ip() else {
-            return new();
-        };
-        let mut companies = self
-            .companies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        companies.retain(|other, company| *other == ip || !company.is_idle());
-        Arc::clone(companies.entry(ip).or_insert_with(new))
-    }
-
     fn test(
         &self,
         data: &DataSocket,
@@ -266,7 +257,7 @@ impl Iperf {
         }
         self.acknowledge(data, hello)?;
         self.observer.see(&Event::Connected(&connection));
-        let company = self.company(peer);
+        let company = self.companies.of(peer, connection.local.as_ref());
         let sender = hello.map(|hello| self.sender(hello));
         let receiver = || {
             let plan = flow(
@@ -282,13 +273,7 @@ impl Iperf {
             plan
         };
         let run = |plan: &FlowPlan, id: FlowId, before: usize| {
-            let length = plan.here.send;
-            let length = if let model::SizeRule::Bytes(length) = length.size {
-                length
-            } else {
-                0
-            };
-            let pattern = connection::pattern(length, &[]);
+            let pattern = connection::pattern(length_of(plan), &[]);
             let orders = Orders {
                 flow: plan,
                 data,
@@ -358,15 +343,10 @@ impl Iperf {
         if is_quiet || self.settings.compatible {
             return Ok(());
         }
-        let now = || {
-            WallTime::after_epoch(
-                SystemTime::now()
-                    .duration_since(SystemTime::UNIX_EPOCH)
-                    .unwrap_or_default(),
-            )
-        };
         let times = hello.start.filter(|_| hello.has(upper::TRIP_TIMES));
-        let bytes = Acknowledgement::new(times.map(|start| [start.at, now(), now()])).encode();
+        let bytes =
+            Acknowledgement::new(times.map(|start| [start.at, WallTime::now(), WallTime::now()]))
+                .encode();
         match sys::call::send_without_waiting(data.socket.as_fd(), &bytes) {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
@@ -401,11 +381,7 @@ impl Iperf {
             return self.trouble(format!("tcp connect failed: {error}"));
         }
         let number = self.numbers.next();
-        let length = if let model::SizeRule::Bytes(length) = sender.here.send.size {
-            length
-        } else {
-            0
-        };
+        let length = length_of(sender);
         self.observer.see(&Event::Connecting {
             host: &to.ip().map(|ip| ip.to_string()).unwrap_or_default(),
             port: port as u16,

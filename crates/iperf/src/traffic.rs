@@ -1,5 +1,7 @@
 //! The flows of a test at either end: their measured phases, and the reports of their intervals.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use model::{DatagramCounts, Ended, FlowPlan, Limit, PathSample, Sample, Series, 
 use sys::{Address, option};
 
 use crate::event::{Event, Figures, FlowId, Observer};
+use crate::options::Settings;
 use crate::wire::ServerReport;
 
 /// Flows that are reported together: a client's, or those of one client at a server.
@@ -35,6 +38,44 @@ struct State {
     has_ticker: bool,
     /// What UDP servers told, which comes last.
     told: Vec<(FlowId, ServerReport)>,
+}
+
+/// The companies of a server: flows of one client are reported together, or flows to one address (`--sum-dstip`).
+pub(crate) struct Companies {
+    observer: Arc<dyn Observer>,
+    interval: Option<Duration>,
+    by_destination: bool,
+    by_address: Mutex<HashMap<IpAddr, Arc<Company>>>,
+}
+
+impl Companies {
+    pub(crate) fn new(observer: &Arc<dyn Observer>, settings: &Settings) -> Self {
+        Self {
+            observer: Arc::clone(observer),
+            interval: settings.print.interval,
+            by_destination: settings.print.sums_by_destination,
+            by_address: Mutex::default(),
+        }
+    }
+
+    /// That of a flow from this peer to this address.
+    pub(crate) fn of(&self, peer: &Address, local: Option<&Address>) -> Arc<Company> {
+        let new = || Company::new(Arc::clone(&self.observer), self.interval);
+        let end = if self.by_destination {
+            local
+        } else {
+            Some(peer)
+        };
+        let Some(ip) = end.and_then(Address::ip) else {
+            return new();
+        };
+        let mut companies = self
+            .by_address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        companies.retain(|other, company| *other == ip || !company.is_idle());
+        Arc::clone(companies.entry(ip).or_insert_with(new))
+    }
 }
 
 /// A flow that runs.
@@ -220,16 +261,23 @@ impl Company {
         if rest.is_empty() {
             return;
         }
-        let mut figures = first.clone();
+        let both_ways = rest.iter().any(|(_, other)| other.sends != first.sends);
+        let mut figures = Figures {
+            calls: 0,
+            ..first.clone()
+        };
         for (_, other) in rest {
             figures.add(other);
         }
+        // What was received counts by its numbers.
+        let counts = |one: &&(u32, Figures)| one.1.sends || !one.1.is_udp || !both_ways;
+        figures.calls = flows.iter().filter(counts).map(|(_, one)| one.calls).sum();
         figures.path = None;
         let is_one = rest.iter().all(|(other, _)| other == number);
         self.observer.see(&Event::Sum {
             flows: flows.len(),
             of_connection: is_one.then_some(*number),
-            both_ways: rest.iter().any(|(_, other)| other.sends != first.sends),
+            both_ways,
             is_final,
             figures: &figures,
         });

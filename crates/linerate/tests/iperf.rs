@@ -53,6 +53,19 @@ const CASES: &[(&str, &str, &str)] = &[
     ("udp_v6", "-u -V", "-u -t 0.4 -b 400k -V"),
     ("udp_no_fin", "-u", "-u -t 0.4 -b 400k --no-udp-fin"),
     ("udp_packets", "-u", "-u -t 0.4 -b 40pps"),
+    ("udp_dual", "-u", "-u -t 0.4 -b 400k -d -L FREE"),
+    ("udp_trade_off", "-u", "-u -t 0.4 -b 400k -r -L FREE"),
+    ("udp_single", "-U", "-U -t 0.4 -b 400k"),
+    (
+        "group",
+        "-u -B 239.1.2.9%lo -e",
+        "-u -t 0.4 -b 400k -B 127.0.0.1 -T 2 TO:239.1.2.9%lo",
+    ),
+    (
+        "group_of_a_source",
+        "-u -B 232.1.2.9%lo -H 127.0.0.1",
+        "-u -t 0.4 -b 400k -B 127.0.0.1 TO:232.1.2.9%lo",
+    ),
 ];
 
 /// Which make runs.
@@ -104,7 +117,7 @@ fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2],
     let serve = format!("-s -p {port} {}", options.0);
     let serving = Process::start(&mut command(server, &serve));
     let listens = || {
-        if options.0.contains("-u") {
+        if options.0.contains("-u") || options.0.contains("-U") {
             takes_datagrams(port)
         } else {
             is_listening(port)
@@ -118,7 +131,11 @@ fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2],
     } else {
         "127.0.0.1"
     };
-    let client_options = options.1.replace("FREE", &back.to_string());
+    let (client_options, host) = match options.1.split_once(" TO:") {
+        Some((options, host)) => (options, host),
+        None => (options.1, host),
+    };
+    let client_options = client_options.replace("FREE", &back.to_string());
     let line = format!("-c {host} -p {port} {client_options}");
     let done = Process::start(&mut command(client, &line)).finish(PATIENCE);
     if done.code != Some(0) {

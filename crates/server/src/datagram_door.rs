@@ -81,6 +81,11 @@ impl DatagramDoor {
         &self.bound
     }
 
+    /// The size of the socket's receive buffer, as the kernel gave it.
+    pub fn receive_buffer_bytes(&self) -> u32 {
+        self.listener.recv_buffer_size().unwrap_or(0) as u32
+    }
+
     /// Expects flows of a host, or of any. Waits while another session expects flows of the same host, because their
     /// first datagrams do not say whose they are. What came from that host before is dropped.
     ///

@@ -101,7 +101,8 @@ with_defaults! {
 }
 
 impl ServerConfig {
-    fn admits(&self, peer: &Address) -> bool {
+    /// Whether clients may come from this address.
+    pub fn admits(&self, peer: &Address) -> bool {
         let is_inside = |ip| self.networks.iter().any(|network| network.contains(ip));
         self.networks.is_empty() || peer.ip().is_some_and(is_inside)
     }

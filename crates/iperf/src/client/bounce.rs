@@ -1,7 +1,7 @@
 //! The client of a bounceback test: bursts of requests, each of which is answered before the next.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use engine::{Buffers, Counters, Flow, Loop, MeasuredPhase, PhaseSettings};
 use model::{BufferPlan, Ended, FlowPlan, Limit, Timing, Transport, Workload};
@@ -106,11 +106,7 @@ pub(super) fn run(run: &Run<'_>) {
             synchronised: run.client.trip_times,
             type_of_service: run.settings.socket.type_of_service,
             stop: false,
-            sent: WallTime::after_epoch(
-                SystemTime::now()
-                    .duration_since(SystemTime::UNIX_EPOCH)
-                    .unwrap_or_default(),
-            ),
+            sent: WallTime::now(),
             served: None,
             hold: bounceback.hold,
         }

@@ -17,7 +17,7 @@ pub use getopt::Exit;
 pub use settings::{
     Bounceback, Client, Direction, Exclude, Format, PermitKey, Print, Role, Serve, Settings,
 };
-pub(crate) use settings::{flow, numbering};
+pub(crate) use settings::{flow, length_of, numbering};
 use table::Typed;
 pub use value::Rate;
 

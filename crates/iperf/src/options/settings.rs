@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use getopt::{Exit, Quit};
 use model::{
-    BufferPlan, DatagramFormat, FlowPlan, Group, Limit, Pacing, Plan, SocketOptions, Stamp,
-    StampClock, Transport, Workload,
+    BufferPlan, DatagramFormat, FlowPlan, Group, Limit, Pacing, Plan, SizeRule, SocketOptions,
+    Stamp, StampClock, Transport, Workload,
 };
 use server::ServerConfig;
 
@@ -100,6 +100,8 @@ pub struct Serve {
     pub time: Option<Duration>,
     /// `-D`.
     pub daemon: bool,
+    /// `-H`: what a group is received from.
+    pub source: Option<String>,
     /// `--permit-key-timeout`.
     pub key_timeout: Option<Duration>,
 }
@@ -160,6 +162,10 @@ pub struct Print {
     pub hide_ips: bool,
     /// `--sum-only`.
     pub sum_only: bool,
+    /// `--sum-dstip`: sums are of the flows to an address.
+    pub sums_by_destination: bool,
+    /// `-U`.
+    pub single: bool,
     /// `-m`.
     pub segment: bool,
     /// `-x`.
@@ -272,6 +278,14 @@ pub(crate) fn flow(
     flow
 }
 
+/// Bytes of a send call of such a flow.
+pub(crate) fn length_of(flow: &FlowPlan) -> u32 {
+    match flow.here.send.size {
+        SizeRule::Bytes(length) => length,
+        SizeRule::SocketBuffer => 0,
+    }
+}
+
 /// Stock's own words, and the end.
 fn error<T>(line: impl std::fmt::Display) -> Result<T, Exit> {
     Err(Exit::stderr(format!("{line}\n"), 1))
@@ -328,6 +342,8 @@ pub(super) fn settings(mut typed: Typed) -> Result<Settings, Exit> {
             csv: typed.csv,
             hide_ips: typed.hide_ips,
             sum_only: typed.sum_only,
+            sums_by_destination: typed.sum_by_destination,
+            single: typed.single,
             segment: typed.print_segment,
             exclude: typed.exclude,
             file: typed.output,
@@ -391,6 +407,30 @@ fn client(
         return error("iperf: --json: stands in the place of all text: it contradicts -y and -o");
     }
     refuse_unfinished(typed)?;
+    if typed.source.is_some() {
+        let line = "WARNING: option -H is not valid for client mode";
+        typed.notices.push(line.to_owned());
+    }
+    if typed.sum_by_destination {
+        let line = "WARN: option of --sum-dstip not supported on the client";
+        typed.notices.push(line.to_owned());
+    }
+    let is_multicast = is_group(&host);
+    if is_multicast && typed.direction != Direction::Forward {
+        return error(
+            "iperf: a group of receivers does not send: not with -R, --full-duplex, -d or -r",
+        );
+    }
+    if is_multicast && !typed.udp {
+        return error("Multicast requires -u option  failed");
+    }
+    let (first, last) = typed.ports;
+    let ports = u32::from(last - first) + 1;
+    if first != last && typed.flows != ports {
+        let line = format!("WARNING: port-range and -P mismatch (adjusting -P to {ports})");
+        typed.notices.push(line);
+        typed.flows = ports;
+    }
     if typed.time == Some(None) && typed.bytes.is_none() {
         typed.notices.push(
             "WARNING: client will send traffic forever or until an external signal (e.g. SIGINT or SIGTERM) occurs to stop it".to_owned(),
@@ -404,9 +444,7 @@ fn client(
     };
     let named = |text: &str| text.split_once('%').map(|(_, device)| device.to_owned());
     let bound = typed.bind.as_deref().and_then(named);
-    typed.socket.device = named(&host)
-        .or(bound)
-        .filter(|_| !host.starts_with("fe80:"));
+    typed.socket.device = named(&host).or(bound);
     let mut forward = flow(transport, length, rate, limit, &typed.socket);
     forward.here.measure_cpu = true;
     let mut back = forward.clone().turned();
@@ -457,11 +495,17 @@ fn client(
     })
 }
 
+/// Whether an address, with a device or not, is a group.
+fn is_group(address: &str) -> bool {
+    let (address, _) = address.split_once('%').unwrap_or((address, ""));
+    let ip = address.parse::<std::net::IpAddr>();
+    ip.is_ok_and(|ip| ip.is_multicast())
+}
+
 /// Combinations that are to come.
 fn refuse_unfinished(typed: &Typed) -> Result<(), Exit> {
     let unfinished = [
         (typed.trip_times && !typed.udp, "--trip-times without -u"),
-        (typed.ports.0 != typed.ports.1, "-p with a range of ports"),
         (
             typed.bounceback.is_some() && (typed.udp || typed.flows > 1),
             "--bounceback with -u or -P",
@@ -510,8 +554,12 @@ fn serve(typed: &mut Typed) -> Result<Serve, Exit> {
     if typed.json || typed.html.is_some() || typed.strict {
         return error("iperf: --json, --html, --strict: only a client has them");
     }
-    if typed.ports.0 != typed.ports.1 {
-        return error("iperf: not supported yet: -p with a range of ports");
+    let group = typed.bind.as_deref().is_some_and(is_group);
+    if group && !typed.udp {
+        return error("Multicast requires -u option  failed");
+    }
+    if typed.source.is_some() && !group {
+        return error("iperf: -H: it needs a group to receive, -B GROUP");
     }
     if typed.permit_key == Some(PermitKey::Any) {
         typed.permit_key = Some(PermitKey::This(made_key()));
@@ -532,6 +580,7 @@ fn serve(typed: &mut Typed) -> Result<Serve, Exit> {
         config: typed.server.clone(),
         time: typed.time.flatten(),
         daemon: typed.daemon,
+        source: typed.source.take(),
         key_timeout: typed.permit_key_timeout,
     })
 }

@@ -12,7 +12,11 @@ pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
         return String::new();
     }
     let lines = match event {
-        Event::Listening { port, window } => listening(facts, *port, *window),
+        Event::Listening {
+            ports,
+            window,
+            joins,
+        } => listening(facts, *ports, *window, joins.as_deref()),
         Event::Connecting {
             host,
             port,
@@ -35,18 +39,23 @@ fn transport(facts: &Facts) -> &'static str {
     if facts.is_udp { "UDP" } else { "TCP" }
 }
 
-fn listening(facts: &Facts, port: u16, window: u32) -> String {
+fn listening(facts: &Facts, (first, last): (u16, u16), window: u32, joins: Option<&str>) -> String {
     let print = &facts.print;
     let is_enhanced = print.enhanced && facts.is_server;
-    let pid = if is_enhanced {
+    let ports = if first == last {
+        format!("port {first}")
+    } else {
+        format!("ports {first}-{last}")
+    };
+    let pid = if is_enhanced || first != last {
         format!(" with pid {}", std::process::id())
     } else {
         String::new()
     };
-    let mut text = format!(
-        "Server listening on {} port {port}{pid}\n",
-        transport(facts)
-    );
+    let mut text = format!("Server listening on {} {ports}{pid}\n", transport(facts));
+    if let Some(joins) = joins.filter(|_| !print.exclude.multicast) {
+        let _ = writeln!(text, "{joins}");
+    }
     if is_enhanced {
         let length = f64::from(facts.length);
         let (whole, bin) = (
@@ -55,7 +64,11 @@ fn listening(facts: &Facts, port: u16, window: u32) -> String {
         );
         let _ = writeln!(text, "Read buffer size: {whole} (Dist bin width={bin})");
     }
-    if facts.is_server && facts.serial {
+    if print.single && facts.is_server {
+        text += "WARN: Suggested to use lower case -u instead of -U (to avoid serialize & bypass of reporter thread)\n";
+    } else if joins.is_some() {
+        text += "Server set to single client traffic mode (per multicast receive)\n";
+    } else if facts.is_server && facts.serial {
         text += "Server set to single client traffic mode (serialize traffic tests)\n";
     }
     text += &segment_line(facts);
@@ -150,6 +163,9 @@ fn connecting(
             "(Nagle on)"
         };
         let _ = writeln!(text, "TOS set to 0x{service:x} {nagle}");
+    }
+    if print.single && is_own {
+        text += "WARN: Client set to bypass reporter thread per -U (suggest use lower case -u instead)\n";
     }
     if facts.is_udp {
         let adjust = rate.map_or(String::new(), |rate| {

@@ -224,7 +224,8 @@ fn sum(
         _ if facts.print.sum_only => (format!("[SUM-{flows}]"), SUM_ONLY),
         Some(number) if is_enhanced && figures.is_udp => (format!("[FD{number}]"), UDP_BOTH_WAYS),
         Some(number) if is_enhanced => (format!("[FD{number}]"), PLAIN),
-        _ if figures.is_udp && both_ways => ("[SUM]".to_owned(), UDP_BOTH_WAYS),
+        Some(_) if figures.is_udp && both_ways => ("[SUM]".to_owned(), UDP_BOTH_WAYS),
+        None if figures.is_udp && both_ways => ("[SUM]".to_owned(), ""),
         _ if figures.is_udp && is_enhanced => ("[SUM]".to_owned(), UDP_SENDER_MORE),
         _ if figures.is_udp => ("[SUM]".to_owned(), PLAIN),
         _ if is_enhanced && both_ways => ("[SUM]".to_owned(), PLAIN),
@@ -233,7 +234,11 @@ fn sum(
     };
     let datagrams = |count: u64| format!(" {count}{:>8.0} pps", per_second(figures, count));
     let tail = match (figures.is_udp, is_enhanced, both_ways) {
-        (true, _, true) => datagrams(figures.due + figures.calls),
+        (true, _, true) if of_connection.is_some() => datagrams(figures.due + figures.calls),
+        (true, _, true) => {
+            let (lost, total) = (figures.lost(), figures.due + figures.calls);
+            format!("   {lost}/{total} ({}%)", percent(lost, total))
+        }
         (true, ..) if is_receiver => {
             let (lost, due) = (figures.lost(), figures.due);
             if facts.print.sum_only || is_enhanced {
@@ -306,8 +311,12 @@ fn server_report(facts: &Facts, id: &FlowId, report: &ServerReport) -> String {
         }
         _ => (UDP_RECEIVER, String::new()),
     };
+    let own = self::name(&FlowId {
+        is_opposite: false,
+        ..id.clone()
+    });
     let mut text = format!(
-        "{name} Server Report:\n{header}{}{loss}{more}\n",
+        "{own} Server Report:\n{header}{}{loss}{more}\n",
         amounts(facts, &name, &figures)
     );
     if report.out_of_order > 0 {

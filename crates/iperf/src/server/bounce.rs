@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{Counters, Reading};
@@ -65,17 +65,19 @@ pub(super) fn serve(
         socket,
         ends: local.map(|local: Address| (control.peer().clone(), local)),
     };
-    let company = iperf.company(control.peer());
+    let company = iperf
+        .companies
+        .of(control.peer(), connection.local.as_ref());
     company.enter(&leg);
     let begun = Instant::now();
     // Both directions count, as at the client.
     let count = |bytes: usize| leg.counters.count_received(2 * bytes, 1);
     loop {
-        let received = wall_clock();
+        let received = WallTime::now();
         if !bounce.hold.is_zero() {
             std::thread::sleep(bounce.hold);
         }
-        Bounce::stamp(&mut message, received, wall_clock());
+        Bounce::stamp(&mut message, received, WallTime::now());
         if control.write(&message, IDLE).is_err() {
             break;
         }
@@ -97,12 +99,4 @@ pub(super) fn serve(
         },
     );
     Ok(())
-}
-
-fn wall_clock() -> WallTime {
-    WallTime::after_epoch(
-        SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default(),
-    )
 }

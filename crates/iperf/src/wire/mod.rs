@@ -1,4 +1,4 @@
-//! Bytes ↔ messages, pure. All numbers are big-endian.
+//! Bytes ↔ messages, pure but for the clock. All numbers are big-endian.
 //!
 //! There is no control connection. A TCP stream begins with a [`Hello`], and so does each UDP datagram behind its
 //! [`DatagramHeader`]. A server answers a stream with an [`Acknowledgement`] that nobody has to read, and the last
@@ -40,6 +40,11 @@ impl WallTime {
     /// The time since 1970.
     pub fn since_epoch(self) -> Duration {
         Duration::from_secs(self.seconds.into()) + Duration::from_micros(self.micros.into())
+    }
+
+    /// This moment.
+    pub fn now() -> Self {
+        Self::after_epoch(Duration::from_nanos(sys::clock::wall_ns()))
     }
 
     /// The moment so long after 1970.

@@ -1,0 +1,149 @@
+//! A client of datagrams.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use engine::{DataSocket, Reason, Stop};
+use model::{BufferPlan, Transport};
+use sys::call;
+
+use super::server::{Receiver, Watch};
+use super::{LARGEST, OneWay};
+use crate::client::{BACK, Run};
+use crate::connection;
+use crate::options::Direction;
+use crate::traffic::Companies;
+use crate::wire::flags::upper;
+use crate::wire::{DatagramHeader, Over, WallTime};
+
+/// How often a client asks for data, and how long it waits in between.
+const ASK_TRIES: u32 = 100;
+const ASK: Duration = Duration::from_millis(20);
+
+/// Runs a client's flows, and those back to it.
+pub(crate) fn run(run: &Run<'_>) {
+    let companies = Companies::new(run.observer, run.settings);
+    let receiver = Receiver::of_client(run, &companies);
+    let back = run.client.direction.has_connection_back();
+    let door = if back {
+        match receiver.listen_for(run) {
+            Ok(door) => Some(door),
+            Err(why) => return run.fail(why),
+        }
+    } else {
+        None
+    };
+    let done = Stop::new();
+    std::thread::scope(|scope| {
+        let forwards: Vec<_> = (0..run.client.plan.flows())
+            .map(|flow| scope.spawn(move || run_flow(run, flow).map_err(|why| run.fail(why))))
+            .collect();
+        let taking = door.map(|door| {
+            let (done, receiver) = (&done, &receiver);
+            let flows = run.client.plan.flows();
+            scope.spawn(move || receiver.take_back(&door, flows, &Watch { done, after: BACK }))
+        });
+        let went = forwards
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join);
+        let any = went.fold(false, |any, went| any | matches!(went, Ok(Ok(()))));
+        done.pull(if any {
+            Reason::Deadline
+        } else {
+            Reason::Cancelled
+        });
+        if run.client.direction == Direction::TradeOff {
+            run.company.tell_all();
+        }
+        if let Some(Ok(missing @ 1..)) = taking.map(std::thread::ScopedJoinHandle::join) {
+            run.fail(format!(
+                "ERROR: expected reverse connect did not occur: {missing} of the server's flows"
+            ));
+        }
+    });
+    run.company.tell_all();
+}
+
+fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
+    let number = run.numbers.next();
+    let data = run.open(flow)?;
+    run.announce(Some(&data));
+    let to = run.target(flow)?;
+    engine::connect(&data.socket, &to, run.stop)
+        .map_err(|error| format!("udp connect failed: {error}"))?;
+    let direction = run.client.direction;
+    let hello = run.hello();
+    let no_fin = hello.has(upper::NO_FIN);
+    let is_group = to.ip().is_some_and(|ip| ip.is_multicast());
+    let mut connection =
+        connection::of_socket(run.id(number, false), &data, to.clone(), Transport::Udp);
+    connection.is_reverse = direction == Direction::Reverse;
+    connection.is_full_duplex = direction == Direction::FullDuplex;
+    connection.has_trip_times = run.client.trip_times;
+    connection.no_udp_fin = no_fin;
+    run.see_connected(&connection);
+    let mut pattern = connection::pattern(run.settings.length, &[]);
+    if !run.settings.compatible {
+        let hello = hello.encode(Over::Datagram);
+        let room = pattern
+            .len()
+            .saturating_sub(DatagramHeader::WIDE)
+            .min(hello.len());
+        if room > 0 {
+            pattern[DatagramHeader::WIDE..][..room].copy_from_slice(&hello[..room]);
+        }
+    }
+    if direction == Direction::Reverse {
+        ask(&data, &mut pattern.clone(), run.stop)?;
+    }
+    let plans = run.plans();
+    std::thread::scope(|scope| {
+        for plan in &plans {
+            let (data, pattern, connection) = (&data, &pattern, &connection);
+            scope.spawn(move || {
+                let inbound = !plan.workload.sends();
+                let mut plan = plan.clone();
+                plan.here.receive = BufferPlan::message(LARGEST);
+                let one_way = OneWay {
+                    flow: &plan,
+                    data,
+                    pattern,
+                    first: &[],
+                    stop: run.stop,
+                    wants_report: !no_fin && !is_group,
+                    wide: true,
+                };
+                let leg = connection::leg(run.id(number, inbound), &plan, data, connection);
+                let went = leg.map_err(|error| sys::describe(&error));
+                match went.and_then(|leg| one_way.run(&leg, &run.company)) {
+                    Ok(went) if inbound && went.side.counts.received.0 == 0 => {
+                        run.fail("recvn failed: the server sent nothing");
+                        run.keep(&plan, went);
+                    }
+                    Ok(went) => run.keep(&plan, went),
+                    Err(why) => run.fail(why),
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Asks for data until some comes.
+fn ask(data: &DataSocket, request: &mut [u8], stop: &Stop) -> Result<(), String> {
+    for _ in 0..ASK_TRIES {
+        let (number, sent) = (1, WallTime::now());
+        DatagramHeader { number, sent }.write(request, true);
+        call::send_without_waiting(data.socket.as_fd(), request).map_err(|error| {
+            let why = sys::describe(&std::io::Error::from(error));
+            format!("recvn failed: {why}")
+        })?;
+        if stop
+            .wait_readable(data.socket.as_fd(), Instant::now() + ASK)
+            .unwrap_or(true)
+        {
+            return Ok(());
+        }
+    }
+    Err("recvn failed: the server sent nothing".to_owned())
+}

@@ -1,0 +1,251 @@
+//! Datagrams, at both ends: numbered, stamped, and ended by a negative number, which the receiver answers with its
+//! report.
+
+pub(crate) mod client;
+pub(crate) mod server;
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{
+    Buffers, DataSocket, FirstDatagram, Flow, Loop, MeasuredPhase, Memory, PhaseSettings, Stop,
+};
+use model::{DatagramCounts, Ended, FlowPlan, Limit, Side};
+use sys::call;
+
+use crate::traffic::{Company, Leg, Went};
+use crate::wire::{DatagramHeader, LatencyReport, ServerReport, WallTime};
+
+/// The largest payload of a datagram.
+const LARGEST: u32 = 65_507;
+
+/// How often the last datagram is sent, and how long each answer is waited for.
+const LAST_TRIES: u32 = 200;
+const ANSWER: Duration = Duration::from_millis(10);
+
+/// How long a flow may stand still: a datagram a minute is the slowest rate.
+const IDLE: Duration = Duration::from_secs(70);
+
+/// How much longer than its time a receiver waits for a sender that says nothing.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Runs one direction of a connected datagram socket. A sender marks its end afterwards.
+struct OneWay<'a> {
+    flow: &'a FlowPlan,
+    data: &'a DataSocket,
+    pattern: &'a [u8],
+    /// What has come before.
+    first: &'a [FirstDatagram],
+    stop: &'a Stop,
+    /// A sender waits for the other end's report.
+    wants_report: bool,
+    wide: bool,
+}
+
+impl OneWay<'_> {
+    fn run(self, leg: &Leg, company: &Arc<Company>) -> Result<Went, String> {
+        let Self { flow, data, .. } = self;
+        let memory = Memory::new(64 << 20, 64 << 20);
+        let buffers = Buffers::new(
+            &flow.here,
+            &flow.workload,
+            flow.transport,
+            &data.facts,
+            None,
+            self.pattern,
+            &memory,
+        );
+        let mut buffers = buffers.map_err(|error| error.to_string())?;
+        let time = match flow.limit {
+            Limit::Time(time) if leg.sends => Some(time),
+            Limit::Time(time) => Some(time + SLACK),
+            _ => None,
+        };
+        let settings = PhaseSettings {
+            counters: &leg.counters,
+            cancel: self.stop,
+            control: None,
+            time,
+            idle: Some(IDLE),
+            group: None,
+        };
+        let limit = match flow.limit {
+            Limit::Bytes(_) if !leg.sends => Limit::Unlimited,
+            // Datagrams are whole.
+            Limit::Bytes(bytes) => {
+                Limit::Messages(bytes.div_ceil(self.pattern.len().max(1) as u64))
+            }
+            other => other,
+        };
+        let mut phase = MeasuredPhase::start(&flow.here, settings);
+        company.enter(leg);
+        let path = Flow::Connected(data.socket.as_fd());
+        let body = Loop {
+            first: self.first,
+            ..Loop::of(flow, &mut buffers)
+        };
+        let ran = phase.run(limit, body, path);
+        let mut answer = None;
+        if leg.sends && !matches!(ran.ended, Ended::Failed(_)) {
+            let sent = leg.counters.counts().send_calls;
+            let mut last = self.pattern.to_vec();
+            answer = self::end(data, &mut last, sent, self.wide, self.wants_report, leg)?;
+            phase.stop_clock();
+        }
+        let ended = ran.ended.clone();
+        let facts = data.facts_at_end(&data.socket);
+        let mut side = phase.side(ran, data, &buffers, facts);
+        side.datagrams = side.datagrams.or(leg.counters.datagrams());
+        let series = company.leave(leg, &side);
+        // Reports count the datagram that marks the end apart; peers count it as one of all.
+        side.counts.send_calls += u64::from(leg.sends);
+        let has_come = !leg.sends && ended == Ended::PeerClosed;
+        let there = match answer {
+            Some(report) => Some(told(&report)),
+            None => has_come.then(|| sender_of(&side)).flatten(),
+        };
+        if let Some(report) = answer {
+            company.tell(&leg.id, report);
+        }
+        Ok(Went {
+            side,
+            there,
+            ended,
+            series,
+        })
+    }
+}
+
+/// Sends the last datagram until it is answered, and returns the answer.
+fn end(
+    data: &DataSocket,
+    last: &mut [u8],
+    sent: u64,
+    wide: bool,
+    wants_report: bool,
+    leg: &Leg,
+) -> Result<Option<ServerReport>, String> {
+    if last.len() < DatagramHeader::NARROW {
+        return Ok(None);
+    }
+    leg.counters.count_sent(last.len(), 0);
+    let socket = data.socket.as_fd();
+    let mut answer = [0; 2048];
+    let tries = if wants_report { LAST_TRIES } else { 1 };
+    let mut refused = None;
+    for number in 1..=u64::from(tries) {
+        let number = -i64::try_from(sent + number).unwrap_or(i64::MAX);
+        DatagramHeader {
+            number,
+            sent: WallTime::now(),
+        }
+        .write(last, wide);
+        match call::send_without_waiting(socket, last) {
+            Ok(_) | Err(call::Error::AGAIN | call::Error::NOBUFS) => {}
+            Err(error) => refused = Some(sys::describe(&std::io::Error::from(error))),
+        }
+        if !wants_report {
+            return Ok(None);
+        }
+        let until = Instant::now() + ANSWER;
+        while let Ok(true) =
+            call::wait_readable(socket, until.saturating_duration_since(Instant::now()))
+        {
+            match call::receive_without_waiting(socket, &mut answer) {
+                // Echoes of what was sent, as stock has them after its first answer, are no report.
+                Ok(received) => match ServerReport::decode(&answer[..received]) {
+                    Some(report)
+                        if report.is_possible(
+                            leg.counters.counts().sent.0,
+                            sent + number.unsigned_abs(),
+                        ) =>
+                    {
+                        return Ok(Some(report));
+                    }
+                    Some(_) => {
+                        return Err(
+                            "the server's report is not possible: it is not shown".to_owned()
+                        );
+                    }
+                    None => {}
+                },
+                Err(error) => refused = Some(sys::describe(&std::io::Error::from(error))),
+            }
+        }
+        if number.unsigned_abs() > sent + 10
+            && let Some(why) = refused
+        {
+            return Err(format!("read failed: {why}"));
+        }
+    }
+    let line = format!("WARNING: did not receive ack of last datagram after {LAST_TRIES} tries.");
+    Err(format!("[{:>3}] {line}", leg.id.number))
+}
+
+/// The server's figures as a side.
+fn told(report: &ServerReport) -> Side {
+    let mut side = Side {
+        elapsed: Some(report.elapsed),
+        ..Side::default()
+    };
+    side.counts.received = units::Bytes(report.bytes);
+    side.counts.receive_calls = report.datagrams.saturating_sub(report.lost);
+    let mut counts = DatagramCounts {
+        received: report.datagrams.saturating_sub(report.lost),
+        lost: report.lost,
+        jitter: Some(report.jitter),
+        ..DatagramCounts::default()
+    };
+    counts.by_order.highest = report.datagrams;
+    counts.by_order.out_of_order = report.out_of_order;
+    counts.by_order.passed_over = report.lost + report.out_of_order;
+    side.datagrams = Some(counts);
+    side
+}
+
+/// What the other end has sent, of which the last datagram has come: its number is that of all.
+fn sender_of(receiver: &Side) -> Option<Side> {
+    let sent = receiver.datagrams?.by_order.highest;
+    let (bytes, datagrams) = (receiver.counts.received.0, receiver.counts.receive_calls);
+    let length = bytes.checked_div(datagrams)?;
+    let mut side = Side::default();
+    side.counts.send_calls = sent;
+    side.counts.sent = units::Bytes(sent.saturating_mul(length));
+    Some(side)
+}
+
+/// The figures of a receiver for its sender.
+fn report(side: &Side, is_enhanced: bool) -> ServerReport {
+    let counts = side.datagrams.unwrap_or_default();
+    let order = counts.by_order;
+    let elapsed = side.elapsed.unwrap_or_default();
+    let nanos = |nanos: i64| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    let (mean, deviation) = counts.delays.mean_and_deviation_ns().unwrap_or_default();
+    let (least, most) = counts.delays.extremes_ns.unwrap_or_default();
+    let squares_us2 = (deviation / 1e3).powi(2) * counts.delays.count as f64;
+    let seconds = elapsed.as_secs_f64();
+    ServerReport {
+        bytes: side.counts.received.0,
+        elapsed,
+        lost: order.passed_over.saturating_sub(order.out_of_order),
+        out_of_order: order.out_of_order,
+        datagrams: order.highest,
+        jitter: counts.jitter.unwrap_or_default(),
+        latency: Some(LatencyReport {
+            min: nanos(least),
+            max: nanos(most),
+            sum: nanos(counts.delays.sum_ns),
+            mean: nanos(mean as i64),
+            squares: [squares_us2 as u32, (squares_us2.fract() * 1e6) as u32],
+            variance_delta: [0; 2],
+            count: u32::try_from(counts.delays.count).unwrap_or(u32::MAX),
+            packets_per_second: if seconds > 0.0 {
+                (counts.received as f64 / seconds) as u32
+            } else {
+                0
+            },
+        }),
+        is_enhanced,
+    }
+}

@@ -1,0 +1,638 @@
+//! A server of datagrams; also the end of a client's that the server sends to (`-d`, `-r`).
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{Budget, DataSocket, FirstDatagram, Holder, Reason, Role as End, Share, Stop};
+use model::{Ended, FlowPlan, Limit, SocketOptions, Transport};
+use server::{DatagramDoor, DatagramPeer};
+use sys::{Address, Socket, call, multicast};
+
+use super::{LARGEST, OneWay, report};
+use crate::client::Run;
+use crate::connection::{self, Numbers};
+use crate::event::{Connection, Event, FlowId, Observer};
+use crate::options::{Serve, Settings, flow, length_of, numbering};
+use crate::server::{Begin, addresses, end_after};
+use crate::traffic::{Companies, Company, Went};
+use crate::wire::flags::{self, upper};
+use crate::wire::{Amount, DatagramHeader, Hello, Over, version_name};
+
+/// How long a server answers more of the last datagrams.
+const MORE: Duration = Duration::from_millis(250);
+const MOST_ANSWERS: u32 = 200;
+
+/// How long a server waits before it looks at its stop again.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The longest time that a client may have this end send, and the highest rate: nothing shows that it is the client
+/// that asks for it.
+const MOST_TIME: Duration = Duration::from_secs(3600);
+const MOST_RATE: f64 = 10e9;
+
+/// What stock's clients ask for where nobody says otherwise.
+const USUAL_TIME: Duration = Duration::from_secs(10);
+const USUAL_RATE: f64 = 1_048_576.0;
+
+/// Receives flows of datagrams, and sends what they ask for.
+pub(super) struct Receiver<'a> {
+    settings: &'a Settings,
+    observer: &'a Arc<dyn Observer>,
+    stop: &'a Stop,
+    numbers: &'a Numbers,
+    companies: &'a Companies,
+    /// A client's: keeps what came.
+    keeper: Option<&'a Run<'a>>,
+}
+
+/// Until when a client waits for the server's flows.
+pub(super) struct Watch<'a> {
+    /// Its own flows are done.
+    pub(super) done: &'a Stop,
+    /// So long after that.
+    pub(super) after: Duration,
+}
+
+/// A flow's beginning.
+struct Caller {
+    from: Address,
+    first: Vec<FirstDatagram>,
+    socket: Socket,
+    _place: Option<Share>,
+}
+
+/// Runs a server until `stop`.
+pub(crate) fn run(
+    settings: &Arc<Settings>,
+    serve: &Serve,
+    observer: &Arc<dyn Observer>,
+    stop: &Stop,
+    begin: &Begin<'_>,
+) -> Result<(), String> {
+    let (numbers, companies) = (Numbers::default(), Companies::new(observer, settings));
+    let receiver = Receiver {
+        settings,
+        observer,
+        stop,
+        numbers: &numbers,
+        companies: &companies,
+        keeper: None,
+    };
+    let at = addresses(settings)?;
+    let first = at.first().ok_or("listener bind failed: no address")?;
+    if first.ip().is_some_and(|ip| ip.is_multicast()) {
+        let group = Group::of(settings, serve, first)?;
+        return receiver.receive_group(&group, begin);
+    }
+    let mut doors = Vec::new();
+    for address in &at {
+        let door = DatagramDoor::open(address, &settings.socket);
+        doors.push(door.map_err(|error| bind_failed(error.error()))?);
+    }
+    if !begin()? {
+        return Ok(());
+    }
+    if let [first, ..] = &doors[..]
+        && let [.., last] = &doors[..]
+    {
+        let window = first.receive_buffer_bytes();
+        receiver.announce((first.address(), last.address()), window, None);
+    }
+    let _ends = end_after(serve.time, stop);
+    let places = Budget::new(serve.config.clients.into());
+    std::thread::scope(|scope| {
+        for door in &doors {
+            let (receiver, places) = (&receiver, &places);
+            scope.spawn(move || receiver.open(door, serve, places));
+        }
+    });
+    Ok(())
+}
+
+fn bind_failed(error: &std::io::Error) -> String {
+    format!("listener bind failed: {}", sys::describe(error))
+}
+
+impl<'a> Receiver<'a> {
+    /// A client's.
+    pub(super) fn of_client(run: &'a Run<'a>, companies: &'a Companies) -> Self {
+        Self {
+            settings: run.settings,
+            observer: run.observer,
+            stop: run.stop,
+            numbers: &run.numbers,
+            companies,
+            keeper: Some(run),
+        }
+    }
+
+    /// Listens for the server's flows to a client.
+    pub(super) fn listen_for(&self, run: &Run<'_>) -> Result<DatagramDoor, String> {
+        let at = run.to.anywhere().with_port(run.client.listen_port.into());
+        let at = at.ok_or("listener bind failed: no such port")?;
+        let door = DatagramDoor::open(&at, &self.settings.socket);
+        let door = door.map_err(|error| bind_failed(error.error()))?;
+        self.announce(
+            (door.address(), door.address()),
+            door.receive_buffer_bytes(),
+            None,
+        );
+        Ok(door)
+    }
+
+    /// Takes so many flows of the server's; how many did not come.
+    pub(super) fn take_back(&self, door: &DatagramDoor, flows: u32, watch: &Watch<'_>) -> u32 {
+        let Ok(expected) = door.expect(None, Instant::now() + LOOK, self.stop) else {
+            return flows;
+        };
+        let mut until = None;
+        let mut left = flows;
+        std::thread::scope(|scope| {
+            while left > 0 && !self.stop.is_set() {
+                let now = Instant::now();
+                if watch.done.is_set() {
+                    until = until.or(Some(now + watch.after));
+                }
+                let is_over = until.is_some_and(|until| now >= until);
+                if is_over || watch.done.reason() == Some(Reason::Cancelled) {
+                    break;
+                }
+                let soon = now + Duration::from_millis(100);
+                if let Ok(peer) = expected.next(&self.settings.socket, true, soon, self.stop)
+                    && is_first(&peer.first)
+                {
+                    left -= 1;
+                    scope.spawn(move || self.attend(Caller::of(peer, None)));
+                }
+            }
+        });
+        left
+    }
+
+    fn announce(&self, (first, last): (&Address, &Address), window: u32, joins: Option<String>) {
+        self.observer.see(&Event::Listening {
+            ports: (first.port() as u16, last.port() as u16),
+            window,
+            joins,
+        });
+    }
+
+    /// Gives each client a socket and a thread, until the stop.
+    fn open(&self, door: &DatagramDoor, serve: &Serve, places: &Budget) {
+        let Ok(expected) = door.expect(None, Instant::now() + LOOK, self.stop) else {
+            return;
+        };
+        std::thread::scope(|scope| {
+            while !self.stop.is_set() {
+                let until = Instant::now() + LOOK;
+                let next = expected.next(&self.settings.socket, true, until, self.stop);
+                let Ok(peer) = next else {
+                    continue;
+                };
+                if !is_first(&peer.first) || !serve.config.admits(&peer.from) {
+                    continue;
+                }
+                let Ok(place) = places.take(Holder::of(&peer.from), 1) else {
+                    let from = &peer.from;
+                    self.trouble(format!("{from}: refused a client: all places are taken"));
+                    continue;
+                };
+                let caller = Caller::of(peer, Some(place));
+                if serve.config.serial {
+                    self.attend(caller);
+                } else {
+                    scope.spawn(move || self.attend(caller));
+                }
+            }
+        });
+    }
+
+    /// Receives what is sent to a group, one flow at a time.
+    fn receive_group(&self, group: &Group, begin: &Begin<'_>) -> Result<(), String> {
+        let mut socket = group.join(&self.settings.socket)?;
+        if !begin()? {
+            return Ok(());
+        }
+        let window = socket.recv_buffer_size().unwrap_or(0) as u32;
+        let at = &group.address;
+        self.announce((at, at), window, Some(group.text()));
+        let _ends = end_after(group.time, self.stop);
+        while let Some(caller) = self.next_of_group(socket, group) {
+            self.attend(caller);
+            socket = group.join(&self.settings.socket)?;
+        }
+        Ok(())
+    }
+
+    fn next_of_group(&self, socket: Socket, group: &Group) -> Option<Caller> {
+        let mut buffer = vec![0; LARGEST as usize];
+        loop {
+            let until = Instant::now() + Duration::from_secs(3600);
+            let readable = self.stop.wait_readable(socket.as_fd(), until);
+            if !readable.ok()? || self.stop.is_set() {
+                return None;
+            }
+            let received = call::receive_from_without_waiting(socket.as_fd(), &mut buffer);
+            let Ok((length, Some(from))) = received else {
+                continue;
+            };
+            let mut first = vec![FirstDatagram::now(&buffer[..length])];
+            let is_wanted = group
+                .networks
+                .iter()
+                .any(|network| from.ip().is_some_and(|ip| network.contains(ip)));
+            if !is_first(&first) || !(group.networks.is_empty() || is_wanted) {
+                continue;
+            }
+            // From now on others' datagrams do not come; what did until now is this one's, or is left out.
+            socket.connect(&from.to_kernel().ok()?).ok()?;
+            while let Ok((length, Some(other))) =
+                call::receive_from_without_waiting(socket.as_fd(), &mut buffer)
+            {
+                if other == from {
+                    first.push(FirstDatagram::now(&buffer[..length]));
+                }
+                if first.len() > 1024 {
+                    break;
+                }
+            }
+            return Some(Caller {
+                from,
+                first,
+                socket,
+                _place: None,
+            });
+        }
+    }
+
+    fn trouble(&self, line: String) {
+        self.observer.see(&Event::Trouble(line));
+    }
+
+    fn attend(&self, caller: Caller) {
+        if let Err(why) = self.test(caller) {
+            self.trouble(why);
+        }
+    }
+
+    fn test(&self, caller: Caller) -> Result<(), String> {
+        let Caller {
+            from,
+            first: early,
+            socket,
+            _place,
+        } = caller;
+        let first = &*early[0].data;
+        let (hello, wide) = asked_by(first);
+        let data = DataSocket::of_accepted(socket, Transport::Udp, &self.settings.socket);
+        let data = data.map_err(|error| error.to_string())?;
+        let number = self.numbers.next();
+        let id = |is_opposite| FlowId {
+            number,
+            is_opposite,
+            key: None,
+        };
+        let (is_reverse, is_duplex) = (hello.has(upper::REVERSE), hello.has(upper::FULL_DUPLEX));
+        let mut connection = connection::of_socket(id(false), &data, from.clone(), Transport::Udp);
+        let is_group = connection
+            .local
+            .as_ref()
+            .and_then(Address::ip)
+            .is_some_and(|ip| ip.is_multicast());
+        connection.is_reverse = is_reverse;
+        connection.is_full_duplex = is_duplex;
+        connection.has_trip_times =
+            hello.has(upper::TRIP_TIMES) || hello.flags & flags::SMALL_TRIP_TIMES != 0;
+        connection.no_udp_fin = is_reverse || hello.has(upper::NO_FIN);
+        connection.peer_version = hello
+            .extension
+            .and_then(|extension| version_name(extension.version));
+        if is_reverse || is_duplex {
+            connection.started = None;
+        }
+        self.observer.see(&Event::Connected(&connection));
+        let company = self.companies.of(&from, connection.local.as_ref());
+        let sender = self.sender(&hello);
+        let send = || self.send(&sender, &data, &connection, id(is_duplex), false, &company);
+        let receive = || {
+            let receiver = self.receiver(first, wide);
+            let one_way = OneWay {
+                flow: &receiver,
+                data: &data,
+                pattern: &[],
+                first: &early,
+                stop: self.stop,
+                wants_report: false,
+                wide,
+            };
+            let leg = connection::leg(id(false), &receiver, &data, &connection);
+            let leg = leg.map_err(|error| sys::describe(&error))?;
+            let went = one_way.run(&leg, &company)?;
+            if !connection.no_udp_fin && !is_group {
+                self.answer(&data, &went, first, wide, connection.has_trip_times);
+            }
+            if let Some(run) = self.keeper {
+                run.keep(&receiver, went);
+            }
+            Ok(())
+        };
+        let asks_back = hello.flags & flags::VERSION1 != 0 && self.keeper.is_none() && !is_group;
+        let back = || self.back(&from, &hello, &sender, &company);
+        if is_reverse && !is_group {
+            send()
+        } else if is_duplex && !is_group {
+            both(send, receive)
+        } else if asks_back && hello.flags & flags::RUN_NOW != 0 {
+            let done = both(back, receive);
+            company.tell_all();
+            done
+        } else if asks_back {
+            receive().and_then(|()| {
+                let done = back();
+                company.tell_all();
+                done
+            })
+        } else {
+            receive()
+        }
+    }
+
+    fn receiver(&self, first: &[u8], wide: bool) -> FlowPlan {
+        let socket = &self.settings.socket;
+        let sender = flow(Transport::Udp, LARGEST, None, Limit::Unlimited, socket);
+        let mut receiver = sender.turned();
+        let number = DatagramHeader::read(first, wide).map_or(1, |header| header.number);
+        let mut format = numbering(wide);
+        format.first = u32::from(number != 0);
+        receiver.datagrams = Some(format);
+        receiver
+    }
+
+    /// What a client has this end send.
+    fn sender(&self, hello: &Hello) -> FlowPlan {
+        let length = match hello.length {
+            0 => self.settings.length,
+            length => length.clamp(DatagramHeader::WIDE as u32, LARGEST),
+        };
+        let rate = hello
+            .extension
+            .map_or(0.0, |extension| extension.rate as f64);
+        let rate = if rate > 0.0 { rate } else { USUAL_RATE }.min(MOST_RATE);
+        let limit = match hello.amount {
+            Amount::Bytes(0) => Limit::Time(USUAL_TIME),
+            Amount::Bytes(bytes) => Limit::Bytes(bytes.into()),
+            Amount::Time(time) => Limit::Time(time.min(MOST_TIME)),
+        };
+        flow(
+            Transport::Udp,
+            length,
+            Some(rate),
+            limit,
+            &self.sending_socket(),
+        )
+    }
+
+    fn sending_socket(&self) -> SocketOptions {
+        self.settings.socket.clone()
+    }
+
+    fn send(
+        &self,
+        plan: &FlowPlan,
+        data: &DataSocket,
+        connection: &Connection,
+        id: FlowId,
+        wants_report: bool,
+        company: &Arc<Company>,
+    ) -> Result<(), String> {
+        let one_way = OneWay {
+            flow: plan,
+            data,
+            pattern: &connection::pattern(length_of(plan), &[]),
+            first: &[],
+            stop: self.stop,
+            wants_report,
+            wide: true,
+        };
+        let leg = connection::leg(id, plan, data, connection);
+        let leg = leg.map_err(|error| sys::describe(&error))?;
+        one_way.run(&leg, company).map(|_| ())
+    }
+
+    /// Sends to the client's port.
+    fn back(
+        &self,
+        from: &Address,
+        hello: &Hello,
+        sender: &FlowPlan,
+        company: &Arc<Company>,
+    ) -> Result<(), String> {
+        let failed = |why: String| format!("udp connect failed: {why}");
+        let to = from.with_port(hello.port).filter(|to| to.port() != 0);
+        let to = to.ok_or_else(|| failed(format!("{} is no port", hello.port)))?;
+        let local = to.anywhere().with_any_port();
+        let options = self.sending_socket();
+        let data = DataSocket::open(Transport::Udp, &local, &options, End::Initiator);
+        let data = data.map_err(|error| failed(error.to_string()))?;
+        let connected = engine::connect(&data.socket, &to, self.stop);
+        connected.map_err(|error| failed(error.to_string()))?;
+        let rate = hello.extension.map(|extension| extension.rate as f64);
+        self.observer.see(&Event::Connecting {
+            host: &to.ip().map(|ip| ip.to_string()).unwrap_or_default(),
+            port: to.port() as u16,
+            window: data.facts.send_buffer_bytes,
+            flows: 1,
+            length: length_of(sender),
+            rate,
+            is_own: false,
+        });
+        let id = FlowId {
+            number: self.numbers.next(),
+            is_opposite: true,
+            key: None,
+        };
+        let mut connection = connection::of_socket(id.clone(), &data, to, Transport::Udp);
+        connection.is_reverse = true;
+        self.observer.see(&Event::Connected(&connection));
+        self.send(sender, &data, &connection, id, true, company)
+    }
+
+    /// Answers the last datagram, and each that follows it soon.
+    fn answer(
+        &self,
+        data: &DataSocket,
+        went: &Went,
+        last: &[u8],
+        wide: bool,
+        has_trip_times: bool,
+    ) {
+        if matches!(went.ended, Ended::Failed(_)) {
+            return;
+        }
+        let is_enhanced = self.settings.print.enhanced || has_trip_times;
+        let report = report(&went.side, is_enhanced);
+        let bytes = if wide {
+            report.encode().to_vec()
+        } else {
+            report.encode_narrow(last)
+        };
+        let socket = data.socket.as_fd();
+        let mut scrap = [0; 64];
+        for _ in 0..MOST_ANSWERS {
+            if call::send_without_waiting(socket, &bytes).is_err() {
+                return;
+            }
+            match call::wait_readable(socket, MORE) {
+                Ok(true) => {}
+                _ => return,
+            }
+            if call::receive_without_waiting(socket, &mut scrap).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Caller {
+    fn of(peer: DatagramPeer, place: Option<Share>) -> Self {
+        Self {
+            from: peer.from,
+            first: peer.first,
+            socket: peer.socket,
+            _place: place,
+        }
+    }
+}
+
+/// Runs both to their ends.
+fn both<E: Send>(
+    one: impl FnOnce() -> Result<(), E> + Send,
+    other: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        one.join().unwrap_or(Ok(())).and(other)
+    })
+}
+
+/// Whether a flow may begin so: not with what is left of another one.
+fn is_first(first: &[FirstDatagram]) -> bool {
+    let header = first
+        .first()
+        .and_then(|first| DatagramHeader::read(&first.data, false));
+    header.is_some_and(|header| header.number >= 0)
+}
+
+/// What a flow's first datagram says, and whether its numbers have 64 bits.
+fn asked_by(first: &[u8]) -> (Hello, bool) {
+    let word_at = |at: usize| {
+        let word = first.get(at..at + 4).and_then(|word| word.try_into().ok());
+        word.map_or(0, u32::from_be_bytes)
+    };
+    // The flags stand behind the number, whose high word older clients do not have.
+    let behind = word_at(DatagramHeader::WIDE);
+    let is_small = behind == flags::SMALL_TRIP_TIMES && first.len() < 128;
+    // A sender without flags, which a server is and a client with -C, fills all behind the number with digits.
+    let has_digits = behind == u32::from_be_bytes(*b"6789");
+    let wide = (behind & flags::WIDE_NUMBERS != 0 || is_small || has_digits)
+        && word_at(DatagramHeader::NARROW) == 0;
+    if has_digits && wide {
+        return (Hello::default(), wide);
+    }
+    if is_small && wide {
+        let flags = flags::SMALL_TRIP_TIMES;
+        return (
+            Hello {
+                flags,
+                ..Hello::default()
+            },
+            wide,
+        );
+    }
+    let head = if wide {
+        DatagramHeader::WIDE
+    } else {
+        DatagramHeader::NARROW
+    };
+    let hello = first
+        .get(head..)
+        .map(|bytes| Hello::decode(bytes, Over::Datagram));
+    (hello.and_then(Result::ok).unwrap_or_default(), wide)
+}
+
+/// A group that a server receives.
+struct Group {
+    address: Address,
+    ip: IpAddr,
+    /// `-H`.
+    source: Option<IpAddr>,
+    device: Option<String>,
+    networks: Vec<server::Network>,
+    /// `-t`.
+    time: Option<Duration>,
+}
+
+impl Group {
+    fn of(settings: &Settings, serve: &Serve, address: &Address) -> Result<Self, String> {
+        let ip = address.ip().ok_or("listener bind failed: no group")?;
+        let device = settings
+            .bind
+            .as_deref()
+            .and_then(|bind| bind.split_once('%'));
+        let source = serve.source.as_deref().map(|source| {
+            let found = sys::resolve::resolve(source, sys::resolve::Wanted::Any);
+            let ip = found.ok().and_then(|found| found.addresses.first()?.ip());
+            ip.ok_or_else(|| format!("{source}: Unknown host"))
+        });
+        Ok(Self {
+            address: address.clone(),
+            ip,
+            source: source.transpose()?,
+            device: device.map(|(_, device)| device.to_owned()),
+            networks: serve.config.networks.clone(),
+            time: serve.time,
+        })
+    }
+
+    fn join(&self, options: &SocketOptions) -> Result<Socket, String> {
+        let failed =
+            |error: &std::io::Error| format!("multicast join failed: {}", sys::describe(error));
+        let index = self.device.as_deref().map(sys::interface::index_of);
+        let index = index
+            .transpose()
+            .map_err(|error| failed(&error))?
+            .unwrap_or(0);
+        let mut at = self.address.clone();
+        if let (IpAddr::V6(ip), port) = (self.ip, at.port() as u16) {
+            at = Address::Inet(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)));
+        }
+        let made = Socket::new(at.domain(), sys::Type::DGRAM, None);
+        let socket = made.map_err(|error| bind_failed(&error))?;
+        if let Some(bytes) = options.receive_buffer_bytes {
+            let _ = socket.set_recv_buffer_size(bytes as usize);
+        }
+        // A group has any number of receivers on a host.
+        let bound = socket.set_reuse_address(true);
+        let bound = bound.and_then(|()| socket.bind(&at.to_kernel()?));
+        bound.map_err(|error| bind_failed(&error))?;
+        let joined = multicast::join(socket.as_fd(), self.ip, self.source, index);
+        joined.map_err(|error| failed(&error))?;
+        Ok(socket)
+    }
+
+    /// As stock's banner has it.
+    fn text(&self) -> String {
+        let device = self
+            .device
+            .as_ref()
+            .map_or(String::new(), |name| format!(" w/iface {name}"));
+        match (self.source, &self.device) {
+            (Some(source), _) => format!("Joining multicast (S,G)={source},{}{device}", self.ip),
+            (None, Some(_)) => format!("Joining multicast (*,G)=*,{}{device}", self.ip),
+            (None, None) => format!("Joining multicast group  {}", self.ip),
+        }
+    }
+}
