@@ -236,7 +236,9 @@ fn moved(line: &str, document: &Value, sent: bool, received: bool) {
     for (is_moved, from, to) in [(sent, "here", "there"), (received, "there", "here")] {
         let bytes = [count(from, "sent_bytes"), count(to, "received_bytes")];
         assert_eq!(is_moved, bytes[0] > 0 && bytes[1] > 0, "{line}: {run}");
-        assert!(bytes[1] <= bytes[0], "{line}: {bytes:?}");
+        // Each end leaves out the omitted time by its own clock.
+        let is_whole = !line.contains(" -O ");
+        assert!(bytes[1] <= bytes[0] || !is_whole, "{line}: {bytes:?}");
     }
     let gaps = run["here"]["send_gaps"]["count"].as_u64();
     assert_eq!(gaps > Some(1), sent, "{line}: {gaps:?}");
@@ -246,7 +248,7 @@ fn moved(line: &str, document: &Value, sent: bool, received: bool) {
     let datagrams = &figures["datagrams"];
     assert_eq!(datagrams["sent"].as_u64() > Some(1), is_udp, "{line}");
     assert!(
-        datagrams["received"].as_u64() <= datagrams["sent"].as_u64(),
+        datagrams["lost"].as_u64() <= datagrams["sent"].as_u64(),
         "{line}: {datagrams}"
     );
     assert!(run["here"]["cpu"].is_object(), "{line}");

@@ -35,10 +35,13 @@ pub fn set_debug(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_DEBUG, 1)
 }
 
-/// IP_TOS, or IPV6_TCLASS when `v6`. ip(7), ipv6(7).
+/// IP_TOS, and IPV6_TCLASS as well when `v6`: such a socket sends to a mapped address by IPv4. ip(7), ipv6(7).
 pub fn set_type_of_service(socket: BorrowedFd<'_>, v6: bool, tos: u8) -> io::Result<()> {
-    let (level, name) = tos_option(v6);
-    set_int(socket, level, name, tos.into())
+    for family in [false, true].into_iter().take(1 + usize::from(v6)) {
+        let (level, name) = tos_option(family);
+        set_int(socket, level, name, tos.into())?;
+    }
+    Ok(())
 }
 
 /// IP_TOS or IPV6_TCLASS in force.

@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Options, the test that they are given to, and parts of calls of which there are more with them than
 /// without, here and there. A call's descriptor is left out.
-type Case = (
+pub(super) type Case = (
     &'static str,
     &'static str,
     &'static [&'static str],
@@ -98,10 +98,16 @@ const CASES: &[Case] = &[
 ];
 
 fn calls_of_options() {
-    let run = |line: &str| both("-e trace=network,write,splice,sendfile", "", line);
+    compare(CASES, |line| {
+        both("-e trace=network,write,splice,sendfile", "", line)
+    });
+}
+
+/// Runs each case's test with its options and without.
+pub(super) fn compare(cases: &[Case], run: impl Fn(&str) -> Both) {
     let mut without = HashMap::new();
     let mut wrong = Vec::new();
-    for &(options, test, here, there) in CASES {
+    for &(options, test, here, there) in cases {
         let plain: &Both = without.entry(test).or_insert_with(|| run(test));
         let with = run(&format!("{test} {options}"));
         for (end, parts, others, plain, with) in [
@@ -134,7 +140,7 @@ fn times(calls: &[Call], part: &str) -> usize {
         .count()
 }
 
-fn text(call: &Call) -> String {
+pub(super) fn text(call: &Call) -> String {
     let arguments = call.arguments.get(1..).unwrap_or_default();
     let text = format!("{}({})", call.name, arguments.join(", "));
     // Some versions of strace show a time as its bytes.

@@ -5,6 +5,7 @@ mod batches;
 mod binding;
 mod buffers;
 mod calls;
+mod iperfs;
 mod pacing;
 mod sockets;
 mod trace;
@@ -21,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("binding", binding::trials()),
         ("buffers", buffers::trials()),
         ("calls", calls::trials()),
+        ("iperfs", iperfs::trials()),
         ("pacing", pacing::trials()),
         ("sockets", sockets::trials()),
         ("words", words::trials()),

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use testkit::{Need, Process, eventually, free_port, is_listening, linerate};
 
 use super::PATIENCE;
+use crate::iperf::takes_datagrams;
 
 /// What a test with a trace needs.
 pub(crate) const STRACE: Need = Need::Program("strace");
@@ -29,20 +30,26 @@ pub(crate) struct Both {
     pub(crate) server: Vec<Call>,
 }
 
-/// Runs a client against a server, both under `strace` with these options, to their ends.
+/// Runs netperf against netserver, both under `strace` with these options, to their ends.
 pub(crate) fn both(strace: &str, server: &str, client: &str) -> Both {
+    let server = format!("netserver -D -d {server}");
+    both_of(strace, &server, &format!("netperf -H 127.0.0.1 {client}"))
+}
+
+/// The same of any client and server, which take their port by `-p`.
+pub(crate) fn both_of(strace: &str, server: &str, client: &str) -> Both {
     let place = tempfile::tempdir().expect("the directory for temporary files is writable");
     let (of_client, of_server) = (place.path().join("client"), place.path().join("server"));
     let port = free_port();
-    let line = format!("netserver -D -d -p {port} {server}");
-    let server = Process::start(&mut traced(strace, &of_server, &linerate(&line)));
-    assert!(
-        eventually(PATIENCE, || is_listening(port)),
-        "{}",
-        server.stderr()
-    );
-    let line = format!("netperf -H 127.0.0.1 -p {port} {client}");
-    let client = Process::start(&mut traced(strace, &of_client, &linerate(&line)));
+    // netperf's words after `--` are of the test.
+    let with_port = |line: &str| {
+        let (name, words) = line.split_once(' ').unwrap_or((line, ""));
+        linerate(&format!("{name} -p {port} {words}"))
+    };
+    let server = Process::start(&mut traced(strace, &of_server, &with_port(server)));
+    let listens = || is_listening(port) || takes_datagrams(port);
+    assert!(eventually(PATIENCE, listens), "{}", server.stderr());
+    let client = Process::start(&mut traced(strace, &of_client, &with_port(client)));
     client.finish(PATIENCE).succeeded();
     server.signal(Signal::TERM);
     server.finish(PATIENCE).succeeded();
