@@ -112,7 +112,8 @@ impl ControlConnection {
 
     /// Returns another descriptor of a connection that turns out to carry data, without what only control needs.
     pub fn as_data(&self) -> io::Result<Socket> {
-        self.socket.set_tcp_nodelay(false)?;
+        // SCTP has no such option.
+        let _ = self.socket.set_tcp_nodelay(false);
         self.socket.try_clone()
     }
 

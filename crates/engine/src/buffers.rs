@@ -27,6 +27,8 @@ pub struct Buffers {
     pub(crate) send: Option<BufferRing>,
     pub(crate) send_file: Option<SendFile>,
     pub(crate) receive: Option<BufferRing>,
+    /// What a stream's received data is written to.
+    pub save: Option<File>,
     /// Their shares of the memory that is allowed.
     shares: Vec<Share>,
 }
@@ -85,7 +87,9 @@ impl Buffers {
             let largest = transport.largest_send();
             let (size, width) = resolve(plan, largest, facts.send_buffer_bytes);
             (buffers.used.send_bytes, buffers.used.send_width) = (Some(size), Some(width));
-            if half.send_from_file {
+            if let Some(file) = fill.take_if(|_| half.send_file_once) {
+                buffers.send_file = Some(SendFile::once(file, size));
+            } else if half.send_from_file {
                 let made = SendFile::new(fill, size, width, plan.offset);
                 buffers.send_file = Some(made.map_err(of_file)?);
             } else {

@@ -53,7 +53,7 @@ impl FlowGroup {
     }
 
     /// The CPU time begins now, and not at the start.
-    pub(crate) fn restart_cpu(&self) {
+    pub fn restart_cpu(&self) {
         *lock(&self.meter) = CpuMeter::start(&self.here);
     }
 

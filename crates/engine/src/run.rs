@@ -276,6 +276,7 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
             send,
             send_file,
             receive,
+            save,
             used,
             ..
         } = &mut *body.buffers;
@@ -300,6 +301,12 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
                     Ok(call) => call,
                     Err(error) => return LoopEnd::from_io("pipe", &error).ran(bounds.stop),
                 };
+                timed!(timing.calls, receive_times, bounds.stop, |timer| {
+                    bulk::receive(call, bounds, timer, hooks)
+                })
+            }
+            ([Receive], _, Some(ring)) if save.is_some() => {
+                let call = |_: &mut H| bulk::receive_into(io.socket(), ring, save.as_mut());
                 timed!(timing.calls, receive_times, bounds.stop, |timer| {
                     bulk::receive(call, bounds, timer, hooks)
                 })

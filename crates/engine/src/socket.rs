@@ -425,6 +425,11 @@ fn apply_path(
         let set = socket.bind_device(Some(device.as_bytes()));
         named("set SO_BINDTODEVICE", set)?;
     }
+    let is_sctp = matches!(transport, Transport::Sctp | Transport::SctpMany);
+    if let Some(bytes) = options.max_segment_bytes.filter(|_| is_sctp) {
+        let set = sys::sctp::set_max_fragment(socket.as_fd(), bytes);
+        named("set SCTP_MAXSEG", set)?;
+    }
     if let Some(rate) = options.max_pacing_bytes_per_second {
         let set = option::set_max_pacing_rate(socket.as_fd(), rate);
         named("set SO_MAX_PACING_RATE", set)?;

@@ -419,6 +419,9 @@ pub struct Half {
     pub fill: Option<PathBuf>,
     /// Send with sendfile(2) from the fill file (or a temporary one) instead of from memory.
     pub send_from_file: bool,
+    /// With it: send the fill file once, to its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub send_file_once: bool,
     /// Receive with splice(2) to the null device instead of into memory.
     pub discard_in_kernel: bool,
     /// Use write(2) where send(2) would do.

@@ -42,7 +42,11 @@ pub fn listen(
 }
 
 fn listener(transport: Transport, address: &Address, only_v6: bool) -> io::Result<Socket> {
-    let protocol = (transport == Transport::Sctp).then_some(Protocol::SCTP);
+    let protocol = match transport {
+        Transport::Sctp => Some(Protocol::SCTP),
+        Transport::Mptcp => Some(Protocol::MPTCP),
+        _ => None,
+    };
     let socket = Socket::new(address.domain(), Type::STREAM, protocol)?;
     if address.is_ipv6() {
         socket.set_only_v6(only_v6)?;

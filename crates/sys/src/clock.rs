@@ -1,8 +1,10 @@
 //! Clocks: the monotonic one as cheap as it is to be had, sleeping by it, and what else is asked now
 //! and then.
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -165,19 +167,40 @@ pub struct LocalTime {
     pub zone: String,
 }
 
-/// Returns a moment in the local time zone.
-pub fn local_time(moment: std::time::SystemTime) -> LocalTime {
+fn local_tm(moment: SystemTime) -> libc::tm {
     let since_epoch = moment.duration_since(std::time::UNIX_EPOCH);
     let seconds = since_epoch.unwrap_or_default().as_secs() as libc::time_t;
     // SAFETY: a zeroed tm is a valid place for the result, and a valid result of failure.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values; localtime_r keeps neither.
     unsafe { libc::localtime_r(&raw const seconds, &raw mut tm) };
+    tm
+}
+
+/// Returns a moment in the local time zone in a format of strftime(3); at most 255 bytes, else nothing.
+pub fn formatted_time(format: &CStr, moment: SystemTime) -> String {
+    let tm = local_tm(moment);
+    let mut text = [0_u8; 256];
+    // SAFETY: the buffer is as long as it says, the format ends with its NUL, and `tm` is a valid moment.
+    let length = unsafe {
+        libc::strftime(
+            text.as_mut_ptr().cast(),
+            text.len(),
+            format.as_ptr(),
+            &raw const tm,
+        )
+    };
+    String::from_utf8_lossy(&text[..length]).into_owned()
+}
+
+/// Returns a moment in the local time zone.
+pub fn local_time(moment: SystemTime) -> LocalTime {
+    let tm = local_tm(moment);
     let zone = if tm.tm_zone.is_null() {
         String::new()
     } else {
         // SAFETY: localtime_r(3) sets it to a NUL-terminated name of static storage.
-        let zone = unsafe { std::ffi::CStr::from_ptr(tm.tm_zone) };
+        let zone = unsafe { CStr::from_ptr(tm.tm_zone) };
         zone.to_string_lossy().into_owned()
     };
     LocalTime {
@@ -219,6 +242,15 @@ mod tests {
         assert_eq!(policy(), if is_allowed { "1" } else { "0" });
         drop(prompt);
         assert_eq!(policy(), "0");
+    }
+
+    #[test]
+    fn a_moment_has_the_form_that_is_asked_for() {
+        let noon = std::time::UNIX_EPOCH + std::time::Duration::from_secs(86_400 * 2);
+        let local = local_time(noon);
+        let expected = format!("{:02}:{:02}|%", local.hour, local.minute);
+        assert_eq!(formatted_time(c"%H:%M|%%", noon), expected);
+        assert_eq!(formatted_time(c"", noon), "");
     }
 
     #[test]

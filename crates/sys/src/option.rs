@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -216,10 +217,43 @@ pub fn max_segment(socket: BorrowedFd<'_>) -> io::Result<u32> {
 /// the kernel's own patience is two hours for silence, and a quarter of one for what is not acknowledged.
 pub fn set_vanishing_peer_notice(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 30_000)?;
+    set_keep_alive(socket, [15, 5, 3])
+}
+
+/// SO_KEEPALIVE after so many seconds of silence, then each so many seconds, so often. tcp(7); a time of 0 is the
+/// system's.
+pub fn set_keep_alive(socket: BorrowedFd<'_>, [idle, interval, count]: [u32; 3]) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 15)?;
-    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5)?;
-    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3)
+    for (name, value) in [
+        (libc::TCP_KEEPIDLE, idle),
+        (libc::TCP_KEEPINTVL, interval),
+        (libc::TCP_KEEPCNT, count),
+    ] {
+        if value > 0 {
+            set_int(socket, libc::IPPROTO_TCP, name, value as i32)?;
+        }
+    }
+    Ok(())
+}
+
+/// IPV6_FLOWLABEL_MGR, IPV6_FLOWINFO_SEND: the label of packets to `to`, which connect(2) must name too. Of
+/// linux/in6.h; other sockets may have the same one.
+pub fn set_flow_label(socket: BorrowedFd<'_>, to: Ipv6Addr, label: u32) -> io::Result<()> {
+    /// IPV6_FL_S_ANY.
+    const ANY: u8 = 255;
+    /// IPV6_FL_F_CREATE.
+    const CREATE: u16 = 1;
+    /// Of linux/in6.h; libc has them for some systems only.
+    const IPV6_FLOWLABEL_MGR: i32 = 32;
+    const IPV6_FLOWINFO_SEND: i32 = 33;
+    // `struct in6_flowlabel_req`: what is left out is 0, of which the action is IPV6_FL_A_GET.
+    let mut request = [0_u8; 32];
+    request[..16].copy_from_slice(&to.octets());
+    request[16..20].copy_from_slice(&label.to_be_bytes());
+    request[21] = ANY;
+    request[22..24].copy_from_slice(&CREATE.to_ne_bytes());
+    set(socket, libc::IPPROTO_IPV6, IPV6_FLOWLABEL_MGR, &request)?;
+    set_int(socket, libc::IPPROTO_IPV6, IPV6_FLOWINFO_SEND, 1)
 }
 
 /// Segments that TCP has sent again on this connection: `tcpi_total_retrans` of TCP_INFO, tcp(7).

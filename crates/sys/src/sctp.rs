@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use model::{ReliabilityPolicy, SendInfo};
 
+use crate::Address;
+
 /// Streams of an association to ask for and to take, 0 for the system's: SCTP_INITMSG, section 8.1.3.
 pub fn set_streams(socket: BorrowedFd<'_>, outgoing: u16, incoming: u16) -> io::Result<()> {
     // `struct sctp_initmsg`: these two, and attempts and their time-out, which stay.
@@ -122,6 +124,27 @@ pub(crate) fn send_flags(info: SendInfo) -> u16 {
     if info.is_unordered { SCTP_UNORDERED } else { 0 }
 }
 
+/// SCTP_SOCKOPT_BINDX_ADD: one more local address of the association to come, at the port of those before.
+/// sctp_bindx(3).
+pub fn bind_also(socket: BorrowedFd<'_>, address: &Address) -> io::Result<()> {
+    let address = address.to_kernel()?;
+    // SAFETY: the address is live and as long as it says.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_SCTP,
+            SCTP_SOCKOPT_BINDX_ADD,
+            address.as_ptr().cast(),
+            address.len(),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// `struct sctp_assoc_value`, of the associations to come.
 fn set_for_associations(socket: BorrowedFd<'_>, name: i32, number: u32) -> io::Result<()> {
     let mut value = Value::<8>::new();
@@ -166,6 +189,7 @@ const SCTP_PEER_ADDR_PARAMS: i32 = 9;
 const SCTP_MAXSEG: i32 = 13;
 const SCTP_DELAYED_SACK: i32 = 16;
 const SCTP_MAX_BURST: i32 = 20;
+const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
 const SCTP_DEFAULT_SNDINFO: i32 = 34;
 const SCTP_DEFAULT_PRINFO: i32 = 114;
 const SCTP_REMOTE_UDP_ENCAPS_PORT: i32 = 132;

@@ -13,9 +13,10 @@ use sys::message::Moved;
 pub(crate) struct SendFile {
     file: File,
     size: u32,
-    width: u32,
+    /// `None` sends it once, to its end.
+    width: Option<u32>,
     offset: u64,
-    next: u32,
+    next: u64,
 }
 
 impl SendFile {
@@ -34,22 +35,37 @@ impl SendFile {
         Ok(Self {
             file,
             size,
-            width,
+            width: Some(width),
             offset: offset.into(),
             next: 0,
         })
     }
 
+    /// Sends this file once.
+    pub(crate) fn once(file: File, size: u32) -> Self {
+        Self {
+            file,
+            size,
+            width: None,
+            offset: 0,
+            next: 0,
+        }
+    }
+
     /// Sends the next piece.
     #[inline]
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> Result<Moved, Error> {
-        let mut at = self.offset + u64::from(self.next) * u64::from(self.size);
-        self.next = if self.next + 1 == self.width {
+        let (file, count) = (self.file.as_fd(), self.size as usize);
+        let Some(width) = self.width else {
+            // The call moves on what it has sent.
+            return call::send_file(socket, file, &mut self.offset, count).map(Moved::one);
+        };
+        let mut at = self.offset + self.next * u64::from(self.size);
+        self.next = if self.next + 1 == width.into() {
             0
         } else {
             self.next + 1
         };
-        let (file, count) = (self.file.as_fd(), self.size as usize);
         call::send_file(socket, file, &mut at, count).map(Moved::one)
     }
 }

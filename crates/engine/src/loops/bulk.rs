@@ -1,5 +1,7 @@
 //! One direction, without pause or at a pace.
 
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::BorrowedFd;
 
 use sys::buffer::BufferRing;
@@ -92,6 +94,19 @@ pub(crate) fn receive<H: Hooks>(
         }
     }
     LoopEnd::Stopped
+}
+
+/// Receives once, and writes it to a file.
+pub(crate) fn receive_into(
+    socket: BorrowedFd<'_>,
+    ring: &mut BufferRing,
+    file: Option<&mut File>,
+) -> Result<Moved, Error> {
+    let buffer = ring.advance();
+    let received = call::receive(socket, buffer)?;
+    let written = file.map_or(Ok(()), |file| file.write_all(&buffer[..received]));
+    written.map_err(|error| Error::from_io_error(&error).unwrap_or(Error::IO))?;
+    Ok(Moved::one(received))
 }
 
 /// Receives what comes after the test's time, to the peer's end mark or an error; counted apart.
