@@ -1,5 +1,6 @@
 //! A client: asks for a test, opens its streams, runs them, and exchanges results.
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -128,6 +129,7 @@ impl<'a> Session<'a> {
             match ControlConnection::connect(Transport::Tcp, &local, to, &in_time) {
                 Ok(mut control) => {
                     control.outlive_stop();
+                    crate::talk::keep_alive(&control, common);
                     return Ok(Self {
                         common,
                         client,
@@ -173,6 +175,7 @@ impl<'a> Session<'a> {
             control_segment: segment,
             buffers: (0, 0),
             interval: self.common.interval,
+            file: self.common.file.clone().map(|path| (path, 0)),
             streams: Vec::new(),
             begin: 0,
             cpu: [0.0; 3],
@@ -181,10 +184,13 @@ impl<'a> Session<'a> {
             others: 0,
             error: None,
         });
+        let text = parameters.encode();
+        events.debug("send_parameters:", Some(&text));
         events.connected(run);
-        self.talk().send(&parameters.encode())?;
+        self.talk().send(&text)?;
         self.expect(State::CreateStreams)?;
         let streams = self.open(&parameters, &cookie)?;
+        streams::describe(&streams, events);
         run.streams = streams
             .iter()
             .map(|stream| StreamRun::of(stream, run.started))
@@ -211,6 +217,11 @@ impl<'a> Session<'a> {
             _ => protocol.block_bytes(),
         };
         parameters.block_bytes.get_or_insert(default);
+        if let Some(path) = (self.common.file.as_ref()).filter(|_| self.client.sends_whole_file) {
+            let length = std::fs::metadata(path).map(|metadata| metadata.len());
+            parameters.bytes = length.map_err(|error| Fault::io(error::FILE, &error))?;
+            parameters.time = 0;
+        }
         parameters.token = crate::login::token(self.client, padding)?;
         Ok(parameters)
     }
@@ -239,25 +250,22 @@ impl<'a> Session<'a> {
 
     /// Opens the streams, one after the other.
     fn open(&self, parameters: &Parameters, cookie: &Cookie) -> Result<Vec<Stream>, Fault> {
-        let own = Own {
-            device: self.common.device.clone(),
-            send_timeout_ms: self.common.send_timeout_ms,
-            cpu: self.common.cpu,
-        };
+        let own = Own::of(self.common);
+        streams::bind(own.cpu)?;
         let (forward, backward) = parameters.streams();
         let mut streams = Vec::new();
         for at in 0..forward + backward {
             let sends = at < forward;
             let plan = plan::flow(parameters, sends, &own);
+            let file = streams::open_file(&plan, own.file.as_deref())?;
             let data = self.socket(&plan, at)?;
+            let to = self.prepared(&data, parameters)?;
             let fault = |error| Fault::io(error::STREAM_CONNECT, &error);
             let in_time = self.stop.follower_until(Instant::now() + PATIENCE);
-            connect(&data.socket, self.control.peer(), &in_time.0).map_err(
-                |error| match error {
-                    ConnectError::Failed(error) => fault(error),
-                    ConnectError::Stopped(_) => fault(call::Error::TIMEDOUT.into()),
-                },
-            )?;
+            connect(&data.socket, &to, &in_time.0).map_err(|error| match error {
+                ConnectError::Failed(error) => fault(error),
+                ConnectError::Stopped(_) => fault(call::Error::TIMEDOUT.into()),
+            })?;
             if plan.transport == Transport::Udp {
                 self.greet(&data, parameters)?;
             } else {
@@ -271,6 +279,7 @@ impl<'a> Session<'a> {
                 sends,
                 local: address(Address::of(&data.socket))?,
                 peer: address(Address::of_peer(&data.socket))?,
+                file,
                 data,
                 plan,
                 counters: Arc::new(Counters::default()),
@@ -309,6 +318,33 @@ impl<'a> Session<'a> {
             return Err(Fault::of(141));
         }
         Ok(data)
+    }
+
+    /// Sets what a stream's connection needs before it is opened; returns where it goes.
+    fn prepared(&self, data: &DataSocket, parameters: &Parameters) -> Result<Address, Fault> {
+        let socket = data.socket.as_fd();
+        let fault = |code| move |error| Fault::io(code, &error);
+        if let Some(streams) = self.client.association_streams {
+            sys::sctp::set_streams(socket, streams, 0).map_err(fault(error::SCTP_STREAMS))?;
+        }
+        for name in &self.client.links {
+            let links = resolve(name, self.common.family);
+            let links =
+                links.map_err(|unresolved| Fault::because(error::SCTP_BINDX, unresolved.text))?;
+            for link in links.addresses {
+                sys::sctp::bind_also(socket, &link).map_err(fault(error::SCTP_BINDX))?;
+            }
+        }
+        let to = self.control.peer().clone();
+        let Some(label) = parameters.flow_label else {
+            return Ok(to);
+        };
+        let Address::Inet(SocketAddr::V6(mut to)) = to else {
+            return Err(Fault::because(error::FLOW_LABEL, "not an IPv6 address"));
+        };
+        sys::option::set_flow_label(socket, *to.ip(), label).map_err(fault(error::FLOW_LABEL))?;
+        to.set_flowinfo(label.to_be());
+        Ok(Address::Inet(SocketAddr::V6(to)))
     }
 
     /// Introduces a UDP stream. Of a server that sends, data may overtake the answer.
@@ -383,9 +419,8 @@ impl<'a> Session<'a> {
             End::Cancelled => return Err(Fault::of(error::CLIENT_TERMINATED)),
             end => return Err(crate::fault_of(&end)),
         }
-        let results = run.to_results(None);
-        self.talk().send(&results.encode())?;
-        run.believe(self.talk().results()?);
+        self.talk().send_results(&run.to_results(None), events)?;
+        run.believe(self.talk().results(events)?);
         self.expect(State::DisplayResults)?;
         self.has_said_end = true;
         self.talk().say(State::IperfDone)

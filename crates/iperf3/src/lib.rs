@@ -82,7 +82,7 @@ pub(crate) fn socket_fault(socket: &SocketError) -> Fault {
     let code = match socket.what() {
         "set SO_SNDBUF" | "set SO_RCVBUF" => 124,
         "set TCP_NODELAY" => 122,
-        "set TCP_MAXSEG" => 123,
+        "set TCP_MAXSEG" | "set SCTP_MAXSEG" => 123,
         "set IP_TOS" => 125,
         "set SO_MAX_PACING_RATE" => 140,
         "set SO_BINDTODEVICE" => 143,
@@ -98,6 +98,7 @@ pub(crate) fn socket_fault(socket: &SocketError) -> Fault {
 pub(crate) fn fault_of(end: &End) -> Fault {
     let (code, errno) = match end {
         End::Failed("receive", errno) => (error::STREAM_READ, *errno),
+        End::Failed("write", errno) => (error::FILE, *errno),
         End::Failed(_, errno) => (error::STREAM_WRITE, *errno),
         _ => (error::RECEIVE_TIMEOUT, 0),
     };

@@ -1,5 +1,6 @@
 //! What the parameters of a test mean for one end: a model's flow per direction.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{
@@ -7,6 +8,7 @@ use model::{
     Stamp, StampClock, Transport, WidthRule, Workload,
 };
 
+use crate::options::Common;
 use crate::wire::{Parameters, Protocol};
 
 /// What an end adds to the parameters.
@@ -18,6 +20,20 @@ pub(crate) struct Own {
     pub(crate) send_timeout_ms: Option<u32>,
     /// The CPU of the end's threads.
     pub(crate) cpu: Option<u32>,
+    /// What is sent, or written.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Own {
+    /// What the options say.
+    pub(crate) fn of(common: &Common) -> Self {
+        Self {
+            device: common.device.clone(),
+            send_timeout_ms: common.send_timeout_ms,
+            cpu: common.cpu,
+            file: common.file.clone(),
+        }
+    }
 }
 
 /// Returns what carries the data.
@@ -48,7 +64,9 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, own: &Own) -> FlowPlan 
     let burst = parameters.burst.unwrap_or(1).into();
     let pacing = Pacing::of_bits(parameters.rate, block, burst);
     let sender = Half {
-        send_from_file: parameters.zero_copy && !udp,
+        send_from_file: (parameters.zero_copy && !udp) || own.file.is_some(),
+        send_file_once: own.file.is_some(),
+        fill: own.file.clone(),
         pacing,
         ..Half::default()
     };

@@ -1,6 +1,8 @@
 //! What a test prints while it runs and when it has ended: text, a document, or a line per event.
 
-use std::io::Write;
+use std::ffi::{CStr, CString};
+use std::io::{self, Write};
+use std::time::SystemTime;
 
 use engine::Stop;
 
@@ -42,8 +44,12 @@ pub(crate) struct Printer<'a> {
     sink: Sink<'a>,
     style: Style,
     form: Form,
+    /// `--timestamps`.
+    timestamps: Option<CString>,
     /// `-T`: stands before each line.
     title: String,
+    /// `-d`.
+    debug: bool,
     /// A login is tried again: its first lines are printed.
     has_begun: bool,
     /// What was printed, for the client that wants it.
@@ -72,7 +78,9 @@ impl<'a> Printer<'a> {
                 (_, true) => Form::Document,
                 _ => Form::Text,
             },
+            timestamps: common.timestamps.clone(),
             title: String::new(),
+            debug: common.debug,
             has_begun: false,
             kept: keeps.then(String::new),
         }
@@ -91,16 +99,9 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints lines of text, each behind the title.
+    /// Prints lines of text, each behind the time and the title.
     fn lines(&mut self, text: &str) {
-        if self.title.is_empty() {
-            return self.print(text);
-        }
-        let lines: Vec<_> = text
-            .lines()
-            .map(|line| format!("{}:  {line}\n", self.title))
-            .collect();
-        self.print(&lines.concat());
+        self.print(&stamped(self.timestamps.as_deref(), &self.title, text));
     }
 
     fn event(&mut self, name: &str, data: Json) {
@@ -174,11 +175,43 @@ impl<'a> Printer<'a> {
     }
 }
 
+/// Puts the time, if there is a format for it, and a title before each line.
+pub(crate) fn stamped(format: Option<&CStr>, title: &str, text: &str) -> String {
+    let now = SystemTime::now();
+    let stamp = format.map_or_else(String::new, |format| {
+        sys::clock::formatted_time(format, now)
+    });
+    let title = if title.is_empty() {
+        String::new()
+    } else {
+        format!("{title}:  ")
+    };
+    if stamp.is_empty() && title.is_empty() {
+        return text.to_owned();
+    }
+    let lines = text.lines().map(|line| format!("{stamp}{title}{line}\n"));
+    lines.collect()
+}
+
 fn has_data(run: &TestRun) -> bool {
     run.streams.iter().any(|stream| stream.samples().len() > 1)
 }
 
 impl Events for Printer<'_> {
+    fn debug(&mut self, what: &str, json: Option<&str>) {
+        if !self.debug {
+            return;
+        }
+        let json = json.and_then(|json| Json::parse(json.as_bytes()).ok());
+        let json = json.map_or_else(String::new, |json| json.indented() + "\n");
+        let text = format!("{what}\n{json}");
+        if self.form == Form::Text {
+            self.lines(&text);
+        } else {
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+    }
+
     fn connected(&mut self, run: &TestRun) {
         if !run.is_server {
             self.title = run.parameters.title.clone().unwrap_or_default();
@@ -256,7 +289,9 @@ pub fn run(
     let is_text = printer.form == Form::Text;
     if let Some(fault) = fault.as_ref().filter(|_| is_text) {
         let kind = if interrupted { "interrupt" } else { "error" };
-        let _ = writeln!(errors, "iperf3: {kind} - {fault}");
+        let line = format!("iperf3: {kind} - {fault}\n");
+        let line = stamped(common.timestamps.as_deref(), "", &line);
+        let _ = errors.write_all(line.as_bytes());
     }
     Finished {
         run,

@@ -1,5 +1,7 @@
 //! A test as one end knows it, of which text and documents are made.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{Counts, DatagramCounts, Ended, Group, OrderCounts, Outcome, Plan, Sample, Side};
@@ -28,6 +30,8 @@ pub struct TestRun {
     pub buffers: (u32, u32),
     /// From one interval's end to the next.
     pub interval: Option<Duration>,
+    /// The file of `-F`, and its size at the end.
+    pub file: Option<(PathBuf, u64)>,
     /// Each stream, in the order of its number.
     pub streams: Vec<StreamRun>,
     /// The place of the sample at the end of the omitted time, in each series.
@@ -100,6 +104,9 @@ impl TestRun {
     /// Takes what the streams moved.
     pub(crate) fn take(&mut self, data: Data) {
         self.begin = data.begin;
+        if let Some((path, bytes)) = &mut self.file {
+            *bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
+        }
         for (stream, moved) in self.streams.iter_mut().zip(data.moved) {
             let outcome = &mut stream.outcome;
             outcome.series = vec![moved.series];

@@ -1,7 +1,10 @@
 //! The data of a test: a thread per stream, and the calling thread, which samples, listens to the control connection
 //! and decides when the test ends.
 
+use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,6 +18,9 @@ use stats::Histogram;
 use sys::call::{self, Error};
 use sys::{Address, option};
 
+use crate::talk::Events;
+use crate::wire::error::{self, Fault};
+
 /// How often round-trip times are looked at, at least.
 const TICK: Duration = Duration::from_millis(9);
 
@@ -26,6 +32,9 @@ const STREAM_MEMORY: u64 = 4 << 20;
 
 /// How long the control connection may take to explain a stream's failure.
 const EXPLANATION: Duration = Duration::from_millis(500);
+
+/// More than any test takes.
+const LONG: Duration = Duration::from_secs(1 << 20);
 
 /// How long the rest of a block may take.
 const REST: Duration = Duration::from_secs(5);
@@ -50,8 +59,53 @@ pub(crate) struct Stream {
     pub(crate) data: DataSocket,
     /// What this end does on it.
     pub(crate) plan: FlowPlan,
+    /// What it sends, or writes.
+    pub(crate) file: Option<File>,
     /// Where it counts.
     pub(crate) counters: Arc<Counters>,
+}
+
+/// Binds this thread, and those of the streams to come, to a CPU.
+pub(crate) fn bind(cpu: Option<u32>) -> Result<(), Fault> {
+    // It serves other tests as well.
+    engine::deadline_thread();
+    let bound = cpu.map_or(Ok(()), sys::cpu::bind_thread);
+    bound.map_err(|error| Fault::io(error::AFFINITY, &error))
+}
+
+/// Opens the file of `-F` for this end's part of a stream.
+pub(crate) fn open_file(plan: &FlowPlan, path: Option<&Path>) -> Result<Option<File>, Fault> {
+    let Some(path) = path else { return Ok(None) };
+    let opened = if plan.workload.sends() {
+        File::open(path)
+    } else {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(path)
+    };
+    let file = opened.map_err(|error| Fault::io(error::FILE, &error))?;
+    let is_empty = || file.metadata().map(|metadata| metadata.len() == 0);
+    if plan.workload.sends() && is_empty().unwrap_or(true) {
+        return Err(Fault::because(error::FILE, "it is empty"));
+    }
+    Ok(Some(file))
+}
+
+/// Reports what the sockets were given.
+pub(crate) fn describe(streams: &[Stream], events: &mut dyn Events) {
+    for stream in streams {
+        let facts = &stream.data.facts;
+        let asked = stream.plan.here.socket.send_buffer_bytes.unwrap_or(0);
+        let sizes = [facts.send_buffer_bytes, facts.receive_buffer_bytes];
+        for (name, bytes) in ["SNDBUF", "RCVBUF"].into_iter().zip(sizes) {
+            let line = format!("{name} is {}, expecting {asked}", bytes.unwrap_or(0));
+            events.debug(&line, None);
+        }
+        let end = stream.data.facts_at_end(&stream.data.socket);
+        if let Some(name) = end.congestion_control {
+            events.debug(&format!("Congestion algorithm is {name}"), None);
+        }
+    }
 }
 
 /// What ends a test's data, and when it is looked at.
@@ -170,7 +224,7 @@ pub(crate) fn run(
             scope.spawn(move || run_stream(stream, member, shared))
         };
         let threads: Vec<_> = streams.iter().map(start).collect();
-        let mut leader = Leader::new(streams, &shared);
+        let mut leader = Leader::new(streams, &shared, &group);
         let end = leader.until_end(control, lead);
         shared.over.pull(Reason::Deadline);
         leader.stopped = Some(leader.end_of_data());
@@ -227,9 +281,14 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
         shared.notice.pull(Reason::Cancelled);
     };
     let (plan, course) = (&stream.plan, &shared.course);
-    if let Some(cpu) = plan.here.cpu {
-        let _ = sys::cpu::bind_thread(cpu);
-    }
+    let file = stream.file.as_ref().and_then(|file| file.try_clone().ok());
+    let length = file.as_ref().and_then(|file| file.metadata().ok());
+    let fills_once = stream.sends && length.is_some();
+    let (sent, save) = if stream.sends {
+        (file, None)
+    } else {
+        (None, file)
+    };
     let facts = &stream.data.facts;
     let memory = Memory::new(STREAM_MEMORY, STREAM_MEMORY);
     let (half, workload) = (&plan.here, &plan.workload);
@@ -238,7 +297,7 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
         workload,
         plan.transport,
         facts,
-        None,
+        sent,
         course.payload,
         &memory,
     );
@@ -246,6 +305,7 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
         fail("make the buffers of a stream", 0);
         return None;
     };
+    buffers.save = save;
     let settings = PhaseSettings {
         counters: &stream.counters,
         cancel: &shared.over,
@@ -255,19 +315,30 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
         group: Some(member.start()?),
     };
     let limit = match plan.limit {
-        limit @ Limit::Bytes(_) if course.bytes.is_some() && !shared.sum_ends => limit,
-        _ => course
-            .time
-            .map_or(Limit::Unlimited, |time| Limit::Time(course.omit + time)),
+        Limit::Bytes(bytes) if course.bytes.is_some() && !shared.sum_ends => {
+            Limit::Bytes(length.map_or(bytes, |file| file.len().min(bytes)))
+        }
+        _ if fills_once => length.map_or(Limit::Unlimited, |file| Limit::Bytes(file.len())),
+        _ => course.time.map_or(Limit::Unlimited, Limit::Time),
     };
     let mut phase = MeasuredPhase::start(half, settings);
     let socket = &stream.data.socket;
     let path = Flow::Connected(socket.as_fd());
-    let ran = phase.run(limit, Loop::of(plan, &mut buffers), path);
+    let body = Loop {
+        warm_up: course.omit,
+        ..Loop::of(plan, &mut buffers)
+    };
+    let ran = phase.run(limit, body, path);
     note(&ran, shared, stream.sends);
     if stream.sends {
-        complete_block(stream, course.payload);
+        if stream.file.is_none() {
+            complete_block(stream, course.payload);
+        }
         if course.hangs_up && plan.transport.has_connections() {
+            // The client decides when the test ends, also after the end of a file.
+            let _ = shared
+                .over
+                .wait_readable(socket.as_fd(), Instant::now() + LONG);
             let _ = call::shutdown_write(socket.as_fd());
         }
     } else {
@@ -312,11 +383,14 @@ fn complete_block(stream: &Stream, payload: &[u8]) {
 /// Tells the leader of a stream that has ended by itself.
 fn note(ran: &Ran, shared: &Shared<'_>, sends: bool) {
     let end = match (&ran.ended, ran.failure) {
+        // The client ends the test, also after the server's file.
+        (Ended::Count, _) if shared.course.hangs_up => return,
         (Ended::Count, _) => End::Regular,
         // A sender's time has come, or the peer's message says why.
         (Ended::Deadline | Ended::Cancelled, _) => return,
         (Ended::PeerClosed, _) if !sends => return,
         (_, Some((_, errno))) if errno == Error::TIMEDOUT.raw_os_error() => End::Idle,
+        (_, Some((_, errno))) if is_of_disk(errno) => End::Failed("write", errno),
         (_, Some((what, errno))) => End::Failed(what, errno),
         _ => End::Failed(if sends { "send" } else { "receive" }, 0),
     };
@@ -324,10 +398,24 @@ fn note(ran: &Ran, shared: &Shared<'_>, sends: bool) {
     shared.notice.pull(Reason::Cancelled);
 }
 
+/// Whether an error is one of a file, and none of a socket.
+fn is_of_disk(errno: i32) -> bool {
+    [
+        Error::NOSPC,
+        Error::DQUOT,
+        Error::FBIG,
+        Error::IO,
+        Error::ROFS,
+    ]
+    .map(Error::raw_os_error)
+    .contains(&errno)
+}
+
 /// The calling thread's part.
 struct Leader<'a> {
     streams: &'a [Stream],
     shared: &'a Shared<'a>,
+    group: &'a FlowGroup,
     started: Instant,
     stopped: Option<Duration>,
     series: Vec<Series>,
@@ -338,7 +426,7 @@ struct Leader<'a> {
 }
 
 impl<'a> Leader<'a> {
-    fn new(streams: &'a [Stream], shared: &'a Shared<'a>) -> Self {
+    fn new(streams: &'a [Stream], shared: &'a Shared<'a>, group: &'a FlowGroup) -> Self {
         let name = |stream: &Stream| stream.number.to_string();
         let series = streams.iter().map(|stream| Series {
             name: name(stream),
@@ -348,6 +436,7 @@ impl<'a> Leader<'a> {
         Self {
             streams,
             shared,
+            group,
             started: Instant::now(),
             stopped: None,
             series: series.collect(),
@@ -465,6 +554,7 @@ impl<'a> Leader<'a> {
             self.begin = Some(self.samples() - 1);
             // The grid begins anew, at the time when it should.
             self.last = self.shared.course.omit;
+            self.group.restart_cpu();
             for round_trips in &mut self.round_trips {
                 *round_trips = Histogram::default();
             }

@@ -1,11 +1,13 @@
 //! Whole messages on the control connection, each with a deadline.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::{ControlConnection, is_late};
 use engine::Stop;
 
+use crate::options::Common;
 use crate::result::TestRun;
 use crate::streams::IntervalEnd;
 use crate::wire::error::{self, Fault};
@@ -23,6 +25,14 @@ pub(crate) struct Talk<'a> {
     pub(crate) control: &'a ControlConnection,
     /// Ends every wait.
     pub(crate) stop: &'a Stop,
+}
+
+/// Has a silent connection probed as `--cntl-ka` says.
+pub(crate) fn keep_alive(control: &ControlConnection, common: &Common) {
+    if let Some(times) = common.keep_alive {
+        // A connection without it has the deadlines.
+        let _ = sys::option::set_keep_alive(control.as_fd(), times);
+    }
 }
 
 impl Talk<'_> {
@@ -92,9 +102,21 @@ impl Talk<'_> {
     }
 
     /// Receives the other end's results.
-    pub(crate) fn results(&self) -> Result<Results, Fault> {
+    pub(crate) fn results(&self, events: &mut dyn Events) -> Result<Results, Fault> {
         let text = self.json(LONGEST_RESULTS, error::RECEIVE_RESULTS)?;
+        events.debug("get_results", Some(&String::from_utf8_lossy(&text)));
         Results::decode(&text)
+    }
+
+    /// Sends this end's results.
+    pub(crate) fn send_results(
+        &self,
+        results: &Results,
+        events: &mut dyn Events,
+    ) -> Result<(), Fault> {
+        let text = results.encode();
+        events.debug("send_results", Some(&text));
+        self.send(&text)
     }
 
     /// Receives the error behind SERVER_ERROR, of which a 3.12 server may send only a part.
@@ -111,6 +133,8 @@ impl Talk<'_> {
 
 /// Events of a test, for what prints them.
 pub(crate) trait Events {
+    /// A message of the control connection, or what a socket was given, for those who look for a fault.
+    fn debug(&mut self, what: &str, json: Option<&str>);
     /// The control connection stands.
     fn connected(&mut self, run: &TestRun);
     /// The streams are open, and data flows.

@@ -54,6 +54,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         silent_and_nonsense_clients_hold_nothing_up,
         logins,
         reports,
+        files,
+        lines_begin_with_the_time,
+        debugging_output_is_beside_the_document,
+        sockets_have_what_was_asked_for,
     ]);
     trials
 }
@@ -367,5 +371,187 @@ fn reports() {
     let json: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(json["tests"][0]["name"], "iperf3 TCP");
     assert!(std::fs::read_to_string(page).unwrap().contains("iperf3"));
+    server.terminate();
+}
+
+/// A file arrives as it was, in both directions, and both ends print what stock prints.
+fn files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let contents: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(&from, &contents).unwrap();
+    let (from, to) = (from.display(), to.display());
+    // A stock server writes only what it has read before the client's end message.
+    for (server, client, options) in [
+        (ours as fn(&str) -> Command, ours as fn(&str) -> Command, ""),
+        (ours, theirs, ""),
+        (ours, ours, "-R -t 1"),
+        (theirs, ours, "-R -t 1"),
+        (ours, theirs, "-R -t 1"),
+    ] {
+        if stock("iperf3", "-v").output().is_err() && [server, client].contains(&(theirs as _)) {
+            continue;
+        }
+        let _ = std::fs::remove_file(to.to_string());
+        let (sends, receives) = match options {
+            "" => (format!("-F {to}"), format!("-F {from}")),
+            _ => (format!("-F {from}"), format!("-F {to} {options}")),
+        };
+        let running = Server::of(|port| server(&format!("-s -1 -p {port} {sends}")));
+        let running = running.unwrap_or_else(|error| panic!("{error}"));
+        let line = format!("-c 127.0.0.1 -i 0 -p {} {receives}", running.port);
+        let finished = testkit::run(client(&line), PATIENCE).unwrap();
+        finished.succeeded();
+        let server = running.ended(PATIENCE);
+        assert!(std::fs::read(to.to_string()).unwrap() == contents, "{line}");
+        for text in [&finished.stdout, &server.stdout] {
+            assert!(
+                text.contains("        Sent 1.14 MByte / 1.14 MByte (100%) of "),
+                "{text}"
+            );
+        }
+    }
+    let running = server(&format!("-1 -F {to}"));
+    let line = format!("-c 127.0.0.1 -J -p {} -F {from}", running.port);
+    let finished = testkit::run(ours(&line), PATIENCE).unwrap();
+    let json: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let expected = format!(
+        r#"{{"sent": 1200000, "received": 1200000, "size": 1200000, "percent_sent": 100, "percent_received": 100, "filename": "{from}"}}"#
+    );
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    assert_eq!(json["end"]["streams"][0]["diskfile"], expected);
+    running.ended(PATIENCE);
+    for (options, why) in [
+        (
+            "-F /nonexistent",
+            "unable to open -F file: No such file or directory",
+        ),
+        ("-F /dev/null", "unable to open -F file: it is empty"),
+    ] {
+        let running = server("-1");
+        let line = format!("-c 127.0.0.1 -p {} {options}", running.port);
+        let refused = testkit::run(ours(&line), PATIENCE).unwrap();
+        assert_eq!(refused.stderr, format!("iperf3: error - {why}\n"));
+        assert_eq!(refused.code, Some(1));
+        running.terminate();
+    }
+}
+
+/// Of both ends each line has the time before it, and the title after that.
+fn lines_begin_with_the_time() {
+    let format = "-i 0 --timestamps=%Y|";
+    let running = server(&format!("-1 -V {format}"));
+    let line = format!(
+        "-c 127.0.0.1 -p {} -n 100K -T title {format} --get-server-output",
+        running.port
+    );
+    let finished = testkit::run(ours(&line), PATIENCE).unwrap();
+    finished.succeeded();
+    let (own, rest) = finished.stdout.split_once("Server output:\n").unwrap();
+    let (servers, end) = rest.split_once("\n\n").unwrap();
+    let is_stamped = |line: &str, title: &str| {
+        let year = line
+            .get(..4)
+            .is_some_and(|year| year.parse::<u16>().is_ok());
+        year && line[4..].starts_with(&format!("|{title}"))
+    };
+    assert!(
+        own.lines()
+            .chain(end.lines())
+            .all(|line| is_stamped(line, "title:  ")),
+        "{own}"
+    );
+    assert!(
+        servers.lines().all(|line| is_stamped(line, "")),
+        "{servers}"
+    );
+    let server = running.ended(PATIENCE).stdout;
+    assert!(server.lines().all(|line| is_stamped(line, "")), "{server}");
+    let refused = format!("-c 127.0.0.1 -p {} --timestamps=%%", testkit::free_port());
+    let refused = testkit::run(ours(&refused), PATIENCE).unwrap();
+    assert!(
+        refused.stderr.starts_with("%iperf3: error - "),
+        "{refused:?}"
+    );
+}
+
+/// The messages of the control connection are printed, but not into a document.
+fn debugging_output_is_beside_the_document() {
+    let running = server("-d");
+    let line = format!("-c 127.0.0.1 -p {} -n 100K -d", running.port);
+    let text = testkit::run(ours(&line), PATIENCE).unwrap();
+    let json = testkit::run(ours(&format!("{line} -J")), PATIENCE).unwrap();
+    serde_json::from_str::<Value>(&json.stdout).unwrap();
+    let server = running.terminate().stdout;
+    for (text, words) in [
+        (
+            &text.stdout,
+            ["send_parameters:\n{\n\t\"tcp\":\ttrue,", "get_results\n{"],
+        ),
+        (
+            &json.stderr,
+            ["send_parameters:\n{\n\t\"tcp\":\ttrue,", "get_results\n{"],
+        ),
+        (
+            &server,
+            ["get_parameters:\n{\n\t\"tcp\":\ttrue,", "send_results\n{"],
+        ),
+    ] {
+        for word in words {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+}
+
+/// A flow label, Multipath TCP, and what cannot be had.
+fn sockets_have_what_was_asked_for() {
+    let server = server("");
+    for protocol in ["", "-u"] {
+        let line = format!(
+            "-6 -c ::1 -p {} -t 30 -b 1M -L 0x12345 {protocol}",
+            server.port
+        );
+        let mut client = Process::start(&mut ours(&line));
+        testkit::eventually(PATIENCE, || client.stdout().contains("connected to"));
+        let labels = std::fs::read_to_string("/proc/thread-self/net/ip6_flowlabel").unwrap();
+        assert!(
+            labels.lines().any(|line| line.starts_with("12345 ")),
+            "{labels}"
+        );
+        assert!(client.is_running());
+        client.signal(Signal::INT);
+        client.finish(PATIENCE);
+    }
+    let asked = |options: &str| {
+        let line = format!("-c 127.0.0.1 -p {} -n 100K {options}", server.port);
+        testkit::run(ours(&line), PATIENCE).unwrap()
+    };
+    for (options, why) in [
+        ("-L 5", "unable to set IPv6 flow label: not an IPv6 address"),
+        ("-A 4000", "unable to set CPU affinity: Invalid argument"),
+        ("-A ,4000", "unable to set CPU affinity: Invalid argument"),
+        (
+            "--bind-dev nosuch0",
+            "unable to bind to device: No such device",
+        ),
+    ] {
+        let refused = asked(options);
+        assert_eq!(
+            refused.stderr,
+            format!("iperf3: error - {why}\n"),
+            "{options}"
+        );
+        assert_eq!(refused.code, Some(1));
+    }
+    let is_on = std::fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|on| on == "1\n");
+    if is_on {
+        let multipath = asked("-m --linerate-json - --cntl-ka=10/2/3");
+        multipath.succeeded();
+        assert!(
+            multipath.stdout.contains("\"multipath\": true"),
+            "{}",
+            multipath.stdout
+        );
+    }
     server.terminate();
 }

@@ -20,7 +20,7 @@ use table::{BLOCK_TOO_LARGE, SECTION, Typed};
 
 use crate::VERSION;
 use crate::wire::parameters::{LARGEST_BLOCK, SHORTEST_DATAGRAM};
-use crate::wire::{Direction, Protocol};
+use crate::wire::{Direction, Parameters, Protocol};
 
 /// The rate of a UDP stream if none is asked for, in bits per second.
 const UDP_RATE: u64 = 1 << 20;
@@ -74,6 +74,10 @@ fn settings(mut typed: Typed) -> Result<Settings, Quit> {
                 "you must specify a path to a valid RSA private key and a user credential file",
             );
         }
+        if typed.common.file.is_some() {
+            // Two tests would write one file.
+            typed.server.tests = 1;
+        }
         Role::Server(Box::new(typed.server))
     } else {
         client(&mut typed)?;
@@ -99,8 +103,24 @@ fn client(typed: &mut Typed) -> Result<(), Quit> {
         parameters,
         user,
         public_key,
+        links,
+        association_streams,
+        sends_whole_file,
         ..
     } = &mut typed.client;
+    if let Some(why) = no_file(parameters).filter(|_| typed.common.file.is_some()) {
+        return refuse(why);
+    }
+    let is_forward = parameters.direction == Direction::Forward;
+    *sends_whole_file = typed.common.file.is_some() && typed.ends.is_empty() && is_forward;
+    let is_sctp = parameters.protocol == Protocol::Sctp;
+    let has_sctp_options = association_streams.is_some() || !links.is_empty();
+    if has_sctp_options && !is_sctp {
+        return refuse("-X and --nstreams are for --sctp only");
+    }
+    if parameters.multipath && parameters.protocol != Protocol::Tcp {
+        return refuse("Multipath TCP is TCP, and goes without -u and --sctp");
+    }
     if matches!(typed.ends[..], ["-n" | "-k"]) {
         parameters.time = 0;
     }
@@ -132,6 +152,17 @@ fn client(typed: &mut Typed) -> Result<(), Quit> {
     }
     parameters.client_version = Some(VERSION.to_owned());
     Ok(())
+}
+
+/// Why a test of these parameters goes without `-F`.
+pub(crate) fn no_file(parameters: &Parameters) -> Option<&'static str> {
+    match (parameters.protocol, parameters.direction) {
+        (Protocol::Udp, _) => Some("-F is for TCP and SCTP only: datagrams are lost"),
+        (_, Direction::Both) => Some("-F is for one direction: it would be read and written"),
+        _ => parameters
+            .skip_copy
+            .then_some("-F needs the data that --skip-rx-copy leaves out"),
+    }
 }
 
 /// `iperf3 -h`: the stock text, and below it the options that stock lacks.
@@ -267,7 +298,6 @@ mod tests {
             ),
             ("-c", "iperf3: option requires an argument -- 'c'\nUsage"),
             ("-c h -t x", "iperf3: -t, --time x: 'x' is not a number\n"),
-            ("-c h -F f", "iperf3: -F, --file f: not supported yet: -F\n"),
         ] {
             let exit = parse(line).unwrap_err();
             assert!(exit.stderr.starts_with(text), "{line}: {}", exit.stderr);

@@ -1,5 +1,6 @@
 //! What a command line asks for.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ with_defaults! {
         pub interval: Option<Duration> = Some(Duration::from_secs(1)),
         /// `-I`.
         pub pid_file: Option<PathBuf> = None,
+        /// `-F`: sent, or written.
+        pub file: Option<PathBuf> = None,
         /// `-A`: the CPU of this end.
         pub cpu: Option<u32> = None,
         /// `-B`: the local address.
@@ -35,6 +38,12 @@ with_defaults! {
         pub json_stream: bool = false,
         /// `--json-stream-full-output`.
         pub full_output: bool = false,
+        /// `--timestamps`: in the form of strftime(3).
+        pub timestamps: Option<CString> = None,
+        /// `-d`: print messages of the control connection, and sockets.
+        pub debug: bool = false,
+        /// `--cntl-ka`: seconds of silence, seconds between probes, probes.
+        pub keep_alive: Option<[u32; 3]> = None,
         /// `--logfile`.
         pub log_file: Option<PathBuf> = None,
         /// `--rcv-timeout`.
@@ -62,6 +71,12 @@ with_defaults! {
         pub parameters: Parameters = Parameters::default(),
         /// `--connect-timeout`.
         pub connect_timeout: Option<Duration> = None,
+        /// `-X`: further local addresses of SCTP associations.
+        pub links: Vec<String> = Vec::new(),
+        /// `--nstreams`: streams of an SCTP association.
+        pub association_streams: Option<u16> = None,
+        /// The test ends with the file of `-F`.
+        pub sends_whole_file: bool = false,
         /// `--cport`: the local port of the first stream.
         pub local_port: Option<u16> = None,
         /// `--username`.

@@ -5,6 +5,7 @@
     reason = "what an option does may fail, and one that does not still goes into the table"
 )]
 
+use std::ffi::CString;
 use std::time::Duration;
 
 use getopt::Argument::{MaybeAttached, Nothing, Value};
@@ -83,8 +84,8 @@ pub(super) static SECTION: Section<Typed> = Section {
         "Write the process number to this file.",
         |t, v| { t.common.pid_file = Some(v.into()); Ok(()) }).or("pidfile"),
     flag::<Typed>('F', Value("file"), &["  -F, --file name           xmit/recv the specified file"],
-        "Send this file, or write received data to it. Not supported yet.",
-        |_, _| not_yet("-F")).or("file"),
+        "Send this file once, or write received data to it; of each end by itself, and of TCP and SCTP in one direction. Without -t, -n and -k a client's test ends with the file. A server with a file serves one test at a time.",
+        |t, v| { t.common.file = Some(v.into()); Ok(()) }).or("file"),
     flag::<Typed>('A', Value("n[,m]"), &["  -A, --affinity n/n,m      set CPU affinity"],
         "Run this end on CPU n; of a client, run the server on CPU m.",
         affinity).or("affinity"),
@@ -107,8 +108,8 @@ pub(super) static SECTION: Section<Typed> = Section {
         "Nothing: every line is written at once.",
         |_, _| Ok(())),
     stock_long("timestamps", MaybeAttached("format"), &["  --timestamps<=format>     emit a timestamp at the start of each output line", "                            (optional \"=\" and format string as per strftime(3))"],
-        "Begin each line with the time. Not supported yet.",
-        |_, _| not_yet("--timestamps")),
+        "Begin each line with the local time, in a format of strftime(3). Default '%c '.",
+        timestamps),
     stock_long("rcv-timeout", Value("ms"), &["  --rcv-timeout #           idle timeout for receiving data (default 120000 ms)"],
         "How long a receiver waits for data. Default 120000.",
         receive_timeout),
@@ -116,9 +117,10 @@ pub(super) static SECTION: Section<Typed> = Section {
         "How long sent data may stay unacknowledged: TCP_USER_TIMEOUT.",
         |t, v| { t.common.send_timeout_ms = Some(whole(v, 0..=86_400_000, "send timeout value is incorrect or not in range")? as u32); Ok(()) }),
     flag::<Typed>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
-        "Nothing yet: linerate has no debugging output.",
-        |_, _| not_yet("-d")),
-    stock_long("debug", MaybeAttached("level"), &[], "Nothing yet: linerate has no debugging output.", |_, _| not_yet("-d")),
+        "Print parameters and results as they are sent and received, and what sockets are given. JSON goes without: these lines then go to standard error.",
+        |t, _| { t.common.debug = true; Ok(()) }),
+    stock_long("debug", MaybeAttached("level"), &[], "As -d. Levels 1 to 4 are one.",
+        |t, v| { t.common.debug = v.is_empty() || whole(v, 0..=4, "debug level is out of range (0 to 4)")? > 0; Ok(()) }),
     flag::<Typed>('v', Nothing, &["  -v, --version             show version information and quit"],
         "Print the version, and end.",
         |_, _| Err(Quit::Version)).or("version"),
@@ -153,14 +155,14 @@ pub(super) static SECTION: Section<Typed> = Section {
         "Be the client of the server on this host.",
         client).or("client"),
     stock_long("sctp", Nothing, &["  --sctp                    use SCTP rather than TCP"],
-        "SCTP instead of TCP. Not supported yet.",
-        |_, _| not_yet("--sctp")),
+        "SCTP instead of TCP, one association per stream.",
+        |t, _| t.client(|c| c.parameters.protocol = Protocol::Sctp)),
     flag::<Typed>('X', Value("name"), &["  -X, --xbind <name>        bind SCTP association to links"],
-        "Further local addresses of the SCTP association. Not supported yet.",
-        |_, _| not_yet("-X")).or("xbind"),
+        "A local address of each SCTP association, beside that of -B; may be repeated.",
+        |t, v| t.client(|c| c.links.push(v.to_owned()))).or("xbind"),
     stock_long("nstreams", Value("n"), &["  --nstreams      #         number of SCTP streams"],
-        "Streams per SCTP association. Not supported yet.",
-        |_, _| not_yet("--nstreams")),
+        "Streams to ask for per SCTP association. The data goes over the first one.",
+        |t, v| { let streams = whole(v, 1..=65_535, "number of SCTP streams is out of range")?; t.client(|c| c.association_streams = Some(streams as u16)) }),
     flag::<Typed>('u', Nothing, &["  -u, --udp                 use UDP rather than TCP"],
         "UDP instead of TCP.",
         |t, _| t.client(|c| c.parameters.protocol = Protocol::Udp)).or("udp"),
@@ -225,7 +227,7 @@ pub(super) static SECTION: Section<Typed> = Section {
         "The same as a code point: a number up to 63, or a name such as af41, cs5 or ef.",
         |t, v| { let tos = code_point(v)?; t.client(|c| c.parameters.type_of_service = Some(tos)) }),
     flag::<Typed>('L', Value("label"), &["  -L, --flowlabel N         set the IPv6 flow label (only supported on Linux)"],
-        "The label of IPv6 flows. Not supported yet.",
+        "The label of this end's packets, over IPv6.",
         flow_label).or("flowlabel"),
     flag::<Typed>('Z', Nothing, &["  -Z, --zerocopy            use a 'zero copy' method of sending data"],
         "Send from a file by sendfile(2). UDP has no such call, and sends as ever.",
@@ -269,9 +271,9 @@ pub(super) static SECTION: Section<Typed> = Section {
     long("json-stream-full-output", Nothing, "the same, and the whole document at the end", "",
         "As --json-stream, and the document of -J at the end.",
         |t, _| { (t.common.json_stream, t.common.full_output) = (true, true); Ok(()) }),
-    long("cntl-ka", MaybeAttached("idle/interval/count"), "keep the control connection alive", "",
-        "Nothing: linerate notices by itself within half a minute that a peer has vanished.",
-        |_, _| Ok(())),
+    long("cntl-ka", MaybeAttached("idle/interval/count"), "probe the control connection", "",
+        "Probe a silent control connection after so many seconds, then each so many seconds, so often. Without it, or without numbers, 15/5/3.",
+        keep_alive),
     own(Both('m', "mptcp"), Nothing, "Multipath TCP", "", "Multipath TCP instead of TCP.", multipath),
     long("multipath", Nothing, "the same", "", "As -m.", multipath),
     long("skip-rx-copy", Nothing, "receive without copying", "",
@@ -304,10 +306,6 @@ pub(super) static SECTION: Section<Typed> = Section {
 };
 
 pub(super) const BLOCK_TOO_LARGE: &str = "block size too large (maximum = 1048576 bytes)";
-
-fn not_yet(option: &str) -> Result<(), Quit> {
-    refuse(format!("not supported yet: {option}"))
-}
 
 fn format(typed: &mut Typed, value: &str) -> Result<(), Quit> {
     let mut letters = value.chars();
@@ -402,11 +400,42 @@ fn bitrate(typed: &mut Typed, value: &str) -> Result<(), Quit> {
     typed.client(|client| (client.parameters.rate, client.parameters.burst) = (bits, burst))
 }
 
-fn flow_label(_: &mut Typed, value: &str) -> Result<(), Quit> {
+fn flow_label(typed: &mut Typed, value: &str) -> Result<(), Quit> {
     match super::value::c_number(value) {
-        Some(1..=0xf_ffff) => not_yet("-L"),
+        Some(label @ 1..=0xf_ffff) => typed.client(|c| c.parameters.flow_label = Some(label)),
         _ => Err(parameter_error("unable to set IPv6 flow label")),
     }
+}
+
+fn timestamps(typed: &mut Typed, value: &str) -> Result<(), Quit> {
+    let format = if value.is_empty() { "%c " } else { value };
+    typed.common.timestamps = CString::new(format).ok();
+    Ok(())
+}
+
+fn keep_alive(typed: &mut Typed, value: &str) -> Result<(), Quit> {
+    const WRONG: &str = "control connection keepalive is out of range";
+    if value.is_empty() {
+        return Ok(());
+    }
+    let mut numbers = [0; 3];
+    let words: Vec<_> = value.split('/').collect();
+    if words.len() > numbers.len() {
+        return Err(parameter_error(WRONG));
+    }
+    for (number, word) in numbers.iter_mut().zip(words) {
+        if !word.is_empty() {
+            *number = whole(word, 0..=32_767, WRONG)? as u32;
+        }
+    }
+    let [idle, interval, count] = numbers;
+    if idle > 0 && idle <= interval * count {
+        return Err(parameter_error(
+            "control connection keepalive: the idle time must be longer than all probes take",
+        ));
+    }
+    typed.common.keep_alive = Some(numbers);
+    Ok(())
 }
 
 fn multipath(typed: &mut Typed, _: &str) -> Result<(), Quit> {

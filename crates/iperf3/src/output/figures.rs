@@ -177,6 +177,32 @@ pub(super) fn received(stream: &StreamRun) -> Figures {
     }
 }
 
+/// What a stream moved of a file.
+#[derive(Clone, Debug)]
+pub(super) struct DiskFile {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+impl DiskFile {
+    pub(super) fn of(run: &TestRun, stream: &StreamRun) -> Option<Self> {
+        let (path, bytes) = run.file.as_ref()?;
+        Some(Self {
+            name: path.display().to_string(),
+            bytes: *bytes,
+            sent: sent(run, stream).bytes,
+            received: received(stream).bytes,
+        })
+    }
+
+    /// Whole percent.
+    pub(super) fn percent(&self, moved: u64) -> u64 {
+        (u128::from(moved) * 100 / u128::from(self.bytes.max(1))) as u64
+    }
+}
+
 /// Datagrams up to the highest number, of those after the omitted time.
 fn highest_after(stream: &StreamRun) -> u64 {
     let highest = |sample: Option<&Sample>| {

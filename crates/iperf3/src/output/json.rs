@@ -4,7 +4,7 @@ use model::{PathSample, Sample, Series};
 
 use super::congestion;
 use super::date::{gmt, unix};
-use super::figures::{self, Figures};
+use super::figures::{self, DiskFile, Figures};
 use crate::json::{Json, Object, object};
 use crate::result::{StreamRun, TestRun};
 use crate::streams::{IntervalEnd, Stream};
@@ -388,7 +388,19 @@ fn end_of_stream(run: &TestRun, stream: &StreamRun) -> Json {
     by_sender.push(("sender".into(), stream.sends.into()));
     let mut by_receiver = socket(&received);
     by_receiver.push(("sender".into(), stream.sends.into()));
-    let mut json = object! { "sender": by_sender, "receiver": by_receiver };
+    let mut json = object! { "sender": by_sender };
+    if let Some(file) = DiskFile::of(run, stream) {
+        let members = object! {
+            "sent": file.sent,
+            "received": file.received,
+            "size": file.bytes,
+            "percent_sent": file.percent(file.sent),
+            "percent_received": file.percent(file.received),
+            "filename": file.name,
+        };
+        json.push(("diskfile".into(), members.into()));
+    }
+    json.push(("receiver".into(), by_receiver.into()));
     json.extend(round_trips(stream));
     json.into()
 }

@@ -16,10 +16,10 @@ pub(crate) fn host_and_port(address: &Address) -> (String, u32) {
     (ip.unwrap_or_else(|| address.to_string()), address.port())
 }
 
-/// A peer's text without control characters.
+/// A peer's text without control characters, but for tabs.
 pub(crate) fn plain(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
+        .map(|c| if c.is_control() && c != '\t' { '?' } else { c })
         .collect()
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use units::iperf::{Scale, general};
 
 use super::date::gmt;
-use super::figures::{self, Figures};
+use super::figures::{self, DiskFile, Figures};
 use crate::result::{StreamRun, TestRun};
 use crate::streams::IntervalEnd;
 use crate::wire::{Direction, Protocol};
@@ -101,10 +101,11 @@ pub(crate) fn streams(run: &TestRun, style: Style) -> String {
 
 /// The header of the interval lines.
 pub(crate) fn interval_header(run: &TestRun) -> String {
+    let is_tcp = run.parameters.protocol == Protocol::Tcp;
     let columns = match (run.is_udp(), is_both(run), sends(run)) {
         (true, false, true) => "         Total Datagrams",
         (true, ..) => DATAGRAMS,
-        (false, both, sends) if both || sends => "         Retr  Cwnd",
+        (false, both, sends) if is_tcp && (both || sends) => "         Retr  Cwnd",
         _ => "",
     };
     header(run, columns)
@@ -277,6 +278,9 @@ pub(crate) fn summary(run: &TestRun, style: Style) -> String {
                 } else if style.verbose {
                     not_available(&mut text, &id, is_sender);
                 }
+                if let Some(file) = DiskFile::of(run, stream).filter(|_| is_sender) {
+                    text.push_str(&disk_file(&file, stream.sends));
+                }
             }
         }
         if run.parameters.parallel > 1 {
@@ -305,6 +309,16 @@ pub(crate) fn summary(run: &TestRun, style: Style) -> String {
         );
     }
     text
+}
+
+fn disk_file(file: &DiskFile, sends: bool) -> String {
+    let moved = if sends { file.sent } else { file.received };
+    let [moved_shown, all] = [moved, file.bytes].map(|bytes| {
+        let shown = Scale::Bytes(None).show(bytes as f64);
+        shown.trim_end_matches('s').to_owned()
+    });
+    let (percent, name) = (file.percent(moved), &file.name);
+    format!("        Sent {moved_shown} / {all} ({percent}%) of {name}\n")
 }
 
 /// Whether this end has the sender's, or the receiver's, figures. A server does not know its client's; a client shows

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{Reason, Stop};
@@ -25,13 +25,15 @@ use lobby::Lobby;
 use screen::Screen;
 
 /// How long a connection may stay silent that is to say whose it is.
-const INTRODUCTION: std::time::Duration = std::time::Duration::from_secs(10);
+const INTRODUCTION: Duration = Duration::from_secs(10);
 
 /// What sessions share.
 struct Iperf3 {
     common: Common,
     settings: Server,
-    lobby: Lobby,
+    lobby: Arc<Lobby>,
+    /// A listener for SCTP associations has been opened, by the first such test.
+    has_associations: Mutex<bool>,
     /// Where UDP streams come to, from the first such test on.
     door: Mutex<Option<Arc<DatagramDoor>>>,
     screen: Arc<Screen>,
@@ -65,41 +67,50 @@ pub fn run(
     let idle = settings.idle_timeout.filter(|_| settings.one_off);
     let until_test = stop.follower();
     let _idle = idle.map(|time| engine::deadline_thread().at(Instant::now() + time, &until_test));
-    let config = ServerConfig {
-        networks: settings.networks.clone(),
-        // Each stream begins as a client of its own.
-        clients: 4096,
-        ..ServerConfig::default()
-    };
     let dialect = Iperf3 {
         common: common.clone(),
         settings: settings.clone(),
-        lobby: Lobby::default(),
+        lobby: Arc::default(),
+        has_associations: Mutex::default(),
         door: Mutex::default(),
         screen,
         guard,
         stop: until_test.clone(),
         is_taken: AtomicBool::new(false),
     };
-    Listening::new(dialect, config, until_test).run(listeners);
+    Listening::new(dialect, config(settings), until_test).run(listeners);
     Ok(())
 }
 
-/// The sockets to listen at: `-B`, or every address.
+fn config(settings: &Server) -> ServerConfig {
+    ServerConfig {
+        networks: settings.networks.clone(),
+        // Each stream begins as a client of its own.
+        clients: 4096,
+        ..ServerConfig::default()
+    }
+}
+
+/// The sockets to listen at. One of Multipath TCP gives plain TCP to clients that ask for that.
 fn listeners(common: &Common) -> io::Result<Vec<sys::Socket>> {
+    listeners_of(common, Transport::Mptcp).or_else(|_| listeners_of(common, Transport::Tcp))
+}
+
+/// `-B`, or every address.
+fn listeners_of(common: &Common, transport: Transport) -> io::Result<Vec<sys::Socket>> {
     let [v6, v4] = Address::wildcards(common.port);
     let unresolved = |error: sys::resolve::Unresolved| io::Error::other(error.to_string());
     let listeners = match (&common.bind, common.family) {
         (Some(host), family) => {
             let mut addresses = resolve(host, family).map_err(unresolved)?.at(common.port);
             addresses.truncate(1);
-            listen(Transport::Tcp, &addresses, true)
+            listen(transport, &addresses, true)
         }
-        (None, Wanted::V4) => listen(Transport::Tcp, &[v4], false),
-        (None, Wanted::V6) => listen(Transport::Tcp, &[v6], true),
+        (None, Wanted::V4) => listen(transport, &[v4], false),
+        (None, Wanted::V6) => listen(transport, &[v6], true),
         // IPv4 too; a host without IPv6 has that alone.
         (None, Wanted::Any) => {
-            listen(Transport::Tcp, &[v6], false).or_else(|_| listen(Transport::Tcp, &[v4], false))
+            listen(transport, &[v6], false).or_else(|_| listen(transport, &[v4], false))
         }
     }?;
     if let Some(device) = &common.device {
@@ -147,7 +158,7 @@ impl Dialect for Iperf3 {
     }
 
     fn tell(&self, control: &ControlConnection, _: &str) {
-        let _ = control.write(&[State::AccessDenied.byte()], std::time::Duration::ZERO);
+        deny(control);
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
@@ -155,7 +166,55 @@ impl Dialect for Iperf3 {
     }
 }
 
+/// The server of SCTP associations, each of which belongs to a session.
+struct Associations {
+    lobby: Arc<Lobby>,
+    screen: Arc<Screen>,
+}
+
+impl Dialect for Associations {
+    fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+        let mut cookie = Cookie([0; Cookie::LEN]);
+        control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
+        if !self.lobby.deliver(&cookie, control, server.before)? {
+            self.tell(control, "");
+        }
+        Ok(())
+    }
+
+    fn tell(&self, control: &ControlConnection, _: &str) {
+        deny(control);
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        self.screen.warn(&line.to_string());
+    }
+}
+
+fn deny(control: &ControlConnection) {
+    let _ = control.write(&[State::AccessDenied.byte()], Duration::ZERO);
+}
+
 impl Iperf3 {
+    /// Listens for SCTP associations from the first test on that has some.
+    fn listen_for_associations(&self) -> Result<(), Fault> {
+        let fault = |error| Fault::io(error::STREAM_LISTEN, &error);
+        let mut is_open = (self.has_associations.lock()).unwrap_or_else(PoisonError::into_inner);
+        if *is_open {
+            return Ok(());
+        }
+        let listeners = listeners_of(&self.common, Transport::Sctp).map_err(fault)?;
+        let dialect = Associations {
+            lobby: Arc::clone(&self.lobby),
+            screen: Arc::clone(&self.screen),
+        };
+        let server = Listening::new(dialect, config(&self.settings), self.stop.clone());
+        let thread = std::thread::Builder::new().name("sctp".to_owned());
+        thread.spawn(move || server.run(listeners)).map_err(fault)?;
+        *is_open = true;
+        Ok(())
+    }
+
     /// Opens the socket of UDP streams at the first test that has some.
     fn door(&self) -> Result<Arc<DatagramDoor>, Fault> {
         let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,12 @@
 //! What a server prints: the lines of one test as they come, and those of tests beside it when they have ended.
 
+use std::ffi::CString;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::options::Common;
 use crate::output::text;
-use crate::print::Lines;
+use crate::print::{Lines, stamped};
 
 /// The output of a server.
 pub(crate) struct Screen {
@@ -15,6 +16,7 @@ pub(crate) struct Screen {
     is_json: bool,
     verbose: bool,
     logs: bool,
+    timestamps: Option<CString>,
 }
 
 struct State {
@@ -47,6 +49,7 @@ impl Screen {
             is_json: common.json || common.json_stream,
             verbose: common.verbose,
             logs: common.log_file.is_some(),
+            timestamps: common.timestamps.clone(),
         }
     }
 
@@ -54,7 +57,7 @@ impl Screen {
     pub(crate) fn waits(&self) {
         let mut state = self.state();
         if self.verbose && !self.is_json {
-            state.print(&text::version());
+            state.print(&self.stamped(&text::version()));
         }
         self.banner(&mut state);
     }
@@ -63,7 +66,7 @@ impl Screen {
         state.tests += 1;
         if !self.is_json {
             let banner = text::banner(self.port, state.tests);
-            state.print(&banner);
+            state.print(&self.stamped(&banner));
         }
     }
 
@@ -81,12 +84,16 @@ impl Screen {
 
     /// Prints a line about an error.
     pub(crate) fn warn(&self, line: &str) {
-        let line = format!("iperf3: {line}\n");
+        let line = self.stamped(&format!("iperf3: {line}\n"));
         if self.logs {
             self.state().print(&line);
         } else {
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
+    }
+
+    fn stamped(&self, text: &str) -> String {
+        stamped(self.timestamps.as_deref(), "", text)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

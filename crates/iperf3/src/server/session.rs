@@ -14,7 +14,7 @@ use sys::{Address, Socket};
 
 use super::Iperf3;
 use super::screen::Page;
-use crate::options::Server;
+use crate::options::{Server, no_file};
 use crate::output::host_and_port;
 use crate::plan::{self, Own};
 use crate::print::{Printer, Sink};
@@ -47,6 +47,7 @@ pub(super) fn serve(
 ) -> bool {
     // What ends the server ends the waits; the last messages are sent all the same.
     control.outlive_stop();
+    crate::talk::keep_alive(control, &dialect.common);
     let session = Session {
         dialect,
         control,
@@ -97,9 +98,14 @@ impl Session<'_> {
             guard.check(&parameters)?;
         }
         check_limits(settings, &parameters)?;
+        let has_file = self.dialect.common.file.is_some();
+        if let Some(why) = no_file(&parameters).filter(|_| has_file) {
+            return Err(Fault::because(error::FILE, why));
+        }
         let permissions = Permissions::default();
         if !permissions.allows_transport(plan::transport(&parameters), self.control.peer()) {
-            return Err(Fault::of(error::PROTOCOL));
+            let why = "this kernel has not loaded it";
+            return Err(Fault::because(error::PROTOCOL, why));
         }
         // An unknown algorithm is only a warning here, as with stock.
         let congestion = &mut parameters.congestion;
@@ -123,6 +129,7 @@ impl Session<'_> {
             control_segment: 0,
             buffers: (0, 0),
             interval: self.dialect.common.interval,
+            file: self.dialect.common.file.clone().map(|path| (path, 0)),
             streams: Vec::new(),
             begin: 0,
             cpu: [0.0; 3],
@@ -180,9 +187,11 @@ impl Session<'_> {
     }
 
     fn measure(&self, run: &mut TestRun, printer: &mut Printer<'_>) -> Result<(), Fault> {
-        printer.connected(run);
         let parameters = run.parameters.clone();
+        printer.debug("get_parameters:", Some(&parameters.encode()));
+        printer.connected(run);
         let streams = self.streams(&parameters, run.cookie)?;
+        streams::describe(&streams, printer);
         run.streams = streams
             .iter()
             .map(|stream| StreamRun::of(stream, run.started))
@@ -235,10 +244,10 @@ impl Session<'_> {
         let output = printer.output(run);
         let results = match results {
             Some(results) => results,
-            None => self.talk().results()?,
+            None => self.talk().results(printer)?,
         };
         let output = output.filter(|_| parameters.server_output);
-        self.talk().send(&run.to_results(output).encode())?;
+        self.talk().send_results(&run.to_results(output), printer)?;
         run.believe(results);
         self.talk().say(State::DisplayResults)?;
         // IPERF_DONE, or the end of the connection.
@@ -247,14 +256,20 @@ impl Session<'_> {
     }
 
     fn streams(&self, parameters: &Parameters, cookie: Cookie) -> Result<Vec<Stream>, Fault> {
+        let common = &self.dialect.common;
         let own = Own {
+            // The listener has it.
             device: None,
-            send_timeout_ms: self.dialect.common.send_timeout_ms,
-            cpu: self.dialect.common.cpu.or(parameters.server_affinity),
+            cpu: common.cpu.or(parameters.server_affinity),
+            ..Own::of(common)
         };
+        streams::bind(own.cpu)?;
         let is_udp = parameters.protocol == Protocol::Udp;
         let (receives, sends) = parameters.streams();
         let count = receives + sends;
+        if parameters.protocol == Protocol::Sctp {
+            self.dialect.listen_for_associations()?;
+        }
         let sockets = if is_udp {
             self.datagram_streams(count, &plan::flow(parameters, true, &own))?
         } else {
@@ -277,6 +292,7 @@ impl Session<'_> {
                 sends: at >= receives,
                 local: Address::of(&data.socket).map_err(fault)?,
                 peer: Address::of_peer(&data.socket).map_err(fault)?,
+                file: streams::open_file(&plan, own.file.as_deref())?,
                 data,
                 plan,
                 counters: Arc::new(Counters::default()),
@@ -401,7 +417,7 @@ impl Leader<'_, '_> {
         }
         let talk = self.session.talk();
         talk.say(State::ExchangeResults)?;
-        let results = talk.results()?;
+        let results = talk.results(self.printer)?;
         let sent = results.streams.iter().map(|stream| stream.bytes);
         let sent = sent.fold(0, u64::saturating_add);
         self.results = Some(results);

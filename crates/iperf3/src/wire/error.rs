@@ -74,10 +74,12 @@ codes! {
     BUFFER_SIZE = 8
     MSS = 10
     OMIT = 12
+    FILE = 14
     BURST = 15
     UDP_BLOCK_SIZE = 20
     BAD_TOS = 21
     TOTAL_RATE = 27
+    AFFINITY = 36
     SERVER_DURATION = 37
     LISTEN = 102
     CONNECT = 103
@@ -92,12 +94,16 @@ codes! {
     CLIENT_TERMINATED = 119
     SERVER_TERMINATED = 120
     BUSY = 121
+    FLOW_LABEL = 127
     PROTOCOL = 131
+    SCTP_STREAMS = 138
+    SCTP_BINDX = 139
     CONGESTION = 134
     AUTHORIZATION = 142
     RECEIVE_TIMEOUT = 144
     TEST_DURATION_EXPIRED = 160
     STREAM_CREATE = 200
+    STREAM_LISTEN = 202
     STREAM_CONNECT = 203
     STREAM_ACCEPT = 204
     STREAM_WRITE = 205
@@ -128,6 +134,8 @@ const TEXTS: &[(i32, &str, bool)] = &[
     ),
     (MSS, "TCP MSS too large (maximum = 9216 bytes)", false),
     (OMIT, "bogus value for --omit", false),
+    (FILE, "unable to open -F file", true),
+    (AFFINITY, "unable to set CPU affinity", true),
     (BURST, "invalid burst count (maximum = 1000)", false),
     (
         UDP_BLOCK_SIZE,
@@ -196,13 +204,19 @@ const TEXTS: &[(i32, &str, bool)] = &[
     (123, "unable to set TCP/SCTP MSS", true),
     (124, "unable to set socket buffer size", true),
     (125, "unable to set IP TOS", true),
-    (127, "unable to set IPv6 flow label", true),
+    (FLOW_LABEL, "unable to set IPv6 flow label", true),
     (PROTOCOL, "protocol does not exist", false),
     (
         CONGESTION,
         "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host",
         false,
     ),
+    (
+        SCTP_STREAMS,
+        "unable to set SCTP_INIT num of SCTP streams",
+        true,
+    ),
+    (SCTP_BINDX, "unable to bind to the addresses of -X", true),
     (140, "unable to set socket pacing", true),
     (141, "socket buffer size not set correctly", false),
     (AUTHORIZATION, "test authorization failed", false),
@@ -216,7 +230,7 @@ const TEXTS: &[(i32, &str, bool)] = &[
         false,
     ),
     (STREAM_CREATE, "unable to create a new stream", true),
-    (202, "unable to start stream listener", true),
+    (STREAM_LISTEN, "unable to start stream listener", true),
     (STREAM_CONNECT, "unable to connect stream", true),
     (STREAM_ACCEPT, "unable to accept stream connection", true),
     (STREAM_WRITE, "unable to write to stream socket", true),
