@@ -23,9 +23,6 @@ const MOST_ERRORS: u32 = 10;
 pub enum Finish {
     /// End this end's stream and wait for the peer's end of stream: the peer has then read all.
     HalfClose,
-    /// End this end's stream and wait for nothing: for a connection that others still receive from, or whose peer has
-    /// ended its stream and waits for this one's end.
-    EndOfStream,
     /// End this end's TCP stream and wait until all of it is acknowledged. A peer that ends its own
     /// stream before that reads no more, and is not waited for.
     Acknowledged,
@@ -57,7 +54,6 @@ impl Finish {
                 call::shutdown_write(*socket)?;
                 await_acknowledged(*socket, stop)
             }
-            (Self::EndOfStream, Flow::Connected(socket)) => Ok(call::shutdown_write(*socket)?),
             (Self::AwaitClose, Flow::Connected(socket)) => await_end(*socket, stop),
             (Self::EmptyDatagrams, flow) => Ok(send_marks(flow, stop)?),
             _ => Ok(()),

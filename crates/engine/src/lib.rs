@@ -16,7 +16,6 @@ mod deadline_thread;
 mod end;
 mod finish;
 mod flow_group;
-mod flow_sampler;
 mod hooks;
 mod host;
 mod instrument;
@@ -29,7 +28,6 @@ mod memory;
 mod numbers;
 mod pace;
 mod run;
-mod run_flows;
 mod sampler;
 pub mod script;
 mod socket;
@@ -48,7 +46,6 @@ pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
 pub use end::Ran;
 pub use finish::Finish;
 pub use flow_group::{FlowGroup, GroupMember};
-pub use flow_sampler::{GroupTimes, IntervalEnd, sample_flow};
 pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
@@ -59,8 +56,7 @@ pub use measured_phase::{MeasuredPhase, PhaseSettings, open_stream, run_stream};
 pub use memory::Memory;
 pub use numbers::FirstDatagram;
 pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};
-pub use run_flows::{FlowEnd, FlowToRun, FlowWatch, GroupEnd, GroupSettings, run_flows};
-pub use sampler::{Interval, Reading, Sampler, sample_until};
+pub use sampler::{Interval, Reading, Sampler, path_sample, sample_until};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,
     datagram_listener, dropped, prepare_accepted,

@@ -1,15 +1,17 @@
 //! Samples of counters on a time grid.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use model::{Counts, Sample};
+use model::{Counts, PathSample, Sample};
+use sys::option;
 
 use crate::counters::Counters;
 
 /// Most samples that are kept: more than a plot can show.
-pub(crate) const MOST: usize = 2000;
+const MOST: usize = 2000;
 
 /// Samples of counters on a time grid.
 ///
@@ -178,8 +180,24 @@ pub fn sample_until(
     }
 }
 
+/// Returns what TCP_INFO says of a connection now; `None` of what is no TCP.
+pub fn path_sample(socket: BorrowedFd<'_>) -> Option<PathSample> {
+    let info = option::tcp_info(socket).ok()?;
+    let micros = |micros: u32| Some(Duration::from_micros(micros.into()));
+    let segment_bytes = u64::from(info.segment_bytes);
+    Some(PathSample {
+        smoothed_rtt: micros(info.rtt_us),
+        rtt_deviation: micros(info.rtt_variation_us),
+        congestion_window_bytes: Some(u64::from(info.congestion_window) * segment_bytes),
+        retransmits: Some(info.total_retransmits.into()),
+        path_mtu_bytes: Some(info.path_mtu_bytes),
+        send_window_bytes: info.send_window_bytes,
+        reordering: Some(info.reordering),
+    })
+}
+
 /// Drops every second sample. The rest is as accurate, because samples are cumulative.
-pub(crate) fn thin(samples: &mut Vec<Sample>) {
+fn thin(samples: &mut Vec<Sample>) {
     let mut is_kept = false;
     samples.retain(|_| {
         is_kept = !is_kept;
@@ -189,7 +207,7 @@ pub(crate) fn thin(samples: &mut Vec<Sample>) {
 
 /// The times at which samples are due, since the start of a series.
 #[derive(Debug)]
-pub(crate) struct Grid {
+struct Grid {
     interval: Duration,
     due: Duration,
     /// When the series will end: the sample that is due about then is not taken on the grid.
@@ -205,23 +223,13 @@ impl Grid {
         }
     }
 
-    pub(crate) fn of(interval: Duration, length: Option<Duration>) -> Self {
-        let mut grid = Self::new(interval);
-        grid.expect_end(length);
-        grid
-    }
-
-    pub(crate) fn due(&self) -> Duration {
-        self.due
-    }
-
     fn expect_end(&mut self, end: Option<Duration>) {
         self.end = end;
         self.pass(Duration::ZERO);
     }
 
     /// Moves on to the first time on the grid after `now`: lateness does not add up.
-    pub(crate) fn pass(&mut self, now: Duration) {
+    fn pass(&mut self, now: Duration) {
         let intervals = now.as_nanos() / self.interval.as_nanos().max(1) + 1;
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
         self.due = self.interval.saturating_mul(intervals);

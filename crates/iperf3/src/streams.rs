@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use control::ControlConnection;
 use engine::{
     Buffers, Counters, DataSocket, Flow, FlowGroup, GroupMember, Loop, MeasuredPhase, Memory,
-    PhaseSettings, Ran, Reason, Stop, receive_late,
+    PhaseSettings, Ran, Reason, Stop, path_sample, receive_late,
 };
-use model::{Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, SizeRule, Transport};
+use model::{Ended, FlowPlan, Limit, Sample, Series, Side, SizeRule};
 use stats::Histogram;
 use sys::call::{self, Error};
 use sys::{Address, option};
@@ -35,6 +35,9 @@ const EXPLANATION: Duration = Duration::from_millis(500);
 
 /// More than any test takes.
 const LONG: Duration = Duration::from_secs(1 << 20);
+
+/// Samples of all streams of a test; of a longer one each second one is dropped.
+const MOST_SAMPLES: usize = 500_000;
 
 /// How long the rest of a block may take.
 const REST: Duration = Duration::from_secs(5);
@@ -550,6 +553,7 @@ impl<'a> Leader<'a> {
         if self.shared.course.interval.is_some() {
             lead.on_interval(self.interval());
         }
+        self.thin();
         if self.begin.is_none() && now >= self.shared.course.omit {
             self.begin = Some(self.samples() - 1);
             // The grid begins anew, at the time when it should.
@@ -598,6 +602,20 @@ impl<'a> Leader<'a> {
         }
     }
 
+    /// Drops every second sample after the begin, but for the last, of a test that has too many.
+    fn thin(&mut self) {
+        let most = (MOST_SAMPLES / self.series.len().max(1)).max(1000);
+        let Some(begin) = self.begin.filter(|_| self.samples() > most) else {
+            return;
+        };
+        for series in &mut self.series {
+            let last = series.samples.len() - 1;
+            let mut at = 0..=last;
+            let is_kept = |at: usize| at <= begin || at == last || (at - begin).is_multiple_of(2);
+            series.samples.retain(|_| at.next().is_some_and(is_kept));
+        }
+    }
+
     fn sample(&mut self, at: Duration) {
         for (stream, series) in self.streams.iter().zip(&mut self.series) {
             series.samples.push(sample(stream, at));
@@ -633,23 +651,8 @@ fn sample(stream: &Stream, at: Duration) -> Sample {
         received: counts.received,
         operations: counts.send_calls + counts.receive_calls,
         datagrams: stream.counters.datagrams().filter(|_| !stream.sends),
-        path: (stream.sends && stream.plan.transport == Transport::Tcp)
-            .then(|| path(stream))
+        path: (stream.sends && stream.plan.transport.has_tcp_options())
+            .then(|| path_sample(stream.data.socket.as_fd()))
             .flatten(),
     }
-}
-
-fn path(stream: &Stream) -> Option<PathSample> {
-    let info = option::tcp_info(stream.data.socket.as_fd()).ok()?;
-    Some(PathSample {
-        smoothed_rtt: Some(Duration::from_micros(info.rtt_us.into())),
-        rtt_deviation: Some(Duration::from_micros(info.rtt_variation_us.into())),
-        congestion_window_bytes: Some(
-            u64::from(info.congestion_window) * u64::from(info.segment_bytes),
-        ),
-        retransmits: Some(info.total_retransmits.into()),
-        path_mtu_bytes: Some(info.path_mtu_bytes),
-        send_window_bytes: info.send_window_bytes,
-        reordering: Some(info.reordering),
-    })
 }
