@@ -47,7 +47,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         }
     }
     trials.extend(testkit::trials![
-        many_clients_at_once,
         a_second_test_is_refused_where_one_is_the_limit,
         errors_are_one_line_and_one_document,
         signals_end_a_test_with_its_results,
@@ -193,37 +192,6 @@ fn walk(json: &Value, path: String, paths: &mut BTreeSet<String>) {
 
 fn server(options: &str) -> Server {
     Server::with(|port| format!("iperf3 -s -p {port} {options}"))
-}
-
-/// Stock clients in mixed directions, all at one port and at one time.
-fn many_clients_at_once() {
-    let Ok(_) = stock("iperf3", "-v").output() else {
-        return;
-    };
-    let server = server("");
-    let directions = [
-        "",
-        "-R",
-        "--bidir",
-        "-u -l 1000 -b 1M",
-        "-u -l 1000 -b 1M -R",
-    ];
-    let clients: Vec<_> = (0..50)
-        .map(|at| {
-            let options = directions[at % directions.len()];
-            let rate = if options.contains("-b") { "" } else { "-b 1M" };
-            let line = format!(
-                "-c 127.0.0.1 -p {} -t 1 -l 1000 {rate} {options}",
-                server.port
-            );
-            Process::start(&mut theirs(&line))
-        })
-        .collect();
-    for client in clients {
-        client.finish(PATIENCE).succeeded();
-    }
-    let printed = server.terminate();
-    assert_eq!(printed.stdout.matches("Accepted connection").count(), 50);
 }
 
 fn a_second_test_is_refused_where_one_is_the_limit() {

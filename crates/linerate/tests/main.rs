@@ -14,6 +14,7 @@ mod hosts;
 mod interop;
 mod iperf;
 mod iperf3;
+mod iperfs;
 mod map;
 mod packaging;
 mod requests;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ("interop", interop::trials()),
         ("iperf3", iperf3::trials()),
         ("iperf", iperf::trials()),
+        ("iperfs", iperfs::trials()),
         ("flent", flent::trials()),
         ("packaging", packaging::trials()),
         ("map", map::trials()),

@@ -200,7 +200,11 @@ impl Server {
     #[track_caller]
     pub fn usage_at_rest(&self) -> Usage {
         self.test("-l -10").succeeded();
-        // The session ends just after its client.
+        self.settled_usage()
+    }
+
+    /// Descriptors and threads once they stay the same: a session ends just after its client.
+    pub fn settled_usage(&self) -> Usage {
         let mut last = self.usage();
         eventually(SOON, || {
             std::thread::sleep(Duration::from_millis(100));

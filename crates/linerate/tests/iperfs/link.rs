@@ -1,0 +1,81 @@
+//! A link that is cut while tests run over it: both ends report it, and a server serves others.
+
+use std::process::Command;
+use std::time::Duration;
+
+use testkit::Need::Namespaces;
+use testkit::{Namespace, Process, Server, Trial, eventually, link, trial};
+
+use super::ours3;
+
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// The longest deadline of either dialect is 70 s: [`eventually`] waits four times as long as this.
+const DEADLINE: Duration = Duration::from_secs(25);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("iperf3::a_link_is_cut", &[Namespaces], iperf3).waiting()]
+}
+
+fn iperf3() {
+    // A sender of datagrams learns nothing of it: the server's rule for the length of a test ends it.
+    let kinds = [
+        "",
+        "-R",
+        "--bidir",
+        "-P 3",
+        "-u -b 1M -l 1000",
+        "-u -b 1M -l 1000 -R",
+    ];
+    let lines = kinds.map(|kind| {
+        let receives = kind.contains("-R") || kind.contains("--bidir");
+        let limit = if receives { "--rcv-timeout 2000" } else { "" };
+        format!("-t 3 -i 0.1 {limit} {kind}")
+    });
+    cut(
+        ours3,
+        "--rcv-timeout 2000",
+        &lines,
+        "Bytes",
+        &["-n 1M", "-u -b 8M -l 1000 -n 10K"],
+    );
+}
+
+/// Runs clients on another host, and cuts the link when all of them show that their data flows.
+fn cut(make: fn(&str) -> Command, options: &str, lines: &[String], shows: &str, tests: &[&str]) {
+    let (here, there) = (Namespace::new(), Namespace::new());
+    link(
+        (&here, "near", "198.51.100.1/24"),
+        (&there, "far", "198.51.100.2/24"),
+    );
+    let start = || Server::of(|port| make(&format!("-s -p {port} {options}"))).expect("it starts");
+    let server = here.enter(start);
+    let is_alive = || {
+        for kind in tests {
+            let line = format!("-c 127.0.0.1 -p {} {kind}", server.port);
+            let client = here.enter(|| testkit::run(make(&line), AT_ONCE));
+            client.expect("it ends").succeeded();
+        }
+    };
+    is_alive();
+    let rest = server.settled_usage();
+    let start = |line: &String| {
+        Process::start(&mut make(&format!(
+            "-c 198.51.100.1 -p {} {line}",
+            server.port
+        )))
+    };
+    let clients: Vec<Process> = there.enter(|| lines.iter().map(start).collect());
+    for client in &clients {
+        let flows = eventually(AT_ONCE, || client.stdout().contains(shows));
+        assert!(flows, "{} {}", client.stdout(), client.stderr());
+    }
+    here.ip("link del near");
+    for client in clients {
+        let client = client.finish(DEADLINE);
+        let is_line = client.stderr.lines().count() == 1;
+        assert!(client.code == Some(1) && is_line, "{client:#?}");
+    }
+    server.is_back_at(rest, DEADLINE, "the link's end");
+    is_alive();
+}
