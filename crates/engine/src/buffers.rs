@@ -93,17 +93,14 @@ impl Buffers {
                 let made = SendFile::new(fill, size, width, plan.offset);
                 buffers.send_file = Some(made.map_err(of_file)?);
             } else {
-                let mut pattern = pattern.iter().cycle();
-                let contents = |buffer: &mut [u8]| {
-                    if let Some(file) = &mut fill {
-                        return fill_from(file, buffer).map_err(of_file);
-                    }
-                    for (byte, value) in buffer.iter_mut().zip(&mut pattern) {
-                        *byte = *value;
-                    }
-                    Ok(())
+                let contents = |buffer: &mut [u8]| match &mut fill {
+                    Some(from) => fill_from(from, buffer).map_err(of_file),
+                    None => Ok(()),
                 };
                 buffers.send = Some(buffers.ring(plan, size, width, memory, contents)?);
+                if fill.is_none() {
+                    buffers.refill(pattern);
+                }
             }
         }
         if workload.receives() {
@@ -114,6 +111,19 @@ impl Buffers {
             buffers.receive = Some(buffers.ring(plan, size, width, memory, |_| Ok(()))?);
         }
         Ok(buffers)
+    }
+
+    /// Fills the send buffers with `pattern`, repeated.
+    pub fn refill(&mut self, pattern: &[u8]) {
+        let mut pattern = pattern.iter().cycle();
+        let Some(ring) = &mut self.send else {
+            return;
+        };
+        for _ in 0..self.used.send_width.unwrap_or(0) {
+            for (byte, value) in ring.advance().iter_mut().zip(&mut pattern) {
+                *byte = *value;
+            }
+        }
     }
 
     /// Makes a ring within the memory that is allowed, and lets `contents` fill each buffer.

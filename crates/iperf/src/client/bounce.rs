@@ -43,7 +43,6 @@ pub(super) fn run(run: &Run<'_>) {
     connection.connect_time = Some(connect_time);
     run.observer.see(&Event::Connected(&connection));
 
-    let mut message = vec![0; size as usize];
     let mut flow =
         FlowPlan::of(Transport::Tcp, Workload::ask()).with_buffers(BufferPlan::message(size));
     flow.here.measure_cpu = true;
@@ -74,6 +73,20 @@ pub(super) fn run(run: &Run<'_>) {
     let (mut all, mut of_interval) = (Histogram::default(), Histogram::default());
     let (mut intervals, mut burst, mut bytes_before) = (0_u32, 0_u32, 0);
     let memory = engine::Memory::new(64 << 20, 64 << 20);
+    let (mut message, facts) = (vec![0; size as usize], &data.facts);
+    let made = Buffers::new(
+        &flow.here,
+        &flow.workload,
+        flow.transport,
+        facts,
+        None,
+        &message,
+        &memory,
+    );
+    let mut buffers = match made {
+        Ok(buffers) => buffers,
+        Err(error) => return run.fail(error.to_string()),
+    };
     let leg = match connection::leg(id.clone(), &flow, &data, &connection) {
         Ok(leg) => leg,
         Err(error) => return run.fail(sys::describe(&error)),
@@ -111,30 +124,17 @@ pub(super) fn run(run: &Run<'_>) {
             hold: bounceback.hold,
         }
         .write(&mut message);
-        let made = Buffers::new(
-            &flow.here,
-            &flow.workload,
-            flow.transport,
-            &data.facts,
-            None,
-            &message,
-            &memory,
-        );
-        let mut buffers = match made {
-            Ok(buffers) => buffers,
-            Err(error) => return run.fail(error.to_string()),
-        };
+        buffers.refill(&message);
         let ran = phase.run(
             Limit::Transactions(bounceback.burst.into()),
             Loop::of(&flow, &mut buffers),
             Flow::Connected(data.socket.as_fd()),
         );
         if let Some(latency) = &ran.latency {
-            all.merge(latency);
             of_interval.merge(latency);
         }
         let has_ended = ran.ended != Ended::Count;
-        last = Some((ran, buffers));
+        last = Some(ran);
         if has_ended {
             break;
         }
@@ -165,7 +165,7 @@ pub(super) fn run(run: &Run<'_>) {
                 &of_interval,
                 false,
             );
-            of_interval = Histogram::default();
+            all.merge(&std::mem::take(&mut of_interval));
             (intervals, bytes_before) = (intervals + 1, bytes);
         }
     }
@@ -184,6 +184,7 @@ pub(super) fn run(run: &Run<'_>) {
             false,
         );
     }
+    all.merge(&of_interval);
     // What has arrived after a reset is for the peer to say.
     let _ = phase.finish(
         engine::Finish::HalfClose,
@@ -192,7 +193,7 @@ pub(super) fn run(run: &Run<'_>) {
     );
     phase.stop_clock();
     report(Duration::ZERO, phase.passed.elapsed, bytes, &all, true);
-    if let Some((mut ran, buffers)) = last {
+    if let Some(mut ran) = last {
         ran.latency = Some(all);
         let ended = ran.ended.clone();
         if let Ended::Failed(why) = &ended {

@@ -1,15 +1,16 @@
 //! The server of a bounceback test: each message goes back with two times in it.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{Counters, Reading};
+use engine::{Counters, Reading, Stop, deadline_thread};
 use model::{Counts, Side, Transport};
 use server::ServerContext;
 use sys::Address;
+use sys::call::{self, Error};
 
 use super::{Iperf, MOST_LENGTH};
 use crate::event::{Connection, Event};
@@ -72,6 +73,9 @@ pub(super) fn serve(
     let begun = Instant::now();
     // Both directions count, as at the client.
     let count = |bytes: usize| leg.counters.count_received(2 * bytes, 1);
+    let stop = server.cut.follower();
+    deadline_thread().on_silence(&leg.counters, IDLE, &stop);
+    let _attending = stop.attend();
     loop {
         let received = WallTime::now();
         if !bounce.hold.is_zero() {
@@ -82,11 +86,9 @@ pub(super) fn serve(
             break;
         }
         count(message.len());
-        let filled = control.receive(&mut message, Instant::now() + IDLE, server.cut);
-        if filled.is_ok_and(|filled| filled == message.len()) {
-            continue;
+        if !receive(control.as_fd(), &mut message, &stop) {
+            break;
         }
-        break;
     }
     let elapsed = begun.elapsed();
     let counts: Counts = Reading::now(std::slice::from_ref(&leg.counters)).counts;
@@ -99,4 +101,18 @@ pub(super) fn serve(
         },
     );
     Ok(())
+}
+
+/// Receives a whole message, without a wait before each call: the thread attends the stop. Returns whether one came.
+fn receive(socket: BorrowedFd<'_>, message: &mut [u8], stop: &Stop) -> bool {
+    let mut filled = 0;
+    while filled < message.len() && !stop.is_set() {
+        match call::receive(socket, &mut message[filled..]) {
+            Ok(0) => return false,
+            Ok(count) => filled += count,
+            Err(Error::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+    filled == message.len()
 }
