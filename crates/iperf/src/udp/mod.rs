@@ -70,14 +70,7 @@ impl OneWay<'_> {
             idle: Some(IDLE),
             group: None,
         };
-        let limit = match flow.limit {
-            Limit::Bytes(_) if !leg.sends => Limit::Unlimited,
-            // Datagrams are whole.
-            Limit::Bytes(bytes) => {
-                Limit::Messages(bytes.div_ceil(self.pattern.len().max(1) as u64))
-            }
-            other => other,
-        };
+        let limit = limit(flow, leg.sends, self.pattern.len());
         let mut phase = MeasuredPhase::start(&flow.here, settings);
         company.enter(leg);
         let path = Flow::Connected(data.socket.as_fd());
@@ -114,6 +107,22 @@ impl OneWay<'_> {
             ended,
             series,
         })
+    }
+}
+
+/// What ends the loop of a flow with datagrams of `length` bytes.
+fn limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
+    match flow.limit {
+        Limit::Bytes(_) if !sends => Limit::Unlimited,
+        // Datagrams are whole.
+        Limit::Bytes(bytes) => Limit::Messages(bytes.div_ceil(length.max(1) as u64)),
+        // The datagram that marks the end is one of the rate, too.
+        Limit::Time(time) if sends => {
+            let pacing = flow.here.pacing;
+            let interval = pacing.map_or(Duration::ZERO, |pacing| pacing.interval);
+            Limit::Time(time.saturating_sub(interval))
+        }
+        other => other,
     }
 }
 
@@ -247,5 +256,34 @@ fn report(side: &Side, is_enhanced: bool) -> ServerReport {
             },
         }),
         is_enhanced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Pacing, Transport, Workload};
+
+    use super::*;
+
+    #[test]
+    fn a_pace_leaves_room_for_the_last_datagram() {
+        let mut flow = FlowPlan::of(Transport::Udp, Workload::send());
+        for (rate, ours, loops) in [
+            // One per 10 ms.
+            (1_000_000, Limit::Time(ms(500)), Limit::Time(ms(490))),
+            (1_000, Limit::Time(ms(500)), Limit::Time(ms(0))),
+            (0, Limit::Time(ms(500)), Limit::Time(ms(500))),
+            (1_000_000, Limit::Bytes(2501), Limit::Messages(3)),
+        ] {
+            flow.limit = ours;
+            flow.here.pacing = Pacing::of_bits(rate, 1250, 1);
+            assert_eq!(limit(&flow, true, 1250), loops, "{rate}");
+        }
+        flow.limit = Limit::Time(ms(500));
+        assert_eq!(limit(&flow, false, 1250), flow.limit);
+    }
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
     }
 }
