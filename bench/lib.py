@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -32,7 +33,7 @@ STEAL_LIMIT = 0.02
 MOST_BYTES = 2_000_000_000
 
 # What `paired` returns beside the samples of the two.
-NOT_SAMPLES = ("steal", "dropped", "ratio", "lower", "upper", "enough")
+NOT_SAMPLES = ("steal", "dropped", "ratio", "lower", "upper", "enough", "verdict")
 
 
 class Failed(Exception):
@@ -62,6 +63,19 @@ def arguments(description):
     return parser
 
 
+def paired_arguments(parser, names, pairs, quick_pairs):
+    """Adds the options of a script that compares pairs of runs in named cases, and parses."""
+    parser.add_argument("--case", action="append", metavar="NAME", help="only this case (repeatable)")
+    parser.add_argument("--pairs", type=int, help=f"pairs a case (default {pairs}; {quick_pairs} with --quick)")
+    parser.add_argument("--json", metavar="FILE", help="also write every sample to FILE")
+    arguments = parser.parse_args()
+    arguments.pairs = arguments.pairs or (quick_pairs if arguments.quick else pairs)
+    for name in arguments.case or []:
+        if name not in names:
+            parser.error(f"--case {name}: not one of {', '.join(names)}")
+    return arguments
+
+
 @dataclasses.dataclass(frozen=True)
 class Programs:
     """One side of a comparison: how to start its client and its server."""
@@ -69,6 +83,11 @@ class Programs:
     name: str
     netperf: list
     netserver: list
+
+    def tool(self, name):
+        """The command of another tool, beside netperf's: another link, or another word."""
+        first, *words = self.netperf
+        return [first, name] if words else [str(pathlib.Path(first).with_name(name))]
 
 
 def programs(name, path):
@@ -139,25 +158,25 @@ def server(programs, namespace=None, tracer=()):
 
 
 @contextlib.contextmanager
-def running(command, port, traced=False):
-    """Runs a server until the block ends; yields its pid once it listens on `port`."""
+def running(command, port, traced=False, udp=False, stdout=subprocess.DEVNULL, end=signal.SIGTERM):
+    """Runs a server until the block ends, by a signal; yields its pid once it listens on `port`."""
     process = subprocess.Popen(
         command,
         cwd="/tmp",
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     pid = None
     try:
-        pid = wait_listening(process, port, traced)
+        pid = wait_listening(process, port, traced, udp)
         yield pid
     finally:
         # A tracer writes its summary when its child ends, so only the child is asked to end.
         # What is left of the session after that (a forked server's stuck child) is killed.
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid or process.pid, signal.SIGTERM)
+            os.kill(pid or process.pid, end)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SERVER_DEADLINE)
         with contextlib.suppress(ProcessLookupError):
@@ -165,25 +184,26 @@ def running(command, port, traced=False):
         process.wait()
 
 
-def wait_listening(process, port, traced):
+def wait_listening(process, port, traced, udp):
     # Seen in /proc and not tried by a connection: a server should meet only real clients.
     deadline = time.monotonic() + SERVER_DEADLINE
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise Failed(f"{process.args}: ended with {process.returncode} before it listened")
-        if listening(process.pid, port):
+        if listening(process.pid, port, udp):
             family = [*children(process.pid), process.pid] if traced else [process.pid]
             return family[0]
         time.sleep(0.002)
     raise Failed(f"{process.args}: not listening on port {port} after {SERVER_DEADLINE} s")
 
 
-def listening(pid, port):
-    """Whether someone listens on TCP `port` in the network namespace of `pid`."""
-    for table in ("tcp", "tcp6"):
+def listening(pid, port, udp=False):
+    """Whether a socket listens on `port` in the network namespace of `pid`; one of UDP is unconnected."""
+    protocol, state = ("udp", "07") if udp else ("tcp", "0A")
+    for table in (protocol, f"{protocol}6"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{table}") as lines:
             for fields in map(str.split, lines):
-                if fields[1].endswith(f":{port:04X}") and fields[3] == "0A":
+                if fields[1].endswith(f":{port:04X}") and fields[3] == state:
                     return True
     return False
 
@@ -326,6 +346,22 @@ def spread(samples):
 
 # ---------------------------------------------------------------------------------------------
 # Output
+
+
+def write_json(arguments, results):
+    """Writes every sample, and the machine and the programs that they are of, to the file of `--json`."""
+    host = os.uname()
+    document = {
+        "kernel": f"{host.sysname} {host.release} {host.machine}",
+        "cpus": os.cpu_count(),
+        "unix_time": int(time.time()),
+        "ours": str(arguments.ours),
+        "stock": str(arguments.stock),
+        "results": results,
+    }
+    with open(arguments.json, "w") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
 
 
 def progress(text):
