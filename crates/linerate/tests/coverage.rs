@@ -1,4 +1,5 @@
-//! docs/netperf-manual-coverage.md is complete, and the tests that it names as proofs have run.
+//! docs/netperf-manual-coverage.md, docs/iperf-coverage.md and docs/iperf3-coverage.md are complete, and the tests that
+//! they name as proofs have run.
 //!
 //! A proof is one place or several, between semicolons. A place is the name of a test, or what several
 //! names begin with, and words where the name does not say enough: they stand, as whole words, in a line
@@ -33,6 +34,13 @@ pub(crate) fn trials(own: Vec<String>) -> Vec<Trial> {
     trials
 }
 
+/// What of each tool is here.
+const DOCUMENTS: [&str; 3] = [
+    "netperf-manual-coverage.md",
+    "iperf-coverage.md",
+    "iperf3-coverage.md",
+];
+
 /// A table of a document.
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
@@ -40,19 +48,29 @@ pub(crate) struct Table {
 }
 
 fn every_option_has_its_line_among_those_of_its_command_or_family() {
-    let tables = tables_of("option");
-    let chapters: Vec<_> = manual::client()
-        .into_iter()
-        .chain(manual::server())
-        .collect();
-    assert_eq!(tables.len(), chapters.len());
-    for (table, chapter) in tables.iter().zip(chapters) {
-        let typed: BTreeSet<String> = chapter
-            .options
-            .iter()
-            .map(|option| format!("`{}`", option.synopsis.replace('|', "\\|")))
-            .collect();
-        assert_eq!(table.subjects(), typed, "{}", chapter.title);
+    let netperf = manual::client().into_iter().chain(manual::server());
+    for (document, chapters) in [
+        (DOCUMENTS[0], netperf.collect()),
+        (DOCUMENTS[1], iperf::options::manual::chapters()),
+        (DOCUMENTS[2], iperf3::options::manual::chapters()),
+    ] {
+        let mut tables = tables(document);
+        tables.retain(|table| table.head[0] == "option");
+        assert_eq!(tables.len(), chapters.len(), "{document}");
+        for (table, chapter) in tables.iter().zip(chapters) {
+            let options = chapter.options.iter();
+            let typed: BTreeSet<String> = options
+                .map(|option| format!("`{}`", option.synopsis.replace('|', "\\|")))
+                .collect();
+            let found = table.subjects();
+            let missing: Vec<_> = typed.difference(&found).collect();
+            let foreign: Vec<_> = found.difference(&typed).collect();
+            assert!(
+                missing.is_empty() && foreign.is_empty(),
+                "{document}, {}: no lines of {missing:#?}; no options {foreign:#?}",
+                chapter.title
+            );
+        }
     }
 }
 
@@ -90,7 +108,7 @@ fn every_proof_has_run(own: &[String]) {
         None => own.iter().map(String::as_str).collect(),
     };
     let mut wrong = Vec::new();
-    for table in coverage() {
+    for table in DOCUMENTS.into_iter().flat_map(tables) {
         assert_eq!(table.head.last().map(String::as_str), Some("proof"));
         for row in &table.rows {
             assert_eq!(row.len(), table.head.len(), "{row:?}");
@@ -149,13 +167,15 @@ fn tests() -> PathBuf {
 
 /// The suite that a test belongs to, without the extension of its file; `None` of another crate's.
 fn suite_of(name: &str) -> Option<PathBuf> {
-    let (suite, _) = name.split_once([':', '.'])?;
-    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/suite");
-    let places = [(tests().join(suite), "rs"), (lab.join(suite), "sh")];
-    places
-        .into_iter()
-        .find(|(path, extension)| path.is_dir() || path.with_extension(extension).exists())
-        .map(|(path, _)| path)
+    let (suite, rest) = name.split_at(name.find([':', '.'])?);
+    // A suite of the virtual machine may have the name of one of ours.
+    let (place, extension) = if rest.starts_with('.') {
+        let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/suite");
+        (lab.join(suite), "sh")
+    } else {
+        (tests().join(suite), "rs")
+    };
+    Some(place).filter(|place| place.is_dir() || place.with_extension(extension).exists())
 }
 
 /// The file of a suite, and those below its directory.
@@ -197,8 +217,17 @@ fn has_words(line: &str, words: &str) -> bool {
 impl Table {
     /// What the lines are about; a line may be about several.
     fn subjects(&self) -> BTreeSet<String> {
-        let subjects = self.rows.iter().flat_map(|row| row[0].split(", "));
-        let all: Vec<String> = subjects.map(str::to_owned).collect();
+        let of_row = |row: &Vec<String>| -> Vec<String> {
+            // An option may have two names with a comma between them.
+            let several = row[0]
+                .strip_prefix('`')
+                .and_then(|row| row.strip_suffix('`'));
+            match several {
+                Some(row) => row.split("`, `").map(|one| format!("`{one}`")).collect(),
+                None => row[0].split(", ").map(str::to_owned).collect(),
+            }
+        };
+        let all: Vec<String> = self.rows.iter().flat_map(of_row).collect();
         let each: BTreeSet<String> = all.iter().cloned().collect();
         assert_eq!(all.len(), each.len(), "there is one line each: {all:?}");
         each
@@ -211,15 +240,11 @@ fn subjects_of(what: &str) -> BTreeSet<String> {
     tables[0].subjects()
 }
 
-/// The tables whose first column has this head, in order.
+/// netperf's tables whose first column has this head, in order.
 fn tables_of(what: &str) -> Vec<Table> {
-    let mut tables = coverage();
+    let mut tables = tables(DOCUMENTS[0]);
     tables.retain(|table| table.head[0] == what);
     tables
-}
-
-fn coverage() -> Vec<Table> {
-    tables("netperf-manual-coverage.md")
 }
 
 /// The tables of a document in docs.

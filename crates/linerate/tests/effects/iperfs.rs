@@ -1,13 +1,19 @@
-//! What options of iperf and iperf3 make an end ask of the kernel, as `calls` has it for netperf.
+//! What options of iperf and iperf3 make an end ask of the kernel, as `calls` has it for netperf, and what they make it
+//! print.
 
+use rustix::process::Signal;
 use testkit::Need::Namespaces;
-use testkit::{Namespace, Trial, trial};
+use testkit::{
+    Namespace, Process, Trial, eventually, free_port, is_listening, linerate, trial, unless,
+};
 
+use super::PATIENCE;
 use super::calls::{Case, compare};
 use super::trace::{STRACE, both_of};
+use crate::iperf::takes_datagrams;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = vec![
         trial("options_of_iperf", &[STRACE, Namespaces], || {
             Namespace::new().enter(|| of("iperf -s", IPERF));
         }),
@@ -20,7 +26,170 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("options_of_iperf3", &[STRACE, Namespaces], || {
             Namespace::new().enter(|| of("iperf3 -s", IPERF3));
         }),
-    ]
+        trial("retries", &[], retries),
+        trial("an_idle_server_ends", &[], an_idle_server_ends),
+    ];
+    for (tool, cases) in [("iperf", IPERF_TEXTS), ("iperf3", IPERF3_TEXTS)] {
+        trials.extend(cases.iter().map(|case| {
+            let name = format!("{}_{}", case.0, case.1).replace(' ', "_");
+            unless(
+                None,
+                format!("{tool}::{}", name.trim_matches('_')),
+                move || {
+                    texts(tool, case);
+                    Ok(())
+                },
+            )
+        }));
+    }
+    trials
+}
+
+/// Options of a server and of its client, and what either prints with them; after `!` what it does not. A client that
+/// fails prints its part on standard error, which stands after `fails:`.
+type Text = (
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+#[rustfmt::skip]
+const IPERF_TEXTS: &[Text] = &[
+    ("", "-n 20000 -e", &["Write/Err", "on 20"], &[]),
+    ("-e", "-n 20000", &[], &["Reads=Dist", "(peer 2.1.8)"]),
+    ("-e", "-n 20000 -C", &[], &["!(peer"]),
+    ("", "-n 2m -f K", &[" KBytes/sec"], &[]),
+    ("", "-n 20000 --hide-ips", &["*.*.*.1"], &[]),
+    ("", "-t 0.5 -i 0.2 -b 8m -l 1000", &["0.2000-0.4000 sec"], &[]),
+    ("", "-n 20000 -m", &["MSS size"], &[]),
+    ("", "-n 20000 -M 1000", &["MSS req size 1000 bytes"], &[]),
+    ("", "-n 20000 -o FILE", &["Output from stdout and stderr", "!connected with"], &[]),
+    ("--permit-key=abcd", "-n 20000 --permit-key=abcd", &["[abcd(1)]"], &["Permit key is 'abcd' (timeout in 20.0"]),
+    ("--permit-key=abcd --permit-key-timeout 0", "-n 20000 --permit-key=abcd", &[], &["(WARN: no timeout)"]),
+    ("", "-t 0.5 -b 8m -l 1000 -P 2 --sum-only", &["[SUM-2]", "!connected with"], &[]),
+    ("", "-t 0.5 -b 8m -l 1000 -P 2 --no-connect-sync", &["[SUM]"], &[]),
+    ("--sum-dstip", "-t 0.5 -b 8m -l 1000 -P 2", &[], &["[SUM]"]),
+    ("", "-n 20000 -N -e", &["(Nagle off)"], &[]),
+    ("", "-n 20000 -S 0x28 -e", &["TOS set to 0x28"], &[]),
+    ("", "-n 20000 -Z reno", &["TCP congestion control set to reno"], &[]),
+    ("", "-n 20000 -w 40000", &["(WARNING: requested"], &[]),
+    ("", "-n 20000 --fq-rate 8g", &["fair-queue socket pacing set to"], &[]),
+    ("-1", "-n 20000", &[], &["single client traffic mode"]),
+    ("--tcp-rx-window-clamp 8192", "-n 20000", &[], &["(clamp=8192)"]),
+    ("", "-n 20000 -R -e", &["(reverse)"], &["(reverse)"]),
+    ("", "-n 20000 --full-duplex -e", &["(full-duplex)"], &["(full-duplex)"]),
+    ("", "-n 20000 -r -L FREE", &["[  2] local"], &["[ *2] local"]),
+    ("", "-t 0.5 --bounceback=3 --bounceback-period 0.2", &["3 times every 0.20 second"], &[]),
+    ("", "-t 0.5 --bounceback --bounceback-hold 20", &["(server hold req=20000 usecs"], &[]),
+    ("", "-t 0.5 --bounceback --bounceback-no-quickack", &["!quickack"], &[]),
+    ("", "-n 20000 -x C", &["!connected with", "Client connecting"], &[]),
+    ("", "-n 20000 -x S", &["connected with", "!Client connecting"], &[]),
+    ("", "-n 20000 -y C", &["!Client connecting", ",0.0-0."], &[]),
+    ("-u", "-u -n 20000 -b 8m", &["Server Report"], &["0/15 (0%)"]),
+    ("-u", "-u -n 20000 -b 800pps", &["IPG target: 1250.00 us"], &[]),
+    ("-u", "-u -n 20000 -b 8m -x V", &["!Server Report"], &[]),
+    ("-u", "-u -n 20000 -b 8m --no-udp-fin -e", &["!Server Report", "(no-udp-fin)"], &["(no-udp-fin)"]),
+    ("-u", "-u -n 20000 -b 8m --trip-times", &["(trip-times)"], &["(trip-times)"]),
+    ("--allow-peers 192.0.2.0/24", "-n 200m", &["fails: failed: "], &[]),
+    ("--max-clients 2", "-t 0.5 -b 8m -l 1000 -P 3", &["fails: failed: "], &[]),
+    ("-U", "-u -n 20000 -b 8m", &[], &["lower case -u instead of -U"]),
+];
+
+#[rustfmt::skip]
+const IPERF3_TEXTS: &[Text] = &[
+    ("", "-n 20M -f K", &[" KBytes/sec"], &[]),
+    ("-V", "-n 20K -V", &["Cookie: ", "CPU Utilization"], &["Cookie: "]),
+    ("-J", "-n 20K -J", &["\"intervals\":"], &["\"accepted_connection\":"]),
+    ("", "-n 20K -I FILE --logfile FILE", &["!connected"], &[]),
+    ("", "-n 20K --forceflush", &["iperf Done."], &[]),
+    ("", "-n 20K --connect-timeout 9000", &["iperf Done."], &[]),
+    ("", "-n 20K -R --rcv-timeout 9000", &["iperf Done."], &[]),
+    ("", "-n 20K --cntl-ka=9/2/3", &["iperf Done."], &[]),
+    ("", "-n 20K --pacing-timer 500", &["iperf Done."], &[]),
+    ("", "-n 20K --repeating-payload", &["iperf Done."], &[]),
+    ("", "-n 20K --no-fq-socket-pacing", &["iperf Done."], &[]),
+    ("", "-n 20K -4", &["connected to 127.0.0.1"], &[]),
+    ("", "-n 20K -6", &["connected to ::1"], &["connected to ::1"]),
+    ("", "-n 20K -T some-title", &["some-title:  [  5]"], &["!some-title"]),
+    ("-J", "-n 20K -J --extra-data some-word", &["some-word"], &["some-word"]),
+    ("", "-n 20K --get-server-output", &["Server output:", "Accepted connection"], &[]),
+    ("", "-k 8 -V --bandwidth 800M", &["Target Bitrate: 800000000"], &[]),
+    ("", "-n 20K --json-stream", &["{\"event\":\"start\",", "{\"event\":\"end\","], &[]),
+    ("", "-n 20K --json-stream-full-output", &["{\"event\":\"end\",", "\"intervals\":"], &[]),
+    ("--server-bitrate-limit 1M", "-t 1 -b 8M", &["fails:total required bandwidth is larger than server limit"], &[]),
+    ("--server-max-duration 1", "-t 5", &["fails:iperf3: error"], &[]),
+    ("--allow-peers 192.0.2.0/24", "-t 1", &["fails:iperf3: error"], &[]),
+];
+
+fn texts(tool: &str, (serve, ask, here, there): &Text) {
+    let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
+    let file = directory.path().join("file");
+    let (port, back) = (free_port(), free_port());
+    let server = Process::start(&mut linerate(&format!("{tool} -s -p {port} {serve}")));
+    let listens = || is_listening(port) || takes_datagrams(port);
+    assert!(eventually(PATIENCE, listens), "{}", server.stderr());
+    let host = if ask.ends_with("-6") {
+        "::1"
+    } else {
+        "127.0.0.1"
+    };
+    let ask = ask.replace("FILE", &file.to_string_lossy());
+    let ask = ask.replace("FREE", &back.to_string());
+    let client = Process::start(&mut linerate(&format!("{tool} -c {host} -p {port} {ask}")));
+    let client = client.finish(PATIENCE);
+    let fails = here.iter().any(|part| part.starts_with("fails:"));
+    assert_eq!(
+        client.code,
+        Some(u8::from(fails).into()),
+        "{ask}: {client:?}"
+    );
+    assert_eq!(ask.contains("/file"), file.exists(), "{ask}");
+    for part in *here {
+        match part.strip_prefix("fails:") {
+            Some(why) => has(why, &client.stderr),
+            None => has(part, &client.stdout),
+        }
+    }
+    let wanted = || there.iter().filter(|part| !part.starts_with('!'));
+    eventually(PATIENCE, || {
+        let said = server.stdout();
+        wanted().all(|part| said.contains(part))
+    });
+    server.signal(Signal::INT);
+    let server = server.finish(PATIENCE);
+    for part in *there {
+        has(part, &server.stdout);
+    }
+}
+
+/// Whether the text has this part, or after `!` lacks it.
+#[track_caller]
+fn has(part: &str, text: &str) {
+    match part.strip_prefix('!') {
+        Some(other) => assert!(!text.contains(other), "{other}: {text}"),
+        None => assert!(text.contains(part), "no {part}: {text}"),
+    }
+}
+
+/// A refused connection of iperf is tried again as often as is asked for.
+fn retries() {
+    let line = format!("iperf -c 127.0.0.1 -p {} --connect-retries 2", free_port());
+    let client = Process::start(&mut linerate(&line)).finish(PATIENCE);
+    assert_eq!(client.code, Some(1), "{client:?}");
+    let refused = client.stderr.matches("tcp connect failed").count();
+    assert_eq!(refused, 3, "{client:?}");
+}
+
+fn an_idle_server_ends() {
+    let line = format!("iperf3 -s -1 -p {} --idle-timeout 1", free_port());
+    Process::start(&mut linerate(&line))
+        .finish(PATIENCE)
+        .succeeded();
+    let line = format!("iperf -s -p {} -t 0.3", free_port());
+    Process::start(&mut linerate(&line))
+        .finish(PATIENCE)
+        .succeeded();
 }
 
 const STREAM: &str = "iperf -c 127.0.0.1 -n 20000 -l 1000";
