@@ -49,7 +49,7 @@ pub use flow_group::{FlowGroup, GroupMember};
 pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
-pub use io::{Associations, Early, Flow};
+pub use io::{Associations, Flow};
 pub use looper::Looper;
 pub use loops::connection_test::Accepting;
 pub use measured_phase::{MeasuredPhase, PhaseSettings, open_stream, run_stream};

@@ -13,7 +13,7 @@ use crate::connector::Connector;
 use crate::counters::Counters;
 use crate::end::{Bounds, Budget, LoopEnd, Ran};
 use crate::hooks::{Extras, Hooks, ReceiveSizes};
-use crate::io::{self, Flow, Io};
+use crate::io::{self, Flow, Io, unsupported};
 use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, numbered, pipelined, request_response};
@@ -117,6 +117,10 @@ impl<'a> From<Flow<'a>> for Path<'a> {
     }
 }
 
+/// Whether there are loops for numbered datagrams and for the methods of [`io::run_one_way`], which netperf alone would
+/// carry in vain.
+const ONE_WAY: bool = cfg!(feature = "one-way");
+
 /// Runs a job to its end, and attends its stop meanwhile.
 pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
     let _attending = job.stop.attend();
@@ -134,7 +138,7 @@ pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
             };
             let length = body.length(limit);
             match (body.datagrams, path) {
-                (Some(format), Path::Flow(flow)) => {
+                (Some(format), Path::Flow(flow)) if ONE_WAY => {
                     let datagrams = Datagrams {
                         format,
                         counters,
@@ -145,15 +149,11 @@ pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
                     datagrams.run_on(&flow)
                 }
                 (None, Path::Flow(flow))
-                    if body.half.count_receive_sizes && *body.workload == Workload::receive() =>
+                    if ONE_WAY
+                        && body.half.count_receive_sizes
+                        && *body.workload == Workload::receive() =>
                 {
-                    let half = body.half;
-                    let work = WithSizes {
-                        counters,
-                        body,
-                        bounds,
-                    };
-                    io::run(&flow, half, work)
+                    body.receive_with_sizes(&flow, bounds, counters)
                 }
                 (_, path) => body.run(path, bounds, length),
             }
@@ -216,6 +216,37 @@ impl<'a> Loop<'a> {
         }
     }
 
+    /// Receive calls are counted by their sizes.
+    fn receive_with_sizes(
+        &mut self,
+        flow: &Flow<'_>,
+        bounds: Bounds<'_>,
+        counters: &Counters,
+    ) -> Ran {
+        let half = self.half;
+        let mut hooks = ReceiveSizes {
+            extras: Extras::new(half, None, self.warm_up),
+            size: self
+                .buffers
+                .receive
+                .as_ref()
+                .map_or(0, |ring| ring.size() as usize),
+            counts: counters.receive_size_line(),
+        };
+        let work = Receiving {
+            body: self,
+            bounds,
+            hooks: &mut hooks,
+        };
+        let ran = io::run_one_way(flow, half, work);
+        let (paced, send_gaps) = hooks.extras.finish().unzip();
+        Ran {
+            paced,
+            send_gaps,
+            ..ran
+        }
+    }
+
     /// What may be moved: without end, unless the limit is a count.
     fn budget(&self, limit: Limit) -> Budget {
         Budget(match limit {
@@ -243,6 +274,15 @@ impl<'a> Loop<'a> {
 
 fn on_path(body: &mut Loop<'_>, path: Path<'_>, bounds: Bounds<'_>, hooks: &mut impl Hooks) -> Ran {
     match path {
+        Path::Flow(flow) if ONE_WAY && body.half.io == IoMethod::Trunc => {
+            let half = body.half;
+            let work = Receiving {
+                body,
+                bounds,
+                hooks,
+            };
+            io::run_one_way(&flow, half, work)
+        }
         Path::Flow(flow) => {
             let half = body.half;
             let work = OnFlow {
@@ -349,7 +389,7 @@ struct Datagrams<'a, 'b> {
 impl Datagrams<'_, '_> {
     fn run_on(self, flow: &Flow<'_>) -> Ran {
         let half = self.body.half;
-        io::run(flow, half, self)
+        io::run_one_way(flow, half, self)
     }
 }
 
@@ -408,34 +448,22 @@ impl io::Work for Datagrams<'_, '_> {
     }
 }
 
-/// Data in one direction, whose receive calls are counted by their sizes.
-struct WithSizes<'a, 'b> {
-    counters: &'a Counters,
+/// A stream that is received.
+struct Receiving<'a, 'b, H> {
     body: &'a mut Loop<'b>,
     bounds: Bounds<'a>,
+    hooks: &'a mut H,
 }
 
-impl io::Work for WithSizes<'_, '_> {
+impl<H: Hooks> io::Work for Receiving<'_, '_, H> {
     fn run(self, io: &impl Io) -> Ran {
-        let (body, bounds) = (self.body, self.bounds);
-        let Some(ring) = &mut body.buffers.receive else {
+        let (timing, bounds) = (self.body.timing, self.bounds);
+        let Some(ring) = &mut self.body.buffers.receive else {
             return unsupported();
         };
-        let mut hooks = ReceiveSizes {
-            extras: Extras::new(body.half, None, body.warm_up),
-            size: ring.size() as usize,
-            counts: self.counters.receive_size_line(),
-        };
-        let sink = &mut io.sink(ring, bounds);
-        let ran = timed!(body.timing.calls, receive_times, bounds.stop, |timer| {
-            bulk::receive(sink, bounds, timer, &mut hooks)
-        });
-        let (paced, send_gaps) = hooks.extras.finish().unzip();
-        Ran {
-            paced,
-            send_gaps,
-            ..ran
-        }
+        timed!(timing.calls, receive_times, bounds.stop, |timer| {
+            bulk::receive(io.sink(ring, bounds), bounds, timer, self.hooks)
+        })
     }
 }
 
@@ -518,10 +546,6 @@ fn ask(
         latency: times,
         ..end.ran(bounds.stop)
     }
-}
-
-fn unsupported() -> Ran {
-    Ended::Failed("no loop runs this list of operations on this path".to_owned()).into()
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! The data sockets of a flow.
 
-use std::cell::RefCell;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use sys::call::Peer;
 
-use super::early::Early;
 use super::one_to_many::Associations;
 
 /// The sockets that a flow moves its data over.
@@ -14,8 +12,6 @@ use super::one_to_many::Associations;
 pub enum Flow<'a> {
     /// A connected socket, stream or datagram.
     Connected(BorrowedFd<'a>),
-    /// The same, of which datagrams have come to another socket.
-    Early(BorrowedFd<'a>, &'a RefCell<Early>),
     /// A datagram socket and the address that it sends to.
     Addressed(BorrowedFd<'a>, Peer),
     /// The same, with the address that it sends from.

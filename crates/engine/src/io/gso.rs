@@ -6,7 +6,6 @@ use sys::buffer::BufferRing;
 use sys::call::{self, Error};
 use sys::message::Moved;
 
-use super::flow::Flow;
 use super::method::Io;
 use crate::counters::Counter;
 use crate::end::Bounds;
@@ -19,17 +18,7 @@ const SEGMENTS: usize = 64;
 const MOST_BYTES: usize = 65_400;
 
 /// A connected datagram socket.
-pub(super) struct Gso<'a>(BorrowedFd<'a>);
-
-impl<'a> Gso<'a> {
-    /// `None` of a flow without one connected socket.
-    pub(super) fn of(flow: &Flow<'a>) -> Option<Self> {
-        match flow {
-            Flow::Connected(socket) => Some(Self(*socket)),
-            _ => None,
-        }
-    }
-}
+pub(super) struct Gso<'a>(pub(super) BorrowedFd<'a>);
 
 impl Io for Gso<'_> {
     fn socket(&self) -> BorrowedFd<'_> {

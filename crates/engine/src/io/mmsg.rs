@@ -34,7 +34,7 @@ impl<'a> Mmsg<'a> {
                 Some(to.clone()),
                 Some(ControlMessage::source(*from)),
             ),
-            Flow::Early(..) | Flow::InTurn(_) | Flow::OneToMany(_) => return None,
+            Flow::InTurn(_) | Flow::OneToMany(_) => return None,
         };
         Some(Self { socket, to, from })
     }

@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use model::{Half, IoMethod};
+use model::{Ended, Half, IoMethod};
 use sys::call::Peer;
 
 pub use early::{Early, Elsewhere};
@@ -55,27 +55,17 @@ pub(crate) trait Work {
     fn run(self, io: &impl Io) -> Ran;
 }
 
-/// Runs `work` over the method that fits the flow and the plan. This is the list of the methods;
-/// [`SendFile::send`] and [`discard`], which have no buffers, replace the stream's call of any.
+/// Runs `work` over the method that fits the flow and the plan. This is the list of the methods, but for those of
+/// [`run_one_way`]; [`SendFile::send`] and [`discard`], which have no buffers, replace the stream's call of any.
 pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
     let polls = half.socket.non_blocking;
     if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(flow)) {
         return work.run(&mmsg);
     }
-    if let (IoMethod::Gso, Some(gso)) = (half.io, gso::Gso::of(flow)) {
-        return work.run(&gso);
-    }
-    if let (IoMethod::Trunc, Flow::Connected(socket)) = (half.io, flow) {
-        return work.run(&trunc::Truncated(*socket));
-    }
     match flow {
         Flow::Connected(socket) if half.write_instead_of_send => work.run(&write::Written(*socket)),
         Flow::Connected(socket) if polls => work.run(&polled::Polled::new(Plain(*socket))),
         Flow::Connected(socket) => work.run(&Plain(*socket)),
-        Flow::Early(socket, early) => work.run(&early::EarlyFirst {
-            socket: *socket,
-            early,
-        }),
         Flow::Addressed(socket, to) => work.run(&addressed::Addressed {
             socket: *socket,
             to,
@@ -88,6 +78,25 @@ pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
         Flow::OneToMany(associations) if polls => work.run(&polled::Polled::new(*associations)),
         Flow::OneToMany(associations) => work.run(associations),
     }
+}
+
+/// The same for data in one direction over a connected socket, numbered datagrams or a stream: each work is compiled for
+/// each of few methods.
+pub(crate) fn run_one_way(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
+    let Flow::Connected(socket) = *flow else {
+        return unsupported();
+    };
+    match half.io {
+        IoMethod::Mmsg => mmsg::Mmsg::of(flow).map_or_else(unsupported, |mmsg| work.run(&mmsg)),
+        IoMethod::Gso => work.run(&gso::Gso(socket)),
+        IoMethod::Trunc => work.run(&trunc::Truncated(socket)),
+        IoMethod::Plain => work.run(&Plain(socket)),
+    }
+}
+
+/// The end of what no loop, or no method, is for.
+pub(crate) fn unsupported() -> Ran {
+    Ended::Failed("no loop runs this list of operations on this path".to_owned()).into()
 }
 
 impl Connection {
