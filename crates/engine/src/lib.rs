@@ -54,7 +54,7 @@ pub use looper::Looper;
 pub use loops::connection_test::Accepting;
 pub use measured_phase::{MeasuredPhase, PhaseSettings, open_stream, run_stream};
 pub use memory::Memory;
-pub use numbers::FirstDatagram;
+pub use numbers::{DatagramWatch, FirstDatagram};
 pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};
 pub use sampler::{Interval, Reading, Sampler, path_sample, sample_until};
 pub use socket::{

@@ -96,6 +96,17 @@ impl<'a> MeasuredPhase<'a> {
         ran
     }
 
+    /// As [`Self::run`], with a loop that the engine does not have, on the calling thread, which the stop wakes.
+    pub fn run_own(&mut self, only_sends: bool, own: impl FnOnce(&Stop) -> Ran) -> Ran {
+        self.only_sends = only_sends;
+        let ran = {
+            let _attending = self.stop.attend();
+            own(&self.stop)
+        };
+        self.stop_clock();
+        ran
+    }
+
     /// Ends the flow for the peer, and waits at most `patience` for the peer's end, as [`Finish::say`] does. A stream
     /// that only sends ends with its drain, so [`Finish::HalfClose`] stops its clock again.
     pub fn finish(&mut self, how: Finish, flow: &Flow<'_>, patience: Duration) -> io::Result<()> {

@@ -33,6 +33,21 @@ impl FirstDatagram {
             came_ns: sys::clock::monotonic_ns(),
         }
     }
+
+    /// When it came, by the clock of the format's stamps.
+    pub(crate) fn came_ns(&self, format: DatagramFormat) -> u64 {
+        let ahead_ns = match format.stamp.map(|stamp| stamp.clock) {
+            Some(StampClock::Wall) => sys::clock::wall_ahead_ns(),
+            _ => 0,
+        };
+        self.came_ns.wrapping_add_signed(ahead_ns)
+    }
+}
+
+/// Sees the datagrams of a flow as they are received.
+pub trait DatagramWatch: std::fmt::Debug {
+    /// One that came at this time, by the clock of the stamps; 0 without stamps.
+    fn see(&self, datagram: &[u8], now_ns: u64);
 }
 
 /// The hooks of a sender of numbered datagrams.
@@ -179,11 +194,7 @@ impl<'a> Classifier<'a> {
 
     /// The same for one that came before; whether it marks the end.
     pub(crate) fn classify_first(&mut self, first: &FirstDatagram) -> bool {
-        let ahead_ns = match self.format.stamp.map(|stamp| stamp.clock) {
-            Some(StampClock::Wall) => sys::clock::wall_ahead_ns(),
-            _ => 0,
-        };
-        self.classify(&first.data, first.came_ns.wrapping_add_signed(ahead_ns))
+        self.classify(&first.data, first.came_ns(self.format))
     }
 
     /// A place above all others has come.

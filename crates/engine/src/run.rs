@@ -17,7 +17,7 @@ use crate::io::{self, Flow, Io, unsupported};
 use crate::loops::connection_test::{self, Accepting};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, numbered, pipelined, request_response};
-use crate::numbers::{Classifier, FirstDatagram, Numbering};
+use crate::numbers::{Classifier, DatagramWatch, FirstDatagram, Numbering};
 use crate::script::{ConnectionManager, Orders, Script, StepTimes};
 use crate::stop::Stop;
 use crate::timer::Clocked;
@@ -76,6 +76,8 @@ pub struct Loop<'a> {
     pub datagrams: Option<DatagramFormat>,
     /// Those that came before, which the loop counts first.
     pub first: &'a [FirstDatagram],
+    /// Sees each numbered datagram that is received.
+    pub watch: Option<&'a dyn DatagramWatch>,
     /// Figures of the schedule begin after this time.
     pub warm_up: Duration,
     /// How this end moves its data.
@@ -192,6 +194,7 @@ impl<'a> Loop<'a> {
             timing: flow.timing,
             datagrams: flow.datagrams,
             first: &[],
+            watch: None,
             warm_up: Duration::ZERO,
             half: &flow.here,
             buffers,
@@ -437,7 +440,19 @@ impl io::Work for Datagrams<'_, '_> {
                     Some(joined) => (joined, size),
                     None => (ring, usize::MAX),
                 };
-                let end = numbered::receive(io, ring, size, format, &mut classifier, bounds);
+                let end = match body.watch {
+                    None => {
+                        let none = |_: &[u8], _| {};
+                        numbered::receive(io, ring, (size, format), &mut classifier, bounds, none)
+                    }
+                    Some(watch) => {
+                        for first in body.first {
+                            watch.see(&first.data, first.came_ns(format));
+                        }
+                        let see = |datagram: &[u8], now_ns| watch.see(datagram, now_ns);
+                        numbered::receive(io, ring, (size, format), &mut classifier, bounds, see)
+                    }
+                };
                 Ran {
                     latency: classifier.delays,
                     ..end.ran(bounds.stop)
@@ -603,6 +618,7 @@ mod tests {
                     timing: Timing::default(),
                     datagrams: None,
                     first: &[],
+                    watch: None,
                     warm_up: Duration::ZERO,
                     half: &half,
                     buffers: &mut buffers,
@@ -614,8 +630,7 @@ mod tests {
             };
             let connects = workload.connects();
             let opens = workload.body[0] == Operation::Connect;
-            let sends = workload.sends();
-            let receives = workload.receives();
+            let (sends, receives) = (workload.sends(), workload.receives());
             let peer = move |mut peer: TcpStream| {
                 let mut seen = [0; SIZE];
                 if receives {

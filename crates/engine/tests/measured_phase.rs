@@ -63,6 +63,7 @@ fn run_end(
         timing: Timing::default(),
         datagrams: None,
         first: &[],
+        watch: None,
         warm_up: Duration::ZERO,
         half: &half,
         buffers: &mut buffers,

@@ -14,7 +14,8 @@ use sys::{Address, call};
 
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{Client, Direction, PermitKey, Settings};
+use crate::options::{Client, Direction, Frames, PermitKey, Settings, Shape};
+use crate::tally::{Kind, Tallies};
 use crate::traffic::{self, Company, Orders, Went};
 use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, Start, WallTime, flags};
 
@@ -346,16 +347,19 @@ impl Run<'_> {
         connection.is_reverse = is_reverse;
         connection.is_full_duplex = is_duplex;
         connection.connect_time = Some(connect_time);
-        self.observer.see(&Event::Connected(&connection));
+        self.note(&mut connection);
+        self.see_connected(&connection);
         let group = match member {
             // The others start without one that could not be connected.
             Some(member) => member.start(),
             None => None,
         };
+        let asked = self.hello();
+        let started = asked.start.map_or_else(WallTime::now, |start| start.at);
         let hello = if self.settings.compatible {
             Vec::new()
         } else {
-            self.hello().encode(Over::Stream)
+            asked.encode(Over::Stream)
         };
         if let Err(why) = self.greet(&data, &hello) {
             self.fail(why);
@@ -377,16 +381,55 @@ impl Run<'_> {
                         is_duplex,
                         before: if inbound { 0 } else { hello.len() },
                         counts_reads: self.settings.print.enhanced,
+                        shape: &self.client.shape,
+                        receives_bursts: self.receives_bursts().then_some(true),
+                        started,
                         stop: self.stop,
                     };
                     match connection::leg(self.id(number, inbound), plan, data, connection) {
-                        Ok(leg) => self.keep(plan, traffic::run(&orders, &leg, &self.company)),
+                        Ok(mut leg) => {
+                            leg.tallies = self.tallies(inbound);
+                            self.keep(plan, traffic::run(&orders, &leg, &self.company));
+                        }
                         Err(error) => self.fail(sys::describe(&error)),
                     }
                 });
             }
         });
         true
+    }
+
+    /// What connection lines say of what is asked for.
+    pub(crate) fn note(&self, connection: &mut Connection) {
+        let client = self.client;
+        connection.has_trip_times = client.trip_times;
+        connection.upper = self.upper() & !flags::upper::BURSTS;
+        connection.prefetch = client.shape.prefetch;
+    }
+
+    /// Whether the server's stream has bursts with records whose times are wanted.
+    fn receives_bursts(&self) -> bool {
+        let bursts = |frames: Frames| !frames.is_isochronous;
+        self.client.trip_times || self.client.shape.frames.is_some_and(bursts)
+    }
+
+    /// What is kept of bursts, frames or calls.
+    pub(crate) fn tallies(&self, inbound: bool) -> Option<Arc<Tallies>> {
+        let (shape, is_udp) = (&self.client.shape, self.settings.is_udp());
+        let period = shape
+            .frames
+            .map(|frames| (frames.is_isochronous, frames.period));
+        let kind = match (inbound, period) {
+            (false, Some((true, _))) => Kind::Frames,
+            (false, _) if shape.times_writes => Kind::Writes,
+            (true, Some((false, period))) if !is_udp => Kind::Bursts { period },
+            (true, Some((true, _))) if self.client.trip_times => Kind::Frames,
+            (true, _) if self.client.trip_times && !is_udp => Kind::TripTimes,
+            (true, _) if is_udp && self.settings.print.bins.is_some() => Kind::Datagrams,
+            _ => return None,
+        };
+        let width = self.settings.print.bins.map(|bins| bins.width);
+        Some(Arc::new(Tallies::new(kind, width)))
     }
 
     /// What each direction of a connection does here.
@@ -464,35 +507,23 @@ impl Run<'_> {
         let (settings, client) = (self.settings, self.client);
         let is_udp = settings.is_udp();
         let mut bits = flags::EXTEND;
-        let mut upper_bits = 0;
-        let mut fin = client.no_udp_fin;
-        match client.direction {
-            Direction::Forward => {}
-            Direction::Reverse => {
-                bits |= flags::VERSION2;
-                upper_bits |= upper::REVERSE;
-            }
-            Direction::FullDuplex => {
-                bits |= flags::VERSION2;
-                upper_bits |= upper::FULL_DUPLEX;
-                fin |= is_udp;
-            }
-            Direction::Dual => bits |= flags::VERSION1 | flags::RUN_NOW,
-            Direction::TradeOff => bits |= flags::VERSION1,
-        }
+        let upper_bits = self.upper();
+        bits |= match client.direction {
+            Direction::Forward => 0,
+            Direction::Reverse | Direction::FullDuplex => flags::VERSION2,
+            Direction::Dual => flags::VERSION1 | flags::RUN_NOW,
+            Direction::TradeOff => flags::VERSION1,
+        };
         if client.peer_detect {
             bits |= flags::VERSION2 | flags::PEER_DETECT;
         }
-        if fin {
-            upper_bits |= upper::NO_FIN;
-        }
-        if client.trip_times {
-            upper_bits |= upper::TRIP_TIMES;
-        }
         let fq_rate = settings.socket.max_pacing_bytes_per_second;
-        if fq_rate.is_some() {
-            upper_bits |= upper::FQ_RATE;
-        }
+        let is_asked = client.direction.sends_from_server();
+        let frames = client.shape.frames;
+        let bursts = frames.filter(|frames| is_asked || !frames.is_isochronous);
+        let has_start = upper_bits
+            & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START);
+        let scheduled = client.begin.at.map(WallTime::after_epoch);
         if is_udp {
             bits |= flags::WIDE_NUMBERS;
             bits |= if upper_bits != 0 { flags::UDP_TESTS } else { 0 };
@@ -528,15 +559,45 @@ impl Run<'_> {
                 upper: upper_bits,
                 type_of_service: settings.socket.type_of_service.unwrap_or(0),
                 rate: client.asked_rate,
+                prefetch: client.shape.prefetch.filter(|_| is_asked).unwrap_or(0),
                 ..Extension::default()
             }),
-            start: (client.trip_times || fq_rate.is_some()).then(|| Start {
-                at: WallTime::now(),
+            start: (has_start != 0).then(|| Start {
+                at: scheduled.unwrap_or_else(WallTime::now),
                 fq_rate: fq_rate.unwrap_or(0),
             }),
-            bursts: None,
+            bursts: bursts.as_ref().map(Frames::ask),
             key,
         }
+    }
+
+    /// The header's upper flags.
+    fn upper(&self) -> u16 {
+        use flags::upper;
+        let (client, is_udp) = (self.client, self.settings.is_udp());
+        let socket = &self.settings.socket;
+        let is_asked = client.direction.sends_from_server();
+        let isochronous = client.shape.frames.map(|frames| frames.is_isochronous);
+        let is_duplex = client.direction == Direction::FullDuplex;
+        let mut bits = client.asks;
+        for (is_set, bit) in [
+            (client.direction == Direction::Reverse, upper::REVERSE),
+            (is_duplex, upper::FULL_DUPLEX),
+            (client.no_udp_fin || (is_duplex && is_udp), upper::NO_FIN),
+            (client.trip_times, upper::TRIP_TIMES),
+            (socket.max_pacing_bytes_per_second.is_some(), upper::FQ_RATE),
+            (isochronous == Some(true), upper::ISOCHRONOUS),
+            (
+                isochronous == Some(true) && is_udp && is_asked,
+                upper::SETTINGS,
+            ),
+            (isochronous == Some(false), upper::BURSTS),
+            (client.shape.prefetch.is_some() && is_asked, upper::PREFETCH),
+            (client.begin.at.is_some(), upper::EPOCH_START),
+        ] {
+            bits |= if is_set { bit } else { 0 };
+        }
+        bits
     }
 
     /// Listens for the server's connection of `-d` and `-r`.
@@ -595,6 +656,9 @@ impl Run<'_> {
                 is_duplex: false,
                 before: 0,
                 counts_reads: self.settings.print.enhanced,
+                shape: &Shape::default(),
+                receives_bursts: None,
+                started: WallTime::now(),
                 stop: self.stop,
             };
             match connection::leg(self.id(number, false), flow, &data, &connection) {

@@ -41,6 +41,9 @@ pub(crate) fn of_socket(
         is_full_duplex: false,
         bounce: None,
         has_trip_times: false,
+        upper: 0,
+        burst_period: None,
+        prefetch: None,
         no_udp_fin: false,
         service: None,
         peer_version: None,
@@ -64,6 +67,9 @@ pub(crate) fn unconnected(id: FlowId, peer: Address) -> Connection {
         is_full_duplex: false,
         bounce: None,
         has_trip_times: false,
+        upper: 0,
+        burst_period: None,
+        prefetch: None,
         no_udp_fin: false,
         service: None,
         peer_version: None,
@@ -105,6 +111,8 @@ pub(crate) fn leg(
         counters: std::sync::Arc::default(),
         socket: crate::traffic::duplicate(&data.socket)?,
         ends,
+        tallies: None,
+        has_trip_times: connection.has_trip_times,
     })
 }
 

@@ -7,6 +7,7 @@ use model::{Counts, DatagramCounts, PathSample, Side};
 use stats::Histogram;
 use sys::Address;
 
+use crate::tally::{Kind, Tally};
 use crate::wire::ServerReport;
 
 /// Sees what happens, from several threads.
@@ -111,6 +112,12 @@ pub struct Connection {
     pub bounce: Option<(u32, u32, bool)>,
     /// Latencies by synchronised clocks.
     pub has_trip_times: bool,
+    /// What else the header's upper flags ask for.
+    pub upper: u16,
+    /// From one burst to the next, where they come to this end.
+    pub burst_period: Option<Duration>,
+    /// Bytes that the sender keeps unsent at most.
+    pub prefetch: Option<u32>,
     /// No report at the end.
     pub no_udp_fin: bool,
     /// The types of service of what is received and sent.
@@ -154,6 +161,10 @@ pub struct Figures {
     pub latency: Option<Histogram>,
     /// Receive calls by eighths of the buffer.
     pub reads: Option<[u64; 8]>,
+    /// What bursts, frames or calls are about, and their times.
+    pub tally: Option<(Kind, Tally)>,
+    /// Latencies by synchronised clocks.
+    pub has_trip_times: bool,
     /// This end's connection, as CSV has it: sender and receiver.
     pub ends: Option<(Address, Address)>,
 }

@@ -5,12 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+mod bursts;
 pub mod client;
 mod connection;
 pub mod event;
 pub mod options;
 pub mod output;
 pub mod server;
+pub mod tally;
 mod traffic;
 mod udp;
 pub mod wire;

@@ -4,7 +4,7 @@ mod bounce;
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use sys::{Address, Socket};
 
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{PermitKey, Serve, Settings, flow, length_of};
+use crate::options::{Frames, PermitKey, Serve, Settings, Shape, flow, length_of};
+use crate::tally::{Kind, Tallies};
 use crate::traffic::{self, Companies, Company, Orders};
 use crate::wire::flags::{self, upper};
 use crate::wire::{Acknowledgement, Amount, Bounce, Hello, Over, WallTime, version_name};
@@ -238,42 +239,44 @@ impl Iperf {
         let hello = greeting.hello.as_ref();
         let has = |bits| hello.is_some_and(|hello| hello.has(bits));
         let (is_reverse, is_duplex) = (has(upper::REVERSE), has(upper::FULL_DUPLEX));
-        let mut connection =
-            connection::of_socket(self.id(number, false), data, peer.clone(), Transport::Tcp);
+        let asked = hello.and_then(asked_frames);
+        let connection = self.connection(data, peer, number, hello, asked);
         if !self.is_permitted(hello) {
             self.observer.see(&Event::Dropped(&connection));
             let _ = data.socket.set_linger(Some(Duration::ZERO));
             return Ok(());
         }
-        connection.is_reverse = is_reverse;
-        connection.is_full_duplex = is_duplex;
-        let version = hello.and_then(|hello| hello.extension);
-        connection.peer_version = version.and_then(|extension| version_name(extension.version));
-        if is_reverse || is_duplex {
-            connection.started = None;
-        }
-        if self.settings.compatible {
-            connection.tcp = None;
-        }
-        self.acknowledge(data, hello)?;
+        self.acknowledge(data, hello, connection.has_trip_times)?;
         self.observer.see(&Event::Connected(&connection));
         let company = self.companies.of(peer, connection.local.as_ref());
         let sender = hello.map(|hello| self.sender(hello));
-        let receiver = || {
-            let plan = flow(
-                Transport::Tcp,
-                self.settings.length,
-                self.settings.rate,
-                Limit::Unlimited,
-                &self.settings.socket,
-            );
-            let pacing = plan.here.pacing;
-            let mut plan = plan.turned();
-            plan.here.pacing = pacing;
-            plan
+        let shape = hello.map_or_else(Shape::default, |hello| asked_shape(hello, asked));
+        let width = self.settings.print.bins.map(|bins| bins.width);
+        let kind = match (asked, connection.has_trip_times) {
+            (
+                Some(Frames {
+                    period,
+                    is_isochronous: false,
+                    ..
+                }),
+                _,
+            ) => Some(Kind::Bursts { period }),
+            (_, true) if has(upper::ISOCHRONOUS) => Some(Kind::Frames),
+            (_, true) => Some(Kind::TripTimes),
+            _ => None,
         };
+        let receiver = || self.receiver();
         let run = |plan: &FlowPlan, id: FlowId, before: usize| {
-            let pattern = connection::pattern(length_of(plan), &[]);
+            let sends = plan.workload.sends();
+            let head = match hello {
+                Some(hello) if sends && has(upper::TRIP_TIMES | upper::BURSTS) => {
+                    own_header(hello, is_reverse)
+                }
+                _ => Vec::new(),
+            };
+            let pattern = connection::pattern(length_of(plan), &head);
+            let before = if sends { head.len() } else { before };
+            send_all(data.socket.as_fd(), &head)?;
             let orders = Orders {
                 flow: plan,
                 data,
@@ -283,9 +286,19 @@ impl Iperf {
                 is_duplex,
                 before,
                 counts_reads: self.settings.print.enhanced,
+                shape: &shape,
+                receives_bursts: kind.map(|_| false),
+                started: WallTime::now(),
                 stop: server.cut,
             };
-            let leg = connection::leg(id, plan, data, &connection)?;
+            let mut leg = connection::leg(id, plan, data, &connection)?;
+            let sent = shape.frames.filter(|frames| frames.is_isochronous);
+            let kind = if sends {
+                sent.map(|_| Kind::Frames)
+            } else {
+                kind
+            };
+            leg.tallies = kind.map(|kind| Arc::new(Tallies::new(kind, width)));
             traffic::run(&orders, &leg, &company);
             io::Result::Ok(())
         };
@@ -316,6 +329,51 @@ impl Iperf {
         }
     }
 
+    /// What the connection line says.
+    fn connection(
+        &self,
+        data: &DataSocket,
+        peer: &Address,
+        number: u32,
+        hello: Option<&Hello>,
+        asked: Option<Frames>,
+    ) -> Connection {
+        let id = self.id(number, false);
+        let mut connection = connection::of_socket(id, data, peer.clone(), Transport::Tcp);
+        let version = hello.and_then(|hello| hello.extension);
+        let upper = version.map_or(0, |extension| extension.upper);
+        connection.is_reverse = upper & upper::REVERSE != 0;
+        connection.is_full_duplex = upper & upper::FULL_DUPLEX != 0;
+        connection.peer_version = version.and_then(|extension| version_name(extension.version));
+        connection.upper = upper;
+        connection.has_trip_times = self.trusts(hello);
+        connection.burst_period = asked
+            .filter(|frames| !frames.is_isochronous && !connection.is_reverse)
+            .map(|frames| frames.period);
+        if connection.is_reverse || connection.is_full_duplex {
+            connection.started = None;
+        }
+        if self.settings.compatible {
+            connection.tcp = None;
+        }
+        connection
+    }
+
+    fn receiver(&self) -> FlowPlan {
+        let settings = &self.settings;
+        let plan = flow(
+            Transport::Tcp,
+            settings.length,
+            settings.rate,
+            Limit::Unlimited,
+            &settings.socket,
+        );
+        let pacing = plan.here.pacing;
+        let mut plan = plan.turned();
+        plan.here.pacing = pacing;
+        plan
+    }
+
     /// What the client has this end send.
     fn sender(&self, hello: &Hello) -> FlowPlan {
         let length = match hello.length {
@@ -334,8 +392,29 @@ impl Iperf {
         flow(Transport::Tcp, length, rate, limit, &self.settings.socket)
     }
 
+    /// Whether a client's stamps are taken for times of a synchronised clock.
+    fn trusts(&self, hello: Option<&Hello>) -> bool {
+        /// The most that the clocks may differ by.
+        const APART: Duration = Duration::from_secs(600);
+        let Some(hello) = hello.filter(|hello| hello.has(upper::TRIP_TIMES)) else {
+            return false;
+        };
+        let start = hello.start.unwrap_or_default().at.since_epoch();
+        let trusts = start.abs_diff(WallTime::now().since_epoch()) < APART;
+        if !trusts {
+            let line = "WARN: ignore --trip-times because client didn't provide valid start timestamp within 600 seconds of now";
+            self.observer.see(&Event::Said(line.to_owned()));
+        }
+        trusts
+    }
+
     /// Acknowledges a header, unless it is one of iperf 2.0.5 or older, or of a test that has no acknowledgement.
-    fn acknowledge(&self, data: &DataSocket, hello: Option<&Hello>) -> io::Result<()> {
+    fn acknowledge(
+        &self,
+        data: &DataSocket,
+        hello: Option<&Hello>,
+        has_trip_times: bool,
+    ) -> io::Result<()> {
         let Some(hello) = hello.filter(|hello| hello.flags & flags::EXTEND != 0) else {
             return Ok(());
         };
@@ -343,7 +422,7 @@ impl Iperf {
         if is_quiet || self.settings.compatible {
             return Ok(());
         }
-        let times = hello.start.filter(|_| hello.has(upper::TRIP_TIMES));
+        let times = hello.start.filter(|_| has_trip_times);
         let bytes =
             Acknowledgement::new(times.map(|start| [start.at, WallTime::now(), WallTime::now()]))
                 .encode();
@@ -406,6 +485,9 @@ impl Iperf {
             is_duplex: false,
             before: 0,
             counts_reads: self.settings.print.enhanced,
+            shape: &Shape::default(),
+            receives_bursts: None,
+            started: WallTime::now(),
             stop: server.cut,
         };
         match connection::leg(id, sender, &data, &connection) {
@@ -415,6 +497,50 @@ impl Iperf {
             Err(error) => self.trouble(sys::describe(&error)),
         }
     }
+}
+
+/// The frames or bursts that a header announces or asks for.
+fn asked_frames(hello: &Hello) -> Option<Frames> {
+    let is_isochronous = hello.has(upper::ISOCHRONOUS);
+    Frames::asked(hello.bursts.as_ref()?, is_isochronous)
+}
+
+/// How a client has this end send.
+fn asked_shape(hello: &Hello, frames: Option<Frames>) -> Shape {
+    let extension = hello.extension.unwrap_or_default();
+    let prefetch = hello.has(upper::PREFETCH) && extension.prefetch > 0;
+    Shape {
+        frames,
+        prefetch: prefetch.then_some(extension.prefetch),
+        has_records: frames.is_some() || hello.has(upper::TRIP_TIMES),
+        ..Shape::default()
+    }
+}
+
+/// What a stream of this end's begins with whose bursts have records.
+fn own_header(asked: &Hello, is_reverse: bool) -> Vec<u8> {
+    let mut hello = asked.clone();
+    if let (Some(extension), true) = (&mut hello.extension, is_reverse) {
+        hello.flags &= !flags::VERSION2;
+        extension.upper &= !upper::REVERSE;
+    }
+    if let Some(start) = &mut hello.start {
+        start.at = WallTime::now();
+    }
+    hello.key = None;
+    hello.flags &= !flags::KEY;
+    hello.encode(Over::Stream)
+}
+
+fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match sys::call::send(socket, bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(sys::call::Error::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Pulls a server's stop at the end of its time.

@@ -8,14 +8,18 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Counters, DataSocket, Finish, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings,
-    Reading, Stop,
+    Ran, Reading, Stop,
 };
-use model::{DatagramCounts, Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, Transport};
+use model::{
+    DatagramCounts, Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, SizeRule, Transport,
+};
 use sys::{Address, option};
 
+use crate::bursts::Stream;
 use crate::event::{Event, Figures, FlowId, Observer};
-use crate::options::Settings;
-use crate::wire::ServerReport;
+use crate::options::{Settings, Shape, length_of};
+use crate::tally::{Kind, Tallies, Tally};
+use crate::wire::{ServerReport, WallTime};
 
 /// Flows that are reported together: a client's, or those of one client at a server.
 pub(crate) struct Company {
@@ -101,6 +105,10 @@ pub(crate) struct Leg {
     /// The socket, to ask what the kernel knows of the connection.
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) ends: Option<(Address, Address)>,
+    /// Times of bursts, frames or calls.
+    pub(crate) tallies: Option<Arc<Tallies>>,
+    /// Latencies by synchronised clocks.
+    pub(crate) has_trip_times: bool,
 }
 
 /// Less of an interval than this part is not reported by itself at a flow's end.
@@ -162,7 +170,7 @@ impl Company {
         };
         let mut running = state.running.remove(at);
         let now = Reading::now(std::slice::from_ref(&leg.counters));
-        if let Some(interval) = self.interval {
+        if let Some(interval) = self.interval.filter(|_| !leg.reports_bursts()) {
             let mut rest = running.figures(&now);
             rest.from = running.reported;
             let is_long = rest.to.saturating_sub(rest.from) * SHORTEST_REST >= interval;
@@ -172,6 +180,13 @@ impl Company {
         }
         let mut figures = Figures::of_side(side, leg.sends);
         running.complete(&mut figures);
+        figures.tally = leg.tallies.as_ref().map(|all| (all.kind, all.whole()));
+        if let Some((Kind::Bursts { .. } | Kind::TripTimes | Kind::Frames, tally)) = &figures.tally
+            && !figures.sends
+            && !figures.is_udp
+        {
+            figures.reads = Some(tally.reads);
+        }
         running.samples.push(Sample {
             at: figures.to,
             sent: side.counts.sent,
@@ -198,6 +213,28 @@ impl Company {
             begun: Duration::ZERO,
             samples: running.samples,
         }
+    }
+
+    /// Reports a burst that has come, and how long it took to come.
+    pub(crate) fn burst(&self, leg: &Leg, tally: &Tally, size: u32, took: Duration) {
+        let mut state = self.state();
+        let is_it = |running: &&mut Running| Arc::ptr_eq(&running.leg.counters, &leg.counters);
+        let (Some(running), Some(tallies)) = (state.running.iter_mut().find(is_it), &leg.tallies)
+        else {
+            return;
+        };
+        let to = running.begun.at.elapsed();
+        let figures = Figures {
+            from: to.saturating_sub(took),
+            to,
+            bytes: size.into(),
+            reads: Some(tally.reads),
+            tally: Some((tallies.kind, tally.clone())),
+            has_trip_times: leg.has_trip_times,
+            ends: leg.ends.clone(),
+            ..Figures::default()
+        };
+        self.observer.see(&Event::Interval(&leg.id, &figures));
     }
 
     /// Keeps what a UDP server told of a flow.
@@ -244,6 +281,9 @@ impl Company {
                 running.reported = interval * passed;
                 // Ends of intervals are named by the grid, as the flows' begins differ by less.
                 (figures.from, figures.to) = (interval * (passed - 1), interval * passed);
+                if running.leg.reports_bursts() {
+                    continue;
+                }
                 self.observer
                     .see(&Event::Interval(&running.leg.id, &figures));
                 sums.push((running.leg.id.number, figures));
@@ -284,6 +324,14 @@ impl Company {
     }
 }
 
+impl Leg {
+    /// Each burst is reported, in the place of intervals.
+    fn reports_bursts(&self) -> bool {
+        let kind = self.tallies.as_ref().map(|tallies| tallies.kind);
+        !self.sends && matches!(kind, Some(Kind::Bursts { .. }))
+    }
+}
+
 impl Running {
     /// What was counted since the last interval.
     fn figures(&mut self, now: &Reading) -> Figures {
@@ -295,6 +343,15 @@ impl Running {
             figures.due = highest.saturating_sub(earlier);
         }
         self.complete(&mut figures);
+        if let Some(tallies) = &self.leg.tallies {
+            let tally = tallies.take_interval();
+            if !figures.sends && !figures.is_udp {
+                figures.reads = Some(tally.reads);
+            }
+            figures.tally = Some((tallies.kind, tally));
+            figures.retransmits = self.retransmits.saturating_sub(before);
+            return figures;
+        }
         for (count, earlier) in figures.reads.iter_mut().flatten().zip(self.reads) {
             *count -= earlier;
         }
@@ -306,6 +363,7 @@ impl Running {
     fn complete(&mut self, figures: &mut Figures) {
         figures.is_udp = self.leg.transport == Transport::Udp;
         figures.ends.clone_from(&self.leg.ends);
+        figures.has_trip_times = self.leg.has_trip_times;
         figures.reads = self.leg.counters.receive_sizes();
         if !figures.is_udp {
             figures.path = path(self.leg.socket.as_fd());
@@ -365,8 +423,52 @@ pub(crate) struct Orders<'a> {
     pub(crate) before: usize,
     /// Sizes of receive calls are counted.
     pub(crate) counts_reads: bool,
+    /// How it sends, if that is not one buffer after the other.
+    pub(crate) shape: &'a Shape,
+    /// It receives bursts with records, with a header before them or not.
+    pub(crate) receives_bursts: Option<bool>,
+    /// When the test started, as records say.
+    pub(crate) started: WallTime,
     /// Ends it.
     pub(crate) stop: &'a Stop,
+}
+
+impl Orders<'_> {
+    /// Whether the engine has no loop for it.
+    fn is_own(&self, sends: bool) -> bool {
+        if sends {
+            !self.shape.is_plain()
+        } else {
+            self.receives_bursts.is_some()
+        }
+    }
+
+    /// Sends or receives what is not one buffer after the other.
+    fn run_own(
+        &self,
+        flow: &FlowPlan,
+        limit: Limit,
+        leg: &Leg,
+        company: &Company,
+        stop: &Stop,
+    ) -> Ran {
+        let stream = Stream {
+            socket: self.data.socket.as_fd(),
+            counters: &leg.counters,
+            tallies: leg.tallies.as_deref(),
+            stop,
+        };
+        let Some(has_header) = self.receives_bursts.filter(|_| !leg.sends) else {
+            let rate = bits_per_second(flow);
+            return stream.send(self.shape, (self.pattern, rate), limit, self.started);
+        };
+        let each = |tally: &Tally, size, took| {
+            if leg.reports_bursts() {
+                company.burst(leg, tally, size, took);
+            }
+        };
+        stream.receive(receive_length(flow), leg.has_trip_times, has_header, &each)
+    }
 }
 
 /// How a flow went.
@@ -383,6 +485,10 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
     let Orders { flow, data, .. } = orders;
     let mut flow = FlowPlan::clone(flow);
     flow.here.count_receive_sizes = orders.counts_reads && !leg.sends && flow.here.pacing.is_none();
+    let period = orders
+        .shape
+        .frames
+        .map_or(Duration::ZERO, |frames| frames.period);
     let memory = engine::Memory::new(64 << 20, 64 << 20);
     let made = Buffers::new(
         &flow.here,
@@ -414,7 +520,7 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         cancel: orders.stop,
         control: None,
         time,
-        idle: Some(buffers.patience(orders.patience.max(IDLE), &flow.here)),
+        idle: Some(buffers.patience(orders.patience.max(IDLE), &flow.here) + 2 * period),
         group: orders.group,
     };
     let mut phase = MeasuredPhase::start(&flow.here, settings);
@@ -432,7 +538,12 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         other => other,
     };
     let path = || Flow::Connected(data.socket.as_fd());
-    let ran = phase.run(limit, Loop::of(&flow, &mut buffers), path());
+    let own = |stop: &Stop| orders.run_own(&flow, limit, leg, company, stop);
+    let ran = if orders.is_own(leg.sends) {
+        phase.run_own(leg.sends, own)
+    } else {
+        phase.run(limit, Loop::of(&flow, &mut buffers), path())
+    };
     let mut is_whole = ran.ended == Ended::PeerClosed;
     if leg.sends {
         let finish = if orders.is_duplex {
@@ -451,26 +562,47 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         }
         (ended, _) => ended.clone(),
     };
-    let side = phase.side(ran, data, &buffers, facts);
+    let mut side = phase.side(ran, data, &buffers, facts);
+    let times = leg.tallies.as_ref().and_then(|tallies| tallies.times());
+    side.latency = side.latency.or(times);
     if let Ended::Failed(why) = &ended {
         company.observer.see(&Event::Trouble(why.clone()));
     }
     let series = company.leave(leg, &side);
     // The other end of a stream says nothing; but one that came to its end has moved the same bytes there.
     let there = is_whole && !matches!(ended, Ended::Failed(_));
-    let there = there.then(|| Side {
-        counts: model::Counts {
-            sent: side.counts.received,
-            received: side.counts.sent,
-            ..model::Counts::default()
-        },
-        ..Side::default()
-    });
+    let there = there.then(|| mirrored(&side));
     Went {
         side,
         there,
         ended,
         series,
+    }
+}
+
+fn mirrored(side: &Side) -> Side {
+    let counts = model::Counts {
+        sent: side.counts.received,
+        received: side.counts.sent,
+        ..model::Counts::default()
+    };
+    Side {
+        counts,
+        ..Side::default()
+    }
+}
+
+/// The rate that a plan's schedule keeps.
+pub(crate) fn bits_per_second(flow: &FlowPlan) -> Option<f64> {
+    let pacing = flow.here.pacing?;
+    let bits = 8.0 * f64::from(length_of(flow)) * pacing.burst as f64;
+    Some(bits / pacing.interval.as_secs_f64())
+}
+
+fn receive_length(flow: &FlowPlan) -> usize {
+    match flow.here.receive.size {
+        SizeRule::Bytes(bytes) => bytes as usize,
+        SizeRule::SocketBuffer => 128 << 10,
     }
 }
 

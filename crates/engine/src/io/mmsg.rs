@@ -186,6 +186,7 @@ mod tests {
                 timing: Timing::default(),
                 datagrams: None,
                 first: &[],
+                watch: None,
                 warm_up: Duration::ZERO,
                 half,
                 buffers: &mut buffers,

@@ -12,14 +12,14 @@ use crate::numbers::{Classifier, now_ns};
 /// Receives until a datagram marks the end, the budget is spent or somebody stops it. The kernel may have joined
 /// datagrams of `size` bytes, if that is not the most.
 ///
-/// An empty datagram is one of too few bytes, and no end. A clock is read for each call if datagrams have stamps.
+/// `see` is shown each datagram with the time of its arrival. An empty datagram is one of too few bytes, and no end. A clock is read for each call if datagrams have stamps.
 pub(crate) fn receive(
     io: &impl Io,
     ring: &mut BufferRing,
-    size: usize,
-    format: DatagramFormat,
+    (size, format): (usize, DatagramFormat),
     classifier: &mut Classifier<'_>,
     bounds: Bounds<'_>,
+    mut see: impl FnMut(&[u8], u64),
 ) -> LoopEnd {
     let Bounds {
         mut budget,
@@ -36,6 +36,7 @@ pub(crate) fn receive(
                 let mut has_ended = false;
                 for datagram in data.chunks(size) {
                     has_ended |= classifier.classify(datagram, now_ns);
+                    see(datagram, now_ns);
                 }
                 if size < usize::MAX {
                     counters.add(Counter::ReceiveBatches, 1);

@@ -15,7 +15,8 @@ use getopt::{Endings, Quit, environment, scan_long, utf8};
 
 pub use getopt::Exit;
 pub use settings::{
-    Bounceback, Client, Direction, Exclude, Format, PermitKey, Print, Role, Serve, Settings,
+    Begins, Bounceback, Client, ConnectOnly, Direction, Exclude, Format, Frames, Increments, Input,
+    PermitKey, Print, Role, Serve, Settings, Shape,
 };
 pub(crate) use settings::{flow, length_of, numbering};
 use table::Typed;
@@ -170,8 +171,20 @@ mod tests {
                 "ERROR: setting of option --bounce-back is not supported on the server\n",
             ),
             (
-                "-c h --isochronous",
-                "iperf: --isochronous: not supported yet: --isochronous\n",
+                "-c h --isochronous -b 8m",
+                "ERROR: options of --b and --isochronous cannot be applied together\n",
+            ),
+            (
+                "-c h --isochronous=60:0",
+                "ERROR: Invalid --isochronous mean value, must be greater than zero\n",
+            ),
+            (
+                "-c h --burst-size 20K",
+                "ERROR: option of --burst-size 20480 must be equal or larger to write length (-l) 131072\n",
+            ),
+            (
+                "-c h --near-congestion -b 80m",
+                "ERROR: option of --near-congestion and -b rate limited are mutually exclusive\n",
             ),
         ] {
             match parse(line, &[]) {

@@ -12,7 +12,9 @@ use server::ServerConfig;
 
 use super::table::{Role as TypedRole, Typed, Wrong};
 use super::usage;
-use super::value::Rate;
+use super::value::{Load, Rate};
+use crate::tally::Bins;
+use crate::wire::Bursts;
 
 /// The settings in force for one iperf.
 #[derive(Debug)]
@@ -77,6 +79,16 @@ pub struct Client {
     pub no_udp_fin: bool,
     /// `--trip-times`.
     pub trip_times: bool,
+    /// How it sends.
+    pub shape: Shape,
+    /// What the header asks for beside that: `--tcp-quickack`, `--l2checks`, `--txstart-time`.
+    pub asks: u16,
+    /// When traffic begins.
+    pub begin: Begins,
+    /// `--connect-only`.
+    pub connect_only: Option<ConnectOnly>,
+    /// `--incr-dstip` and the like.
+    pub increments: Increments,
     /// `--bounceback`.
     pub bounceback: Option<Bounceback>,
     /// `--connect-retries`.
@@ -104,6 +116,132 @@ pub struct Serve {
     pub source: Option<String>,
     /// `--permit-key-timeout`.
     pub key_timeout: Option<Duration>,
+}
+
+/// How a sender sends, where that is not one buffer after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// `-F` or `-I`.
+    pub input: Option<Input>,
+    /// `--isochronous`, `--burst-period`.
+    pub frames: Option<Frames>,
+    /// `--ipg`: from one datagram to the next.
+    pub gap: Option<Duration>,
+    /// The standard deviation of the rate, in bits a second.
+    pub deviation: Option<f64>,
+    /// `--near-congestion`: waits after each buffer for so many round-trip times.
+    pub near_congestion: Option<f64>,
+    /// `--tcp-write-prefetch`: bytes that are not sent yet.
+    pub prefetch: Option<u32>,
+    /// `--tcp-write-times`, `--histograms`.
+    pub times_writes: bool,
+    /// Each burst of a stream begins with a record.
+    pub has_records: bool,
+}
+
+/// Where what is sent comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file.
+    File(PathBuf),
+    /// Standard input.
+    Standard,
+}
+
+/// Bursts or frames.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frames {
+    /// Frames: those whose time has passed are left out.
+    pub is_isochronous: bool,
+    /// From one to the next.
+    pub period: Duration,
+    /// Their mean size in bytes.
+    pub mean: f64,
+    /// The standard deviation of their sizes.
+    pub deviation: f64,
+}
+
+/// When traffic begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begins {
+    /// `--txstart-time`, since 1970.
+    pub at: Option<Duration>,
+    /// `--txdelay-time`, after the connections are there.
+    pub delay: Option<Duration>,
+}
+
+/// Connections without data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectOnly {
+    /// So many; `None` is for ever.
+    pub count: Option<u32>,
+}
+
+/// What each further flow has one more of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
+pub struct Increments {
+    /// `--incr-dstip`.
+    pub host: bool,
+    /// `--incr-dstport`.
+    pub port: bool,
+    /// `--incr-srcip`.
+    pub source: bool,
+    /// `--incr-srcport`.
+    pub source_port: bool,
+}
+
+impl Shape {
+    /// Whether it is more than one buffer after the other.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Frames {
+    /// What a header says; `None` of nonsense.
+    pub(crate) fn asked(bursts: &Bursts, is_isochronous: bool) -> Option<Self> {
+        let whole = |[whole, fraction]: [u32; 2]| f64::from(whole) + f64::from(fraction) / 1e6;
+        let rate = whole(bursts.rate);
+        let period = Duration::try_from_secs_f64(1.0 / rate).ok()?;
+        let per_frame = if is_isochronous { rate * 8.0 } else { 1.0 };
+        let sane = period >= Duration::from_micros(1) && period < Duration::from_secs(3600);
+        sane.then(|| Self {
+            is_isochronous,
+            period,
+            mean: whole(bursts.mean) / per_frame,
+            deviation: whole(bursts.variance).sqrt() / per_frame,
+        })
+    }
+
+    /// As a header says it.
+    pub(crate) fn ask(&self) -> Bursts {
+        let words = |number: f64| [number as u32, (number.fract() * 1e6) as u32];
+        let rate = 1.0 / self.period.as_secs_f64();
+        let per_second = if self.is_isochronous { rate * 8.0 } else { 1.0 };
+        Bursts {
+            rate: words(rate),
+            mean: words(self.mean * per_second),
+            variance: words((self.deviation * per_second).powi(2)),
+            gap: [0; 2],
+        }
+    }
+
+    /// When the next is due after one that has been sent by now; frames that are left out, and whether this one took
+    /// longer than its time.
+    pub(crate) fn next(&self, now_ns: u64, due_ns: &mut u64) -> (u64, u64) {
+        let period_ns = self.period.as_nanos() as u64;
+        *due_ns += period_ns;
+        if !self.is_isochronous || now_ns <= *due_ns {
+            return (0, 0);
+        }
+        let missed = (now_ns - *due_ns) / period_ns;
+        *due_ns += missed * period_ns;
+        (missed, 1)
+    }
 }
 
 /// A test of requests and answers.
@@ -166,6 +304,10 @@ pub struct Print {
     pub sums_by_destination: bool,
     /// `-U`.
     pub single: bool,
+    /// `--histograms`.
+    pub bins: Option<Bins>,
+    /// `-i f`.
+    pub by_frames: bool,
     /// `-m`.
     pub segment: bool,
     /// `-x`.
@@ -232,6 +374,11 @@ impl Direction {
         }
         *self = other;
         Ok(())
+    }
+
+    /// Whether the server sends on the client's own connection.
+    pub fn sends_from_server(self) -> bool {
+        matches!(self, Self::Reverse | Self::FullDuplex)
     }
 
     /// Whether the server sends to a port of the client's.
@@ -324,6 +471,12 @@ pub(super) fn settings(mut typed: Typed) -> Result<Settings, Exit> {
     };
     let is_client = matches!(role, Role::Client(_));
     let bounces = typed.bounceback.is_some();
+    let implied = bounces
+        || typed.isochronous.is_some()
+        || typed.burst_period.is_some()
+        || typed.shape.prefetch.is_some()
+        || typed.begin.at.is_some()
+        || (typed.trip_times && typed.direction.sends_from_server());
     let interval = typed.interval.or(bounces.then_some(Duration::from_secs(1)));
     Ok(Settings {
         ports: typed.ports,
@@ -336,7 +489,10 @@ pub(super) fn settings(mut typed: Typed) -> Result<Settings, Exit> {
         permit_key: typed.permit_key,
         compatible: typed.compatible,
         print: Print {
-            enhanced: typed.enhanced || (is_client && bounces),
+            enhanced: typed.enhanced
+                || typed.bins.is_some()
+                || typed.by_frames
+                || (is_client && implied),
             format: typed.format,
             interval,
             csv: typed.csv,
@@ -344,6 +500,8 @@ pub(super) fn settings(mut typed: Typed) -> Result<Settings, Exit> {
             sum_only: typed.sum_only,
             sums_by_destination: typed.sum_by_destination,
             single: typed.single,
+            bins: typed.bins,
+            by_frames: typed.by_frames,
             segment: typed.print_segment,
             exclude: typed.exclude,
             file: typed.output,
@@ -368,6 +526,7 @@ fn rate(typed: &Typed, length: u32) -> Result<Option<f64>, Exit> {
         (None, false) => Ok(None),
         (Some(Rate::Datagrams(_)), false) => error("ERROR: units of pps not supported with TCP"),
         (Some(Rate::Datagrams(count)), true) => Ok(Some(count * bits).filter(|rate| *rate > 0.0)),
+        (Some(Rate::Varying { mean, .. }), _) => Ok(Some(mean)),
         (Some(Rate::Bits(rate)), false) if rate > 0.0 && rate / 8.0 < f64::from(length) => {
             let most = (rate / 8.0) as u64;
             error(format!(
@@ -391,51 +550,8 @@ fn client(
     length: u32,
     rate: Option<f64>,
 ) -> Result<Client, Exit> {
-    if typed.daemon {
-        return error("Iperf client cannot be run as a daemon");
-    }
-    if typed.permit_key == Some(PermitKey::Any) {
-        return error("ERROR: option of --permit-key requires a value on the client");
-    }
-    if typed.udp && typed.peer_detect {
-        return error("ERROR: option of -X or --peer-detect not supported with -u UDP");
-    }
-    if !typed.udp && typed.no_udp_fin {
-        return error("ERROR: option --no-udp-fin requires -u UDP");
-    }
-    if typed.json && (typed.csv || typed.output.is_some()) {
-        return error("iperf: --json: stands in the place of all text: it contradicts -y and -o");
-    }
-    refuse_unfinished(typed)?;
-    if typed.source.is_some() {
-        let line = "WARNING: option -H is not valid for client mode";
-        typed.notices.push(line.to_owned());
-    }
-    if typed.sum_by_destination {
-        let line = "WARN: option of --sum-dstip not supported on the client";
-        typed.notices.push(line.to_owned());
-    }
-    let is_multicast = is_group(&host);
-    if is_multicast && typed.direction != Direction::Forward {
-        return error(
-            "iperf: a group of receivers does not send: not with -R, --full-duplex, -d or -r",
-        );
-    }
-    if is_multicast && !typed.udp {
-        return error("Multicast requires -u option  failed");
-    }
-    let (first, last) = typed.ports;
-    let ports = u32::from(last - first) + 1;
-    if first != last && typed.flows != ports {
-        let line = format!("WARNING: port-range and -P mismatch (adjusting -P to {ports})");
-        typed.notices.push(line);
-        typed.flows = ports;
-    }
-    if typed.time == Some(None) && typed.bytes.is_none() {
-        typed.notices.push(
-            "WARNING: client will send traffic forever or until an external signal (e.g. SIGINT or SIGTERM) occurs to stop it".to_owned(),
-        );
-    }
+    check_client(typed, &host)?;
+    let shape = shape(typed, length, rate)?;
     let limit = match (typed.bytes, typed.time) {
         (Some(bytes), _) => Limit::Bytes(bytes),
         (None, Some(None)) => Limit::Unlimited,
@@ -468,6 +584,11 @@ fn client(
     Ok(Client {
         host,
         plan,
+        shape,
+        asks: typed.asks,
+        begin: typed.begin,
+        connect_only: typed.connect_only,
+        increments: typed.increments,
         direction: typed.direction,
         has_length: typed.length.is_some(),
         listen_port: typed.listen_port.unwrap_or(typed.ports.0),
@@ -495,6 +616,145 @@ fn client(
     })
 }
 
+/// What a client refuses, and what it warns of.
+fn check_client(typed: &mut Typed, host: &str) -> Result<(), Exit> {
+    if typed.daemon {
+        return error("Iperf client cannot be run as a daemon");
+    }
+    if typed.permit_key == Some(PermitKey::Any) {
+        return error("ERROR: option of --permit-key requires a value on the client");
+    }
+    if typed.udp && typed.peer_detect {
+        return error("ERROR: option of -X or --peer-detect not supported with -u UDP");
+    }
+    if !typed.udp && typed.no_udp_fin {
+        return error("ERROR: option --no-udp-fin requires -u UDP");
+    }
+    if typed.json && (typed.csv || typed.output.is_some()) {
+        return error("iperf: --json: stands in the place of all text: it contradicts -y and -o");
+    }
+    refuse_unfinished(typed)?;
+    if typed.source.is_some() {
+        let line = "WARNING: option -H is not valid for client mode";
+        typed.notices.push(line.to_owned());
+    }
+    if typed.sum_by_destination {
+        let line = "WARN: option of --sum-dstip not supported on the client";
+        typed.notices.push(line.to_owned());
+    }
+    let is_multicast = is_group(host);
+    if is_multicast && typed.direction != Direction::Forward {
+        return error(
+            "iperf: a group of receivers does not send: not with -R, --full-duplex, -d or -r",
+        );
+    }
+    if is_multicast && !typed.udp {
+        return error("Multicast requires -u option  failed");
+    }
+    let (first, last) = typed.ports;
+    let ports = u32::from(last - first) + 1;
+    if first != last && typed.flows != ports {
+        let line = format!("WARNING: port-range and -P mismatch (adjusting -P to {ports})");
+        typed.notices.push(line);
+        typed.flows = ports;
+    }
+    if typed.time == Some(None) && typed.bytes.is_none() {
+        typed.notices.push(
+            "WARNING: client will send traffic forever or until an external signal (e.g. SIGINT or SIGTERM) occurs to stop it".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// How a client sends.
+fn shape(typed: &mut Typed, length: u32, rate: Option<f64>) -> Result<Shape, Exit> {
+    let mut shape = typed.shape.clone();
+    if let Some(Rate::Varying { deviation, .. }) = typed.rate {
+        shape.deviation = Some(deviation);
+    }
+    if typed.isochronous.is_some() && typed.rate.is_some() {
+        return error("ERROR: options of --b and --isochronous cannot be applied together");
+    }
+    if typed.isochronous.is_some() && typed.burst_period.is_some() {
+        return error(
+            "ERROR: options of --burst-period and --isochronous cannot be applied together",
+        );
+    }
+    if let Some((per_second, load, deviation)) = typed.isochronous {
+        shape.frames = Some(Frames {
+            is_isochronous: true,
+            period: Duration::from_secs_f64(1.0 / per_second),
+            mean: match load {
+                Load::Bits(bits) => bits / 8.0 / per_second,
+                Load::Datagrams(count) => count * f64::from(length),
+            },
+            deviation: deviation / 8.0 / per_second,
+        });
+    }
+    if typed.burst_size.is_some() && typed.burst_period.is_none() {
+        typed.burst_period = Some(Duration::from_secs(1));
+    }
+    if let Some(period) = typed.burst_period.filter(|period| !period.is_zero()) {
+        let size = typed.burst_size.unwrap_or(1 << 20);
+        if typed.udp {
+            return error("iperf: --burst-period: UDP has frames, --isochronous");
+        }
+        if size < length {
+            return error(format!(
+                "ERROR: option of --burst-size {size} must be equal or larger to write length (-l) {length}"
+            ));
+        }
+        shape.frames = Some(Frames {
+            is_isochronous: false,
+            period,
+            mean: size.into(),
+            deviation: 0.0,
+        });
+    }
+    if shape.near_congestion.is_some() && typed.udp {
+        return error("ERROR: option of --near-congestion not supported with -u UDP");
+    }
+    if shape.near_congestion.is_some() && rate.is_some() {
+        return error(
+            "ERROR: option of --near-congestion and -b rate limited are mutually exclusive",
+        );
+    }
+    if typed.udp && shape.prefetch.take().is_some() {
+        let line = "WARN: setting of option --tcp-write-prefetch is not supported with -u UDP";
+        typed.notices.push(line.to_owned());
+    }
+    if shape.gap.is_some() && !typed.udp {
+        return error("iperf: --ipg: it is the gap between datagrams: it needs -u");
+    }
+    if typed.udp && shape.times_writes {
+        return error("iperf: --tcp-write-times: it needs TCP");
+    }
+    shape.times_writes |= typed.bins.is_some();
+    shape.has_records =
+        !typed.udp && (typed.trip_times || shape.frames.is_some() || shape.prefetch.is_some());
+    if shape.has_records && typed.compatible {
+        return error("ERROR: compatibility mode not supported with the requested with options");
+    }
+    if shape.has_records && length < 92 {
+        return error("iperf: -l: records of bursts need at least 92 bytes");
+    }
+    if shape.input.is_some() && (shape.has_records || shape.frames.is_some()) {
+        return error(
+            "iperf: -F, -I: a file has no room for the records of --trip-times, --isochronous, --burst-period or --tcp-write-prefetch",
+        );
+    }
+    if shape.input.is_some() && typed.direction == Direction::Reverse {
+        return error("iperf: -F, -I: with -R this end sends nothing");
+    }
+    if let Some(input) = &shape.input
+        && let Err(why) = crate::bursts::Source::open(input)
+    {
+        return error(why);
+    }
+    typed.socket.unsent_low_water_bytes = shape.prefetch;
+    Ok(shape)
+}
+
 /// Whether an address, with a device or not, is a group.
 fn is_group(address: &str) -> bool {
     let (address, _) = address.split_once('%').unwrap_or((address, ""));
@@ -504,13 +764,10 @@ fn is_group(address: &str) -> bool {
 
 /// Combinations that are to come.
 fn refuse_unfinished(typed: &Typed) -> Result<(), Exit> {
-    let unfinished = [
-        (typed.trip_times && !typed.udp, "--trip-times without -u"),
-        (
-            typed.bounceback.is_some() && (typed.udp || typed.flows > 1),
-            "--bounceback with -u or -P",
-        ),
-    ];
+    let unfinished = [(
+        typed.bounceback.is_some() && (typed.udp || typed.flows > 1),
+        "--bounceback with -u or -P",
+    )];
     for (is_asked, what) in unfinished {
         if is_asked {
             return error(format!("iperf: not supported yet: {what}"));

@@ -8,8 +8,11 @@ use getopt::{Exit, Quit, Section, flag, long, refuse, stock_long};
 use model::{SocketOptions, with_defaults};
 use server::{Network, ServerConfig};
 
-use super::settings::{Direction, Exclude, Format, PermitKey};
+use super::settings::{
+    Begins, ConnectOnly, Direction, Exclude, Format, Increments, Input, PermitKey, Shape,
+};
 use super::value::{self, Rate};
+use crate::tally::Bins;
 
 with_defaults! {
     /// The options as typed.
@@ -32,7 +35,6 @@ with_defaults! {
         pub(super) listen_port: Option<u16> = None,
         pub(super) compatible: bool = false,
         pub(super) peer_detect: bool = false,
-        pub(super) file: Option<PathBuf> = None,
         pub(super) enhanced: bool = false,
         pub(super) format: Format = Format::Adaptive { bytes: false },
         pub(super) output: Option<PathBuf> = None,
@@ -55,7 +57,17 @@ with_defaults! {
         pub(super) bounce_quick_ack: bool = true,
         pub(super) connect_retries: u32 = 0,
         pub(super) together: bool = true,
-        pub(super) write_times: bool = false,
+        pub(super) shape: Shape = Shape::default(),
+        pub(super) isochronous: Option<(f64, value::Load, f64)> = None,
+        pub(super) burst_period: Option<Duration> = None,
+        pub(super) burst_size: Option<u32> = None,
+        pub(super) bins: Option<Bins> = None,
+        pub(super) by_frames: bool = false,
+        /// Upper flags of the header.
+        pub(super) asks: u16 = 0,
+        pub(super) begin: Begins = Begins::default(),
+        pub(super) connect_only: Option<ConnectOnly> = None,
+        pub(super) increments: Increments = Increments::default(),
         pub(super) server: ServerConfig = ServerConfig::default(),
         pub(super) json: bool = false,
         pub(super) html: Option<PathBuf> = None,
@@ -93,7 +105,7 @@ pub(super) static SECTION: Section<Typed> = Section {
     scope: "",
     flags: &[
     flag('b', Value("rate"), &[],
-        "Send at this rate in bits a second (k, m, g of 1000; K, M, G of 1024), or with the suffix pps in datagrams a second. The schedule does not move: what comes late is caught up with. Default 1048576 for UDP; TCP sends as fast as it goes.",
+        "Send at this rate in bits a second (k, m, g of 1000; K, M, G of 1024), with a standard deviation after a comma at one that is drawn anew each second, or with the suffix pps in datagrams a second. The schedule does not move: what comes late is caught up with. Default 1048576 for UDP; TCP sends as fast as it goes.",
         |t: &mut Typed, v| { t.rate = Some(value::rate(v)?); Ok(()) }).or("bandwidth").from_environment("IPERF_BANDWIDTH"),
     flag('e', Nothing, &[], "Report more: write and read calls, retransmissions, window, round-trip time, latency.",
         |t: &mut Typed, _| { t.enhanced = true; Ok(()) }).or("enhanced"),
@@ -101,7 +113,7 @@ pub(super) static SECTION: Section<Typed> = Section {
         "The unit of figures: b, k, m, g, t for bits, B, K, M, G, T for bytes, a or A for whatever fits.", format).or("format").from_environment("IPERF_FORMAT"),
     stock_long("hide-ips", Nothing, &[], "Show only the last number of addresses.",
         |t: &mut Typed, _| { t.hide_ips = true; Ok(()) }),
-    flag('i', Value("seconds"), &[], "Report after each interval of so many seconds, at least 0.0001. Without it there is a report at the end only.",
+    flag('i', Value("seconds"), &[], "Report after each interval of so many seconds, at least 0.0001; with f a server reports each burst, which it does of bursts in any case. Without it there is a report at the end only.",
         interval).or("interval").from_environment("IPERF_INTERVAL"),
     flag('l', Value("bytes"), &[], "Bytes of a write or read call, or of a datagram. Without it 128K for TCP, 1470 for UDP over IPv4, 1450 over IPv6, 100 for a bounceback test.",
         |t: &mut Typed, v| { t.length = Some(value::size(v)?); Ok(()) }).or("len").from_environment("IPERF_LEN"),
@@ -133,7 +145,8 @@ pub(super) static SECTION: Section<Typed> = Section {
     flag('s', Nothing, &[], "Be a server.", |t: &mut Typed, _| { server(t); Ok(()) }).or("server").from_environment("IPERF_SERVER"),
     flag('1', Nothing, &[], "Serve one client at a time.",
         |t: &mut Typed, _| { t.server.serial = true; Ok(()) }).or("singleclient").from_environment("IPERF_SINGLECLIENT"),
-    stock_long("histograms", MaybeAttached("bins"), &[], "Refused: not supported yet.", |_, _| later("-histograms")),
+    stock_long("histograms", MaybeAttached("bins"), &[], "Keep histograms: a server of latencies (of tests with --trip-times), a client of how long its writes take. WIDTH[u|m],COUNT,LOW,HIGH: width and number of bins, and two percentages; 100u,10000,5,95 without.",
+        |t: &mut Typed, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
         |t: &mut Typed, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
     stock_long("tcp-rx-window-clamp", Value("bytes"), &[], "The most that a server's receive window may be.",
@@ -142,7 +155,8 @@ pub(super) static SECTION: Section<Typed> = Section {
     stock_long("tun-dev", MaybeAttached("device"), &[], "Refused: not supported yet.", |_, _| later("-tun-dev")),
     flag('t', Value("seconds"), &[], "A client sends for so long, and with 0 until it is interrupted; without it 10. A server ends after so long; without it it does not.",
         time).or("time").from_environment("IPERF_TIME"),
-    stock_long("udp-histogram", MaybeAttached("bins"), &[], "Refused: not supported yet.", |_, _| later("-udp-histogram")),
+    stock_long("udp-histogram", MaybeAttached("bins"), &[], "The same.",
+        |t: &mut Typed, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     flag('U', Nothing, &[], "Use UDP, and serve one flow at a time.",
         |t: &mut Typed, _| { (t.udp, t.single, t.server.serial) = (true, true, true); Ok(()) }).or("single_udp").from_environment("IPERF_SINGLE_UDP"),
     stock_long("sum-dstip", Nothing, &[], "Sum flows by the address that they come to, and not by their client's.",
@@ -169,10 +183,14 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t: &mut Typed, v| { t.socket.max_pacing_bytes_per_second = Some(value::rate_of_letters(v)?); Ok(()) }),
     stock_long("full-duplex", Nothing, &[], "Test both directions at once on the same connection.",
         |t: &mut Typed, _| { of_client(t, "--full-duplex", Wrong::NotSupported); t.direction.add(Direction::FullDuplex) }),
-    stock_long("ipg", Value("milliseconds"), &[], "Refused: not supported yet.", |_, _| later("-ipg")),
-    stock_long("isochronous", MaybeAttached("frames"), &[], "Refused: not supported yet.", |_, _| later("-isochronous")),
-    stock_long("burst-period", Value("seconds"), &[], "Refused: not supported yet.", |_, _| later("-burst-period")),
-    stock_long("burst-size", Value("bytes"), &[], "Refused: not supported yet.", |_, _| later("-burst-size")),
+    stock_long("ipg", Value("milliseconds"), &[], "The gap between the datagrams of a frame; without --isochronous between all datagrams, in the place of -b.",
+        |t: &mut Typed, v| { t.shape.gap = Some(value::time(v)? / 1000); Ok(()) }),
+    stock_long("isochronous", MaybeAttached("frames"), &[], "Send frames: RATE:MEAN,DEVIATION, frames a second and their bits a second (with an upper-case suffix bytes), or with the suffix p buffers a frame. 60:20m,0 without.",
+        |t: &mut Typed, v| { of_client(t, "--isochronous", Wrong::NotSupported); t.isochronous = Some(value::frames(v)?); Ok(()) }),
+    stock_long("burst-period", Value("seconds"), &[], "Send a burst each so many seconds; 0 is an ordinary test. Default 1.",
+        |t: &mut Typed, v| { t.burst_period = Some(value::time(v)?); Ok(()) }),
+    stock_long("burst-size", Value("bytes"), &[], "The size of a burst. Default 1M.",
+        |t: &mut Typed, v| { t.burst_size = Some(value::size(v)?); Ok(()) }),
     stock_long("incr-dstip", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-dstip")),
     stock_long("incr-dstport", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-dstport")),
     stock_long("incr-srcip", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-srcip")),
@@ -180,7 +198,7 @@ pub(super) static SECTION: Section<Typed> = Section {
     stock_long("l2checks", Nothing, &[], "Refused: not supported yet.", |_, _| later("-l2checks")),
     stock_long("local-only", MaybeAttached("bool"), &[], "Send to hosts on directly connected networks only; 0 is off.",
         |t: &mut Typed, v| { t.socket.dont_route = v != "0"; Ok(()) }),
-    stock_long("near-congestion", MaybeAttached("weight"), &[], "Refused: not supported yet.", |_, _| later("-near-congestion")),
+    stock_long("near-congestion", MaybeAttached("weight"), &[], "Wait after each write for so many round-trip times. Default 0.5.", near_congestion),
     stock_long("no-connect-sync", Nothing, &[], "Start each of several flows as soon as it is connected.",
         |t: &mut Typed, _| { t.together = false; Ok(()) }),
     stock_long("no-udp-fin", Nothing, &[], "Ask for no report at the end of a UDP test.",
@@ -189,17 +207,21 @@ pub(super) static SECTION: Section<Typed> = Section {
     flag('r', Nothing, &[], "Test one direction and then the other, by a connection of the server's.",
         |t: &mut Typed, _| { of_client(t, "-r", Wrong::NotValid); t.direction.add(Direction::TradeOff) }).or("tradeoff"),
     stock_long("tcp-quickack", Nothing, &[], "Refused: not supported yet.", |_, _| later("-tcp-quickack")),
-    stock_long("tcp-write-prefetch", Value("bytes"), &[], "Refused: not supported yet.", |_, _| later("-tcp-write-prefetch")),
-    stock_long("tcp-write-times", Nothing, &[], "Refused: not supported yet.", |_, _| later("-tcp-write-times")),
+    stock_long("tcp-write-prefetch", Value("bytes"), &[], "Write only while less than so many bytes are unsent.",
+        |t: &mut Typed, v| { t.shape.prefetch = Some(value::size(v)?); Ok(()) }),
+    stock_long("tcp-write-times", Nothing, &[], "Report how long writes take.",
+        |t: &mut Typed, _| { t.shape.times_writes = true; Ok(()) }),
     stock_long("tos-override", Value("type"), &[], "Refused: not supported yet.", |_, _| later("-tos-override")),
-    stock_long("trip-times", Nothing, &[], "Stamp what is sent, for latencies by synchronised clocks. Only for UDP so far.",
+    stock_long("trip-times", Nothing, &[], "Stamp what is sent, for latencies by synchronised clocks.",
         |t: &mut Typed, _| { of_client(t, "--trip-times", Wrong::SettingNotSupported); t.trip_times = true; Ok(()) }),
     stock_long("txdelay-time", Value("seconds"), &[], "Refused: not supported yet.", |_, _| later("-txdelay-time")),
     stock_long("txstart-time", Value("time"), &[], "Refused: not supported yet.", |_, _| later("-txstart-time")),
-    flag('F', Value("file"), &[], "Refused: not supported yet.", |_, _| later("F")).or("fileinput"),
+    flag('F', Value("file"), &[], "Send this file, once.",
+        |t: &mut Typed, v| { of_client(t, "-F", Wrong::NotValid); t.shape.input = Some(Input::File(v.into())); Ok(()) }).or("fileinput"),
     flag('H', Value("address"), &[], "Of a group (-B), receive only what this address sends.",
         |t: &mut Typed, v| { t.source = Some(v.to_owned()); Ok(()) }).or("ssm-host"),
-    flag('I', Nothing, &[], "Refused: not supported yet.", |_, _| later("I")).or("stdin"),
+    flag('I', Nothing, &[], "Send what comes from standard input.",
+        |t: &mut Typed, _| { of_client(t, "-I", Wrong::NotValid); t.shape.input = Some(Input::Standard); Ok(()) }).or("stdin"),
     flag('L', Value("port"), &[], "The port that the server's connection of -d and -r comes to. Without it the server's port.",
         |t: &mut Typed, v| { of_client(t, "-L", Wrong::NotValid); t.listen_port = Some(value::ports(v)?.0); Ok(()) }).or("listenport"),
     flag('P', Value("count"), &[], "So many flows at once. Default 1.",
@@ -276,7 +298,8 @@ fn format(typed: &mut Typed, letter: &str) -> Result<(), Quit> {
 
 fn interval(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     if text == "f" {
-        return refuse("not supported yet: -i f");
+        typed.by_frames = true;
+        return Ok(());
     }
     let Some(interval) = value::seconds(text) else {
         return Err(own_words(format!(
@@ -288,6 +311,21 @@ fn interval(typed: &mut Typed, text: &str) -> Result<(), Quit> {
         typed.notices.push(warning.to_owned());
     }
     typed.interval = Some(interval.max(SHORTEST)).filter(|_| !interval.is_zero());
+    Ok(())
+}
+
+fn near_congestion(typed: &mut Typed, weight: &str) -> Result<(), Quit> {
+    typed.shape.near_congestion = Some(match weight.parse::<f64>() {
+        _ if weight.is_empty() => 0.5,
+        Ok(weight) if weight.is_finite() && weight < 1000.0 => {
+            if weight < 0.0 {
+                0.5
+            } else {
+                weight
+            }
+        }
+        _ => return refuse("it is not a number of round-trip times"),
+    });
     Ok(())
 }
 

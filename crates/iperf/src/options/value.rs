@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use getopt::{Quit, refuse};
 
+use crate::tally::Bins;
+
 /// Bytes: a number with a fraction and a suffix, k m g t of 1000 and K M G T of 1024.
 pub(super) fn bytes(text: &str) -> Result<u64, Quit> {
     let number = scaled(text)?;
@@ -28,11 +30,23 @@ pub enum Rate {
     Bits(f64),
     /// Datagrams a second.
     Datagrams(f64),
+    /// Bits of payload a second, drawn anew each second.
+    Varying {
+        /// Their mean.
+        mean: f64,
+        /// Their standard deviation.
+        deviation: f64,
+    },
 }
 
 pub(super) fn rate(text: &str) -> Result<Rate, Quit> {
-    if text.contains(',') {
-        return refuse("not supported yet: a standard deviation of the rate");
+    if let Some((mean, deviation)) = text.split_once(',') {
+        return match (scaled(mean)?, scaled(deviation)?) {
+            (mean, deviation) if mean > 0.0 && deviation >= 0.0 => {
+                Ok(Rate::Varying { mean, deviation })
+            }
+            _ => refuse("a rate that varies is more than 0"),
+        };
     }
     match text.strip_suffix("pps") {
         Some(count) => scaled(count).map(Rate::Datagrams),
@@ -65,6 +79,82 @@ fn scaled(text: &str) -> Result<f64, Quit> {
         Ok(number) if number.is_finite() => Ok(number * factor),
         _ => refuse("it is not a number"),
     }
+}
+
+/// `--isochronous`: frames a second, bits a second and their standard deviation.
+pub(super) fn frames(text: &str) -> Result<(f64, Load, f64), Quit> {
+    let (rate, load) = text.split_once(':').unwrap_or((text, "20m"));
+    let rate = if rate.is_empty() { "60" } else { rate };
+    let Some(rate) = rate.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1e6) else {
+        let line = "Invalid value for frames per second in the isochronous settings";
+        return Err(own(line));
+    };
+    let (mean, deviation) = load.split_once(',').unwrap_or((load, "0"));
+    let bits = |text: &str| {
+        let is_bytes = text.ends_with(|last: char| last.is_ascii_uppercase());
+        scaled(text).map(|number| if is_bytes { number * 8.0 } else { number })
+    };
+    let (load, amount) = match mean.strip_suffix('p') {
+        Some(count) => scaled(count).map(|count| (Load::Datagrams(count), count))?,
+        None => bits(mean).map(|bits| (Load::Bits(bits), bits))?,
+    };
+    if amount <= 0.0 {
+        return Err(own(
+            "ERROR: Invalid --isochronous mean value, must be greater than zero",
+        ));
+    }
+    Ok((rate, load, bits(deviation)?.max(0.0)))
+}
+
+/// How much the frames of `--isochronous` carry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Load {
+    /// Bits a second.
+    Bits(f64),
+    /// Datagrams, or buffers, of a frame.
+    Datagrams(f64),
+}
+
+/// `--histograms`: the bins' width, how many, and the lower and the upper percentage.
+pub(super) fn bins(text: &str) -> Result<Bins, Quit> {
+    let mut bins = Bins {
+        width: Duration::from_micros(100),
+        count: 10_000,
+        percents: [5.0, 95.0],
+    };
+    let parts: Vec<&str> = text.split(',').collect();
+    if parts.len() > 4 {
+        return refuse("it has more than a width, a count and two percentages");
+    }
+    if let Some(width) = parts.first().filter(|width| !width.is_empty()) {
+        let number = width.trim_end_matches(['u', 'm', 's']);
+        let unit = match &width[number.len()..] {
+            "u" => 1e-6,
+            "m" => 1e-3,
+            "" | "s" => 1.0,
+            _ => return refuse("its width has another unit than u and m"),
+        };
+        let seconds = number.parse().map_or(0.0, |number: f64| number * unit);
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(width) if width >= Duration::from_micros(1) => bins.width = width,
+            _ => return refuse("its width is not a number of at least 1u"),
+        }
+    }
+    if let Some(number) = parts.get(1) {
+        bins.count = count(number)?.max(1);
+    }
+    for (percent, text) in bins.percents.iter_mut().zip(parts.iter().skip(2)) {
+        match text.parse() {
+            Ok(number) if (0.0..=100.0).contains(&number) => *percent = number,
+            _ => return refuse("its percentages are numbers up to 100"),
+        }
+    }
+    Ok(bins)
+}
+
+/// Stock's own words, and the end.
+fn own(line: &str) -> Quit {
+    Quit::Exit(getopt::Exit::stderr(format!("{line}\n"), 1))
 }
 
 /// A whole number.
@@ -154,7 +244,14 @@ mod tests {
             ("1M", Some(Rate::Bits(1_048_576.0))),
             ("100pps", Some(Rate::Datagrams(100.0))),
             ("10kpps", Some(Rate::Datagrams(10_000.0))),
-            ("1m,2m", None),
+            ("-1m,2m", None),
+            (
+                "1m,100k",
+                Some(Rate::Varying {
+                    mean: 1e6,
+                    deviation: 1e5,
+                }),
+            ),
         ] {
             assert_eq!(rate(text).ok(), expected, "{text}");
         }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::number::four;
 use super::{Facts, RULE};
 use crate::event::Event;
-use crate::options::Format;
+use crate::options::{Format, Frames};
+use crate::tally::Bins;
 
 pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
     if facts.print.exclude.settings {
@@ -28,11 +29,29 @@ pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
         } => {
             let mut text = connecting(facts, host, *port, *flows, *length, *rate, *is_own);
             text += &window_line(facts, *window);
+            if *is_own {
+                text += &last_lines(facts);
+            }
             text
         }
         _ => return String::new(),
     };
     format!("{RULE}\n{lines}{RULE}\n")
+}
+
+/// What comes after a client's window.
+fn last_lines(facts: &Facts) -> String {
+    let mut text = String::new();
+    if let Some(bytes) = facts.shape.prefetch {
+        let _ = writeln!(
+            text,
+            "Event based writes (pending queue watermark at {bytes} bytes)"
+        );
+    }
+    if let Some(bins) = facts.print.bins {
+        let _ = writeln!(text, "Enabled write histograms {}", enabled(bins));
+    }
+    text
 }
 
 fn transport(facts: &Facts) -> &'static str {
@@ -63,6 +82,16 @@ fn listening(facts: &Facts, (first, last): (u16, u16), window: u32, joins: Optio
             print.format.size((length / 8.0).floor()),
         );
         let _ = writeln!(text, "Read buffer size: {whole} (Dist bin width={bin})");
+    }
+    if print.by_frames && facts.is_server {
+        text += "Frame or burst interval reporting (feature is experimental)\n";
+    }
+    if let Some(bins) = print.bins.filter(|_| facts.is_server) {
+        let _ = writeln!(
+            text,
+            "Enabled receive histograms {} (clients should use --trip-times)",
+            enabled(bins)
+        );
     }
     if print.single && facts.is_server {
         text += "WARN: Suggested to use lower case -u instead of -U (to avoid serialize & bypass of reporter thread)\n";
@@ -118,7 +147,18 @@ fn connecting(
         } else {
             format!("{length} Byte")
         };
-        let _ = writeln!(text, "Write buffer size: {size}");
+        let timed = if facts.shape.times_writes {
+            " (writetimer-enabled)"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "Write buffer size: {size}{timed}");
+    } else if facts.shape.near_congestion.is_some() && is_own {
+        let _ = writeln!(text, "Write buffer size: {length} Byte");
+    }
+    let frames = facts.shape.frames.filter(|_| is_own);
+    if let Some(frames) = frames {
+        text += &frames_line(facts, &frames);
     }
     if let Some(bounce) = bounce {
         let size = print.format.size(length.into());
@@ -146,6 +186,12 @@ fn connecting(
         let rate = rate.replace("bits/sec", "bit/s");
         let _ = writeln!(text, "fair-queue socket pacing set to {}", rate.trim());
     }
+    if let Some(weight) = facts.shape.near_congestion.filter(|_| is_own) {
+        let _ = writeln!(
+            text,
+            "TCP near-congestion delay weight set to {weight:.4} (use --near-congestion=<value> to change)"
+        );
+    }
     text += &segment_line(facts);
     if let Some(name) = facts
         .socket
@@ -167,14 +213,51 @@ fn connecting(
     if print.single && is_own {
         text += "WARN: Client set to bypass reporter thread per -U (suggest use lower case -u instead)\n";
     }
-    if facts.is_udp {
-        let adjust = rate.map_or(String::new(), |rate| {
-            let gap = f64::from(length) * 8e6 / rate;
-            format!(", IPG target: {gap:.2} us (kalman adjust)")
-        });
-        let _ = writeln!(text, "Sending {length} byte datagrams{adjust}");
+    if facts.is_udp && frames.is_none() {
+        text += &sending_line(facts, length, rate, is_own);
     }
     text
+}
+
+/// A sender's datagrams and the gap between them.
+fn sending_line(facts: &Facts, length: u32, rate: Option<f64>, is_own: bool) -> String {
+    let rate = match facts.shape.gap.filter(|_| is_own) {
+        // Stock's milliseconds, with this name.
+        Some(gap) => Some(f64::from(length) * 8e6 / (gap.as_secs_f64() * 1e3)),
+        None => rate,
+    };
+    let adjust = rate.map_or(String::new(), |rate| {
+        let gap = f64::from(length) * 8e6 / rate;
+        format!(", IPG target: {gap:.2} us (kalman adjust)")
+    });
+    format!("Sending {length} byte datagrams{adjust}\n")
+}
+
+/// Bursts, or frames and what they carry.
+fn frames_line(facts: &Facts, frames: &Frames) -> String {
+    let period = frames.period.as_secs_f64();
+    if !frames.is_isochronous {
+        let size = facts.print.format.size(frames.mean);
+        return format!("Bursting: {size} every {period:.2} second(s)\n");
+    }
+    let rate = |bytes: f64| {
+        let rate = Format::Adaptive { bytes: false }.rate(bytes * 8.0 / period);
+        rate.replace("bits/sec", "bit/s")
+    };
+    let gap = facts.shape.gap.unwrap_or_default().as_secs_f64() * 1e3;
+    format!(
+        "Isochronous: {:.2} frames/sec mean={}, stddev={}, Period/IPG={:.2}/{gap:.3} ms\n",
+        1.0 / period,
+        rate(frames.mean),
+        rate(frames.deviation),
+        period * 1e3,
+    )
+}
+
+/// The bins of a histogram.
+fn enabled(bins: Bins) -> String {
+    let width = bins.width.as_secs_f64() * 1e3;
+    format!("bin-width={width:.3} ms, bins={}", bins.count)
 }
 
 fn segment_line(facts: &Facts) -> String {

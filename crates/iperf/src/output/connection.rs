@@ -7,6 +7,7 @@ use sys::Address;
 
 use super::{Facts, name};
 use crate::event::Connection;
+use crate::wire::flags::upper;
 
 pub(super) fn text(facts: &Facts, connection: &Connection) -> String {
     let print = &facts.print;
@@ -21,10 +22,19 @@ pub(super) fn text(facts: &Facts, connection: &Connection) -> String {
     for note in notes(facts, connection) {
         let _ = write!(text, " ({note})");
     }
-    if let Some(started) = connection.started.filter(|_| print.enhanced) {
+    if let Some(started) = connection
+        .started
+        .filter(|_| is_enhanced(facts, connection))
+    {
         let _ = write!(text, " on {}", date(started));
     }
     text + "\n"
+}
+
+/// Whether more is said of a connection: a server does of tests that have times.
+fn is_enhanced(facts: &Facts, connection: &Connection) -> bool {
+    let has_times = connection.has_trip_times || connection.burst_period.is_some();
+    facts.print.enhanced || (facts.is_server && has_times)
 }
 
 /// How long connections took. Stock's deviation is in microseconds, although it says otherwise.
@@ -64,7 +74,7 @@ fn ends(facts: &Facts, connection: &Connection, verb: &str) -> String {
         Some(local) => (shown(facts, local), local.port()),
         None => ("0.0.0.0".to_owned(), 0),
     };
-    let has_device = facts.print.enhanced || connection.has_trip_times;
+    let has_device = is_enhanced(facts, connection);
     let device = connection.device.as_ref().filter(|_| has_device);
     let device = device.map_or(String::new(), |device| format!("%{device}"));
     let peer = &connection.peer;
@@ -91,13 +101,18 @@ pub(super) fn shown(facts: &Facts, address: &Address) -> String {
 }
 
 fn notes(facts: &Facts, connection: &Connection) -> Vec<String> {
-    let is_enhanced = facts.print.enhanced;
+    let is_enhanced = is_enhanced(facts, connection);
+    let asks = |bit| connection.upper & bit != 0;
     let mut notes = Vec::new();
     let mut note = |is_there: bool, text: &str| {
         if is_there {
             notes.push(text.to_owned());
         }
     };
+    note(asks(upper::ISOCHRONOUS), "isoch");
+    if let Some(period) = connection.burst_period {
+        note(true, &format!("burst-period={:.4}s", period.as_secs_f64()));
+    }
     note(connection.is_full_duplex, "full-duplex");
     note(connection.is_reverse, "reverse");
     if let Some((length, hold, is_quick)) = connection.bounce {
@@ -105,7 +120,13 @@ fn notes(facts: &Facts, connection: &Connection) -> Vec<String> {
         note(true, &format!("bb {quick}len/hold={length}/{hold}"));
     }
     note(connection.has_trip_times, "trip-times");
+    let is_scheduled = asks(upper::EPOCH_START) && !connection.has_trip_times;
+    note(is_scheduled, "epoch-start");
     note(connection.no_udp_fin, "no-udp-fin");
+    note(asks(upper::L2_LENGTH), "l2mode");
+    if let Some(bytes) = connection.prefetch {
+        note(true, &format!("prefetch={bytes}"));
+    }
     if let Some(bytes) = facts.socket.window_clamp_bytes.filter(|_| facts.is_server) {
         note(true, &format!("clamp={bytes}"));
     }
@@ -122,6 +143,7 @@ fn notes(facts: &Facts, connection: &Connection) -> Vec<String> {
     if let Some(version) = connection.peer_version.as_ref().filter(|_| is_enhanced) {
         note(true, &format!("peer {version}"));
     }
+    note(asks(upper::QUICK_ACK), "qack");
     if let Some([window, segment, rtt]) = connection.tcp {
         note(true, &format!("icwnd/mss/irtt={window}/{segment}/{rtt}"));
     }

@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
+use model::DatagramCounts;
 use stats::Histogram;
 
 use super::number::{percent, power};
 use super::{Facts, name};
 use crate::event::{Event, Figures, FlowId};
+use crate::tally::{Bins, Kind, Tally};
 use crate::wire::ServerReport;
 
 const PLAIN: &str = "[ ID] Interval       Transfer     Bandwidth\n";
@@ -21,6 +23,14 @@ const UDP_SENDER_MORE: &str =
     "[ ID] Interval            Transfer     Bandwidth      Write/Err  PPS\n";
 const UDP_RECEIVER_MORE: &str = "[ ID] Interval            Transfer     Bandwidth        Jitter   Lost/Total  Latency avg/min/max/stdev PPS  Rx/inP  NetPwr\n";
 const BOUNCE: &str = "[ ID] Interval            Transfer    Bandwidth         BB cnt=avg/min/max/stdev         Rtry  Cwnd/RTT    RPS\n";
+const BURST_LATENCY: &str = "[ ID] Interval            Transfer    Bandwidth    Burst Latency avg/min/max/stdev (cnt/size) inP NetPwr  Reads=Dist\n";
+const FRAME_LATENCY: &str = "[ ID] Interval            Transfer    Bandwidth    Burst Latency avg/min/max/stdev (cnt/size) NetPwr  Reads=Dist\n";
+const BURSTS: &str = "[ ID] Burst (start-end)  Transfer     Bandwidth       XferTime  (DC%)     Reads=Dist          NetPwr\n";
+const WRITE_TIMES: &str = "[ ID] Interval            Transfer    Bandwidth       Write/Err  Rtry     Cwnd/RTT        NetPwr  write-times avg/min/max/stdev (cnt)\n";
+const FRAMES_SENT: &str = "[ ID] Interval            Transfer     Bandwidth      Write/Err  Rtry     Cwnd/RTT     isoch:tx/miss/slip  NetPwr\n";
+const UDP_FRAMES_SENT: &str =
+    "[ ID] Interval            Transfer     Bandwidth      Write/Err  PPS  isoch:tx/miss/slip\n";
+const UDP_FRAMES: &str = "[ ID] Interval            Transfer     Bandwidth        Jitter   Lost/Total Latency avg/min/max/stdev  PPS  Frame:rx/lost  latency  NetPwr\n";
 const UDP_BOTH_WAYS: &str = "[ ID] Interval       Transfer     Bandwidth    Datagrams   PPS\n";
 
 /// The lines of an event; `is_new` says whether a header has not been printed yet.
@@ -66,8 +76,14 @@ fn flow(
     if facts.print.sum_only {
         return String::new();
     }
-    let is_enhanced = facts.print.enhanced;
+    let is_timed = figures.has_trip_times && (facts.is_server || !figures.sends);
+    let is_enhanced = facts.print.enhanced || is_timed;
+    let special = figures
+        .tally
+        .as_ref()
+        .and_then(|(kind, tally)| special(facts, *kind, tally, figures, is_final));
     let (header, tail) = match (figures.is_udp, figures.sends, is_enhanced) {
+        _ if special.is_some() => special.unwrap_or_default(),
         _ if figures.latency.is_some() && facts.bounce.is_some() => (BOUNCE, bounces(figures)),
         (false, true, true) => (TCP_SENDER, writes(figures)),
         (false, false, true) => (TCP_RECEIVER, reads(figures)),
@@ -80,6 +96,9 @@ fn flow(
     let name = name(id);
     let mut text = format!("{header}{}{tail}\n", amounts(facts, &name, figures));
     text += &out_of_order(&name, figures);
+    if let (Some((kind, tally)), Some(bins)) = (&figures.tally, facts.print.bins) {
+        text += &histogram(&name, figures, (*kind, tally), bins, is_final);
+    }
     if let Some(latency) = figures
         .latency
         .as_ref()
@@ -88,6 +107,150 @@ fn flow(
         text += &distribution(&name, figures, latency);
     }
     text
+}
+
+/// The header and the tail of a line about bursts, frames or calls; `None` if it is an ordinary one.
+fn special(
+    facts: &Facts,
+    kind: Kind,
+    tally: &Tally,
+    figures: &Figures,
+    is_final: bool,
+) -> Option<(&'static str, String)> {
+    let [mean, least, most, deviation] = tally.milliseconds();
+    let times = format!("{mean:.3}/{least:.3}/{most:.3}/{deviation:.3} ms");
+    let (count, size) = (
+        tally.count,
+        tally.bytes.checked_div(tally.count).unwrap_or(0),
+    );
+    let bytes_per_second = figures.bits_per_second() / 8.0;
+    let net_power = power(bytes_per_second, mean / 1e3);
+    let frames = format!("{}/{}/{}", tally.frames, tally.missed, tally.slips);
+    let path = figures.path.unwrap_or_default();
+    let window = path.congestion_window_bytes.unwrap_or(0) / 1024;
+    let rtt = path.smoothed_rtt.unwrap_or_default();
+    let (calls, failed, retries) = (figures.calls, figures.failed, figures.retransmits);
+    let path_power = power(bytes_per_second, rtt.as_secs_f64());
+    let rtt_us = rtt.as_micros();
+    Some(match (kind, figures.is_udp, figures.sends) {
+        (Kind::TripTimes, false, false) => {
+            let in_progress = facts.print.format.size(bytes_per_second * mean / 1e3);
+            let reads = reads(figures);
+            let tail = format!("  {times} ({count}/{size}) {in_progress} {net_power}{reads}");
+            (BURST_LATENCY, tail)
+        }
+        (Kind::Frames, false, false) => {
+            let reads = reads(figures);
+            (
+                FRAME_LATENCY,
+                format!("  {times} ({count}/{size}) {net_power}{reads}"),
+            )
+        }
+        (Kind::Bursts { .. }, false, false) if is_final => {
+            (BURSTS, format!("  {times}{}", reads(figures)))
+        }
+        (Kind::Bursts { period }, false, false) => {
+            let share = 100.0 * mean / 1e3 / period.as_secs_f64();
+            let (share, reads) = (two_digits(share), reads(figures));
+            (
+                BURSTS,
+                format!("  {mean:6.3} ms ({share}%)  {reads}  {net_power}"),
+            )
+        }
+        (Kind::Writes, false, true) => {
+            let tail = format!(
+                "  {calls}/{failed}{retries:>11}{window:>9}K/{rtt_us} us  {path_power}  {times} ({count})"
+            );
+            (WRITE_TIMES, tail)
+        }
+        (Kind::Frames, false, true) => {
+            let tail = format!(
+                "  {calls}/{failed}{retries:>9}{window:>9}K/{rtt_us} us{frames:>15}{path_power:>11}"
+            );
+            (FRAMES_SENT, tail)
+        }
+        (Kind::Frames, true, true) => {
+            let rate = per_second(figures, calls);
+            let tail = format!("  {calls}/{failed}{rate:>9.0} pps{frames:>9}");
+            (UDP_FRAMES_SENT, tail)
+        }
+        (Kind::Frames, true, false) => {
+            let counts = figures.datagrams.unwrap_or_default();
+            let delays = Latency::of(&counts);
+            let rate = per_second(figures, counts.received);
+            let frames = format!("{}/{}", tally.frames, tally.missed);
+            let delays = delays.map_or_else(|| "-/-/-/-".to_owned(), |delays| delays.millis());
+            let loss = jitter_and_loss(figures);
+            let tail = format!("{loss} {delays} ms {rate:.0} pps{frames:>7}  {times} {net_power}");
+            (UDP_FRAMES, tail)
+        }
+        _ => return None,
+    })
+}
+
+/// Two significant digits, as C's `%.2g`.
+fn two_digits(number: f64) -> String {
+    let digits = 1 - number.abs().max(1e-9).log10().floor() as i32;
+    let text = format!("{number:.*}", digits.clamp(0, 9) as usize);
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
+/// Counts of equal bins.
+fn histogram(
+    name: &str,
+    figures: &Figures,
+    (kind, tally): (Kind, &Tally),
+    bins: Bins,
+    is_final: bool,
+) -> String {
+    let what = match (kind, figures.sends) {
+        (Kind::Writes, true) => "W8",
+        (Kind::Datagrams, false) => "T8",
+        (Kind::Frames | Kind::Bursts { .. } | Kind::TripTimes, false) => "F8",
+        _ => return String::new(),
+    };
+    let mark = if is_final { "(f)" } else { "" };
+    let micros = bins.width.as_micros();
+    let width = match micros {
+        micros if micros % 1_000_000 == 0 => format!("{}s", micros / 1_000_000),
+        micros if micros % 1000 == 0 => format!("{}ms", micros / 1000),
+        micros => format!("{micros}us"),
+    };
+    let inside = || tally.bins.iter().filter(|(bin, _)| **bin <= bins.count);
+    let above: u64 =
+        tally.bins.values().sum::<u64>() - inside().map(|(_, count)| count).sum::<u64>();
+    let listed: Vec<String> = inside()
+        .map(|(bin, count)| format!("{bin}:{count}"))
+        .collect();
+    let equals = if listed.is_empty() { "" } else { "=" };
+    let [low, high] = bins.percents;
+    let at = |percent: f64| {
+        let wanted = (percent / 100.0 * tally.count as f64).ceil() as u64;
+        let mut seen = 0;
+        let reached = inside().find(|(_, count)| {
+            seen += **count;
+            seen >= wanted
+        });
+        reached.map_or(bins.count, |(bin, _)| *bin)
+    };
+    let longest = if what == "F8" && tally.count > 0 {
+        let [_, _, most, _] = tally.milliseconds();
+        format!(" ({most:.3} ms/{:.6})", tally.longest_at_ns as f64 / 1e9)
+    } else {
+        String::new()
+    };
+    format!(
+        "{name} {} sec {what}{mark}-PDF: bin(w={width}):cnt({}){equals}{} ({low:.2}/{high:.2}/99.7%={}/{}/{},Outliers=0,obl/obu=0/{above}){longest}\n",
+        times(figures),
+        tally.count,
+        listed.join(","),
+        at(low),
+        at(high),
+        at(99.7),
+    )
 }
 
 /// `[  1] 0.0000-1.0000 sec  9.63 MBytes  80.7 Mbits/sec`.
@@ -159,15 +322,8 @@ fn loss(jitter_ms: f64, lost: u64, total: u64) -> String {
 
 fn datagrams_received(figures: &Figures) -> String {
     let counts = figures.datagrams.unwrap_or_default();
-    let Some((mean, deviation)) = counts.delays.mean_and_deviation_ns() else {
+    let Some(latency) = Latency::of(&counts) else {
         return jitter_and_loss(figures) + " -/-/-/- ms 0 pps";
-    };
-    let (least, most) = counts.delays.extremes_ns.unwrap_or_default();
-    let latency = Latency {
-        mean_ms: mean / 1e6,
-        least_ms: least as f64 / 1e6,
-        most_ms: most as f64 / 1e6,
-        deviation_ms: deviation / 1e6,
     };
     let rate = per_second(figures, counts.received);
     jitter_and_loss(figures) + &latency.text(rate, counts.received, figures.bits_per_second() / 8.0)
@@ -183,19 +339,41 @@ struct Latency {
 }
 
 impl Latency {
-    fn text(&self, per_second: f64, received: u64, bytes_per_second: f64) -> String {
+    /// `None` without a delay.
+    fn of(counts: &DatagramCounts) -> Option<Self> {
+        let (mean, deviation) = counts.delays.mean_and_deviation_ns()?;
+        let (least, most) = counts.delays.extremes_ns.unwrap_or_default();
+        Some(Self {
+            mean_ms: mean / 1e6,
+            least_ms: least as f64 / 1e6,
+            most_ms: most as f64 / 1e6,
+            deviation_ms: deviation / 1e6,
+        })
+    }
+
+    fn millis(&self) -> String {
         let Self {
             mean_ms,
             least_ms,
             most_ms,
             deviation_ms,
         } = self;
+        format!("{mean_ms:.3}/{least_ms:.3}/{most_ms:.3}/{deviation_ms:.3}")
+    }
+
+    fn text(&self, per_second: f64, received: u64, bytes_per_second: f64) -> String {
+        let Self {
+            mean_ms,
+            deviation_ms,
+            ..
+        } = self;
         // Little's law.
         let in_progress = per_second * mean_ms / 1e3;
         let varying = per_second * deviation_ms / 1e3;
         let power = power(bytes_per_second, mean_ms / 1e3);
         format!(
-            " {mean_ms:.3}/{least_ms:.3}/{most_ms:.3}/{deviation_ms:.3} ms {per_second:.0} pps {received}/{in_progress:.0}({varying:.0}) pkts {power}"
+            " {} ms {per_second:.0} pps {received}/{in_progress:.0}({varying:.0}) pkts {power}",
+            self.millis()
         )
     }
 }
@@ -217,7 +395,7 @@ fn sum(
     figures: &Figures,
     mut is_new: impl FnMut(&'static str) -> bool,
 ) -> String {
-    let is_enhanced = facts.print.enhanced;
+    let is_enhanced = facts.print.enhanced || (facts.is_server && figures.has_trip_times);
     let is_receiver = figures.is_udp && !figures.sends && !both_ways;
     let (name, header) = match of_connection {
         _ if facts.print.sum_only && is_receiver => (format!("[SUM-{flows}]"), SUM_ONLY_UDP),

@@ -33,6 +33,7 @@ struct Facts {
     serial: bool,
     key: Option<(String, Option<std::time::Duration>)>,
     bounce: Option<crate::options::Bounceback>,
+    shape: crate::options::Shape,
     segment: Option<u32>,
     is_quiet: bool,
 }
@@ -60,9 +61,12 @@ impl<'a> Printer<'a> {
         errors: Box<dyn Write + Send + 'a>,
     ) -> Self {
         use crate::options::Role;
-        let (bounce, serial, timeout) = match &settings.role {
-            Role::Client(client) => (client.bounceback, false, None),
-            Role::Server(serve) => (None, serve.config.serial, serve.key_timeout),
+        let (bounce, shape, serial, timeout) = match &settings.role {
+            Role::Client(client) => (client.bounceback, client.shape.clone(), false, None),
+            Role::Server(serve) => {
+                let shape = crate::options::Shape::default();
+                (None, shape, serve.config.serial, serve.key_timeout)
+            }
         };
         let is_server = matches!(settings.role, Role::Server(_));
         Self {
@@ -75,6 +79,7 @@ impl<'a> Printer<'a> {
                 serial,
                 key: key.filter(|_| is_server).map(|key| (key, timeout)),
                 bounce,
+                shape,
                 segment: settings.socket.max_segment_bytes,
                 is_quiet,
             },

@@ -65,6 +65,8 @@ pub(super) fn serve(
         counters: Arc::new(Counters::default()),
         socket,
         ends: local.map(|local: Address| (control.peer().clone(), local)),
+        tallies: None,
+        has_trip_times: false,
     };
     let company = iperf
         .companies

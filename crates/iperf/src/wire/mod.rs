@@ -81,7 +81,7 @@ pub fn fill_with_digits(bytes: &mut [u8]) {
 }
 
 /// The word at `at`; 0 where the bytes end before.
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes
         .get(at..at + 4)
         .and_then(|word| word.try_into().ok())
@@ -89,7 +89,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Puts a word where [`word`] finds it.
-fn put(bytes: &mut [u8], at: usize, value: u32) {
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 

@@ -401,6 +401,7 @@ impl Prepared {
             timing: self.timing,
             datagrams: None,
             first: &[],
+            watch: None,
             warm_up: Duration::ZERO,
             half: &self.assignment.half,
             buffers: &mut self.buffers,
