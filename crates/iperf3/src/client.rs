@@ -419,8 +419,8 @@ impl<'a> Session<'a> {
             End::Cancelled => return Err(Fault::of(error::CLIENT_TERMINATED)),
             end => return Err(crate::fault_of(&end)),
         }
-        self.talk().send_results(&run.to_results(None), events)?;
-        run.believe(self.talk().results(events)?);
+        self.talk().send_results(run.to_results(None), events)?;
+        run.believe(self.talk().results(events)?)?;
         self.expect(State::DisplayResults)?;
         self.has_said_end = true;
         self.talk().say(State::IperfDone)

@@ -88,7 +88,7 @@ impl<'a> Printer<'a> {
 
     fn print(&mut self, text: &str) {
         if let Some(kept) = &mut self.kept {
-            kept.push_str(text);
+            keep(kept, text);
         }
         match &mut self.sink {
             Sink::Out(out) => {
@@ -166,12 +166,30 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// Prints why a server's test did not begin, where that is no line of a log.
+    pub(crate) fn failed(&mut self, fault: &Fault) {
+        let error = format!("error - {fault}");
+        match self.form {
+            Form::Text => {}
+            Form::Document => self.print(&(json::failed(&error).indented() + "\n")),
+            Form::Events(_) => self.event("error", error.into()),
+        }
+    }
+
     fn document(&mut self, run: Option<&TestRun>, fault: Option<&Fault>) {
         let document = match (run, fault) {
             (Some(run), _) => json::document(run),
             (None, fault) => json::failed(&fault.map(ToString::to_string).unwrap_or_default()),
         };
         self.print(&(document.indented() + "\n"));
+    }
+}
+
+/// Keeps text for later, and of a long test its first part.
+pub(crate) fn keep(kept: &mut String, text: &str) {
+    const MOST: usize = 8 << 20;
+    if kept.len() + text.len() <= MOST {
+        kept.push_str(text);
     }
 }
 

@@ -9,6 +9,7 @@ use sys::Address;
 use units::Bytes;
 
 use crate::streams::{Data, Stream};
+use crate::wire::error::{self, Fault};
 use crate::wire::{Cookie, Parameters, Results, ServerOutput, StreamResult};
 
 /// A test, from the agreement on.
@@ -239,17 +240,31 @@ impl TestRun {
         self.parameters.protocol == crate::wire::Protocol::Udp
     }
 
-    /// Takes the other end's results. What it says is believed no further than what was sent.
-    pub(crate) fn believe(&mut self, results: Results) {
+    /// Takes the other end's results, which must name each stream, and no more data than was sent on it.
+    pub(crate) fn believe(&mut self, results: Results) -> Result<(), Fault> {
         for at in 0..self.streams.len() {
             let stream = &self.streams[at];
-            let Some(told) = results.stream(stream.number) else {
-                continue;
-            };
+            let told = results.stream(stream.number);
+            let told = told.ok_or_else(|| Fault::of(error::STREAM_ID))?;
+            if stream.sends && self.exceeds(stream, told) {
+                let why = format!("stream {} has more data than was sent", stream.number);
+                return Err(Fault::because(error::RECEIVE_RESULTS, why));
+            }
             let side = self.side_of(stream, told, &results);
             self.streams[at].outcome.there = Some(side);
         }
         self.results = Some(results);
+        Ok(())
+    }
+
+    /// Whether more is reported as received than was sent, the omitted time and the rest of a block included. The network
+    /// may have duplicated datagrams, but not their numbers.
+    fn exceeds(&self, stream: &StreamRun, told: &StreamResult) -> bool {
+        let sent = stream.measured(self.begin).1.sent;
+        if self.is_udp() {
+            return told.packets > self.packets(sent) + 1;
+        }
+        told.bytes > sent.0 + u64::from(self.parameters.block())
     }
 
     fn side_of(&self, stream: &StreamRun, told: &StreamResult, results: &Results) -> Side {

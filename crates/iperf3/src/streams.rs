@@ -22,7 +22,7 @@ use crate::talk::Events;
 use crate::wire::error::{self, Fault};
 
 /// How often round-trip times are looked at, at least.
-const TICK: Duration = Duration::from_millis(9);
+const TICK: Duration = Duration::from_millis(8);
 
 /// How often sums are looked at that end a test.
 const SHORT_TICK: Duration = Duration::from_millis(1);
@@ -426,6 +426,8 @@ struct Leader<'a> {
     begin: Option<usize>,
     /// The end of the last interval.
     last: Duration,
+    /// When round-trip times were looked at.
+    looked: Duration,
 }
 
 impl<'a> Leader<'a> {
@@ -446,6 +448,7 @@ impl<'a> Leader<'a> {
             round_trips: streams.iter().map(|_| Histogram::default()).collect(),
             begin: shared.course.omit.is_zero().then_some(0),
             last: Duration::ZERO,
+            looked: Duration::ZERO,
         }
     }
 
@@ -497,7 +500,7 @@ impl<'a> Leader<'a> {
                         given_up = Some(self.started.elapsed() + ARRIVAL);
                     }
                 },
-                Ok(false) => self.look(),
+                Ok(false) => self.look(now),
                 Err(_) if cancel.is_set() => return End::Cancelled,
                 Err(_) => return self.explained(control, lead),
             }
@@ -623,7 +626,11 @@ impl<'a> Leader<'a> {
     }
 
     /// Looks at the round-trip times of what is sent.
-    fn look(&mut self) {
+    fn look(&mut self, now: Duration) {
+        if now < self.looked + TICK {
+            return;
+        }
+        self.looked = now;
         for (stream, times) in self.streams.iter().zip(&mut self.round_trips) {
             if stream.sends
                 && stream.plan.transport.has_tcp_options()

@@ -111,10 +111,15 @@ impl Talk<'_> {
     /// Sends this end's results.
     pub(crate) fn send_results(
         &self,
-        results: &Results,
+        mut results: Results,
         events: &mut dyn Events,
     ) -> Result<(), Fault> {
-        let text = results.encode();
+        let mut text = results.encode();
+        if text.len() > LONGEST_RESULTS {
+            // The other end would refuse them.
+            results.output = None;
+            text = results.encode();
+        }
         events.debug("send_results", Some(&text));
         self.send(&text)
     }

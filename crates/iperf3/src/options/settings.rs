@@ -61,6 +61,13 @@ with_defaults! {
     }
 }
 
+impl Common {
+    /// Whether all output is JSON.
+    pub(crate) fn prints_json(&self) -> bool {
+        self.json || self.json_stream
+    }
+}
+
 with_defaults! {
     /// What a client does.
     #[derive(Clone, Debug, PartialEq)]

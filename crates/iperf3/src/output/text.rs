@@ -51,7 +51,7 @@ pub(crate) fn begin(run: &TestRun, style: Style) -> String {
         let _ = writeln!(text, "Reverse mode, remote host {host} is sending");
     }
     if style.verbose {
-        let _ = writeln!(text, "      Cookie: {}", run.cookie.text());
+        let _ = writeln!(text, "      Cookie: {}", super::plain(&run.cookie.text()));
         if run.parameters.protocol == Protocol::Tcp {
             let _ = match run.parameters.max_segment {
                 Some(bytes) => writeln!(text, "      TCP MSS: {bytes}"),

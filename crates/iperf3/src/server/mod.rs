@@ -6,7 +6,7 @@ mod session;
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,8 @@ struct Iperf3 {
     guard: Option<Guard>,
     /// The whole server's end.
     stop: Stop,
-    /// With `-1`: a test has begun, and no other may.
-    is_taken: AtomicBool,
+    /// Tests that were admitted, from their cookies on.
+    admitted: AtomicU32,
 }
 
 /// Listens, and serves until `stop` if `begin` says so, which is called before a thread is started; errors are one line.
@@ -76,7 +76,7 @@ pub fn run(
         screen,
         guard,
         stop: until_test.clone(),
-        is_taken: AtomicBool::new(false),
+        admitted: AtomicU32::new(0),
     };
     Listening::new(dialect, config(settings), until_test).run(listeners);
     Ok(())
@@ -142,18 +142,15 @@ impl Dialect for Iperf3 {
         if self.lobby.deliver(&cookie, control, server.before)? {
             return Ok(());
         }
-        if !self.admits(&server) {
+        if server.stop.is_set() || !self.admit() {
             let _ = control.write(&[State::AccessDenied.byte()], INTRODUCTION);
             return Ok(());
         }
-        let ended = session::serve(self, control, cookie, server);
-        if self.settings.one_off {
-            if ended {
-                self.stop.pull(Reason::Cancelled);
-            } else {
-                self.is_taken.store(false, SeqCst);
-            }
+        let was_test = session::serve(self, control, cookie, server);
+        if self.settings.one_off && was_test {
+            self.stop.pull(Reason::Cancelled);
         }
+        self.admitted.fetch_sub(1, SeqCst);
         Ok(())
     }
 
@@ -231,12 +228,23 @@ impl Iperf3 {
         Err(fault)
     }
 
-    /// Whether a further test may begin.
-    fn admits(&self, server: &ServerContext<'_>) -> bool {
-        let running = server.running.describe().len();
-        if server.stop.is_set() || running >= self.settings.tests as usize {
-            return false;
+    /// Whether a further test may begin, which then counts. One that just ends may still count for a moment.
+    fn admit(&self) -> bool {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let until = Instant::now() + MOMENT;
+        let most = if self.settings.one_off {
+            1
+        } else {
+            self.settings.tests
+        };
+        let one_more = |tests: u32| (tests < most).then_some(tests + 1);
+        let counts = || self.admitted.fetch_update(SeqCst, SeqCst, one_more).is_ok();
+        while !counts() {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(MOMENT / 20);
         }
-        !self.settings.one_off || !self.is_taken.swap(true, SeqCst)
+        true
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::options::Common;
 use crate::output::text;
-use crate::print::{Lines, stamped};
+use crate::print::{Lines, keep, stamped};
 
 /// The output of a server.
 pub(crate) struct Screen {
@@ -46,7 +46,7 @@ impl Screen {
                 tests: 0,
             }),
             port: common.port.into(),
-            is_json: common.json || common.json_stream,
+            is_json: common.prints_json(),
             verbose: common.verbose,
             logs: common.log_file.is_some(),
             timestamps: common.timestamps.clone(),
@@ -115,7 +115,7 @@ impl Lines for Page<'_> {
         if self.is_live {
             self.screen.state().print(text);
         } else {
-            self.kept.push_str(text);
+            keep(&mut self.kept, text);
         }
     }
 }

@@ -57,6 +57,9 @@ pub(super) fn serve(
         Ok(parameters) => parameters,
         Err(fault) => {
             session.fail(&fault);
+            let mut page = dialect.screen.page();
+            Printer::new(&dialect.common, Sink::Page(&mut page), false).failed(&fault);
+            page.end(!dialect.settings.one_off && !dialect.stop.is_set());
             return fault.code != error::AUTHORIZATION;
         }
     };
@@ -155,7 +158,7 @@ impl Session<'_> {
             message.extend(fault.bytes());
             let _ = self.talk().write(&message);
         }
-        if self.dialect.common.json || self.dialect.common.json_stream {
+        if self.dialect.common.prints_json() {
             return;
         }
         let line = match fault.code {
@@ -178,7 +181,7 @@ impl Session<'_> {
             if matches!(
                 fault.code,
                 error::CLIENT_TERMINATED | error::SERVER_TERMINATED
-            ) || common.json
+            ) || common.prints_json()
             {
                 printer.output(run);
             }
@@ -247,8 +250,8 @@ impl Session<'_> {
             None => self.talk().results(printer)?,
         };
         let output = output.filter(|_| parameters.server_output);
-        self.talk().send_results(&run.to_results(output), printer)?;
-        run.believe(results);
+        self.talk().send_results(run.to_results(output), printer)?;
+        run.believe(results)?;
         self.talk().say(State::DisplayResults)?;
         // IPERF_DONE, or the end of the connection.
         let _ = self.talk().byte(Instant::now() + PATIENCE);

@@ -108,6 +108,7 @@ codes! {
     STREAM_ACCEPT = 204
     STREAM_WRITE = 205
     STREAM_READ = 206
+    STREAM_ID = 208
 }
 
 /// Each error's text, and whether the system's reason follows.
@@ -236,7 +237,7 @@ const TEXTS: &[(i32, &str, bool)] = &[
     (STREAM_WRITE, "unable to write to stream socket", true),
     (STREAM_READ, "unable to read from stream socket", true),
     (207, "stream socket has closed unexpectedly", true),
-    (208, "stream ID does not exist", false),
+    (STREAM_ID, "stream ID does not exist", false),
     (300, "unable to create/update timer", true),
 ];
 

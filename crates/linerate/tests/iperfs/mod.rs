@@ -1,6 +1,7 @@
 //! Both iperfs among peers that die, stop, lie, or are many; and what others read in their output.
 
 mod consumers;
+mod false3;
 mod link;
 mod lost2;
 mod lost3;
@@ -16,7 +17,9 @@ use testkit::{Need, Process, Trial, eventually, free_port, linerate, stock, with
 
 pub(crate) fn trials() -> Vec<Trial> {
     let iperf = within("iperf", lost2::trials());
-    let iperf3 = [lost3::trials(), many::trials()].into_iter().flatten();
+    let iperf3 = [false3::trials(), lost3::trials(), many::trials()]
+        .into_iter()
+        .flatten();
     let iperf3 = within("iperf3", iperf3.collect());
     let both = [link::trials(), consumers::trials()].into_iter().flatten();
     iperf.chain(iperf3).chain(both).collect()
