@@ -218,7 +218,9 @@ impl Ground {
     }
 }
 
-/// The text with a sign for each run of digits and dots, wherever it stands, and with a blank for each run of blanks.
+/// The text with a sign for each run of digits and dots, wherever it stands, a blank for each run of blanks, and
+/// amounts without the letter of their unit. Lines that are then like the one before are left out: how many intervals
+/// there are is chance on a busy machine.
 fn without_numbers(text: &str) -> String {
     let mut masked = String::new();
     for char in text.chars() {
@@ -230,7 +232,14 @@ fn without_numbers(text: &str) -> String {
             masked.push(sign);
         }
     }
-    masked
+    for unit in ["Byte", "bit"] {
+        for letter in ["K", "M", "G"] {
+            masked = masked.replace(&format!(" {letter}{unit}"), &format!(" {unit}"));
+        }
+    }
+    let mut lines: Vec<&str> = masked.lines().collect();
+    lines.dedup();
+    lines.join("\n")
 }
 
 /// Begins each line of the block that says that an interval of confidence was not reached.
