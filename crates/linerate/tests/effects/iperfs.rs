@@ -1,10 +1,12 @@
 //! What options of iperf and iperf3 make an end ask of the kernel, as `calls` has it for netperf, and what they make it
 //! print.
 
+use std::io::{Seek, Write};
+
 use rustix::process::Signal;
 use testkit::Need::Namespaces;
 use testkit::{
-    Namespace, Process, Trial, eventually, free_port, is_listening, linerate, trial, unless,
+    Namespace, Process, Server, Trial, eventually, free_port, is_listening, linerate, trial, unless,
 };
 
 use super::PATIENCE;
@@ -28,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         trial("retries", &[], retries),
         trial("an_idle_server_ends", &[], an_idle_server_ends),
+        trial("standard_input", &[], standard_input),
     ];
     for (tool, cases) in [("iperf", IPERF_TEXTS), ("iperf3", IPERF3_TEXTS)] {
         trials.extend(cases.iter().map(|case| {
@@ -83,6 +86,12 @@ const IPERF_TEXTS: &[Text] = &[
     ("", "-t 0.5 --bounceback=3 --bounceback-period 0.2", &["3 times every 0.20 second"], &[]),
     ("", "-t 0.5 --bounceback --bounceback-hold 20", &["(server hold req=20000 usecs"], &[]),
     ("", "-t 0.5 --bounceback --bounceback-no-quickack", &["!quickack"], &[]),
+    ("", "-n 20000 -l 1000 --tcp-write-times", &["write-times avg"], &[]),
+    ("", "-n 20000 -l 1000 --near-congestion=0.25", &["near-congestion delay weight set to 0.2500"], &[]),
+    ("", "-n 20000 -l 1000 --tcp-write-prefetch 65536", &["watermark at 65536 bytes"], &[]),
+    ("", "-t 0.4 -l 10000 --burst-period 0.2 --burst-size 20000 --trip-times", &["KByte every 0.20 second"], &["XferTime"]),
+    ("", "-t 0.4 --isochronous=20:1m,0", &["isoch:tx/miss/slip", "20.00 frames/sec"], &["(isoch)"]),
+    ("--histograms", "-t 0.4 -b 8m -l 1000 --histograms --trip-times", &["W8(f)-PDF"], &["F8(f)-PDF"]),
     ("", "-n 20000 -x C", &["!connected with", "Client connecting"], &[]),
     ("", "-n 20000 -x S", &["connected with", "!Client connecting"], &[]),
     ("", "-n 20000 -y C", &["!Client connecting", ",0.0-0."], &[]),
@@ -179,6 +188,24 @@ fn retries() {
     assert_eq!(client.code, Some(1), "{client:?}");
     let refused = client.stderr.matches("tcp connect failed").count();
     assert_eq!(refused, 3, "{client:?}");
+}
+
+/// `-I` sends what standard input has, in whole blocks at least.
+fn standard_input() {
+    let mut file = tempfile::tempfile().expect("the directory for temporary files is writable");
+    file.write_all(&[b'x'; 5000]).expect("it is written");
+    file.rewind().expect("a file has a beginning");
+    let server = Server::with(|port| format!("iperf -s -p {port}"));
+    let line = format!("iperf -c 127.0.0.1 -p {} -I -l 1000 -y C", server.port);
+    let client = Process::start_with_input(&mut linerate(&line), file.into());
+    let client = client.finish(PATIENCE);
+    client.succeeded();
+    let bytes = client
+        .stdout
+        .split(',')
+        .nth(7)
+        .and_then(|bytes| bytes.parse::<u64>().ok());
+    assert!(matches!(bytes, Some(5000..6000)), "{client:?}");
 }
 
 fn an_idle_server_ends() {
