@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{ConnectError, Counters, DataSocket, Role, Stop, connect};
@@ -15,8 +15,8 @@ use sys::{Address, option};
 use crate::login::Padding;
 use crate::options::{Client, Common};
 use crate::plan::{self, Own};
-use crate::result::{StreamRun, TestRun};
-use crate::streams::{self, Course, Data, End, IntervalEnd, Lead, Stream, Verdict};
+use crate::result::TestRun;
+use crate::streams::{self, Course, End, IntervalEnd, Lead, Stream, Verdict};
 use crate::talk::{Events, PATIENCE, Talk};
 use crate::wire::error::{self, Fault};
 use crate::wire::{Cookie, Direction, HELLO, Parameters, Protocol, State, is_reply, stream_number};
@@ -166,23 +166,10 @@ impl<'a> Session<'a> {
         let segment = option::max_segment(self.control.as_fd()).unwrap_or(0);
         let parameters = self.parameters(segment, padding)?;
         self.expect(State::ParamExchange)?;
+        let peer = (self.client.host.clone(), self.common.port);
         let run = run.insert(TestRun {
-            is_server: false,
-            parameters: parameters.clone(),
-            cookie,
-            peer: (self.client.host.clone(), self.common.port),
-            started: SystemTime::now(),
             control_segment: segment,
-            buffers: (0, 0),
-            interval: self.common.interval,
-            file: self.common.file.clone().map(|path| (path, 0)),
-            streams: Vec::new(),
-            begin: 0,
-            cpu: [0.0; 3],
-            results: None,
-            congestion: None,
-            others: 0,
-            error: None,
+            ..TestRun::new(self.common, &parameters, cookie, peer)
         });
         let text = parameters.encode();
         events.debug("send_parameters:", Some(&text));
@@ -191,17 +178,7 @@ impl<'a> Session<'a> {
         self.expect(State::CreateStreams)?;
         let streams = self.open(&parameters, &cookie)?;
         streams::describe(&streams, events);
-        run.streams = streams
-            .iter()
-            .map(|stream| StreamRun::of(stream, run.started))
-            .collect();
-        run.buffers = streams.first().map_or((0, 0), |stream| {
-            let facts = &stream.data.facts;
-            (
-                facts.send_buffer_bytes.unwrap_or(0),
-                facts.receive_buffer_bytes.unwrap_or(0),
-            )
-        });
+        run.open(&streams);
         self.expect(State::TestStart)?;
         self.expect(State::TestRunning)?;
         events.started(run);
@@ -315,7 +292,7 @@ impl<'a> Session<'a> {
         let given = [facts.send_buffer_bytes, facts.receive_buffer_bytes];
         let asked = plan.here.socket.send_buffer_bytes.unwrap_or(0);
         if given.into_iter().flatten().any(|given| given < asked) {
-            return Err(Fault::of(141));
+            return Err(Fault::of(error::BUFFER_READ_BACK));
         }
         Ok(data)
     }
@@ -390,14 +367,9 @@ impl<'a> Session<'a> {
         let parameters = run.parameters.clone();
         let payload = crate::payload(&parameters);
         let course = Course {
-            omit: Duration::from_secs(parameters.omit.into()),
             time: (parameters.time > 0).then(|| Duration::from_secs(parameters.time.into())),
             bytes: crate::total_bytes(&parameters),
-            interval: self.common.interval,
-            idle: self.common.receive_timeout,
-            cancel: self.stop,
-            hangs_up: false,
-            payload: &payload,
+            ..Course::of(self.common, &parameters, self.stop, &payload)
         };
         let meter = crate::cpu::CpuMeter::start();
         let mut lead = Leader {
@@ -407,29 +379,17 @@ impl<'a> Session<'a> {
             fault: None,
         };
         let data = streams::run(streams, course, &self.control, &mut lead);
-        let fault = lead.fault;
-        let end = data.end.clone();
-        self.has_said_end = end == End::Cancelled;
-        take(run, data, meter.percent());
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        match end {
-            End::Regular => {}
-            End::Cancelled => return Err(Fault::of(error::CLIENT_TERMINATED)),
-            end => return Err(crate::fault_of(&end)),
-        }
+        let fault = (lead.fault).or_else(|| data.end.fault(error::CLIENT_TERMINATED));
+        self.has_said_end = data.end == End::Cancelled;
+        run.take(data);
+        run.cpu = meter.percent();
+        fault.map_or(Ok(()), Err)?;
         self.talk().send_results(run.to_results(None), events)?;
         run.believe(self.talk().results(events)?)?;
         self.expect(State::DisplayResults)?;
         self.has_said_end = true;
         self.talk().say(State::IperfDone)
     }
-}
-
-fn take(run: &mut TestRun, data: Data, cpu: [f64; 3]) {
-    run.take(data);
-    run.cpu = cpu;
 }
 
 /// What the control connection has to say while data flows.

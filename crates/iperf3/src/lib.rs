@@ -21,6 +21,8 @@ mod streams;
 mod talk;
 pub mod wire;
 
+use std::time::SystemTime;
+
 use rand::TryRngCore;
 use rand::rngs::OsRng;
 
@@ -28,7 +30,6 @@ use engine::SocketError;
 use model::Plan;
 pub use print::{Finished, run};
 pub use result::{StreamRun, TestRun};
-use streams::End;
 use wire::Parameters;
 use wire::error::{self, Fault};
 
@@ -57,6 +58,12 @@ pub(crate) fn system_info() -> String {
     words.join(" ")
 }
 
+/// Seconds since 1970.
+pub(crate) fn unix(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 /// What blocks hold, over and over: random bytes, or digits.
 pub(crate) fn payload(parameters: &Parameters) -> Vec<u8> {
     if parameters.repeating_payload {
@@ -80,31 +87,16 @@ pub(crate) fn total_bytes(parameters: &Parameters) -> Option<u64> {
 /// A socket that could not be had, in iperf3's words.
 pub(crate) fn socket_fault(socket: &SocketError) -> Fault {
     let code = match socket.what() {
-        "set SO_SNDBUF" | "set SO_RCVBUF" => 124,
-        "set TCP_NODELAY" => 122,
-        "set TCP_MAXSEG" | "set SCTP_MAXSEG" => 123,
-        "set IP_TOS" => 125,
-        "set SO_MAX_PACING_RATE" => 140,
-        "set SO_BINDTODEVICE" => 143,
-        "set IP_MTU_DISCOVER" => 145,
-        "set TCP_USER_TIMEOUT" => 148,
+        "set SO_SNDBUF" | "set SO_RCVBUF" => error::BUFFER,
+        "set TCP_NODELAY" => error::NO_DELAY,
+        "set TCP_MAXSEG" | "set SCTP_MAXSEG" => error::SEGMENT,
+        "set IP_TOS" => error::TOS,
+        "set SO_MAX_PACING_RATE" => error::PACING,
+        "set SO_BINDTODEVICE" => error::DEVICE,
+        "set IP_MTU_DISCOVER" => error::DO_NOT_FRAGMENT,
+        "set TCP_USER_TIMEOUT" => error::USER_TIMEOUT,
         _ if matches!(socket, SocketError::Missing { .. }) => error::PROTOCOL,
         _ => error::STREAM_CREATE,
     };
     Fault::io(code, socket.error())
-}
-
-/// The error of a stream that ended by itself.
-pub(crate) fn fault_of(end: &End) -> Fault {
-    let (code, errno) = match end {
-        End::Failed("receive", errno) => (error::STREAM_READ, *errno),
-        End::Failed("write", errno) => (error::FILE, *errno),
-        End::Failed(_, errno) => (error::STREAM_WRITE, *errno),
-        _ => (error::RECEIVE_TIMEOUT, 0),
-    };
-    Fault {
-        code,
-        errno,
-        why: None,
-    }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::rsa::{
     OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey,
@@ -17,6 +17,7 @@ use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::options::{Client, Server};
+use crate::unix;
 use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
 
@@ -70,11 +71,6 @@ fn encrypt(public_key: &[u8], plain: &str, padding: Padding) -> Option<String> {
             .encrypt(plain.as_bytes(), &mut cipher),
     };
     Some(BASE64_STANDARD.encode(cipher.ok()?))
-}
-
-fn unix(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 fn pem_of(path: &Path) -> Result<pem::Pem, String> {

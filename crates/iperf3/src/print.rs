@@ -196,9 +196,7 @@ pub(crate) fn keep(kept: &mut String, text: &str) {
 /// Puts the time, if there is a format for it, and a title before each line.
 pub(crate) fn stamped(format: Option<&CStr>, title: &str, text: &str) -> String {
     let now = SystemTime::now();
-    let stamp = format.map_or_else(String::new, |format| {
-        sys::clock::formatted_time(format, now)
-    });
+    let stamp = format.map_or_else(String::new, |format| sys::clock::local_time(format, now));
     let title = if title.is_empty() {
         String::new()
     } else {

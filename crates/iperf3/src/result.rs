@@ -8,6 +8,7 @@ use model::{Counts, DatagramCounts, Ended, Group, OrderCounts, Outcome, Plan, Sa
 use sys::Address;
 use units::Bytes;
 
+use crate::options::Common;
 use crate::streams::{Data, Stream};
 use crate::wire::error::{self, Fault};
 use crate::wire::{Cookie, Parameters, Results, ServerOutput, StreamResult};
@@ -102,6 +103,48 @@ impl StreamRun {
 }
 
 impl TestRun {
+    /// A test that was agreed on with this peer.
+    pub(crate) fn new(
+        common: &Common,
+        parameters: &Parameters,
+        cookie: Cookie,
+        peer: (String, u16),
+    ) -> Self {
+        Self {
+            is_server: false,
+            parameters: parameters.clone(),
+            cookie,
+            peer,
+            started: SystemTime::now(),
+            control_segment: 0,
+            buffers: (0, 0),
+            interval: common.interval,
+            file: common.file.clone().map(|path| (path, 0)),
+            streams: Vec::new(),
+            begin: 0,
+            cpu: [0.0; 3],
+            results: None,
+            congestion: None,
+            others: 0,
+            error: None,
+        }
+    }
+
+    /// Takes the streams, which are open.
+    pub(crate) fn open(&mut self, streams: &[Stream]) {
+        self.streams = streams
+            .iter()
+            .map(|stream| StreamRun::of(stream, self.started))
+            .collect();
+        self.buffers = streams.first().map_or((0, 0), |stream| {
+            let facts = &stream.data.facts;
+            (
+                facts.send_buffer_bytes.unwrap_or(0),
+                facts.receive_buffer_bytes.unwrap_or(0),
+            )
+        });
+    }
+
     /// Takes what the streams moved.
     pub(crate) fn take(&mut self, data: Data) {
         self.begin = data.begin;

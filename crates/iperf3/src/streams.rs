@@ -18,7 +18,9 @@ use stats::Histogram;
 use sys::call::{self, Error};
 use sys::{Address, option};
 
+use crate::options::Common;
 use crate::talk::Events;
+use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
 
 /// How often round-trip times are looked at, at least.
@@ -132,6 +134,27 @@ pub(crate) struct Course<'a> {
     pub(crate) payload: &'a [u8],
 }
 
+impl<'a> Course<'a> {
+    /// A test that goes on until the peer or `cancel` ends it.
+    pub(crate) fn of(
+        common: &Common,
+        parameters: &Parameters,
+        cancel: &'a Stop,
+        payload: &'a [u8],
+    ) -> Self {
+        Self {
+            omit: Duration::from_secs(parameters.omit.into()),
+            time: None,
+            bytes: None,
+            interval: common.interval,
+            idle: common.receive_timeout,
+            cancel,
+            hangs_up: false,
+            payload,
+        }
+    }
+}
+
 /// All streams at the end of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntervalEnd<'a> {
@@ -182,6 +205,24 @@ pub(crate) enum End {
     Idle,
     /// By a failed call.
     Failed(&'static str, i32),
+}
+
+impl End {
+    /// The error of it, which is `cancelled` of a signal.
+    pub(crate) fn fault(&self, cancelled: i32) -> Option<Fault> {
+        let (code, errno) = match self {
+            Self::Regular => return None,
+            Self::Cancelled => (cancelled, 0),
+            Self::Idle => (error::RECEIVE_TIMEOUT, 0),
+            Self::Failed("receive", errno) => (error::STREAM_READ, *errno),
+            Self::Failed("write", errno) => (error::FILE, *errno),
+            Self::Failed(_, errno) => (error::STREAM_WRITE, *errno),
+        };
+        Some(Fault {
+            errno,
+            ..Fault::of(code)
+        })
+    }
 }
 
 /// What a stream's thread leaves.

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -152,66 +152,36 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// A moment of the wall clock in the local time zone: localtime_r(3).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they are their names")]
-pub struct LocalTime {
-    pub year: i32,
-    /// From 1.
-    pub month: i32,
-    pub day: i32,
-    pub hour: i32,
-    pub minute: i32,
-    pub second: i32,
-    /// The zone's name, `UTC`.
-    pub zone: String,
+/// Returns a moment in the local time zone, in a format of strftime(3); at most 255 bytes, else nothing.
+pub fn local_time(format: &CStr, moment: SystemTime) -> String {
+    // SAFETY: both pointers are to live values; localtime_r(3) keeps neither.
+    formatted(format, moment, |seconds, tm| unsafe {
+        libc::localtime_r(seconds, tm);
+    })
 }
 
-fn local_tm(moment: SystemTime) -> libc::tm {
-    let since_epoch = moment.duration_since(std::time::UNIX_EPOCH);
-    let seconds = since_epoch.unwrap_or_default().as_secs() as libc::time_t;
+/// The same in UTC.
+pub fn utc(format: &CStr, moment: SystemTime) -> String {
+    // SAFETY: both pointers are to live values; gmtime_r(3) keeps neither.
+    formatted(format, moment, |seconds, tm| unsafe {
+        libc::gmtime_r(seconds, tm);
+    })
+}
+
+fn formatted(
+    format: &CStr,
+    moment: SystemTime,
+    split: impl Fn(&libc::time_t, &mut libc::tm),
+) -> String {
+    let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     // SAFETY: a zeroed tm is a valid place for the result, and a valid result of failure.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values; localtime_r keeps neither.
-    unsafe { libc::localtime_r(&raw const seconds, &raw mut tm) };
-    tm
-}
-
-/// Returns a moment in the local time zone in a format of strftime(3); at most 255 bytes, else nothing.
-pub fn formatted_time(format: &CStr, moment: SystemTime) -> String {
-    let tm = local_tm(moment);
+    split(&(since_epoch.as_secs() as libc::time_t), &mut tm);
     let mut text = [0_u8; 256];
+    let (room, size) = (text.as_mut_ptr().cast(), text.len());
     // SAFETY: the buffer is as long as it says, the format ends with its NUL, and `tm` is a valid moment.
-    let length = unsafe {
-        libc::strftime(
-            text.as_mut_ptr().cast(),
-            text.len(),
-            format.as_ptr(),
-            &raw const tm,
-        )
-    };
+    let length = unsafe { libc::strftime(room, size, format.as_ptr(), &raw const tm) };
     String::from_utf8_lossy(&text[..length]).into_owned()
-}
-
-/// Returns a moment in the local time zone.
-pub fn local_time(moment: SystemTime) -> LocalTime {
-    let tm = local_tm(moment);
-    let zone = if tm.tm_zone.is_null() {
-        String::new()
-    } else {
-        // SAFETY: localtime_r(3) sets it to a NUL-terminated name of static storage.
-        let zone = unsafe { CStr::from_ptr(tm.tm_zone) };
-        zone.to_string_lossy().into_owned()
-    };
-    LocalTime {
-        year: tm.tm_year + 1900,
-        month: tm.tm_mon + 1,
-        day: tm.tm_mday,
-        hour: tm.tm_hour,
-        minute: tm.tm_min,
-        second: tm.tm_sec,
-        zone,
-    }
 }
 
 #[cfg(test)]
@@ -245,12 +215,18 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_has_the_form_that_is_asked_for() {
-        let noon = std::time::UNIX_EPOCH + std::time::Duration::from_secs(86_400 * 2);
-        let local = local_time(noon);
-        let expected = format!("{:02}:{:02}|%", local.hour, local.minute);
-        assert_eq!(formatted_time(c"%H:%M|%%", noon), expected);
-        assert_eq!(formatted_time(c"", noon), "");
+    fn moments_have_the_form_that_is_asked_for() {
+        for (seconds, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (1_795_210_094, "Fri, 20 Nov 2026 21:28:14 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+        ] {
+            let moment = UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            assert_eq!(utc(c"%a, %d %b %Y %H:%M:%S GMT", moment), text);
+            let local = local_time(c"%s|%%", moment);
+            assert_eq!(local, format!("{seconds}|%"));
+        }
+        assert_eq!(utc(c"", UNIX_EPOCH), "");
     }
 
     #[test]

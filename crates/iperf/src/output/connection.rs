@@ -155,9 +155,5 @@ fn notes(facts: &Facts, connection: &Connection) -> Vec<String> {
 
 /// A moment, as `2026-11-21 00:37:06 (UTC)`.
 fn date(moment: SystemTime) -> String {
-    let local = sys::clock::local_time(moment);
-    format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} ({})",
-        local.year, local.month, local.day, local.hour, local.minute, local.second, local.zone
-    )
+    sys::clock::local_time(c"%Y-%m-%d %H:%M:%S (%Z)", moment)
 }

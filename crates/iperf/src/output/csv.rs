@@ -75,18 +75,14 @@ fn line(
 
 /// `YYYYMMDDhhmmss`, in enhanced reports with milliseconds.
 fn stamp(facts: &Facts, moment: SystemTime) -> String {
-    let local = sys::clock::local_time(moment);
+    let time = sys::clock::local_time(c"%Y%m%d%H%M%S", moment);
     let millis = moment
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .subsec_millis();
-    let millis = if facts.print.enhanced {
-        format!(".{millis:03}")
+    if facts.print.enhanced {
+        format!("{time}.{millis:03}")
     } else {
-        String::new()
-    };
-    format!(
-        "{:04}{:02}{:02}{:02}{:02}{:02}{millis}",
-        local.year, local.month, local.day, local.hour, local.minute, local.second
-    )
+        time
+    }
 }

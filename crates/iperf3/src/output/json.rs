@@ -2,9 +2,8 @@
 
 use model::{PathSample, Sample, Series};
 
-use super::congestion;
-use super::date::{gmt, unix};
 use super::figures::{self, DiskFile, Figures};
+use super::{congestion, gmt};
 use crate::json::{Json, Object, object};
 use crate::result::{StreamRun, TestRun};
 use crate::streams::{IntervalEnd, Stream};
@@ -94,7 +93,7 @@ pub(crate) fn start(run: &TestRun) -> Json {
             start.extend(buffers.clone());
         }
     }
-    let time = object! { "time": gmt(run.started), "timesecs": unix(run.started) };
+    let time = object! { "time": gmt(run.started), "timesecs": crate::unix(run.started) };
     start.push(("timestamp".into(), time.into()));
     let (host, port) = &run.peer;
     let peer = object! { "host": host.as_str(), "port": *port };

@@ -1,14 +1,20 @@
 //! Results as text and as documents.
 
-mod date;
 mod figures;
 pub(crate) mod json;
 pub(crate) mod text;
+
+use std::time::SystemTime;
 
 use sys::Address;
 
 use crate::result::TestRun;
 use crate::wire::Protocol;
+
+/// A date as `Fri, 20 Nov 2026 21:28:14 GMT`.
+fn gmt(time: SystemTime) -> String {
+    sys::clock::utc(c"%a, %d %b %Y %H:%M:%S GMT", time)
+}
 
 /// An address without its port, and the port. An IPv4 address in IPv6's form is shown as what it is.
 pub(crate) fn host_and_port(address: &Address) -> (String, u32) {

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use units::iperf::{Scale, general};
 
-use super::date::gmt;
 use super::figures::{self, DiskFile, Figures};
 use crate::result::{StreamRun, TestRun};
 use crate::streams::IntervalEnd;
@@ -40,7 +39,7 @@ pub(crate) fn begin(run: &TestRun, style: Style) -> String {
         if !run.is_server {
             let _ = writeln!(text, "Control connection MSS {}", run.control_segment);
         }
-        let _ = writeln!(text, "Time: {}", gmt(run.started));
+        let _ = writeln!(text, "Time: {}", super::gmt(run.started));
     }
     let _ = if run.is_server {
         writeln!(text, "Accepted connection from {host}, port {port}")

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{Counters, DataSocket};
@@ -18,7 +18,7 @@ use crate::options::{Server, no_file};
 use crate::output::host_and_port;
 use crate::plan::{self, Own};
 use crate::print::{Printer, Sink};
-use crate::result::{StreamRun, TestRun};
+use crate::result::TestRun;
 use crate::streams::{self, Course, End, IntervalEnd, Lead, Stream, Verdict};
 use crate::talk::{Events, PATIENCE, Talk};
 use crate::wire::error::{self, Fault};
@@ -64,7 +64,7 @@ pub(super) fn serve(
         }
     };
     let mut page = dialect.screen.page();
-    let mut run = session.run(parameters, cookie);
+    let mut run = session.run(&parameters, cookie);
     let done = session.test(&mut run, &mut page);
     if let Err(fault) = &done {
         session.fail(fault);
@@ -121,25 +121,12 @@ impl Session<'_> {
         Ok(parameters)
     }
 
-    fn run(&self, parameters: Parameters, cookie: Cookie) -> TestRun {
+    fn run(&self, parameters: &Parameters, cookie: Cookie) -> TestRun {
         let (host, port) = host_and_port(self.control.peer());
+        let peer = (host, port as u16);
         TestRun {
             is_server: true,
-            parameters,
-            cookie,
-            peer: (host, port as u16),
-            started: SystemTime::now(),
-            control_segment: 0,
-            buffers: (0, 0),
-            interval: self.dialect.common.interval,
-            file: self.dialect.common.file.clone().map(|path| (path, 0)),
-            streams: Vec::new(),
-            begin: 0,
-            cpu: [0.0; 3],
-            results: None,
-            congestion: None,
-            others: 0,
-            error: None,
+            ..TestRun::new(&self.dialect.common, parameters, cookie, peer)
         }
     }
 
@@ -195,31 +182,15 @@ impl Session<'_> {
         printer.connected(run);
         let streams = self.streams(&parameters, run.cookie)?;
         streams::describe(&streams, printer);
-        run.streams = streams
-            .iter()
-            .map(|stream| StreamRun::of(stream, run.started))
-            .collect();
-        run.buffers = streams.first().map_or((0, 0), |stream| {
-            let facts = &stream.data.facts;
-            (
-                facts.send_buffer_bytes.unwrap_or(0),
-                facts.receive_buffer_bytes.unwrap_or(0),
-            )
-        });
+        run.open(&streams);
         let running = self.server.running.enter(self.control.peer());
         printer.started(run);
         self.talk()
             .write(&[State::TestStart.byte(), State::TestRunning.byte()])?;
         let payload = crate::payload(&parameters);
         let course = Course {
-            omit: Duration::from_secs(parameters.omit.into()),
-            time: None,
-            bytes: None,
-            interval: self.dialect.common.interval,
-            idle: self.dialect.common.receive_timeout,
-            cancel: self.server.cut,
             hangs_up: true,
-            payload: &payload,
+            ..Course::of(&self.dialect.common, &parameters, self.server.cut, &payload)
         };
         let meter = crate::cpu::CpuMeter::start();
         let mut lead = Leader {
@@ -232,18 +203,11 @@ impl Session<'_> {
         };
         let data = streams::run(&streams, course, self.control, &mut lead);
         let Leader { fault, results, .. } = lead;
-        let end = data.end.clone();
+        let fault = fault.or_else(|| data.end.fault(error::SERVER_TERMINATED));
         run.take(data);
         run.cpu = meter.percent();
         run.others = running.others();
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        match end {
-            End::Regular => {}
-            End::Cancelled => return Err(Fault::of(error::SERVER_TERMINATED)),
-            end => return Err(crate::fault_of(&end)),
-        }
+        fault.map_or(Ok(()), Err)?;
         let output = printer.output(run);
         let results = match results {
             Some(results) => results,

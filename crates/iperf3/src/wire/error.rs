@@ -61,185 +61,76 @@ impl Fault {
     }
 }
 
-/// The numbers, by names.
-macro_rules! codes {
-    ($($name:ident = $code:literal)*) => {
-        $(#[expect(missing_docs, reason = "its text says what it is")] pub const $name: i32 = $code;)*
+/// The numbers, by names, and each error's text, and whether the system's reason follows.
+macro_rules! errors {
+    ($($name:ident = $code:literal $text:literal $has_reason:literal)*) => {
+        $(#[doc = $text] pub const $name: i32 = $code;)*
+        const TEXTS: &[(i32, &str, bool)] = &[$(($code, $text, $has_reason)),*];
     };
 }
-codes! {
-    DURATION = 5
-    STREAMS = 6
-    BLOCK_SIZE = 7
-    BUFFER_SIZE = 8
-    MSS = 10
-    OMIT = 12
-    FILE = 14
-    BURST = 15
-    UDP_BLOCK_SIZE = 20
-    BAD_TOS = 21
-    TOTAL_RATE = 27
-    AFFINITY = 36
-    SERVER_DURATION = 37
-    LISTEN = 102
-    CONNECT = 103
-    COOKIE = 106
-    CONTROL_READ = 107
-    CONTROL_WRITE = 108
-    CONTROL_CLOSED = 109
-    UNKNOWN_MESSAGE = 110
-    RECEIVE_PARAMETERS = 114
-    SEND_RESULTS = 116
-    RECEIVE_RESULTS = 117
-    CLIENT_TERMINATED = 119
-    SERVER_TERMINATED = 120
-    BUSY = 121
-    FLOW_LABEL = 127
-    PROTOCOL = 131
-    SCTP_STREAMS = 138
-    SCTP_BINDX = 139
+errors! {
+    DURATION = 5 "test duration too long (maximum = 86400 seconds)" false
+    STREAMS = 6 "number of parallel streams too large (maximum = 128)" false
+    BLOCK_SIZE = 7 "block size too large (maximum = 1048576 bytes)" false
+    BUFFER_SIZE = 8 "socket buffer size too large (maximum = 536870912 bytes)" false
+    MSS = 10 "TCP MSS too large (maximum = 9216 bytes)" false
+    OMIT = 12 "bogus value for --omit" false
+    FILE = 14 "unable to open -F file" true
+    BURST = 15 "invalid burst count (maximum = 1000)" false
+    UDP_BLOCK_SIZE = 20 "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)" false
+    BAD_TOS = 21 "bad TOS value (must be between 0 and 255 inclusive)" false
+    TOTAL_RATE = 27 "total required bandwidth is larger than server limit" false
+    AFFINITY = 36 "unable to set CPU affinity" true
+    SERVER_DURATION = 37 "client's requested duration exceeds the server's maximum permitted limit" false
+    LISTEN = 102 "unable to start listener for connections" true
+    CONNECT = 103 "unable to connect to server" true
+    ACCEPT = 104 "unable to accept connection from client" true
+    SEND_COOKIE = 105 "unable to send cookie to server" true
+    COOKIE = 106 "unable to receive cookie at server" true
+    CONTROL_READ = 107 "unable to read from the control socket" true
+    CONTROL_WRITE = 108 "unable to write to the control socket" true
+    CONTROL_CLOSED = 109 "control socket has closed unexpectedly" false
+    UNKNOWN_MESSAGE = 110 "received an unknown control message (ensure other side is iperf3 and not iperf)" false
+    SEND_MESSAGE = 111
+        "unable to send control message - port may not be available, the other side may have stopped running, etc." true
+    RECEIVE_MESSAGE = 112
+        "unable to receive control message - port may not be available, the other side may have stopped running, etc." true
+    SEND_PARAMETERS = 113 "unable to send parameters to server" true
+    RECEIVE_PARAMETERS = 114 "unable to receive parameters from client" true
+    SEND_RESULTS = 116 "unable to send results" true
+    RECEIVE_RESULTS = 117 "unable to receive results" true
+    SELECT = 118 "select failed" true
+    CLIENT_TERMINATED = 119 "the client has terminated" false
+    SERVER_TERMINATED = 120 "the server has terminated" false
+    BUSY = 121 "the server is busy running a test. try again later" false
+    NO_DELAY = 122 "unable to set TCP/SCTP NODELAY" true
+    SEGMENT = 123 "unable to set TCP/SCTP MSS" true
+    BUFFER = 124 "unable to set socket buffer size" true
+    TOS = 125 "unable to set IP TOS" true
+    FLOW_LABEL = 127 "unable to set IPv6 flow label" true
+    PROTOCOL = 131 "protocol does not exist" false
     CONGESTION = 134
-    AUTHORIZATION = 142
-    RECEIVE_TIMEOUT = 144
-    TEST_DURATION_EXPIRED = 160
-    STREAM_CREATE = 200
-    STREAM_LISTEN = 202
-    STREAM_CONNECT = 203
-    STREAM_ACCEPT = 204
-    STREAM_WRITE = 205
-    STREAM_READ = 206
-    STREAM_ID = 208
+        "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host" false
+    SCTP_STREAMS = 138 "unable to set SCTP_INIT num of SCTP streams" true
+    SCTP_BINDX = 139 "unable to bind to the addresses of -X" true
+    PACING = 140 "unable to set socket pacing" true
+    BUFFER_READ_BACK = 141 "socket buffer size not set correctly" false
+    AUTHORIZATION = 142 "test authorization failed" false
+    DEVICE = 143 "unable to bind to device" true
+    RECEIVE_TIMEOUT = 144 "idle timeout for receiving data" false
+    DO_NOT_FRAGMENT = 145 "unable to set IP Do-Not-Fragment flag" true
+    USER_TIMEOUT = 148 "unable to set TCP USER_TIMEOUT" true
+    TEST_DURATION_EXPIRED = 160 "server test duration has expired" false
+    STREAM_CREATE = 200 "unable to create a new stream" true
+    STREAM_LISTEN = 202 "unable to start stream listener" true
+    STREAM_CONNECT = 203 "unable to connect stream" true
+    STREAM_ACCEPT = 204 "unable to accept stream connection" true
+    STREAM_WRITE = 205 "unable to write to stream socket" true
+    STREAM_READ = 206 "unable to read from stream socket" true
+    STREAM_CLOSED = 207 "stream socket has closed unexpectedly" true
+    STREAM_ID = 208 "stream ID does not exist" false
+    TIMER = 300 "unable to create/update timer" true
 }
-
-/// Each error's text, and whether the system's reason follows.
-const TEXTS: &[(i32, &str, bool)] = &[
-    (
-        DURATION,
-        "test duration too long (maximum = 86400 seconds)",
-        false,
-    ),
-    (
-        STREAMS,
-        "number of parallel streams too large (maximum = 128)",
-        false,
-    ),
-    (
-        BLOCK_SIZE,
-        "block size too large (maximum = 1048576 bytes)",
-        false,
-    ),
-    (
-        BUFFER_SIZE,
-        "socket buffer size too large (maximum = 536870912 bytes)",
-        false,
-    ),
-    (MSS, "TCP MSS too large (maximum = 9216 bytes)", false),
-    (OMIT, "bogus value for --omit", false),
-    (FILE, "unable to open -F file", true),
-    (AFFINITY, "unable to set CPU affinity", true),
-    (BURST, "invalid burst count (maximum = 1000)", false),
-    (
-        UDP_BLOCK_SIZE,
-        "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)",
-        false,
-    ),
-    (
-        BAD_TOS,
-        "bad TOS value (must be between 0 and 255 inclusive)",
-        false,
-    ),
-    (
-        TOTAL_RATE,
-        "total required bandwidth is larger than server limit",
-        false,
-    ),
-    (
-        SERVER_DURATION,
-        "client's requested duration exceeds the server's maximum permitted limit",
-        false,
-    ),
-    (LISTEN, "unable to start listener for connections", true),
-    (CONNECT, "unable to connect to server", true),
-    (104, "unable to accept connection from client", true),
-    (105, "unable to send cookie to server", true),
-    (COOKIE, "unable to receive cookie at server", true),
-    (CONTROL_READ, "unable to read from the control socket", true),
-    (CONTROL_WRITE, "unable to write to the control socket", true),
-    (
-        CONTROL_CLOSED,
-        "control socket has closed unexpectedly",
-        false,
-    ),
-    (
-        UNKNOWN_MESSAGE,
-        "received an unknown control message (ensure other side is iperf3 and not iperf)",
-        false,
-    ),
-    (
-        111,
-        "unable to send control message - port may not be available, the other side may have stopped running, etc.",
-        true,
-    ),
-    (
-        112,
-        "unable to receive control message - port may not be available, the other side may have stopped running, etc.",
-        true,
-    ),
-    (113, "unable to send parameters to server", true),
-    (
-        RECEIVE_PARAMETERS,
-        "unable to receive parameters from client",
-        true,
-    ),
-    (SEND_RESULTS, "unable to send results", true),
-    (RECEIVE_RESULTS, "unable to receive results", true),
-    (118, "select failed", true),
-    (CLIENT_TERMINATED, "the client has terminated", false),
-    (SERVER_TERMINATED, "the server has terminated", false),
-    (
-        BUSY,
-        "the server is busy running a test. try again later",
-        false,
-    ),
-    (122, "unable to set TCP/SCTP NODELAY", true),
-    (123, "unable to set TCP/SCTP MSS", true),
-    (124, "unable to set socket buffer size", true),
-    (125, "unable to set IP TOS", true),
-    (FLOW_LABEL, "unable to set IPv6 flow label", true),
-    (PROTOCOL, "protocol does not exist", false),
-    (
-        CONGESTION,
-        "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host",
-        false,
-    ),
-    (
-        SCTP_STREAMS,
-        "unable to set SCTP_INIT num of SCTP streams",
-        true,
-    ),
-    (SCTP_BINDX, "unable to bind to the addresses of -X", true),
-    (140, "unable to set socket pacing", true),
-    (141, "socket buffer size not set correctly", false),
-    (AUTHORIZATION, "test authorization failed", false),
-    (143, "unable to bind to device", true),
-    (RECEIVE_TIMEOUT, "idle timeout for receiving data", false),
-    (145, "unable to set IP Do-Not-Fragment flag", true),
-    (148, "unable to set TCP USER_TIMEOUT", true),
-    (
-        TEST_DURATION_EXPIRED,
-        "server test duration has expired",
-        false,
-    ),
-    (STREAM_CREATE, "unable to create a new stream", true),
-    (STREAM_LISTEN, "unable to start stream listener", true),
-    (STREAM_CONNECT, "unable to connect stream", true),
-    (STREAM_ACCEPT, "unable to accept stream connection", true),
-    (STREAM_WRITE, "unable to write to stream socket", true),
-    (STREAM_READ, "unable to read from stream socket", true),
-    (207, "stream socket has closed unexpectedly", true),
-    (STREAM_ID, "stream ID does not exist", false),
-    (300, "unable to create/update timer", true),
-];
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

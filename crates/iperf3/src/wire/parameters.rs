@@ -259,7 +259,7 @@ impl Parameters {
             omit: reader
                 .number("omit", 0, LONGEST_OMIT, error::OMIT)?
                 .unwrap_or(0),
-            server_affinity: reader.number("server_affinity", 0, 1 << 16, 36)?,
+            server_affinity: reader.number("server_affinity", 0, 1 << 16, error::AFFINITY)?,
             time: reader
                 .number("time", 0, LONGEST_TIME, error::DURATION)?
                 .unwrap_or(default.time),
@@ -287,7 +287,7 @@ impl Parameters {
             type_of_service: reader
                 .number("TOS", 0, u8::MAX.into(), error::BAD_TOS)?
                 .map(|tos| tos as u8),
-            flow_label: non_zero(reader.number("flowlabel", 0, 0xf_ffff, 127)?),
+            flow_label: non_zero(reader.number("flowlabel", 0, 0xf_ffff, error::FLOW_LABEL)?),
             title: reader.text("title")?,
             extra_data: reader.text("extra_data")?,
             congestion: reader.text("congestion")?,

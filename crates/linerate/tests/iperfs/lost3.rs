@@ -252,15 +252,21 @@ fn drain(held: &Held) {
 #[track_caller]
 fn is_reported(client: &Finished, form: &str, what: &str) {
     assert_eq!(client.code, Some(1), "{what}: {client:#?}");
+    // A busy machine may not hold a pace, which is a doubt about the result.
+    let is_doubt = |line: &&str| line.contains("the pace of this host was not held");
+    let lines: Vec<_> = client
+        .stderr
+        .lines()
+        .filter(|line| !is_doubt(line))
+        .collect();
     if form.is_empty() {
-        let line = client.stderr.strip_suffix('\n').unwrap_or_default();
-        let is_line = line.starts_with("iperf3: error - ") && line.lines().count() == 1;
+        let is_line = lines.len() == 1 && lines[0].starts_with("iperf3: error - ");
         assert!(is_line, "{what}: {client:#?}");
         return;
     }
     let json: Value = serde_json::from_str(&client.stdout).expect(what);
     assert!(json["error"].is_string(), "{what}: {json}");
-    assert_eq!(client.stderr, "", "{what}");
+    assert!(lines.is_empty(), "{what}: {lines:?}");
 }
 
 fn a_client_reports_a_server_that_dies() {
