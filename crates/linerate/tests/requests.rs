@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use iperf::wire::{Bounce, Bursts, Extension, Hello, Start};
 use netperf::wire::{Capability, Received, Request};
 use testkit::{Trial, unless};
 use uperf::wire::{
@@ -50,6 +51,11 @@ fn fields() -> BTreeSet<Field> {
     let around = [
         fields!(Received: cpu request),
         fields!(Capability: features host nonce),
+        fields!(Hello: flags flows port length window amount extension start bursts key),
+        fields!(Extension: upper version type_of_service rate prefetch),
+        fields!(Start: at fq_rate),
+        fields!(Bursts: rate mean variance gap),
+        fields!(Bounce: size number quick_ack synchronised type_of_service stop sent served hold),
     ];
     let uperf = [
         ("Header", Header::FIELDS),

@@ -64,7 +64,7 @@ const IPERF_TEXTS: &[Text] = &[
     ("-e", "-n 20000 -C", &[], &["!(peer"]),
     ("", "-n 2m -f K", &[" KBytes/sec"], &[]),
     ("", "-n 20000 --hide-ips", &["*.*.*.1"], &[]),
-    ("", "-t 0.5 -i 0.2 -b 8m -l 1000", &["0.2000-0.4000 sec"], &[]),
+    ("", "-t 0.5 -i 0.2 -b 8m -l 1000", &["0.0000-0.2000 sec"], &[]),
     ("", "-n 20000 -m", &["MSS size"], &[]),
     ("", "-n 20000 -M 1000", &["MSS req size 1000 bytes"], &[]),
     ("", "-n 20000 -o FILE", &["Output from stdout and stderr", "!connected with"], &[]),

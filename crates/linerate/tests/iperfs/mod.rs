@@ -1,5 +1,6 @@
 //! Both iperfs among peers that die, stop, lie, or are many; and what others read in their output.
 
+mod bounds2;
 mod consumers;
 mod false3;
 mod link;
@@ -16,7 +17,8 @@ use std::time::Duration;
 use testkit::{Need, Process, Trial, eventually, free_port, linerate, stock, within};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let iperf = within("iperf", lost2::trials());
+    let iperf = [bounds2::trials(), lost2::trials()].into_iter().flatten();
+    let iperf = within("iperf", iperf.collect());
     let iperf3 = [false3::trials(), lost3::trials(), many::trials()]
         .into_iter()
         .flatten();
