@@ -57,6 +57,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         lines_begin_with_the_time,
         debugging_output_is_beside_the_document,
         sockets_have_what_was_asked_for,
+        an_idle_timeout_ends_no_test,
     ]);
     trials
 }
@@ -496,8 +497,8 @@ fn sockets_have_what_was_asked_for() {
     };
     for (options, why) in [
         ("-L 5", "unable to set IPv6 flow label: not an IPv6 address"),
-        ("-A 4000", "unable to set CPU affinity: Invalid argument"),
-        ("-A ,4000", "unable to set CPU affinity: Invalid argument"),
+        ("-A 1000", "unable to set CPU affinity: Invalid argument"),
+        ("-A ,1000", "unable to set CPU affinity: Invalid argument"),
         (
             "--bind-dev nosuch0",
             "unable to bind to device: No such device",
@@ -522,4 +523,12 @@ fn sockets_have_what_was_asked_for() {
         );
     }
     server.terminate();
+}
+
+/// The time that a server waits for its one test is over when that begins.
+fn an_idle_timeout_ends_no_test() {
+    let server = server("-1 --idle-timeout 1");
+    let line = format!("-c 127.0.0.1 -p {} -b 1M -t 2", server.port);
+    testkit::run(ours(&line), PATIENCE).unwrap().succeeded();
+    server.ended(PATIENCE).succeeded();
 }

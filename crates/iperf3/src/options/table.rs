@@ -115,7 +115,7 @@ pub(super) static SECTION: Section<Typed> = Section {
         receive_timeout),
     stock_long("snd-timeout", Value("ms"), &["  --snd-timeout #           timeout for unacknowledged TCP data", "                            (in ms, default is system settings)"],
         "How long sent data may stay unacknowledged: TCP_USER_TIMEOUT.",
-        |t, v| { t.common.send_timeout_ms = Some(whole(v, 0..=86_400_000, "send timeout value is incorrect or not in range")? as u32); Ok(()) }),
+        |t, v| { t.common.send_timeout_ms = Some(whole(v, 0..=86_400_000, "send timeout value is incorrect or not in range: ")? as u32); Ok(()) }),
     flag::<Typed>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
         "Print parameters and results as they are sent and received, and what sockets are given. JSON goes without: these lines then go to standard error.",
         |t, _| { t.common.debug = true; Ok(()) }),
@@ -167,8 +167,8 @@ pub(super) static SECTION: Section<Typed> = Section {
         "UDP instead of TCP.",
         |t, _| t.client(|c| c.parameters.protocol = Protocol::Udp)).or("udp"),
     stock_long("connect-timeout", Value("ms"), &["  --connect-timeout #       timeout for control connection setup (ms)"],
-        "How long the control connection may take.",
-        |t, v| { let ms = whole(v, 1..=86_400_000, "connect timeout is out of range")?; t.client(|c| c.connect_timeout = Some(Duration::from_millis(ms))) }),
+        "How long the control connection may take; 0 for the kernel's time.",
+        |t, v| { let ms = whole(v, 0..=86_400_000, "connect timeout is out of range")?; t.client(|c| c.connect_timeout = (ms > 0).then(|| Duration::from_millis(ms))) }),
     flag::<Typed>('b', Value("rate[/blocks]"), &["  -b, --bitrate #[KMG][/#]  target bitrate in bits/sec (0 for unlimited)", "                            (default 1 Mbit/sec for UDP, unlimited for TCP)", "                            (optional slash and packet count for burst mode)"],
         "The rate of each stream, in bits per second of payload; 0 for no limit. The schedule does not move: what is late is caught up with. After a slash, so many blocks at a time. Default 1048576 for UDP, and no limit for others.",
         bitrate).or("bitrate"),
@@ -331,7 +331,10 @@ fn interval(typed: &mut Typed, value: &str) -> Result<(), Quit> {
 
 fn affinity(typed: &mut Typed, value: &str) -> Result<(), Quit> {
     const WRONG: &str = "unable to set CPU affinity: ";
-    let cpu = |text: &str| whole(text, 0..=4095, WRONG).map(|cpu| cpu as u32);
+    let cpu = |text: &str| match text.parse::<u32>() {
+        Ok(cpu) if cpu <= 1024 => Ok(cpu),
+        _ => Err(parameter_error(WRONG)),
+    };
     let Some((here, there)) = value.split_once(',') else {
         typed.common.cpu = Some(cpu(value)?);
         return Ok(());

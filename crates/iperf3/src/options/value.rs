@@ -8,14 +8,14 @@ use units::iperf::scaled;
 
 use super::parameter_error;
 
-/// A whole number; one out of range is this parameter error.
+/// A whole number; one out of range is this parameter error, as is a word where stock, which takes it for 0, says so.
 pub(super) fn whole(text: &str, range: RangeInclusive<u64>, wrong: &str) -> Result<u64, Quit> {
     match text.parse::<i64>() {
         Ok(number) if u64::try_from(number).is_ok_and(|number| range.contains(&number)) => {
             Ok(number as u64)
         }
-        Ok(_) => Err(parameter_error(wrong)),
-        Err(_) => refuse(format!("'{text}' is not a number")),
+        Err(_) if range.contains(&0) => refuse(format!("'{text}' is not a number")),
+        _ => Err(parameter_error(wrong)),
     }
 }
 

@@ -7,11 +7,11 @@ mod session;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{Reason, Stop};
+use engine::{Promise, Reason, Stop};
 use model::{SocketOptions, Transport};
 use server::{DatagramDoor, Dialect, Server as Listening, ServerConfig, ServerContext, listen};
 use sys::Address;
@@ -40,6 +40,8 @@ struct Iperf3 {
     guard: Option<Guard>,
     /// The whole server's end.
     stop: Stop,
+    /// The end of one that waits for its one test.
+    idle: Mutex<Option<Promise<'static>>>,
     /// Tests that were admitted, from their cookies on.
     admitted: AtomicU32,
 }
@@ -64,9 +66,7 @@ pub fn run(
     }
     let screen = Arc::new(Screen::new(common, out));
     screen.waits();
-    let idle = settings.idle_timeout.filter(|_| settings.one_off);
-    let until_test = stop.follower();
-    let _idle = idle.map(|time| engine::deadline_thread().at(Instant::now() + time, &until_test));
+    let stop = stop.follower();
     let dialect = Iperf3 {
         common: common.clone(),
         settings: settings.clone(),
@@ -75,10 +75,12 @@ pub fn run(
         door: Mutex::default(),
         screen,
         guard,
-        stop: until_test.clone(),
+        stop: stop.clone(),
+        idle: Mutex::default(),
         admitted: AtomicU32::new(0),
     };
-    Listening::new(dialect, config(settings), until_test).run(listeners);
+    dialect.await_test();
+    Listening::new(dialect, config(settings), stop).run(listeners);
     Ok(())
 }
 
@@ -146,8 +148,11 @@ impl Dialect for Iperf3 {
             let _ = control.write(&[State::AccessDenied.byte()], INTRODUCTION);
             return Ok(());
         }
+        drop(self.idle().take());
         let was_test = session::serve(self, control, cookie, server);
-        if self.settings.one_off && was_test {
+        if !was_test {
+            self.await_test();
+        } else if self.settings.one_off {
             self.stop.pull(Reason::Cancelled);
         }
         self.admitted.fetch_sub(1, SeqCst);
@@ -210,6 +215,17 @@ impl Iperf3 {
         thread.spawn(move || server.run(listeners)).map_err(fault)?;
         *is_open = true;
         Ok(())
+    }
+
+    /// With `-1`, ends the server if no test comes within `--idle-timeout`.
+    fn await_test(&self) {
+        let time = self.settings.idle_timeout.filter(|_| self.settings.one_off);
+        let end = |time| engine::deadline_thread().at(Instant::now() + time, &self.stop);
+        *self.idle() = time.map(end);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<Promise<'static>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the socket of UDP streams at the first test that has some.
