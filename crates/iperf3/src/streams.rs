@@ -13,7 +13,7 @@ use engine::{
     Buffers, Counters, DataSocket, Flow, FlowGroup, GroupMember, Loop, MeasuredPhase, Memory,
     PhaseSettings, Ran, Reason, Stop, path_sample, receive_late,
 };
-use model::{Ended, FlowPlan, Limit, Sample, Series, Side, SizeRule};
+use model::{Counts, Ended, FlowPlan, Limit, Sample, Series, Side, SizeRule};
 use stats::Histogram;
 use sys::call::{self, Error};
 use sys::{Address, option};
@@ -286,9 +286,13 @@ pub(crate) fn run(
                 .map_or(0, |series| series.samples.len() - 1),
         );
         let cpu = group.cpu();
-        let moved = sides.into_iter().zip(leader.series).zip(leader.round_trips);
-        let moved = moved.map(|((side, series), round_trips)| Moved {
+        let moved = sides.into_iter().zip(leader.series);
+        let moved = moved.zip(leader.round_trips.into_iter().zip(leader.omitted));
+        let moved = moved.map(|((side, series), (round_trips, omitted))| Moved {
             side: Side {
+                counts: side.counts.since(&omitted),
+                // It is not known of a part.
+                thread_cpu: side.thread_cpu.filter(|_| course.omit.is_zero()),
                 cpu: cpu.clone(),
                 smoothed_rtt: Some(round_trips).filter(|times| !times.is_empty()),
                 datagrams: series.samples.last().and_then(|last| last.datagrams),
@@ -464,6 +468,8 @@ struct Leader<'a> {
     stopped: Option<Duration>,
     series: Vec<Series>,
     round_trips: Vec<Histogram>,
+    /// What was counted in the omitted time.
+    omitted: Vec<Counts>,
     begin: Option<usize>,
     /// The end of the last interval.
     last: Duration,
@@ -487,6 +493,7 @@ impl<'a> Leader<'a> {
             stopped: None,
             series: series.collect(),
             round_trips: streams.iter().map(|_| Histogram::default()).collect(),
+            omitted: streams.iter().map(|_| Counts::default()).collect(),
             begin: shared.course.omit.is_zero().then_some(0),
             last: Duration::ZERO,
             looked: Duration::ZERO,
@@ -603,6 +610,8 @@ impl<'a> Leader<'a> {
             // The grid begins anew, at the time when it should.
             self.last = self.shared.course.omit;
             self.group.restart_cpu();
+            let counted = self.streams.iter().map(|stream| stream.counters.counts());
+            self.omitted = counted.collect();
             for round_trips in &mut self.round_trips {
                 *round_trips = Histogram::default();
             }
