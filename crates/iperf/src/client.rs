@@ -1,8 +1,9 @@
 //! The client: connects, says what it wants, and runs its ends of the flows. TCP; `udp/client.rs` has datagrams.
 
 mod bounce;
+mod connect_only;
 
-use std::net::{SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +15,7 @@ use sys::{Address, call};
 
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{Client, Direction, Frames, PermitKey, Settings, Shape};
+use crate::options::{Client, Direction, Frames, PermitKey, Role, Settings, Shape};
 use crate::tally::{Kind, Tallies};
 use crate::traffic::{self, Company, Orders, Went};
 use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, Start, WallTime, flags};
@@ -23,7 +24,7 @@ use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, Start, WallTi
 const CONNECT: Duration = Duration::from_secs(20);
 
 /// How long the server's end is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long the server's connection of `-d` and `-r` is waited for.
 pub(crate) const BACK: Duration = Duration::from_secs(3);
@@ -38,7 +39,7 @@ pub(crate) struct Run<'a> {
     pub(crate) observer: &'a Arc<dyn Observer>,
     pub(crate) stop: &'a Stop,
     pub(crate) to: Address,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: Arc<Numbers>,
     pub(crate) company: Arc<Company>,
     failure: OnceLock<String>,
     connect_times: Mutex<Vec<Option<Duration>>>,
@@ -92,7 +93,7 @@ pub fn run(
         observer,
         stop,
         to,
-        numbers: Numbers::default(),
+        numbers: Arc::default(),
         company: Company::new(Arc::clone(observer), settings.print.interval),
         failure: OnceLock::new(),
         connect_times: Mutex::default(),
@@ -100,8 +101,10 @@ pub fn run(
         results: Mutex::default(),
         banner: Mutex::default(),
     };
-    if client.bounceback.is_some() {
-        bounce::run(&run);
+    if let Some(only) = client.connect_only {
+        connect_only::run(&run, only);
+    } else if client.bounceback.is_some() {
+        run.bounce();
     } else if settings.is_udp() {
         crate::udp::client::run(&run);
     } else {
@@ -123,6 +126,19 @@ fn scoped(to: &Address, named: Option<(&str, &str)>) -> Result<Address, String> 
         .map_err(|error| format!("{device}: {}", sys::describe(&error)))?;
     let scoped = SocketAddrV6::new(*ip, address.port(), 0, index);
     Ok(Address::Inet(scoped.into()))
+}
+
+/// So many addresses further.
+fn further(address: &Address, by: u32) -> Address {
+    let Address::Inet(socket) = address else {
+        return address.clone();
+    };
+    let mut next = *socket;
+    next.set_ip(match socket.ip() {
+        IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).wrapping_add(by).into()),
+        IpAddr::V6(ip) => IpAddr::V6(u128::from(ip).wrapping_add(by.into()).into()),
+    });
+    Address::Inet(next)
 }
 
 impl Run<'_> {
@@ -167,8 +183,15 @@ impl Run<'_> {
     /// Where a flow goes: each port of a range has one.
     pub(crate) fn target(&self, flow: u32) -> Result<Address, String> {
         let (first, last) = self.settings.ports;
-        let port = u32::from(first) + if first == last { 0 } else { flow };
-        let to = self.to.with_port(port);
+        let increments = self.client.increments;
+        let is_next = first != last || increments.port;
+        let port = u32::from(first) + if is_next { flow } else { 0 };
+        let to = if increments.host {
+            further(&self.to, flow)
+        } else {
+            self.to.clone()
+        };
+        let to = to.with_port(port);
         to.ok_or_else(|| format!("{port} is no port"))
     }
 
@@ -221,11 +244,11 @@ impl Run<'_> {
         };
         let found = resolve(host, wanted).map_err(|_| format!("{host}: Unknown host"))?;
         let port = if port == 0 { 0 } else { port + flow };
-        let address = found
-            .addresses
-            .into_iter()
-            .next()
-            .and_then(|address| address.with_port(port));
+        let address = found.addresses.into_iter().next().map(|address| {
+            let is_next = self.client.increments.source;
+            further(&address, if is_next { flow } else { 0 })
+        });
+        let address = address.and_then(|address| address.with_port(port));
         address.ok_or_else(|| format!("{bind}: no address with this port"))
     }
 
@@ -317,12 +340,87 @@ impl Run<'_> {
             });
             receives.map(std::thread::ScopedJoinHandle::join)
         });
-        let times = self
-            .connect_times
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         if flows > 1 {
-            self.observer.see(&Event::ConnectTimes(&times));
+            self.tell_connect_times();
+        }
+    }
+
+    fn tell_connect_times(&self) {
+        let times = self.connect_times.lock();
+        let times = times.unwrap_or_else(PoisonError::into_inner);
+        self.observer.see(&Event::ConnectTimes(&times));
+    }
+
+    /// Runs the flows of a bounceback test, and the load beside them.
+    fn bounce(&self) {
+        let load = self.client.load.as_deref();
+        let load = load.and_then(|settings| match &settings.role {
+            Role::Client(client) => Some(self.beside(settings, client)),
+            Role::Server(_) => None,
+        });
+        let flows = self.client.plan.flows();
+        std::thread::scope(|scope| {
+            if let Some(load) = &load {
+                scope.spawn(move || load.streams());
+            }
+            for flow in 0..flows {
+                scope.spawn(move || bounce::run(self, flow));
+            }
+        });
+        if let Some(why) = load.and_then(|load| load.failure.into_inner()) {
+            let _ = self.failure.set(why);
+        }
+        if flows > 1 || self.client.load.is_some() {
+            self.tell_connect_times();
+        }
+    }
+
+    /// A client with other settings, whose flows are reported with these.
+    fn beside<'b>(&'b self, settings: &'b Settings, client: &'b Client) -> Run<'b> {
+        Run {
+            settings,
+            client,
+            observer: self.observer,
+            stop: self.stop,
+            to: self.to.clone(),
+            numbers: Arc::clone(&self.numbers),
+            company: Arc::clone(&self.company),
+            failure: OnceLock::new(),
+            connect_times: Mutex::default(),
+            started: self.started,
+            results: Mutex::default(),
+            banner: Mutex::new(true),
+        }
+    }
+
+    /// Waits until then; `false` at the stop.
+    pub(crate) fn sleep_until(&self, until: Instant) -> bool {
+        let _attending = self.stop.attend();
+        while !self.stop.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            let until_ns = sys::clock::monotonic_ns().saturating_add(left.as_nanos() as u64);
+            // The stop interrupts it.
+            let _ = sys::clock::sleep_until(until_ns);
+        }
+        false
+    }
+
+    /// Waits until a flow's traffic begins (`--txstart-time`, `--txdelay-time`), and says so.
+    pub(crate) fn wait_to_begin(&self, number: u32) {
+        let begin = self.client.begin;
+        let delay = begin.delay.unwrap_or_default();
+        if begin.at.is_none() && delay.is_zero() {
+            return;
+        }
+        let now = SystemTime::now();
+        let at = begin.at.map_or(now, |at| SystemTime::UNIX_EPOCH + at) + delay;
+        let id = self.id(number, false);
+        self.observer.see(&Event::Begins { id: &id, at, now });
+        if let Ok(left) = at.duration_since(now) {
+            self.sleep_until(Instant::now() + left);
         }
     }
 
@@ -349,6 +447,7 @@ impl Run<'_> {
         connection.connect_time = Some(connect_time);
         self.note(&mut connection);
         self.see_connected(&connection);
+        self.wait_to_begin(number);
         let group = match member {
             // The others start without one that could not be connected.
             Some(member) => member.start(),
@@ -405,6 +504,13 @@ impl Run<'_> {
         connection.has_trip_times = client.trip_times;
         connection.upper = self.upper() & !flags::upper::BURSTS;
         connection.prefetch = client.shape.prefetch;
+        let service = self.settings.socket.type_of_service.unwrap_or(0);
+        // Which of them it is said to be is stock's.
+        connection.service = Some(if client.direction == Direction::Reverse {
+            (0, service)
+        } else {
+            (service, 0)
+        });
     }
 
     /// Whether the server's stream has bursts with records whose times are wanted.
@@ -723,7 +829,9 @@ impl Run<'_> {
         });
         Finished {
             error: match self.failure.into_inner() {
-                None if outcome.is_none() => Some("nothing was measured".to_owned()),
+                None if outcome.is_none() && self.client.connect_only.is_none() => {
+                    Some("nothing was measured".to_owned())
+                }
                 failure => failure,
             },
             outcome,

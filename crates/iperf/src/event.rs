@@ -49,6 +49,15 @@ pub enum Event<'a> {
     Connected(&'a Connection),
     /// A connection is closed as it came: its permit key is wrong.
     Dropped(&'a Connection),
+    /// When a flow's traffic begins; it may have been before now.
+    Begins {
+        /// The flow.
+        id: &'a FlowId,
+        /// Then.
+        at: SystemTime,
+        /// Now.
+        now: SystemTime,
+    },
     /// An interval of a flow.
     Interval(&'a FlowId, &'a Figures),
     /// A whole flow.
@@ -81,7 +90,7 @@ pub enum Event<'a> {
 /// A flow's name in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowId {
-    /// From 1 in each process.
+    /// From 1 in each process; 0 is one that never said what it is.
     pub number: u32,
     /// Data goes the other way than this end's role says.
     pub is_opposite: bool,

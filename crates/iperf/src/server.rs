@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{DataSocket, Promise, Role as End, Stop, deadline_thread};
-use model::{FlowPlan, Limit, Transport};
+use model::{FlowPlan, Limit, SocketOptions, Transport};
 use server::{Dialect, Server, ServerContext, listen};
 use sys::{Address, Socket};
 
@@ -27,6 +27,9 @@ const GREETED: Duration = Duration::from_secs(20);
 
 /// How long the end of a client's stream is waited for.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How far ahead a client may schedule its test.
+const LATEST_START: Duration = Duration::from_secs(3610);
 
 /// How long the connection back to a client may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -75,6 +78,9 @@ pub fn run(
         numbers: Numbers::default(),
         companies: Companies::new(observer, settings),
         key,
+        sending: Sending {
+            service: serve.service_of_senders,
+        },
         window: Mutex::new(
             window.map(|window| deadline_thread().at(Instant::now() + window, stop)),
         ),
@@ -124,8 +130,35 @@ struct Iperf {
     /// The flows of each client.
     companies: Companies,
     key: Option<String>,
+    sending: Sending,
     /// The time in which a client with the key must come.
     window: Mutex<Option<Promise<'static>>>,
+}
+
+/// What a server sets where it sends because a client asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    /// `--tos-override`.
+    pub(crate) service: Option<u8>,
+}
+
+impl Sending {
+    /// The options of such a socket. The type of service is `--tos-override`'s, this end's `-S`, or the client's.
+    pub(crate) fn with(self, options: &SocketOptions, asked: Option<u8>) -> SocketOptions {
+        let asked = asked.filter(|service| *service != 0);
+        SocketOptions {
+            type_of_service: self.service.or(options.type_of_service).or(asked),
+            ..options.clone()
+        }
+    }
+
+    /// Sets it on a connection that is there.
+    pub(crate) fn apply(socket: BorrowedFd<'_>, options: &SocketOptions, is_ipv6: bool) {
+        if let Some(service) = options.type_of_service {
+            // Without it the data goes all the same.
+            let _ = sys::option::set_type_of_service(socket, is_ipv6, service);
+        }
+    }
 }
 
 /// What a stream began with.
@@ -138,14 +171,19 @@ struct Greeting {
 
 impl Dialect for Iperf {
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
-        let number = self.numbers.next();
         let mut first = [0; 4];
         let received = control.receive(&mut first, Instant::now() + GREETED, server.cut)?;
         if received < 4 {
             let how = if received == 0 { "peer close" } else { "runt" };
             self.trouble(format!("read tcp flags ({how}) failed"));
+            let id = self.id(0, false);
+            let mut connection = connection::unconnected(id, control.peer().clone());
+            connection.local = control.here();
+            connection.tcp = connection::handshake(control.as_fd());
+            self.observer.see(&Event::Connected(&connection));
             return Ok(());
         }
+        let number = self.numbers.next();
         let word = u32::from_be_bytes(first);
         let peer = control.peer().clone();
         let _test = server.running.enter(&peer);
@@ -248,23 +286,12 @@ impl Iperf {
         }
         self.acknowledge(data, hello, connection.has_trip_times)?;
         self.observer.see(&Event::Connected(&connection));
+        heed(data, &connection, server.cut);
         let company = self.companies.of(peer, connection.local.as_ref());
         let sender = hello.map(|hello| self.sender(hello));
         let shape = hello.map_or_else(Shape::default, |hello| asked_shape(hello, asked));
         let width = self.settings.print.bins.map(|bins| bins.width);
-        let kind = match (asked, connection.has_trip_times) {
-            (
-                Some(Frames {
-                    period,
-                    is_isochronous: false,
-                    ..
-                }),
-                _,
-            ) => Some(Kind::Bursts { period }),
-            (_, true) if has(upper::ISOCHRONOUS) => Some(Kind::Frames),
-            (_, true) => Some(Kind::TripTimes),
-            _ => None,
-        };
+        let kind = received_kind(&connection, asked);
         let receiver = || self.receiver();
         let run = |plan: &FlowPlan, id: FlowId, before: usize| {
             let sends = plan.workload.sends();
@@ -276,6 +303,10 @@ impl Iperf {
             };
             let pattern = connection::pattern(length_of(plan), &head);
             let before = if sends { head.len() } else { before };
+            if sends {
+                let options = &plan.here.socket;
+                Sending::apply(data.socket.as_fd(), options, peer.is_ipv6());
+            }
             send_all(data.socket.as_fd(), &head)?;
             let orders = Orders {
                 flow: plan,
@@ -346,7 +377,12 @@ impl Iperf {
         connection.is_full_duplex = upper & upper::FULL_DUPLEX != 0;
         connection.peer_version = version.and_then(|extension| version_name(extension.version));
         connection.upper = upper;
-        connection.has_trip_times = self.trusts(hello);
+        let service = version.map(|extension| (extension.type_of_service, 0));
+        connection.service = service.filter(|_| self.sending.service.is_none());
+        connection.has_trip_times = self.trusts(hello, upper::TRIP_TIMES, "--trip-times");
+        if !self.trusts(hello, upper::EPOCH_START, "--txstart-time") {
+            connection.upper &= !upper::EPOCH_START;
+        }
         connection.burst_period = asked
             .filter(|frames| !frames.is_isochronous && !connection.is_reverse)
             .map(|frames| frames.period);
@@ -389,21 +425,30 @@ impl Iperf {
             .extension
             .map(|extension| extension.rate as f64)
             .filter(|rate| *rate > 0.0);
-        flow(Transport::Tcp, length, rate, limit, &self.settings.socket)
+        let asked = hello.extension.map(|extension| extension.type_of_service);
+        let socket = self.sending.with(&self.settings.socket, asked);
+        flow(Transport::Tcp, length, rate, limit, &socket)
     }
 
-    /// Whether a client's stamps are taken for times of a synchronised clock.
-    fn trusts(&self, hello: Option<&Hello>) -> bool {
+    /// Whether a client's start is a time of a synchronised clock, of a header that asks for this.
+    fn trusts(&self, hello: Option<&Hello>, bit: u16, name: &str) -> bool {
         /// The most that the clocks may differ by.
         const APART: Duration = Duration::from_secs(600);
-        let Some(hello) = hello.filter(|hello| hello.has(upper::TRIP_TIMES)) else {
+        let Some(hello) = hello.filter(|hello| hello.has(bit)) else {
             return false;
         };
         let start = hello.start.unwrap_or_default().at.since_epoch();
-        let trusts = start.abs_diff(WallTime::now().since_epoch()) < APART;
+        let now = WallTime::now().since_epoch();
+        let ahead = if bit == upper::EPOCH_START {
+            LATEST_START
+        } else {
+            APART
+        };
+        let trusts = start + APART > now && start < now + ahead;
         if !trusts {
-            let line = "WARN: ignore --trip-times because client didn't provide valid start timestamp within 600 seconds of now";
-            self.observer.see(&Event::Said(line.to_owned()));
+            self.observer.see(&Event::Said(format!(
+                "WARN: ignore {name} because client didn't provide valid start timestamp within 600 seconds of now"
+            )));
         }
         trusts
     }
@@ -514,6 +559,30 @@ fn asked_shape(hello: &Hello, frames: Option<Frames>) -> Shape {
         prefetch: prefetch.then_some(extension.prefetch),
         has_records: frames.is_some() || hello.has(upper::TRIP_TIMES),
         ..Shape::default()
+    }
+}
+
+/// What is kept of what comes: only bursts whose records have times.
+fn received_kind(connection: &Connection, asked: Option<Frames>) -> Option<Kind> {
+    match asked.filter(|frames| !frames.is_isochronous) {
+        Some(Frames { period, .. }) => Some(Kind::Bursts { period }),
+        None if !connection.has_trip_times => None,
+        None if connection.upper & upper::ISOCHRONOUS != 0 => Some(Kind::Frames),
+        None => Some(Kind::TripTimes),
+    }
+}
+
+/// Does what a header asks for beside the test.
+fn heed(data: &DataSocket, connection: &Connection, stop: &Stop) {
+    if connection.upper & upper::QUICK_ACK != 0 {
+        // It is a wish.
+        let quick = sys::option::TcpOption::QuickAck;
+        let _ = sys::option::set_tcp(data.socket.as_fd(), quick, 1);
+    }
+    if connection.upper & upper::EPOCH_START != 0 && !connection.is_reverse {
+        // The time of the test begins with its data.
+        let until = Instant::now() + LATEST_START;
+        let _ = stop.wait_readable(data.socket.as_fd(), until);
     }
 }
 

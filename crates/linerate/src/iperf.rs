@@ -27,6 +27,12 @@ pub(crate) fn iperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
         eprintln!("{notice}");
     }
     sys::process::raise_descriptor_limit();
+    if settings.real_time
+        && let Err(error) = sys::clock::be_real_time()
+    {
+        eprintln!("{program}: -z: {}", sys::describe(&error));
+        return ExitCode::FAILURE;
+    }
     let done = match &settings.role {
         Role::Client(client) => run(&typed, &settings, client),
         Role::Server(server) => serve(&settings, server).map(|()| ExitCode::SUCCESS),

@@ -124,6 +124,15 @@ impl Drop for Prompt {
     }
 }
 
+/// Puts the calling thread, and those that it starts from now on, before all ordinary ones (SCHED_RR, sched(7)).
+pub fn be_real_time() -> std::io::Result<()> {
+    if schedule(libc::SCHED_RR, 1) {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
 /// Whether nobody has given the calling thread a policy.
 fn is_ordinary() -> bool {
     // SAFETY: the call takes and gives numbers.

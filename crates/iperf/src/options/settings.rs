@@ -14,7 +14,7 @@ use super::table::{Role as TypedRole, Typed, Wrong};
 use super::usage;
 use super::value::{Load, Rate};
 use crate::tally::Bins;
-use crate::wire::Bursts;
+use crate::wire::{Bursts, flags};
 
 /// The settings in force for one iperf.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub struct Settings {
     pub permit_key: Option<PermitKey>,
     /// `-C`: without a header.
     pub compatible: bool,
+    /// `-z`.
+    pub real_time: bool,
     /// What is printed.
     pub print: Print,
     /// Lines for standard error before anything else.
@@ -85,6 +87,8 @@ pub struct Client {
     pub asks: u16,
     /// When traffic begins.
     pub begin: Begins,
+    /// `--bounceback-congest`: the settings of another client, which runs beside.
+    pub load: Option<Box<Settings>>,
     /// `--connect-only`.
     pub connect_only: Option<ConnectOnly>,
     /// `--incr-dstip` and the like.
@@ -112,6 +116,8 @@ pub struct Serve {
     pub time: Option<Duration>,
     /// `-D`.
     pub daemon: bool,
+    /// `--tos-override`.
+    pub service_of_senders: Option<u8>,
     /// `-H`: what a group is received from.
     pub source: Option<String>,
     /// `--permit-key-timeout`.
@@ -464,9 +470,9 @@ pub(super) fn settings(mut typed: Typed) -> Result<Settings, Exit> {
     }
     let rate = rate(&typed, length)?;
     let role = match role {
-        TypedRole::Client(host) => {
-            Role::Client(Box::new(client(&mut typed, host, transport, length, rate)?))
-        }
+        TypedRole::Client(host) => Role::Client(Box::new(client(
+            &mut typed, &host, transport, length, rate,
+        )?)),
         TypedRole::Server => Role::Server(serve(&mut typed)?),
     };
     let is_client = matches!(role, Role::Client(_));
@@ -488,6 +494,7 @@ pub(super) fn settings(mut typed: Typed) -> Result<Settings, Exit> {
         rate,
         permit_key: typed.permit_key,
         compatible: typed.compatible,
+        real_time: typed.real_time,
         print: Print {
             enhanced: typed.enhanced
                 || typed.bins.is_some()
@@ -545,22 +552,24 @@ fn rate(typed: &Typed, length: u32) -> Result<Option<f64>, Exit> {
 
 fn client(
     typed: &mut Typed,
-    host: String,
+    host: &str,
     transport: Transport,
     length: u32,
     rate: Option<f64>,
 ) -> Result<Client, Exit> {
-    check_client(typed, &host)?;
+    check_client(typed, host)?;
     let shape = shape(typed, length, rate)?;
     let limit = match (typed.bytes, typed.time) {
         (Some(bytes), _) => Limit::Bytes(bytes),
         (None, Some(None)) => Limit::Unlimited,
         (None, Some(Some(time))) => Limit::Time(time),
+        // A file ends.
+        (None, None) if shape.input.is_some() => Limit::Unlimited,
         (None, None) => Limit::Time(Duration::from_secs(10)),
     };
     let named = |text: &str| text.split_once('%').map(|(_, device)| device.to_owned());
     let bound = typed.bind.as_deref().and_then(named);
-    typed.socket.device = named(&host).or(bound);
+    typed.socket.device = named(host).or(bound);
     let mut forward = flow(transport, length, rate, limit, &typed.socket);
     forward.here.measure_cpu = true;
     let mut back = forward.clone().turned();
@@ -572,7 +581,7 @@ fn client(
         _ => vec![forward, back],
     };
     let group = |flow| Group {
-        peers: vec![host.clone()],
+        peers: vec![host.to_owned()],
         ..Group::of_flows(typed.flows, flow)
     };
     let plan = Plan {
@@ -582,11 +591,12 @@ fn client(
         ..Plan::default()
     };
     Ok(Client {
-        host,
+        host: host.to_owned(),
         plan,
         shape,
         asks: typed.asks,
         begin: typed.begin,
+        load: load(typed, host)?.map(Box::new),
         connect_only: typed.connect_only,
         increments: typed.increments,
         direction: typed.direction,
@@ -633,7 +643,41 @@ fn check_client(typed: &mut Typed, host: &str) -> Result<(), Exit> {
     if typed.json && (typed.csv || typed.output.is_some()) {
         return error("iperf: --json: stands in the place of all text: it contradicts -y and -o");
     }
-    refuse_unfinished(typed)?;
+    if typed.bounceback.is_some() && typed.udp {
+        return error("iperf: --bounceback: it needs TCP, without -u");
+    }
+    if typed.bounceback.is_some() && typed.direction != Direction::Forward {
+        return error("iperf: --bounceback: not with -R, --full-duplex, -d or -r");
+    }
+    if typed.load.is_some() && typed.bounceback.is_none() {
+        return error("iperf: --bounceback-congest: it needs --bounceback");
+    }
+    if typed.bounceback.is_some() && typed.bounce_delay.is_some() {
+        typed.begin.delay = typed.bounce_delay;
+    }
+    if typed.connect_only.is_some() && typed.udp {
+        return error("ERROR: option of --connect-only not supported with -u UDP");
+    }
+    if typed.asks & flags::upper::QUICK_ACK != 0 && typed.udp {
+        let line = "WARN: setting of option --tcp-quickack is not supported with -u UDP";
+        typed.notices.push(line.to_owned());
+        typed.asks &= !flags::upper::QUICK_ACK;
+    }
+    if typed.asks & flags::upper::L2_LENGTH != 0 && !typed.udp {
+        return error("iperf: --l2checks: it needs -u");
+    }
+    if typed.increments.source && typed.bind.is_none() {
+        return error("ERROR: option of --incr-srcip requires -B bind option to be set");
+    }
+    if typed.increments.source_port && !typed.bind.as_deref().is_some_and(|bind| bind.contains(':'))
+    {
+        let line = "WARN: option of --incr-srcport requires -B bind option w/port to be set";
+        typed.notices.push(line.to_owned());
+    }
+    if typed.service_of_senders.is_some() {
+        let line = "WARN: option of --tos-override not supported on the client";
+        typed.notices.push(line.to_owned());
+    }
     if typed.source.is_some() {
         let line = "WARNING: option -H is not valid for client mode";
         typed.notices.push(line.to_owned());
@@ -755,25 +799,36 @@ fn shape(typed: &mut Typed, length: u32, rate: Option<f64>) -> Result<Shape, Exi
     Ok(shape)
 }
 
+/// The load beside a bounceback test: a client of its own.
+fn load(typed: &mut Typed, host: &str) -> Result<Option<Settings>, Exit> {
+    let Some((direction, flows)) = typed.load.take() else {
+        return Ok(None);
+    };
+    let other = Typed {
+        role: Some(TypedRole::Client(host.to_owned())),
+        ports: typed.ports,
+        time: typed.time,
+        bytes: typed.bytes,
+        interval: typed.interval.or(Some(Duration::from_secs(1))),
+        length: typed.length,
+        rate: typed.rate,
+        socket: typed.socket.clone(),
+        bind: typed.bind.clone(),
+        v6: typed.v6,
+        flows,
+        direction,
+        enhanced: true,
+        asks: flags::upper::QUICK_ACK,
+        ..Typed::default()
+    };
+    settings(other).map(Some)
+}
+
 /// Whether an address, with a device or not, is a group.
 fn is_group(address: &str) -> bool {
     let (address, _) = address.split_once('%').unwrap_or((address, ""));
     let ip = address.parse::<std::net::IpAddr>();
     ip.is_ok_and(|ip| ip.is_multicast())
-}
-
-/// Combinations that are to come.
-fn refuse_unfinished(typed: &Typed) -> Result<(), Exit> {
-    let unfinished = [(
-        typed.bounceback.is_some() && (typed.udp || typed.flows > 1),
-        "--bounceback with -u or -P",
-    )];
-    for (is_asked, what) in unfinished {
-        if is_asked {
-            return error(format!("iperf: not supported yet: {what}"));
-        }
-    }
-    Ok(())
 }
 
 fn name(typed: &Typed) -> String {
@@ -837,6 +892,7 @@ fn serve(typed: &mut Typed) -> Result<Serve, Exit> {
         config: typed.server.clone(),
         time: typed.time.flatten(),
         daemon: typed.daemon,
+        service_of_senders: typed.service_of_senders,
         source: typed.source.take(),
         key_timeout: typed.permit_key_timeout,
     })

@@ -13,6 +13,7 @@ use super::settings::{
 };
 use super::value::{self, Rate};
 use crate::tally::Bins;
+use crate::wire::flags::upper;
 
 with_defaults! {
     /// The options as typed.
@@ -67,6 +68,11 @@ with_defaults! {
         pub(super) asks: u16 = 0,
         pub(super) begin: Begins = Begins::default(),
         pub(super) connect_only: Option<ConnectOnly> = None,
+        /// `--bounceback-congest`: which way, and how many flows.
+        pub(super) load: Option<(Direction, u32)> = None,
+        pub(super) bounce_delay: Option<Duration> = None,
+        pub(super) service_of_senders: Option<u8> = None,
+        pub(super) real_time: bool = false,
         pub(super) increments: Increments = Increments::default(),
         pub(super) server: ServerConfig = ServerConfig::default(),
         pub(super) json: bool = false,
@@ -130,7 +136,7 @@ pub(super) static SECTION: Section<Typed> = Section {
     flag('u', Nothing, &[], "Use UDP.", |t: &mut Typed, _| { t.udp = true; Ok(()) }).or("udp").from_environment("IPERF_UDP"),
     flag('w', Value("bytes"), &[], "The socket buffers' size. Linux doubles it.",
         window).or("window").from_environment("TCP_WINDOW_SIZE"),
-    flag('z', Nothing, &[], "Refused: real-time scheduling is not supported yet.", |_, _| later("z")).or("realtime"),
+    flag('z', Nothing, &[], "Run before all ordinary programs (SCHED_RR), which needs a privilege.", |t: &mut Typed, _| { t.real_time = true; Ok(()) }).or("realtime"),
     flag('B', Value("address"), &[], "Bind to this address, or with :PORT to this port: [ADDRESS]:PORT for IPv6.",
         |t: &mut Typed, v| { t.bind = Some(v.to_owned()); Ok(()) }).or("bind").from_environment("IPERF_BIND"),
     flag('C', Nothing, &[], "Send no header, and answer none.", |t: &mut Typed, _| { t.compatible = true; Ok(()) }).or("compatibility"),
@@ -151,8 +157,8 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t: &mut Typed, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
     stock_long("tcp-rx-window-clamp", Value("bytes"), &[], "The most that a server's receive window may be.",
         |t: &mut Typed, v| { t.socket.window_clamp_bytes = Some(value::size(v)?); Ok(()) }),
-    stock_long("tap-dev", MaybeAttached("device"), &[], "Refused: not supported yet.", |_, _| later("-tap-dev")),
-    stock_long("tun-dev", MaybeAttached("device"), &[], "Refused: not supported yet.", |_, _| later("-tun-dev")),
+    stock_long("tap-dev", MaybeAttached("device"), &[], "Refused: datagrams are received from sockets, and such a device has none.", |_, _| refuse(NO_SOCKET)),
+    stock_long("tun-dev", MaybeAttached("device"), &[], "Refused: datagrams are received from sockets, and such a device has none.", |_, _| refuse(NO_SOCKET)),
     flag('t', Value("seconds"), &[], "A client sends for so long, and with 0 until it is interrupted; without it 10. A server ends after so long; without it it does not.",
         time).or("time").from_environment("IPERF_TIME"),
     stock_long("udp-histogram", MaybeAttached("bins"), &[], "The same.",
@@ -165,16 +171,18 @@ pub(super) static SECTION: Section<Typed> = Section {
     flag('V', Nothing, &[], "Use IPv6. A server takes IPv4 as well.",
         |t: &mut Typed, _| { t.v6 = true; Ok(()) }).or("ipv6_domain").from_environment("IPERF_IPV6_DOMAIN"),
     stock_long("bounceback", MaybeAttached("count"), &[], "Send requests that the server answers, 10 or this many each period, and report how long they take.", bounceback),
-    stock_long("bounceback-congest", MaybeAttached("direction"), &[], "Refused: not supported yet.", |_, _| later("-bounceback-congest")),
+    stock_long("bounceback-congest", MaybeAttached("direction"), &[], "Load the path meanwhile: up, down or bidir, and after a comma by how many flows. bidir,1 without.", congest),
     stock_long("bounceback-hold", Value("milliseconds"), &[], "How long the server keeps a request. Default 0.",
         |t: &mut Typed, v| { t.bounce_hold = value::time(v)? / 1000; Ok(()) }),
     stock_long("bounceback-period", Value("seconds"), &[], "From one burst of requests to the next; with 0 without pause. Default 1.",
         |t: &mut Typed, v| { t.bounce_period = value::time(v)?; Ok(()) }),
     stock_long("bounceback-no-quickack", Nothing, &[], "Let the server delay its acknowledgements.",
         |t: &mut Typed, _| { t.bounce_quick_ack = false; Ok(()) }),
-    stock_long("bounceback-txdelay", Value("seconds"), &[], "Refused: not supported yet.", |_, _| later("-bounceback-txdelay")),
+    stock_long("bounceback-txdelay", Value("seconds"), &[], "Begin so long after the connection is there.",
+        |t: &mut Typed, v| { t.bounce_delay = Some(value::time(v)?); Ok(()) }),
     flag('c', Value("host"), &[], "Be a client of this host.", client).or("client").from_environment("IPERF_CLIENT"),
-    stock_long("connect-only", MaybeAttached("count"), &[], "Refused: not supported yet.", |_, _| later("-connect-only")),
+    stock_long("connect-only", MaybeAttached("count"), &[], "Connect and close, 10 times or so often, 0 for ever; with -i once an interval for the time of -t.",
+        |t: &mut Typed, v| { let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
     stock_long("connect-retries", Value("count"), &[], "How often a refused connection is tried again. Default 0.",
         |t: &mut Typed, v| { t.connect_retries = value::count(v)?; Ok(()) }),
     flag('d', Nothing, &[], "Test both directions at once, by a connection of the server's.",
@@ -191,11 +199,16 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t: &mut Typed, v| { t.burst_period = Some(value::time(v)?); Ok(()) }),
     stock_long("burst-size", Value("bytes"), &[], "The size of a burst. Default 1M.",
         |t: &mut Typed, v| { t.burst_size = Some(value::size(v)?); Ok(()) }),
-    stock_long("incr-dstip", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-dstip")),
-    stock_long("incr-dstport", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-dstport")),
-    stock_long("incr-srcip", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-srcip")),
-    stock_long("incr-srcport", Nothing, &[], "Refused: not supported yet.", |_, _| later("-incr-srcport")),
-    stock_long("l2checks", Nothing, &[], "Refused: not supported yet.", |_, _| later("-l2checks")),
+    stock_long("incr-dstip", Nothing, &[], "Each further flow goes to the next address.",
+        |t: &mut Typed, _| { t.increments.host = true; Ok(()) }),
+    stock_long("incr-dstport", Nothing, &[], "Each further flow goes to the next port.",
+        |t: &mut Typed, _| { t.increments.port = true; Ok(()) }),
+    stock_long("incr-srcip", Nothing, &[], "Each further flow comes from the next address (-B).",
+        |t: &mut Typed, _| { t.increments.source = true; Ok(()) }),
+    stock_long("incr-srcport", Nothing, &[], "Each further flow comes from the next port (-B ADDRESS:PORT), as it does in any case.",
+        |t: &mut Typed, _| { t.increments.source_port = true; Ok(()) }),
+    stock_long("l2checks", Nothing, &[], "Have the server complain of datagrams that come in other lengths than they were sent in.",
+        |t: &mut Typed, _| { t.asks |= upper::L2_LENGTH; Ok(()) }),
     stock_long("local-only", MaybeAttached("bool"), &[], "Send to hosts on directly connected networks only; 0 is off.",
         |t: &mut Typed, v| { t.socket.dont_route = v != "0"; Ok(()) }),
     stock_long("near-congestion", MaybeAttached("weight"), &[], "Wait after each write for so many round-trip times. Default 0.5.", near_congestion),
@@ -206,16 +219,17 @@ pub(super) static SECTION: Section<Typed> = Section {
     flag('n', Value("bytes"), &[], "Send so many bytes, instead of for a time. Of -n and -t the last one counts.", number).or("num"),
     flag('r', Nothing, &[], "Test one direction and then the other, by a connection of the server's.",
         |t: &mut Typed, _| { of_client(t, "-r", Wrong::NotValid); t.direction.add(Direction::TradeOff) }).or("tradeoff"),
-    stock_long("tcp-quickack", Nothing, &[], "Refused: not supported yet.", |_, _| later("-tcp-quickack")),
+    stock_long("tcp-quickack", Nothing, &[], "Do not delay TCP's acknowledgements, at both ends.",
+        |t: &mut Typed, _| { t.asks |= upper::QUICK_ACK; t.socket.quick_ack = true; Ok(()) }),
     stock_long("tcp-write-prefetch", Value("bytes"), &[], "Write only while less than so many bytes are unsent.",
         |t: &mut Typed, v| { t.shape.prefetch = Some(value::size(v)?); Ok(()) }),
     stock_long("tcp-write-times", Nothing, &[], "Report how long writes take.",
         |t: &mut Typed, _| { t.shape.times_writes = true; Ok(()) }),
-    stock_long("tos-override", Value("type"), &[], "Refused: not supported yet.", |_, _| later("-tos-override")),
+    stock_long("tos-override", Value("type"), &[], "The type of service of what a server sends for -R and --full-duplex, in the place of the client's.", service_of_senders),
     stock_long("trip-times", Nothing, &[], "Stamp what is sent, for latencies by synchronised clocks.",
         |t: &mut Typed, _| { of_client(t, "--trip-times", Wrong::SettingNotSupported); t.trip_times = true; Ok(()) }),
-    stock_long("txdelay-time", Value("seconds"), &[], "Refused: not supported yet.", |_, _| later("-txdelay-time")),
-    stock_long("txstart-time", Value("time"), &[], "Refused: not supported yet.", |_, _| later("-txstart-time")),
+    stock_long("txdelay-time", Value("seconds"), &[], "Begin so long after the connections are there.", delay),
+    stock_long("txstart-time", Value("time"), &[], "Begin at this time: seconds since 1970, with a fraction.", start),
     flag('F', Value("file"), &[], "Send this file, once.",
         |t: &mut Typed, v| { of_client(t, "-F", Wrong::NotValid); t.shape.input = Some(Input::File(v.into())); Ok(()) }).or("fileinput"),
     flag('H', Value("address"), &[], "Of a group (-B), receive only what this address sends.",
@@ -257,10 +271,8 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t: &mut Typed, _| { t.strict = true; Ok(()) }),
 ]};
 
-/// An option that this dialect is to have and does not yet have.
-fn later(name: &str) -> Result<(), Quit> {
-    refuse(format!("not supported yet: -{name}"))
-}
+/// Why there is no `--tap-dev` and no `--tun-dev`.
+const NO_SOCKET: &str = "datagrams are received from sockets, and such a device has none: -B ADDRESS%DEVICE receives what comes from one";
 
 fn own_words(line: String) -> Quit {
     Quit::Exit(Exit::stderr(line + "\n", 1))
@@ -326,6 +338,62 @@ fn near_congestion(typed: &mut Typed, weight: &str) -> Result<(), Quit> {
         }
         _ => return refuse("it is not a number of round-trip times"),
     });
+    Ok(())
+}
+
+fn congest(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let (way, flows) = text.split_once(',').unwrap_or((text, "1"));
+    let way = match way {
+        "up" => Direction::Forward,
+        "down" => Direction::Reverse,
+        "bidir" | "" => Direction::FullDuplex,
+        _ => {
+            return Err(own_words(format!(
+                "Unrecoginized value of {way} for bounceback-congestion, use 'up', 'down' or 'bidir'"
+            )));
+        }
+    };
+    typed.load = Some((way, value::count(flows)?.max(1)));
+    Ok(())
+}
+
+fn service_of_senders(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let Some(service) = value::type_of_service(text) else {
+        return Err(own_words(format!("Invalid --tos-overide value of {text}")));
+    };
+    typed.service_of_senders = Some(service);
+    Ok(())
+}
+
+fn delay(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let Some(delay) = value::seconds(text) else {
+        return Err(own_words(format!(
+            "Invalid value of '{text}' for --txdelay-time time"
+        )));
+    };
+    typed.begin.delay = Some(delay);
+    Ok(())
+}
+
+fn start(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    /// How far ahead it may be.
+    const MOST: Duration = Duration::from_secs(3600);
+    let seconds = text.parse::<f64>().ok();
+    let at = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let Some(at) = at.filter(|at| at.as_secs() <= u32::MAX.into()) else {
+        return Err(own_words(
+            "WARNING: invalid --txstart-time format".to_owned(),
+        ));
+    };
+    let now = Duration::from_nanos(sys::clock::wall_ns());
+    if at > now + MOST {
+        return Err(own_words(format!(
+            "ERROR: --txstart-time ({}.{}) exceeds max scheduled delay of 3600 secs",
+            at.as_secs(),
+            at.subsec_micros()
+        )));
+    }
+    typed.begin.at = Some(at);
     Ok(())
 }
 

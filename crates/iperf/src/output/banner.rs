@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::number::four;
 use super::{Facts, RULE};
 use crate::event::Event;
 use crate::options::{Format, Frames};
@@ -28,7 +27,11 @@ pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
             is_own,
         } => {
             let mut text = connecting(facts, host, *port, *flows, *length, *rate, *is_own);
-            text += &window_line(facts, *window);
+            text += &if facts.connects_only {
+                "TCP three-way-handshake (3WHS) only\n".to_owned()
+            } else {
+                window_line(facts, *window)
+            };
             if *is_own {
                 text += &last_lines(facts);
             }
@@ -104,6 +107,9 @@ fn listening(facts: &Facts, (first, last): (u16, u16), window: u32, joins: Optio
     if let Some(service) = facts.socket.type_of_service.filter(|_| facts.is_server) {
         let _ = writeln!(text, "TOS will be set to 0x{service:x}");
     }
+    if let Some(service) = facts.service_of_senders {
+        let _ = writeln!(text, "Reflected TOS will be set to 0x{service:x}");
+    }
     text += &window_line(facts, Some(window));
     if let Some((key, timeout)) = &facts.key {
         let timeout = match timeout {
@@ -177,8 +183,7 @@ fn connecting(
         let hold = bounce.hold.as_micros();
         let _ = writeln!(
             text,
-            "Bounce-back test (size= {} Byte) (server hold req={hold} usecs{quick})",
-            four(length.into()).trim()
+            "Bounce-back test (size={size}) (server hold req={hold} usecs{quick})"
         );
     }
     if let Some(bytes) = facts.socket.max_pacing_bytes_per_second.filter(|_| is_own) {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use sys::Address;
 
 use super::{Facts, name};
-use crate::event::Connection;
+use crate::event::{Connection, FlowId};
 use crate::wire::flags::upper;
 
 pub(super) fn text(facts: &Facts, connection: &Connection) -> String {
@@ -14,8 +14,9 @@ pub(super) fn text(facts: &Facts, connection: &Connection) -> String {
     if print.exclude.connections || print.sum_only {
         return String::new();
     }
+    let space = if connection.id.number == 0 { "" } else { " " };
     let mut text = format!(
-        "{} {}",
+        "{}{space}{}",
         name(&connection.id),
         ends(facts, connection, "connected")
     );
@@ -24,7 +25,7 @@ pub(super) fn text(facts: &Facts, connection: &Connection) -> String {
     }
     if let Some(started) = connection
         .started
-        .filter(|_| is_enhanced(facts, connection))
+        .filter(|_| is_enhanced(facts, connection) || facts.connects_only)
     {
         let _ = write!(text, " on {}", date(started));
     }
@@ -147,10 +148,36 @@ fn notes(facts: &Facts, connection: &Connection) -> Vec<String> {
     if let Some([window, segment, rtt]) = connection.tcp {
         note(true, &format!("icwnd/mss/irtt={window}/{segment}/{rtt}"));
     }
-    if let Some(time) = connection.connect_time.filter(|_| is_enhanced) {
+    let has_time = is_enhanced || facts.connects_only;
+    if let Some(time) = connection.connect_time.filter(|_| has_time) {
         note(true, &format!("ct={:.2} ms", time.as_secs_f64() * 1e3));
     }
     notes
+}
+
+/// When a flow's traffic begins.
+pub(super) fn begins(id: &FlowId, at: SystemTime, now: SystemTime) -> String {
+    let seconds = |moment: SystemTime| {
+        let since = moment.duration_since(SystemTime::UNIX_EPOCH);
+        since.unwrap_or_default().as_secs()
+    };
+    let (name, moment) = (name(id), date(at));
+    let moment = moment.split(" (").next().unwrap_or_default();
+    if at < now {
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let start = format!("{}.{}", since.as_secs(), since.subsec_micros());
+        return format!(
+            "{name} WARNING: --txstart-time ({start}) {moment} is before now {}\n",
+            date(now)
+        );
+    }
+    let left = seconds(at) - seconds(now);
+    format!(
+        "{name} Client traffic to start in {left} seconds at {moment} current time is {}\n",
+        date(now)
+    )
 }
 
 /// A moment, as `2026-11-21 00:37:06 (UTC)`.

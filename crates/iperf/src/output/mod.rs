@@ -34,6 +34,8 @@ struct Facts {
     key: Option<(String, Option<std::time::Duration>)>,
     bounce: Option<crate::options::Bounceback>,
     shape: crate::options::Shape,
+    connects_only: bool,
+    service_of_senders: Option<u8>,
     segment: Option<u32>,
     is_quiet: bool,
 }
@@ -68,6 +70,10 @@ impl<'a> Printer<'a> {
                 (None, shape, serve.config.serial, serve.key_timeout)
             }
         };
+        let (connects_only, service_of_senders) = match &settings.role {
+            Role::Client(client) => (client.connect_only.is_some(), None),
+            Role::Server(serve) => (false, serve.service_of_senders),
+        };
         let is_server = matches!(settings.role, Role::Server(_));
         Self {
             settings: Facts {
@@ -80,6 +86,8 @@ impl<'a> Printer<'a> {
                 key: key.filter(|_| is_server).map(|key| (key, timeout)),
                 bounce,
                 shape,
+                connects_only,
+                service_of_senders,
                 segment: settings.socket.max_segment_bytes,
                 is_quiet,
             },
@@ -119,6 +127,7 @@ impl Observer for Printer<'_> {
                 }
                 connection::text(facts, connection)
             }
+            Event::Begins { id, at, now } => connection::begins(id, *at, *now),
             Event::Dropped(connection) => connection::dropped(facts, connection),
             Event::Sent(id, count) => sent(facts, id, *count),
             Event::ConnectTimes(times) if facts.print.enhanced => connection::times(times),
@@ -149,6 +158,7 @@ fn sent(facts: &Facts, id: &FlowId, count: u64) -> String {
 /// `[  1]`, `[ *1]`, `[abcd(1)]`.
 fn name(id: &FlowId) -> String {
     match &id.key {
+        None if id.number == 0 => "(null)".to_owned(),
         Some(key) => format!("[{key}({})]", id.number),
         None if id.is_opposite => format!("[{:>3}]", format!("*{}", id.number)),
         None => format!("[{:>3}]", id.number),

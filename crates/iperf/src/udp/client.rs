@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{DataSocket, Reason, Stop};
-use model::{BufferPlan, Ended, Transport};
+use model::{BufferPlan, Transport};
 use sys::call;
 
 use super::server::{Receiver, Watch};
@@ -13,12 +13,15 @@ use crate::client::{BACK, Run};
 use crate::connection;
 use crate::options::Direction;
 use crate::traffic::Companies;
-use crate::wire::flags::upper;
+use crate::wire::flags::{self, upper};
 use crate::wire::{DatagramHeader, Over, WallTime};
 
 /// How often a client asks for data, and how long it waits in between.
 const ASK_TRIES: u32 = 100;
 const ASK: Duration = Duration::from_millis(20);
+
+/// A shorter datagram has no room for a header with trip times.
+pub(super) const SMALL: usize = 128;
 
 /// Runs a client's flows, and those back to it.
 pub(crate) fn run(run: &Run<'_>) {
@@ -79,11 +82,16 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
         connection::of_socket(run.id(number, false), &data, to.clone(), Transport::Udp);
     connection.is_reverse = direction == Direction::Reverse;
     connection.is_full_duplex = direction == Direction::FullDuplex;
-    connection.has_trip_times = run.client.trip_times;
+    run.note(&mut connection);
     connection.no_udp_fin = no_fin;
     run.see_connected(&connection);
+    run.wait_to_begin(number);
     let mut pattern = connection::pattern(run.settings.length, &[]);
-    if !run.settings.compatible {
+    let is_small = run.client.trip_times && pattern.len() < SMALL;
+    if is_small && let Some(word) = pattern.get_mut(DatagramHeader::WIDE..DatagramHeader::WIDE + 4)
+    {
+        word.copy_from_slice(&flags::SMALL_TRIP_TIMES.to_be_bytes());
+    } else if !run.settings.compatible {
         let hello = hello.encode(Over::Datagram);
         let room = pattern
             .len()
@@ -108,24 +116,25 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
                     flow: &plan,
                     data,
                     pattern,
+                    shape: &run.client.shape,
                     first: &[],
                     stop: run.stop,
                     wants_report: !no_fin && !is_group,
                     wide: true,
                 };
                 let leg = connection::leg(run.id(number, inbound), &plan, data, connection);
-                let went = leg.map_err(|error| sys::describe(&error));
-                match went.and_then(|leg| one_way.run(&leg, &run.company)) {
+                let went = leg
+                    .map_err(|error| sys::describe(&error))
+                    .and_then(|mut leg| {
+                        leg.tallies = run.tallies(inbound);
+                        one_way.run(&leg, &run.company)
+                    });
+                match went {
                     Ok(went) if inbound && went.side.counts.received.0 == 0 => {
                         run.fail("recvn failed: the server sent nothing");
                         run.keep(&plan, went);
                     }
-                    Ok(went) => {
-                        if let Ended::Failed(why) = &went.ended {
-                            run.fail(why.clone());
-                        }
-                        run.keep(&plan, went);
-                    }
+                    Ok(went) => run.keep(&plan, went),
                     Err(why) => run.fail(why),
                 }
             });

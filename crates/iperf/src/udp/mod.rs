@@ -2,6 +2,7 @@
 //! report.
 
 pub(crate) mod client;
+mod frames;
 pub(crate) mod server;
 
 use std::os::fd::AsFd;
@@ -9,12 +10,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, DataSocket, FirstDatagram, Flow, Loop, MeasuredPhase, Memory, PhaseSettings, Stop,
+    Buffers, DataSocket, DatagramWatch, FirstDatagram, Flow, Loop, MeasuredPhase, Memory,
+    PhaseSettings, Stop,
 };
 use model::{DatagramCounts, Ended, FlowPlan, Limit, Side};
 use sys::call;
 
-use crate::traffic::{Company, Leg, Went};
+use self::frames::{Sender, Watch};
+use crate::options::Shape;
+use crate::traffic::{Company, Leg, Went, bits_per_second};
 use crate::wire::{DatagramHeader, LatencyReport, ServerReport, WallTime};
 
 /// The largest payload of a datagram.
@@ -35,6 +39,8 @@ struct OneWay<'a> {
     flow: &'a FlowPlan,
     data: &'a DataSocket,
     pattern: &'a [u8],
+    /// How it sends, if that is not one datagram after the other.
+    shape: &'a Shape,
     /// What has come before.
     first: &'a [FirstDatagram],
     stop: &'a Stop,
@@ -67,18 +73,41 @@ impl OneWay<'_> {
             cancel: self.stop,
             control: None,
             time,
-            idle: Some(IDLE),
+            idle: Some(IDLE + 2 * self.shape.frames.map_or(Duration::ZERO, |one| one.period)),
             group: None,
         };
         let limit = limit(flow, leg.sends, self.pattern.len());
         let mut phase = MeasuredPhase::start(&flow.here, settings);
         company.enter(leg);
         let path = Flow::Connected(data.socket.as_fd());
-        let body = Loop {
-            first: self.first,
-            ..Loop::of(flow, &mut buffers)
+        let watch = leg
+            .tallies
+            .as_deref()
+            .filter(|_| !leg.sends)
+            .map(Watch::new);
+        let ran = if leg.sends && !self.shape.is_plain() {
+            phase.run_own(false, |stop| {
+                let sender = Sender {
+                    socket: data.socket.as_fd(),
+                    shape: self.shape,
+                    counters: &leg.counters,
+                    tallies: leg.tallies.as_deref(),
+                    rate: bits_per_second(flow),
+                    stop,
+                };
+                sender.run(self.pattern, limit)
+            })
+        } else {
+            let body = Loop {
+                first: self.first,
+                watch: watch.as_ref().map(|watch| watch as &dyn DatagramWatch),
+                ..Loop::of(flow, &mut buffers)
+            };
+            phase.run(limit, body, path)
         };
-        let ran = phase.run(limit, body, path);
+        if let Some(watch) = watch {
+            watch.end();
+        }
         let mut answer = None;
         if leg.sends && !matches!(ran.ended, Ended::Failed(_)) {
             let sent = leg.counters.counts().send_calls;
@@ -86,15 +115,16 @@ impl OneWay<'_> {
             answer = self::end(data, &mut last, sent, self.wide, self.wants_report, leg)?;
             phase.stop_clock();
         }
-        let ended = match (&ran.ended, flow.limit) {
-            (Ended::Deadline, Limit::Time(_)) if !leg.sends => {
-                Ended::Failed("recvn failed: the peer's last datagram did not come".to_owned())
-            }
-            (ended, _) => ended.clone(),
-        };
+        let ended = ran.ended.clone();
         let facts = data.facts_at_end(&data.socket);
         let mut side = phase.side(ran, data, &buffers, facts);
         side.datagrams = side.datagrams.or(leg.counters.datagrams());
+        if let Some(tallies) = &leg.tallies {
+            side.latency = tallies.times();
+        }
+        if let Ended::Failed(why) = &ended {
+            company.trouble(why.clone());
+        }
         let series = company.leave(leg, &side);
         // Reports count the datagram that marks the end apart; peers count it as one of all.
         side.counts.send_calls += u64::from(leg.sends);

@@ -10,12 +10,14 @@ use model::{Ended, FlowPlan, Limit, SocketOptions, Transport};
 use server::{DatagramDoor, DatagramPeer};
 use sys::{Address, Socket, call, multicast};
 
+use super::client::SMALL;
 use super::{LARGEST, OneWay, report};
 use crate::client::Run;
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{Serve, Settings, flow, length_of, numbering};
-use crate::server::{Begin, addresses, end_after};
+use crate::options::{Frames, Serve, Settings, Shape, flow, length_of, numbering};
+use crate::server::{Begin, Sending, addresses, end_after};
+use crate::tally::{Kind, Tallies};
 use crate::traffic::{Companies, Company, Went};
 use crate::wire::flags::{self, upper};
 use crate::wire::{Amount, DatagramHeader, Hello, Over, version_name};
@@ -43,6 +45,7 @@ pub(super) struct Receiver<'a> {
     stop: &'a Stop,
     numbers: &'a Numbers,
     companies: &'a Companies,
+    sending: Sending,
     /// A client's: keeps what came.
     keeper: Option<&'a Run<'a>>,
 }
@@ -78,6 +81,9 @@ pub(crate) fn run(
         stop,
         numbers: &numbers,
         companies: &companies,
+        sending: Sending {
+            service: serve.service_of_senders,
+        },
         keeper: None,
     };
     let at = addresses(settings)?;
@@ -124,6 +130,7 @@ impl<'a> Receiver<'a> {
             stop: run.stop,
             numbers: &run.numbers,
             companies,
+            sending: Sending { service: None },
             keeper: Some(run),
         }
     }
@@ -306,6 +313,10 @@ impl<'a> Receiver<'a> {
         connection.has_trip_times =
             hello.has(upper::TRIP_TIMES) || hello.flags & flags::SMALL_TRIP_TIMES != 0;
         connection.no_udp_fin = is_reverse || hello.has(upper::NO_FIN);
+        connection.service = hello
+            .extension
+            .map(|extension| (extension.type_of_service, 0));
+        connection.upper = hello.extension.map_or(0, |extension| extension.upper);
         connection.peer_version = hello
             .extension
             .and_then(|extension| version_name(extension.version));
@@ -315,21 +326,31 @@ impl<'a> Receiver<'a> {
         self.observer.see(&Event::Connected(&connection));
         let company = self.companies.of(&from, connection.local.as_ref());
         let sender = self.sender(&hello);
-        let send = || self.send(&sender, &data, &connection, id(is_duplex), false, &company);
+        let shape = asked_shape(&hello);
+        let send = || {
+            Sending::apply(data.socket.as_fd(), &sender.here.socket, from.is_ipv6());
+            let path = (&data, &connection, id(is_duplex));
+            self.send(&sender, &shape, path, false, &company)
+        };
         let receive = || {
             let receiver = self.receiver(first, wide);
             let one_way = OneWay {
                 flow: &receiver,
                 data: &data,
                 pattern: &[],
+                shape: &shape,
                 first: &early,
                 stop: self.stop,
                 wants_report: false,
                 wide,
             };
             let leg = connection::leg(id(false), &receiver, &data, &connection);
-            let leg = leg.map_err(|error| sys::describe(&error))?;
+            let mut leg = leg.map_err(|error| sys::describe(&error))?;
+            leg.tallies = self.tallies(&connection);
             let went = one_way.run(&leg, &company)?;
+            if hello.has(upper::L2_LENGTH) {
+                self.check_lengths(&went, first.len());
+            }
             if !connection.no_udp_fin && !is_group {
                 self.answer(&data, &went, first, wide, connection.has_trip_times);
             }
@@ -359,6 +380,29 @@ impl<'a> Receiver<'a> {
         }
     }
 
+    /// What is kept of what comes.
+    fn tallies(&self, connection: &Connection) -> Option<Arc<Tallies>> {
+        let has_frames = connection.upper & upper::ISOCHRONOUS != 0 && connection.has_trip_times;
+        let width = self.settings.print.bins.map(|bins| bins.width);
+        let kind = match width {
+            _ if has_frames => Kind::Frames,
+            Some(_) => Kind::Datagrams,
+            None => return None,
+        };
+        Some(Arc::new(Tallies::new(kind, width)))
+    }
+
+    /// Complains of datagrams that have not come whole, or not alone (`--l2checks`).
+    fn check_lengths(&self, went: &Went, length: usize) {
+        let counts = went.side.counts;
+        let (bytes, datagrams) = (counts.received.0, counts.receive_calls);
+        if bytes != datagrams * length as u64 {
+            self.trouble(format!(
+                "length check failed: {datagrams} datagrams of {length} bytes have {bytes} bytes"
+            ));
+        }
+    }
+
     fn receiver(&self, first: &[u8], wide: bool) -> FlowPlan {
         let socket = &self.settings.socket;
         let sender = flow(Transport::Udp, LARGEST, None, Limit::Unlimited, socket);
@@ -385,25 +429,16 @@ impl<'a> Receiver<'a> {
             Amount::Bytes(bytes) => Limit::Bytes(bytes.into()),
             Amount::Time(time) => Limit::Time(time.min(MOST_TIME)),
         };
-        flow(
-            Transport::Udp,
-            length,
-            Some(rate),
-            limit,
-            &self.sending_socket(),
-        )
-    }
-
-    fn sending_socket(&self) -> SocketOptions {
-        self.settings.socket.clone()
+        let asked = hello.extension.map(|extension| extension.type_of_service);
+        let socket = self.sending.with(&self.settings.socket, asked);
+        flow(Transport::Udp, length, Some(rate), limit, &socket)
     }
 
     fn send(
         &self,
         plan: &FlowPlan,
-        data: &DataSocket,
-        connection: &Connection,
-        id: FlowId,
+        shape: &Shape,
+        (data, connection, id): (&DataSocket, &Connection, FlowId),
         wants_report: bool,
         company: &Arc<Company>,
     ) -> Result<(), String> {
@@ -411,13 +446,16 @@ impl<'a> Receiver<'a> {
             flow: plan,
             data,
             pattern: &connection::pattern(length_of(plan), &[]),
+            shape,
             first: &[],
             stop: self.stop,
             wants_report,
             wide: true,
         };
         let leg = connection::leg(id, plan, data, connection);
-        let leg = leg.map_err(|error| sys::describe(&error))?;
+        let mut leg = leg.map_err(|error| sys::describe(&error))?;
+        let tallies = || Arc::new(Tallies::new(Kind::Frames, None));
+        leg.tallies = shape.frames.map(|_| tallies());
         one_way.run(&leg, company).map(|_| ())
     }
 
@@ -433,8 +471,8 @@ impl<'a> Receiver<'a> {
         let to = from.with_port(hello.port).filter(|to| to.port() != 0);
         let to = to.ok_or_else(|| failed(format!("{} is no port", hello.port)))?;
         let local = to.anywhere().with_any_port();
-        let options = self.sending_socket();
-        let data = DataSocket::open(Transport::Udp, &local, &options, End::Initiator);
+        let options = &sender.here.socket;
+        let data = DataSocket::open(Transport::Udp, &local, options, End::Initiator);
         let data = data.map_err(|error| failed(error.to_string()))?;
         let connected = engine::connect(&data.socket, &to, self.stop);
         connected.map_err(|error| failed(error.to_string()))?;
@@ -456,7 +494,8 @@ impl<'a> Receiver<'a> {
         let mut connection = connection::of_socket(id.clone(), &data, to, Transport::Udp);
         connection.is_reverse = true;
         self.observer.see(&Event::Connected(&connection));
-        self.send(sender, &data, &connection, id, true, company)
+        let path = (&data, &connection, id);
+        self.send(sender, &Shape::default(), path, true, company)
     }
 
     /// Answers the last datagram, and each that follows it soon.
@@ -506,6 +545,17 @@ impl Caller {
     }
 }
 
+/// How a client has this end send.
+fn asked_shape(hello: &Hello) -> Shape {
+    let frames = hello.bursts.filter(|_| hello.has(upper::ISOCHRONOUS));
+    let frames = frames.and_then(|bursts| Frames::asked(&bursts, true));
+    let is_bounded = |frames: &Frames| frames.mean * 8.0 / frames.period.as_secs_f64() <= MOST_RATE;
+    Shape {
+        frames: frames.filter(is_bounded),
+        ..Shape::default()
+    }
+}
+
 /// Runs both to their ends.
 fn both<E: Send>(
     one: impl FnOnce() -> Result<(), E> + Send,
@@ -534,7 +584,7 @@ fn asked_by(first: &[u8]) -> (Hello, bool) {
     };
     // The flags stand behind the number, whose high word older clients do not have.
     let behind = word_at(DatagramHeader::WIDE);
-    let is_small = behind == flags::SMALL_TRIP_TIMES && first.len() < 128;
+    let is_small = behind == flags::SMALL_TRIP_TIMES && first.len() < SMALL;
     // A sender without flags, which a server is and a client with -C, fills all behind the number with digits.
     let has_digits = behind == u32::from_be_bytes(*b"6789");
     let wide = (behind & flags::WIDE_NUMBERS != 0 || is_small || has_digits)

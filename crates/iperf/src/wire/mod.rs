@@ -9,6 +9,7 @@ mod bounce;
 mod burst;
 mod datagram;
 pub mod flags;
+mod frame;
 mod hello;
 mod report;
 
@@ -16,6 +17,7 @@ pub use acknowledgement::Acknowledgement;
 pub use bounce::{Bounce, SHORTEST_BOUNCE};
 pub use burst::BurstRecord;
 pub use datagram::DatagramHeader;
+pub use frame::FrameRecord;
 pub use hello::{Amount, Bursts, Extension, Hello, MOST_KEY, Over, Start, Unreadable};
 pub use report::{LatencyReport, ServerReport};
 
