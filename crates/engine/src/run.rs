@@ -157,9 +157,25 @@ pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
                 {
                     body.receive_with_sizes(&flow, bounds, counters)
                 }
+                (None, Path::Flow(Flow::Connected(socket)))
+                    if ONE_WAY && body.buffers.save.is_some() =>
+                {
+                    body.buffers.receive_to_file(socket, bounds)
+                }
                 (_, path) => body.run(path, bounds, length),
             }
         }
+    }
+}
+
+impl Buffers {
+    /// Receives a stream, and writes it to the file.
+    fn receive_to_file(&mut self, socket: BorrowedFd<'_>, bounds: Bounds<'_>) -> Ran {
+        let (Some(ring), Some(file)) = (&mut self.receive, &mut self.save) else {
+            return unsupported();
+        };
+        let call = |(): &mut ()| bulk::receive_into(socket, ring, file);
+        bulk::receive(call, bounds, &mut (), &mut ()).ran(bounds.stop)
     }
 }
 
@@ -319,7 +335,6 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
             send,
             send_file,
             receive,
-            save,
             used,
             ..
         } = &mut *body.buffers;
@@ -344,12 +359,6 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
                     Ok(call) => call,
                     Err(error) => return LoopEnd::from_io("pipe", &error).ran(bounds.stop),
                 };
-                timed!(timing.calls, receive_times, bounds.stop, |timer| {
-                    bulk::receive(call, bounds, timer, hooks)
-                })
-            }
-            ([Receive], _, Some(ring)) if save.is_some() => {
-                let call = |_: &mut H| bulk::receive_into(io.socket(), ring, save.as_mut());
                 timed!(timing.calls, receive_times, bounds.stop, |timer| {
                     bulk::receive(call, bounds, timer, hooks)
                 })

@@ -100,11 +100,11 @@ pub(crate) fn receive<H: Hooks>(
 pub(crate) fn receive_into(
     socket: BorrowedFd<'_>,
     ring: &mut BufferRing,
-    file: Option<&mut File>,
+    file: &mut File,
 ) -> Result<Moved, Error> {
     let buffer = ring.advance();
     let received = call::receive(socket, buffer)?;
-    let written = file.map_or(Ok(()), |file| file.write_all(&buffer[..received]));
+    let written = file.write_all(&buffer[..received]);
     written.map_err(|error| Error::from_io_error(&error).unwrap_or(Error::IO))?;
     Ok(Moved::one(received))
 }
