@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
@@ -188,6 +190,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_server_that_dies_is_a_failure,
         a_server_makes_a_key_and_ends_without_a_client,
         the_result_is_a_document,
+        an_old_client_of_tcp_is_served_and_not_answered,
+        an_old_client_of_tcp_gets_its_test_back,
+        old_clients_of_udp_get_reports_of_their_form,
+        the_report_of_an_old_server_of_udp_is_read,
+        a_reverse_test_of_udp_ends_where_nobody_takes_it,
     ]);
     trials
 }
@@ -255,10 +262,17 @@ fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2],
     Ok([done.stdout, printed])
 }
 
-/// Ours in each place prints the lines that stock prints there, in any order.
+/// Ours in each place prints the lines that stock prints there. What stock prints differs by chance, on a busy machine
+/// most: with a loss, a time below zero, or without a rate. So it is asked again before it is contradicted.
 fn agrees(server: &str, client: &str) -> Result<(), String> {
     let options = (server, client);
-    let control = run(Make::Stock, Make::Stock, options)?;
+    let once =
+        || run(Make::Stock, Make::Stock, options).and_then(|control| compare(&control, options));
+    once().or_else(|_| once()).or_else(|_| once())
+}
+
+/// The lines in any order.
+fn compare(control: &[String; 2], options: (&str, &str)) -> Result<(), String> {
     for (at_server, at_client) in [
         (Make::Ours, Make::Ours),
         (Make::Ours, Make::Stock),
@@ -371,4 +385,155 @@ fn the_result_is_a_document() {
     let document: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     assert!(document["tests"].is_array(), "{document}");
     drop(serving);
+}
+
+/// The header of iperf 2.0.5 and older: flags, flows, port, length, window, and time in hundredths of a second.
+fn old_header(flags: u32, port: u16) -> Vec<u8> {
+    let words = [flags, 1, port.into(), 0, 0, (-30_i32).cast_unsigned()];
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// A datagram of iperf 1.7 and 2.0.5: its number has 32 bits, and the header stands right behind the stamp.
+fn old_datagram(number: i32, header: &[u8]) -> Vec<u8> {
+    let mut datagram = number.to_be_bytes().to_vec();
+    datagram.extend([0; 8]);
+    datagram.extend(header);
+    datagram.resize(300, b'7');
+    datagram
+}
+
+/// A server of ours that listens.
+fn listening(options: &str) -> (Process, u16) {
+    let port = free_port();
+    let serving = Process::start(&mut command(Make::Ours, &format!("-s -p {port} {options}")));
+    let listens = || is_listening(port) || takes_datagrams(port);
+    assert!(eventually(PATIENCE, listens), "{}", serving.stderr());
+    (serving, port)
+}
+
+fn an_old_client_of_tcp_is_served_and_not_answered() {
+    let (serving, port) = listening("");
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(&old_header(0, port)).unwrap();
+    client.write_all(&[b'5'; 1000]).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"");
+    let reported = || serving.stdout().contains("sec  1.00 KBytes");
+    assert!(eventually(PATIENCE, reported), "{}", serving.stdout());
+}
+
+fn an_old_client_of_tcp_gets_its_test_back() {
+    let (_serving, port) = listening("");
+    let back = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let header = old_header(0x8000_0001, back.local_addr().unwrap().port());
+    client.write_all(&header).unwrap();
+    let (mut data, _) = back.accept().unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    data.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut received = Vec::new();
+    data.read_to_end(&mut received).unwrap();
+    assert!(received.starts_with(b"0123456789"));
+    drop(data);
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"");
+}
+
+/// Clients of iperf 2 number from 1 on, those of 1.7 from 0.
+fn old_clients_of_udp_get_reports_of_their_form() {
+    let (_serving, port) = listening("-u");
+    for first in [0, 1] {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let header = old_header(0, port);
+        for number in first..10 {
+            client.send(&old_datagram(number, &header)).unwrap();
+        }
+        client.send(&old_datagram(-10, &header)).unwrap();
+        let mut answer = [0; 400];
+        let length = client.recv(&mut answer).unwrap();
+        let word = |at: usize| u32::from_be_bytes(answer[at..at + 4].try_into().unwrap());
+        let count = u32::try_from(11 - first).unwrap();
+        assert_eq!((length, word(12)), (300, 0x8000_0000));
+        // Bytes; lost, out of order, and all.
+        assert_eq!(
+            (word(20), [word(32), word(36), word(40)]),
+            (count * 300, [0, 0, count])
+        );
+    }
+}
+
+fn the_report_of_an_old_server_of_udp_is_read() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let line = format!("-c 127.0.0.1 -p {port} -u -n 3000 -l 300 -b 1m");
+    let client = Process::start(&mut command(Make::Ours, &line));
+    let mut datagram = [0; 400];
+    let mut bytes = 0_u32;
+    let from = loop {
+        let (length, from) = server.recv_from(&mut datagram).unwrap();
+        bytes += u32::try_from(length).unwrap();
+        if datagram[0] & 0x80 != 0 {
+            break from;
+        }
+    };
+    let words = [0x8000_0000, 0, bytes, 1, 500_000, 0, 0, 11, 0, 9000];
+    for (word, place) in words.iter().zip(datagram[12..].chunks_mut(4)) {
+        place.copy_from_slice(&u32::to_be_bytes(*word));
+    }
+    server.send_to(&datagram[..300], from).unwrap();
+    let done = client.finish(PATIENCE);
+    let tail = done
+        .stdout
+        .split("Server Report:")
+        .nth(1)
+        .unwrap_or_default();
+    assert!(tail.contains("0.0000-1.5000 sec  3.22 KBytes"), "{done:#?}");
+    assert!(tail.contains("9.000 ms 0/11 (0%)"), "{done:#?}");
+}
+
+/// A datagram shows nobody's wish: what it asks for ends as soon as its host says that nobody takes it.
+fn a_reverse_test_of_udp_ends_where_nobody_takes_it() {
+    let (serving, port) = listening("-u");
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(("127.0.0.1", port)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut request = vec![0; 16];
+    request[3] = 1;
+    // -R for an hour: the ordinary header with its extension.
+    let words = [
+        0x6c01_0098,
+        1,
+        port.into(),
+        0,
+        0,
+        (-360_000_i32).cast_unsigned(),
+        0,
+        0,
+        0x0400_0000,
+        0x0002_0001,
+        0x0008_0003,
+        0,
+        1_000_000,
+        0,
+        0,
+    ];
+    request.extend(words.iter().flat_map(|word: &u32| word.to_be_bytes()));
+    request.resize(1470, 0);
+    client.send(&request).unwrap();
+    assert!(client.recv(&mut [0; 2000]).unwrap() > 0);
+    drop(client);
+    let ended = || serving.stdout().contains("/sec");
+    assert!(eventually(PATIENCE, ended), "{}", serving.stdout());
+    assert!(
+        serving.stderr().contains("Connection refused"),
+        "{}",
+        serving.stderr()
+    );
 }
