@@ -195,6 +195,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         old_clients_of_udp_get_reports_of_their_form,
         the_report_of_an_old_server_of_udp_is_read,
         a_reverse_test_of_udp_ends_where_nobody_takes_it,
+        further_flows_have_further_addresses_and_ports,
+        a_server_runs_in_real_time,
     ]);
     trials
 }
@@ -536,4 +538,58 @@ fn a_reverse_test_of_udp_ends_where_nobody_takes_it() {
         "{}",
         serving.stderr()
     );
+}
+
+/// A free port whose next one is free as well.
+fn two_ports() -> u16 {
+    let mut ports = std::iter::repeat_with(free_port);
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", port + 1)).is_ok();
+    ports.find(is_free).unwrap()
+}
+
+fn further_flows_have_further_addresses_and_ports() {
+    let (port, local) = (two_ports(), two_ports());
+    let serve = format!("-s -p {port}-{}", port + 1);
+    let _serving = Process::start(&mut command(Make::Ours, &serve));
+    assert!(eventually(PATIENCE, || is_listening(port) && is_listening(port + 1)));
+    for (options, one, other) in [
+        (
+            "--incr-dstip --incr-srcip -B 127.0.0.5".to_owned(),
+            [
+                "local 127.0.0.5 ".to_owned(),
+                format!("with 127.0.0.1 port {port} "),
+            ],
+            [
+                "local 127.0.0.6 ".to_owned(),
+                format!("with 127.0.0.2 port {port} "),
+            ],
+        ),
+        (
+            format!("--incr-dstport --incr-srcport -B 127.0.0.1:{local}"),
+            [
+                format!("port {local} "),
+                format!("with 127.0.0.1 port {port} "),
+            ],
+            [
+                format!("port {} ", local + 1),
+                format!("with 127.0.0.1 port {} ", port + 1),
+            ],
+        ),
+    ] {
+        let line = format!("-c 127.0.0.1 -p {port} -P 2 -n 20000 -l 1000 {options}");
+        let done = testkit::run(command(Make::Ours, &line), PATIENCE).unwrap();
+        done.succeeded();
+        for parts in [one, other] {
+            let has_all = |line: &str| parts.iter().all(|part| line.contains(part.as_str()));
+            assert!(done.stdout.lines().any(has_all), "{parts:?} {done:#?}");
+        }
+    }
+}
+
+/// The 41st field of proc_pid_stat(5) is the policy; 2 is SCHED_RR.
+fn a_server_runs_in_real_time() {
+    let (serving, _) = listening("-z");
+    let stat = fs::read_to_string(format!("/proc/{}/stat", serving.pid())).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    assert_eq!(fields.split(' ').nth(38), Some("2"), "{stat}");
 }
