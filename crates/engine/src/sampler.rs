@@ -148,13 +148,13 @@ impl Sampler {
 }
 
 /// Samples counters until `ended` hangs up: from the last reading before they move to `length` later. `seen` gets
-/// each reading.
+/// each reading, and the sample that was made of it.
 pub fn sample_until(
     ended: &Receiver<()>,
     counters: &[Arc<Counters>],
     interval: Duration,
     length: Option<Duration>,
-    mut seen: impl FnMut(&Reading),
+    mut seen: impl FnMut(&Reading, Option<&mut Sample>),
 ) -> Vec<Sample> {
     let mut sampler = Sampler::new(Reading::now(counters), interval);
     let mut has_moved = false;
@@ -164,14 +164,14 @@ pub fn sample_until(
         let reading = Reading::now(counters);
         let Counts { transactions, .. } = reading.counts;
         has_moved |= transactions > 0 || reading.counts.bytes() > 0;
-        if !has_moved {
-            sampler = Sampler::new(reading, interval);
-        } else if length.is_none_or(|length| reading.at <= sampler.started() + length) {
-            sampler.add(reading);
-        } else {
-            sampler.skip(reading.at);
+        let is_within = length.is_none_or(|length| reading.at <= sampler.started() + length);
+        match (has_moved, is_within) {
+            (false, _) => sampler = Sampler::new(reading, interval),
+            (true, true) => sampler.add(reading),
+            (true, false) => sampler.skip(reading.at),
         }
-        seen(&reading);
+        let last = sampler.samples.last_mut();
+        seen(&reading, last.filter(|_| has_moved && is_within));
     }
     if has_moved {
         sampler.samples

@@ -5,11 +5,11 @@ mod connect_only;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{DataSocket, FlowGroup, GroupMember, Reason, Role as End, Stop};
-use model::{Ended, FlowPlan, Group, Half, Limit, Outcome, Plan, Transport};
+use engine::{DataSocket, FlowGroup, GroupMember, Reading, Reason, Role as End, Stop};
+use model::{Ended, FlowPlan, Group, Half, Limit, Outcome, Plan, Sample, Series, Transport};
 use sys::resolve::{Wanted, resolve};
 use sys::{Address, call};
 
@@ -17,7 +17,7 @@ use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
 use crate::options::{Client, Direction, Frames, PermitKey, Role, Settings, Shape};
 use crate::tally::{Kind, Tallies};
-use crate::traffic::{self, Company, Orders, Went};
+use crate::traffic::{self, Company, Leg, Orders, Went};
 use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, Start, WallTime, flags};
 
 /// How long a connection may take.
@@ -45,6 +45,7 @@ pub(crate) struct Run<'a> {
     connect_times: Mutex<Vec<Option<Duration>>>,
     started: (Instant, SystemTime),
     results: Mutex<Vec<(Outcome, Duration)>>,
+    series: Mutex<Vec<Series>>,
     banner: Mutex<bool>,
 }
 
@@ -99,6 +100,7 @@ pub fn run(
         connect_times: Mutex::default(),
         started: (Instant::now(), SystemTime::now()),
         results: Mutex::default(),
+        series: Mutex::default(),
         banner: Mutex::default(),
     };
     if let Some(only) = client.connect_only {
@@ -171,13 +173,40 @@ impl Run<'_> {
             .saturating_sub(went.side.elapsed.unwrap_or_default());
         let plan = Plan::of_flow("", self.client.host.clone(), flow.clone());
         let outcome = Outcome::of_flow(plan, started + after, went.side, went.there, went.ended);
-        let has_samples = !went.series.samples.is_empty();
-        let outcome = Outcome {
-            series: Vec::from_iter(has_samples.then_some(went.series)),
-            ..outcome
-        };
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         results.push((outcome, after));
+    }
+
+    /// Runs a flow, which is looked at meanwhile if there is to be a document.
+    pub(crate) fn sampled<T>(&self, leg: &Leg, run: impl FnOnce() -> T) -> T {
+        const GRID: Duration = Duration::from_millis(100);
+        if !self.client.json && self.client.html.is_none() {
+            return run();
+        }
+        let look = |_: &Reading, sample: Option<&mut Sample>| {
+            if let Some(sample) = sample {
+                sample.path = engine::path_sample(leg.socket.as_fd());
+                sample.datagrams = leg.counters.datagrams();
+            }
+        };
+        let counters = [Arc::clone(&leg.counters)];
+        let (running, ended) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let samples = scope.spawn(|| {
+                let ended = ended;
+                engine::sample_until(&ended, &counters, GRID, None, look)
+            });
+            let done = run();
+            drop(running);
+            let series = Series {
+                name: format!("flow {}", leg.id.number),
+                begun: Duration::ZERO,
+                samples: samples.join().unwrap_or_default(),
+            };
+            let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(series);
+            done
+        })
     }
 
     /// Where a flow goes: each port of a range has one.
@@ -389,6 +418,7 @@ impl Run<'_> {
             connect_times: Mutex::default(),
             started: self.started,
             results: Mutex::default(),
+            series: Mutex::default(),
             banner: Mutex::new(true),
         }
     }
@@ -488,7 +518,8 @@ impl Run<'_> {
                     match connection::leg(self.id(number, inbound), plan, data, connection) {
                         Ok(mut leg) => {
                             leg.tallies = self.tallies(inbound);
-                            self.keep(plan, traffic::run(&orders, &leg, &self.company));
+                            let run = || traffic::run(&orders, &leg, &self.company);
+                            self.keep(plan, self.sampled(&leg, run));
                         }
                         Err(error) => self.fail(sys::describe(&error)),
                     }
@@ -768,7 +799,10 @@ impl Run<'_> {
                 stop: self.stop,
             };
             match connection::leg(self.id(number, false), flow, &data, &connection) {
-                Ok(leg) => self.keep(flow, traffic::run(&orders, &leg, &company)),
+                Ok(leg) => {
+                    let run = || traffic::run(&orders, &leg, &company);
+                    self.keep(flow, self.sampled(&leg, run));
+                }
                 Err(error) => self.fail(sys::describe(&error)),
             }
         }
@@ -811,11 +845,14 @@ impl Run<'_> {
         // The plan begins with the flows that send.
         results.sort_by_key(|(outcome, _)| !outcome.plan.sends());
         let first = results.iter().map(|(_, after)| *after).min();
-        let mut series = Vec::new();
-        for (outcome, after) in &mut results {
+        for (_, after) in &mut results {
             *after -= first.unwrap_or_default();
-            series.append(&mut outcome.series);
         }
+        let mut series = self
+            .series
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        series.sort_by(|one, other| one.name.cmp(&other.name));
         let outcome = Outcome::sum(results).map(|sum| {
             let mut plan = self.client.plan.clone();
             if let (Some(planned), Some(flow)) = (plan.flow_mut(), sum.plan.flow()) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,8 @@ use engine::{
     Buffers, Counters, DataSocket, Finish, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings,
     Ran, Reading, Stop,
 };
-use model::{
-    DatagramCounts, Ended, FlowPlan, Limit, PathSample, Sample, Series, Side, SizeRule, Transport,
-};
-use sys::{Address, option};
+use model::{DatagramCounts, Ended, FlowPlan, Limit, Side, SizeRule, Transport};
+use sys::Address;
 
 use crate::bursts::Stream;
 use crate::event::{Event, Figures, FlowId, Observer};
@@ -92,7 +90,6 @@ struct Running {
     reads: [u64; 8],
     /// The end of the last interval that was reported, on the grid.
     reported: Duration,
-    samples: Vec<Sample>,
 }
 
 /// One direction of a flow.
@@ -143,7 +140,6 @@ impl Company {
             datagrams: DatagramCounts::default(),
             reads: [0; 8],
             reported: Duration::ZERO,
-            samples: vec![Sample::default()],
         });
         if let Some(interval) = self.interval
             && !std::mem::replace(&mut state.has_ticker, true)
@@ -167,11 +163,11 @@ impl Company {
     }
 
     /// A flow has ended with this side.
-    pub(crate) fn leave(&self, leg: &Leg, side: &Side) -> Series {
+    pub(crate) fn leave(&self, leg: &Leg, side: &Side) {
         let mut state = self.state();
         let is_it = |running: &Running| Arc::ptr_eq(&running.leg.counters, &leg.counters);
         let Some(at) = state.running.iter().position(is_it) else {
-            return Series::default();
+            return;
         };
         let mut running = state.running.remove(at);
         let now = Reading::now(std::slice::from_ref(&leg.counters));
@@ -192,14 +188,6 @@ impl Company {
         {
             figures.reads = Some(tally.reads);
         }
-        running.samples.push(Sample {
-            at: figures.to,
-            sent: side.counts.sent,
-            received: side.counts.received,
-            datagrams: side.datagrams,
-            path: figures.path,
-            ..Sample::default()
-        });
         self.observer.see(&Event::Final(&leg.id, &figures));
         if figures.is_udp && figures.sends {
             // With the one that marks the end.
@@ -212,11 +200,6 @@ impl Company {
             state.begun = None;
             self.sum(&ended, true);
             self.empty.notify_all();
-        }
-        Series {
-            name: format!("flow {}", leg.id.number),
-            begun: Duration::ZERO,
-            samples: running.samples,
         }
     }
 
@@ -371,7 +354,7 @@ impl Running {
         figures.has_trip_times = self.leg.has_trip_times;
         figures.reads = self.leg.counters.receive_sizes();
         if !figures.is_udp {
-            figures.path = path(self.leg.socket.as_fd());
+            figures.path = engine::path_sample(self.leg.socket.as_fd());
             let sent_again = figures.path.and_then(|path| path.retransmits);
             self.retransmits = sent_again.unwrap_or(self.retransmits);
             figures.retransmits = self.retransmits;
@@ -384,30 +367,7 @@ impl Running {
         for (total, count) in self.reads.iter_mut().zip(figures.reads.unwrap_or_default()) {
             *total += count;
         }
-        self.samples.push(Sample {
-            at: now.at.saturating_duration_since(self.begun.at),
-            sent: now.counts.sent,
-            received: now.counts.received,
-            path: figures.path,
-            datagrams: self.leg.counters.datagrams(),
-            ..Sample::default()
-        });
     }
-}
-
-/// What the kernel knows of a TCP connection now.
-pub(crate) fn path(socket: BorrowedFd<'_>) -> Option<PathSample> {
-    let info = option::tcp_info(socket).ok()?;
-    let micros = |time: u32| Some(Duration::from_micros(time.into()));
-    let window = u64::from(info.congestion_window) * u64::from(info.segment_bytes);
-    Some(PathSample {
-        smoothed_rtt: micros(info.rtt_us),
-        rtt_deviation: micros(info.rtt_variation_us),
-        congestion_window_bytes: Some(window),
-        retransmits: Some(info.total_retransmits.into()),
-        path_mtu_bytes: Some(info.path_mtu_bytes),
-        ..PathSample::default()
-    })
 }
 
 /// How one direction of a TCP connection is run.
@@ -482,7 +442,6 @@ pub(crate) struct Went {
     /// What the other end told.
     pub(crate) there: Option<Side>,
     pub(crate) ended: Ended,
-    pub(crate) series: Series,
 }
 
 /// Runs one direction of a TCP connection to its end, and reports it.
@@ -511,7 +470,6 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
                 side: Side::default(),
                 there: None,
                 ended: Ended::Failed(error.to_string()),
-                series: Series::default(),
             };
         }
     };
@@ -573,16 +531,11 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
     if let Ended::Failed(why) = &ended {
         company.trouble(why.clone());
     }
-    let series = company.leave(leg, &side);
+    company.leave(leg, &side);
     // The other end of a stream says nothing; but one that came to its end has moved the same bytes there.
     let there = is_whole && !matches!(ended, Ended::Failed(_));
     let there = there.then(|| mirrored(&side));
-    Went {
-        side,
-        there,
-        ended,
-        series,
-    }
+    Went { side, there, ended }
 }
 
 fn mirrored(side: &Side) -> Side {

@@ -199,11 +199,11 @@ fn documents_of_iperf3() {
         format!("iperf3 -c 127.0.0.1 -p {port} {options} --linerate-json -")
     };
     for (options, sent, received) in [
-        ("-t 1 -l 10000 -b 8M", true, false),
-        ("-t 1 -l 10000 -b 8M -R", false, true),
-        ("-t 1 -l 10000 -b 8M --bidir -P 2", true, true),
+        ("-t 1 -i 0.3 -l 10000 -b 8M", true, false),
+        ("-t 1 -i 0.3 -l 10000 -b 8M -R", false, true),
+        ("-t 1 -i 0.3 -l 10000 -b 8M --bidir -P 2", true, true),
         ("-t 1 -O 1 -u -l 1000 -b 2M", true, false),
-        ("-t 1 -u -l 1000 -b 2M -R", false, true),
+        ("-t 1 -i 0.3 -u -l 1000 -b 2M -R", false, true),
     ] {
         let line = line(options);
         let document = document(&line, 0);
@@ -252,6 +252,8 @@ fn moved(line: &str, document: &Value, sent: bool, received: bool) {
         "{line}: {datagrams}"
     );
     assert!(run["here"]["cpu"].is_object(), "{line}");
+    let samples = run["series"][0]["samples"].as_array();
+    assert!(samples.map(Vec::len) > Some(2), "{line}: {run}");
 }
 
 fn json_contradicts_other_output() {

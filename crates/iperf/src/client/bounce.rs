@@ -101,7 +101,7 @@ pub(super) fn run(run: &Run<'_>, index: u32) {
             sends: true,
             bytes,
             latency: Some(latency.clone()),
-            path: crate::traffic::path(leg.socket.as_fd()),
+            path: engine::path_sample(leg.socket.as_fd()),
             ends: leg.ends.clone(),
             ..Figures::default()
         };
@@ -210,7 +210,6 @@ pub(super) fn run(run: &Run<'_>, index: u32) {
                 side: here,
                 there: None,
                 ended,
-                series: model::Series::default(),
             },
         );
     }

@@ -127,7 +127,7 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
                     .map_err(|error| sys::describe(&error))
                     .and_then(|mut leg| {
                         leg.tallies = run.tallies(inbound);
-                        one_way.run(&leg, &run.company)
+                        run.sampled(&leg, || one_way.run(&leg, &run.company))
                     });
                 match went {
                     Ok(went) if inbound && went.side.counts.received.0 == 0 => {

@@ -125,7 +125,7 @@ impl OneWay<'_> {
         if let Ended::Failed(why) = &ended {
             company.trouble(why.clone());
         }
-        let series = company.leave(leg, &side);
+        company.leave(leg, &side);
         // Reports count the datagram that marks the end apart; peers count it as one of all.
         side.counts.send_calls += u64::from(leg.sends);
         let has_come = !leg.sends && ended == Ended::PeerClosed;
@@ -136,12 +136,7 @@ impl OneWay<'_> {
         if let Some(report) = answer {
             company.tell(&leg.id, report);
         }
-        Ok(Went {
-            side,
-            there,
-            ended,
-            series,
-        })
+        Ok(Went { side, there, ended })
     }
 }
 

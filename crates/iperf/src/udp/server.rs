@@ -347,7 +347,11 @@ impl<'a> Receiver<'a> {
             let leg = connection::leg(id(false), &receiver, &data, &connection);
             let mut leg = leg.map_err(|error| sys::describe(&error))?;
             leg.tallies = self.tallies(&connection);
-            let went = one_way.run(&leg, &company)?;
+            let ran = || one_way.run(&leg, &company);
+            let went = match self.keeper {
+                Some(run) => run.sampled(&leg, ran)?,
+                None => ran()?,
+            };
             if hello.has(upper::L2_LENGTH) {
                 self.check_lengths(&went, first.len());
             }

@@ -57,7 +57,7 @@ impl Phase {
         let mut shown = Reading::now(counters);
         let started = shown.at;
         let length = Some(self.length);
-        let samples = engine::sample_until(ended, counters, grid, length, |reading| {
+        let samples = engine::sample_until(ended, counters, grid, length, |reading, _| {
             if let Some(columns) = self.columns
                 && reading.at >= shown.at + TICK
             {

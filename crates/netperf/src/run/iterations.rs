@@ -85,7 +85,7 @@ fn sampled(
             let _running: mpsc::Sender<()> = running;
             flows.measure_with(counters, interim)
         });
-        let samples = engine::sample_until(&ended, counters, grid, length, |_| ());
+        let samples = engine::sample_until(&ended, counters, grid, length, |_, _| ());
         (test.join(), samples)
     });
     let broken = |_| ClientError::Ended("the thread of the test broke off".to_owned());
