@@ -52,9 +52,13 @@ pub fn run(
         return crate::udp::server::run(settings, serve, observer, stop, begin);
     }
     let addresses = addresses(settings)?;
-    let listeners = listen(Transport::Tcp, &addresses, false);
-    let listeners =
-        listeners.map_err(|error| format!("listener bind failed: {}", sys::describe(&error)))?;
+    let mut listeners = Vec::new();
+    for address in &addresses {
+        let listener = listen(Transport::Tcp, std::slice::from_ref(address), false);
+        listeners.extend(
+            listener.map_err(|error| format!("listener bind failed: {}", sys::describe(&error)))?,
+        );
+    }
     for listener in &listeners {
         if let Some(bytes) = settings.socket.receive_buffer_bytes {
             let _ = listener.set_recv_buffer_size(bytes as usize);
