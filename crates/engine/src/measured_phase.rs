@@ -124,7 +124,7 @@ impl<'a> MeasuredPhase<'a> {
     }
 
     /// As [`Self::finish`] with [`Finish::HalfClose`], as long as some of the stream is taken within each `patience`.
-    fn drain(&mut self, connection: &Socket, patience: Duration) -> io::Result<()> {
+    pub fn drain(&mut self, connection: &Socket, patience: Duration) -> io::Result<()> {
         let mut left = u32::MAX;
         loop {
             let flow = Flow::Connected(connection.as_fd());

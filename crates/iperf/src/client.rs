@@ -24,7 +24,7 @@ use crate::wire::{Acknowledgement, Amount, Extension, Hello, Over, Start, WallTi
 const CONNECT: Duration = Duration::from_secs(20);
 
 /// How long the server's end is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the server's connection of `-d` and `-r` is waited for.
 pub(crate) const BACK: Duration = Duration::from_secs(3);

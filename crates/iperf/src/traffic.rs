@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Counters, DataSocket, Finish, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings,
-    Ran, Reading, Stop,
+    Buffers, Counters, DataSocket, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings, Ran,
+    Reading, Stop,
 };
 use model::{DatagramCounts, Ended, FlowPlan, Limit, Side, SizeRule, Transport};
 use sys::Address;
@@ -507,14 +507,15 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
     } else {
         phase.run(limit, Loop::of(&flow, &mut buffers), path())
     };
-    let mut is_whole = ran.ended == Ended::PeerClosed;
+    let received = leg.counters.counts().received.0;
+    let mut end = whole(&ran.ended, flow.limit, received, phase.passed.elapsed);
     if leg.sends {
-        let finish = if orders.is_duplex {
-            Finish::Acknowledged
+        let finished = if orders.is_duplex {
+            acknowledged(data, orders.patience, orders.stop)
         } else {
-            Finish::HalfClose
+            phase.drain(&data.socket, orders.patience)
         };
-        is_whole = phase.finish(finish, &path(), orders.patience).is_ok();
+        end = finished.map_err(|error| unfinished(&error, orders.patience));
     }
     let facts = data.facts_at_end(&data.socket);
     let ended = match (&ran.ended, ran.failure) {
@@ -523,7 +524,12 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
             let why = sys::describe(&std::io::Error::from_raw_os_error(errno));
             Ended::Failed(format!("write failed: {why}"))
         }
-        (ended, _) => ended.clone(),
+        (Ended::Failed(_) | Ended::Cancelled, _) => ran.ended.clone(),
+        (ended, _) => end
+            .as_ref()
+            .err()
+            .cloned()
+            .map_or(ended.clone(), Ended::Failed),
     };
     let mut side = phase.side(ran, data, &buffers, facts);
     let times = leg.tallies.as_ref().and_then(|tallies| tallies.times());
@@ -533,7 +539,7 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
     }
     company.leave(leg, &side);
     // The other end of a stream says nothing; but one that came to its end has moved the same bytes there.
-    let there = is_whole && !matches!(ended, Ended::Failed(_));
+    let there = end.is_ok() && !matches!(ended, Ended::Failed(_));
     let there = there.then(|| mirrored(&side));
     Went { side, there, ended }
 }
@@ -562,6 +568,52 @@ fn receive_length(flow: &FlowPlan) -> usize {
         SizeRule::Bytes(bytes) => bytes as usize,
         SizeRule::SocketBuffer => 128 << 10,
     }
+}
+
+/// Whether a receiver of so much has had what its peer was to send, in this time; if not, why.
+fn whole(ended: &Ended, limit: Limit, received: u64, elapsed: Duration) -> Result<(), String> {
+    /// A sender may begin so much earlier, and by its clock take a tenth of the time less.
+    const MARGIN: Duration = Duration::from_secs(1);
+    let seconds = |time: Duration| time.as_secs_f64();
+    match (ended, limit) {
+        (Ended::Deadline, _) => Err("read failed: the peer did not end its stream".to_owned()),
+        (Ended::PeerClosed, Limit::Time(time)) if elapsed + time / 10 + MARGIN < time => {
+            Err(format!(
+                "read failed: the peer ended its stream after {:.1} of {:.1} s",
+                seconds(elapsed),
+                seconds(time)
+            ))
+        }
+        (Ended::PeerClosed, Limit::Bytes(bytes)) if received < bytes.min(i32::MAX as u64) => Err(
+            format!("read failed: the peer ended its stream after {received} of {bytes} bytes"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Ends this direction of a connection, of which another thread reads, and waits until the peer has acknowledged it.
+fn acknowledged(data: &DataSocket, patience: Duration, stop: &Stop) -> std::io::Result<()> {
+    let socket = data.socket.as_fd();
+    sys::call::shutdown_write(socket)?;
+    let until = Instant::now() + patience;
+    while option::unacknowledged(socket)? > 0 && !stop.is_set() {
+        // A connection that was reset has no peer any more.
+        Address::of_peer(&data.socket)?;
+        if Instant::now() >= until {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Why a stream did not come to its end.
+pub(crate) fn unfinished(error: &std::io::Error, patience: Duration) -> String {
+    if error.kind() == std::io::ErrorKind::TimedOut {
+        let seconds = patience.as_secs();
+        return format!("write failed: the peer did not close the connection within {seconds} s");
+    }
+    format!("write failed: {}", sys::describe(error))
 }
 
 /// How long a flow may stand still.

@@ -11,11 +11,14 @@ use std::os::fd::AsFd;
 use super::Run;
 use crate::connection;
 use crate::event::{Event, Figures};
-use crate::traffic::Went;
+use crate::traffic::{Went, unfinished};
 use crate::wire::{Bounce, SHORTEST_BOUNCE, WallTime};
 
 /// How long an answer may take.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// How long the server's end is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[expect(clippy::too_many_lines, reason = "one loop with its reports")]
 pub(super) fn run(run: &Run<'_>, index: u32) {
@@ -188,17 +191,24 @@ pub(super) fn run(run: &Run<'_>, index: u32) {
         );
     }
     all.merge(&of_interval);
-    // What has arrived after a reset is for the peer to say.
-    let _ = phase.finish(
+    let finished = phase.finish(
         engine::Finish::HalfClose,
         &Flow::Connected(data.socket.as_fd()),
-        Duration::from_secs(2),
+        PATIENCE,
     );
     phase.stop_clock();
     report(Duration::ZERO, phase.passed.elapsed, bytes, &all, true);
     if let Some(mut ran) = last {
         ran.latency = Some(all);
-        let ended = ran.ended.clone();
+        let ended = match (ran.ended.clone(), finished) {
+            (Ended::PeerClosed, _) => {
+                Ended::Failed("read failed: the peer closed the connection".to_owned())
+            }
+            (Ended::Deadline | Ended::Count, Err(error)) => {
+                Ended::Failed(unfinished(&error, PATIENCE))
+            }
+            (ended, _) => ended,
+        };
         if let Ended::Failed(why) = &ended {
             run.fail(why.clone());
         }

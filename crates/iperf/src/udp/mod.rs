@@ -115,7 +115,12 @@ impl OneWay<'_> {
             answer = self::end(data, &mut last, sent, self.wide, self.wants_report, leg)?;
             phase.stop_clock();
         }
-        let ended = ran.ended.clone();
+        let ended = match (&ran.ended, flow.limit) {
+            (Ended::Deadline, Limit::Time(_)) if !leg.sends => {
+                Ended::Failed("recvn failed: the peer's last datagram did not come".to_owned())
+            }
+            (ended, _) => ended.clone(),
+        };
         let facts = data.facts_at_end(&data.socket);
         let mut side = phase.side(ran, data, &buffers, facts);
         side.datagrams = side.datagrams.or(leg.counters.datagrams());

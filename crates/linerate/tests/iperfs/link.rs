@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::Need::Namespaces;
 use testkit::{Namespace, Process, Server, Trial, eventually, link, trial};
 
-use super::ours3;
+use super::{ours2, ours3};
 
 const AT_ONCE: Duration = Duration::from_secs(5);
 
@@ -14,7 +14,10 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(25);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("iperf3::a_link_is_cut", &[Namespaces], iperf3).waiting()]
+    vec![
+        trial("iperf3::a_link_is_cut", &[Namespaces], iperf3).waiting(),
+        trial("iperf::a_link_is_cut", &[Namespaces], iperf).waiting(),
+    ]
 }
 
 fn iperf3() {
@@ -39,6 +42,12 @@ fn iperf3() {
         "Bytes",
         &["-n 1M", "-u -b 8M -l 1000 -n 10K"],
     );
+}
+
+fn iperf() {
+    let kinds = ["", "-R", "--full-duplex", "-P 3", "--bounceback"];
+    let lines = kinds.map(|kind| format!("-t 3 -i 0.1 {kind}"));
+    cut(ours2, "", &lines, "/sec", &["-n 1M"]);
 }
 
 /// Runs clients on another host, and cuts the link when all of them show that their data flows.
@@ -73,8 +82,9 @@ fn cut(make: fn(&str) -> Command, options: &str, lines: &[String], shows: &str, 
     here.ip("link del near");
     for client in clients {
         let client = client.finish(DEADLINE);
-        let is_line = client.stderr.lines().count() == 1;
-        assert!(client.code == Some(1) && is_line, "{client:#?}");
+        // One of each flow.
+        let is_said = (1..=3).contains(&client.stderr.lines().count());
+        assert!(client.code == Some(1) && is_said, "{client:#?}");
     }
     server.is_back_at(rest, DEADLINE, "the link's end");
     is_alive();

@@ -13,11 +13,11 @@ use testkit::{Process, Server, Trial, Usage, eventually, free_port, trials};
 use super::{datagram_server, ours2, stock2, stock2_missing};
 
 /// What needs no deadline: a connection has ended.
-const AT_ONCE: Duration = Duration::from_secs(5);
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// The longest deadline of a flow is 70 s, so that a datagram a minute holds it: [`eventually`] waits four times as long
 /// as this.
-const DEADLINE: Duration = Duration::from_secs(25);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(25);
 
 /// The header of `-t 1`, and what it asks for besides: nothing, `-R`, `--full-duplex`.
 const HEADERS: [&str; 3] = ["400100780000", "440100780400", "440100780800"];
@@ -170,7 +170,7 @@ fn usage(pid: u32) -> Usage {
     }
 }
 
-const KINDS: [&str; 7] = [
+pub(crate) const KINDS: [&str; 7] = [
     "-b 8M",
     "-R -b 8M",
     "--full-duplex -b 8M",
@@ -181,7 +181,7 @@ const KINDS: [&str; 7] = [
 ];
 
 /// Starts a server that takes clients of this kind.
-fn start_server(make: fn(&str) -> Command, kind: &str, options: &str) -> (Process, u16) {
+pub(crate) fn start_server(make: fn(&str) -> Command, kind: &str, options: &str) -> (Process, u16) {
     if kind.contains("-u") {
         return datagram_server(make, &format!("-u {options}"));
     }

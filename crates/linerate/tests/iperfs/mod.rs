@@ -7,6 +7,7 @@ mod link;
 mod lost2;
 mod lost3;
 mod many;
+mod reports2;
 mod script;
 
 use std::process::Command;
@@ -17,7 +18,9 @@ use std::time::Duration;
 use testkit::{Need, Process, Trial, eventually, free_port, linerate, stock, within};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let iperf = [bounds2::trials(), lost2::trials()].into_iter().flatten();
+    let iperf = [bounds2::trials(), lost2::trials(), reports2::trials()]
+        .into_iter()
+        .flatten();
     let iperf = within("iperf", iperf.collect());
     let iperf3 = [false3::trials(), lost3::trials(), many::trials()]
         .into_iter()

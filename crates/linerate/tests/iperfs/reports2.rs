@@ -1,0 +1,142 @@
+//! An iperf 2 client whose server dies, or says nothing any more, in each phase of a test: it reports that in one line
+//! within its deadline, and fails.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::process::Command;
+
+use rustix::process::Signal;
+use testkit::{Finished, Process, Trial, eventually, free_port, trials, unless};
+
+use super::lost2::{AT_ONCE, DEADLINE, KINDS, start_server};
+use super::{ours2, stock2, stock2_missing};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = trials![
+        a_client_reports_a_server_that_dies,
+        a_client_reports_a_server_that_says_nothing,
+        a_client_of_datagrams_reports_a_server_that_says_nothing,
+    ];
+    trials.push(unless(
+        stock2_missing(),
+        "a_client_reports_a_process_that_is_killed_or_stopped",
+        || {
+            a_client_reports_a_process_that_is_killed_or_stopped();
+            Ok(())
+        },
+    ));
+    trials.into_iter().map(Trial::waiting).collect()
+}
+
+/// A failure, and one line.
+#[track_caller]
+fn is_reported(client: &Finished, what: &str) {
+    assert_eq!(client.code, Some(1), "{what}: {client:#?}");
+    // Both directions of a connection may have one.
+    let most = if what.contains("--full-duplex") { 2 } else { 1 };
+    let lines = client.stderr.lines().count();
+    assert!((1..=most).contains(&lines), "{what}: {client:#?}");
+}
+
+/// A server that takes this much of a connection, and then leaves it, or keeps it until the client has ended.
+fn client_of(options: &str, taken: usize, answer: &[u8], dies: bool) -> Finished {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let time = if dies { 30 } else { 1 };
+    let line = format!("-c 127.0.0.1 -p {port} -t {time} {options}");
+    let client = Process::start(&mut ours2(&line));
+    let (mut connection, _) = listener.accept().expect("a client");
+    connection
+        .read_exact(&mut vec![0; taken])
+        .expect("it sends");
+    connection.write_all(answer).expect("it reads");
+    if dies {
+        drop((connection, listener));
+        return client.finish(AT_ONCE);
+    }
+    let ended = client.finish(DEADLINE);
+    drop((connection, listener));
+    ended
+}
+
+/// Options of clients, how much they send at least, and what they may get.
+const TESTS: [(&str, usize, &[u8]); 8] = [
+    ("", 0, &[]),
+    ("", 60, &[]),
+    ("", 500_000, &[]),
+    ("-X", 60, &[]),
+    ("-X", 60, &[0, 0, 0, 2, 0, 0]),
+    ("--full-duplex", 60, b"0123456789"),
+    ("--bounceback", 0, &[]),
+    ("--bounceback", 100, &[]),
+];
+
+fn a_client_reports_a_server_that_dies() {
+    for (options, taken, answer) in TESTS {
+        is_reported(
+            &client_of(options, taken, answer, true),
+            &format!("{options}, {taken}"),
+        );
+    }
+    // Without a byte: what a reverse test ends with is its end, too.
+    is_reported(&client_of("-R", 60, &[], true), "reverse");
+}
+
+fn a_client_reports_a_server_that_says_nothing() {
+    std::thread::scope(|scope| {
+        for (options, taken, answer) in TESTS.into_iter().chain([("-R", 60, &[][..])]) {
+            scope.spawn(move || {
+                is_reported(
+                    &client_of(options, taken, answer, false),
+                    &format!("{options}, {taken}"),
+                );
+            });
+        }
+    });
+}
+
+fn a_client_of_datagrams_reports_a_server_that_says_nothing() {
+    let mute = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = mute.local_addr().expect("it is bound").port();
+    for (options, word) in [
+        ("-t 0.3", "did not receive ack of last datagram"),
+        ("-n 5K", "did not receive ack of last datagram"),
+        ("-R -t 0.3", "the server sent nothing"),
+    ] {
+        for to in [port, free_port()] {
+            let line = format!("-c 127.0.0.1 -p {to} -u {options}");
+            let client = testkit::run(ours2(&line), AT_ONCE).expect("it ends");
+            is_reported(&client, options);
+            let says = client.stderr.contains(word) || client.stderr.contains("Connection refused");
+            assert!(says, "{client:#?}");
+        }
+    }
+}
+
+fn a_client_reports_a_process_that_is_killed_or_stopped() {
+    let makes: [fn(&str) -> Command; 2] = [ours2, stock2];
+    std::thread::scope(|scope| {
+        for make in makes {
+            for kind in KINDS {
+                for signal in [Signal::KILL, Signal::STOP] {
+                    scope.spawn(move || {
+                        let (server, port) = start_server(make, kind, "");
+                        // A receiver of datagrams learns it by the clock alone.
+                        let ends = signal == Signal::KILL && !kind.contains("-u");
+                        let time = if ends { 30 } else { 3 };
+                        let line =
+                            format!("-c 127.0.0.1 -p {port} -t {time} -i 0.1 -l 1000 {kind}");
+                        let client = Process::start(&mut ours2(&line));
+                        assert!(eventually(AT_ONCE, || client.stdout().contains("/sec")));
+                        server.signal(signal);
+                        let patience = if ends { AT_ONCE } else { DEADLINE };
+                        let client = client.finish(patience);
+                        let what = format!("{signal:?}, {kind}: {client:#?}");
+                        assert_eq!(client.code, Some(1), "{what}");
+                        assert!(!client.stderr.is_empty(), "{what}");
+                    });
+                }
+            }
+        }
+    });
+}
