@@ -611,7 +611,8 @@ impl Run<'_> {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        while bytes.len() < Acknowledgement::SHORT {
+        let mut wanted = Acknowledgement::SHORT;
+        while bytes.len() < wanted {
             let mut rest = [0; Acknowledgement::LONG];
             let readable = self.stop.wait_readable(data.socket.as_fd(), until);
             if !readable.map_err(|error| format!("recvack failed: {error}"))? {
@@ -619,10 +620,15 @@ impl Run<'_> {
                     "recvack failed: the server sent no acknowledgement within 4 s".to_owned(),
                 );
             }
-            let most = Acknowledgement::SHORT - bytes.len();
+            let most = wanted - bytes.len();
             match call::receive(data.socket.as_fd(), &mut rest[..most]) {
                 Ok(0) => return Err("recvack failed: the server closed the connection".to_owned()),
-                Ok(count) => bytes.extend_from_slice(&rest[..count]),
+                Ok(count) => {
+                    bytes.extend_from_slice(&rest[..count]);
+                    // With trip times it has times of the server.
+                    let length = bytes.first_chunk();
+                    wanted = length.and_then(Acknowledgement::length).unwrap_or(wanted);
+                }
                 Err(call::Error::INTR) => {}
                 Err(error) => {
                     return Err(format!(

@@ -596,7 +596,7 @@ fn acknowledged(data: &DataSocket, patience: Duration, stop: &Stop) -> std::io::
     let socket = data.socket.as_fd();
     sys::call::shutdown_write(socket)?;
     let until = Instant::now() + patience;
-    while option::unacknowledged(socket)? > 0 && !stop.is_set() {
+    while sys::option::unacknowledged(socket)? > 0 && !stop.is_set() {
         // A connection that was reset has no peer any more.
         Address::of_peer(&data.socket)?;
         if Instant::now() >= until {

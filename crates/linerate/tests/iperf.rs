@@ -31,6 +31,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ),
     ("tcp_bounceback", "", "-t 1 --bounceback"),
     ("tcp_dual", "", "-t 0.4 -b 8m -l 10000 -d -L FREE"),
+    ("tcp_trade_off", "", "-t 0.4 -b 8m -l 10000 -r -L FREE"),
     ("tcp_reverse", "", "-t 0.4 -b 8m -l 10000 -R"),
     ("tcp_full_duplex", "", "-t 0.4 -b 8m -l 10000 --full-duplex"),
     ("tcp_parallel", "", "-t 0.4 -b 8m -l 10000 -P 2"),
@@ -39,6 +40,11 @@ const CASES: &[(&str, &str, &str)] = &[
     ("tcp_csv", "-y C", "-t 0.4 -b 8m -l 10000 -y C"),
     ("tcp_v6", "-V", "-t 0.4 -b 8m -l 10000 -V"),
     ("tcp_peer_detect", "", "-t 0.4 -b 8m -l 10000 -X"),
+    (
+        "tcp_peer_detect_trip_times",
+        "",
+        "-t 0.4 -b 8m -l 10000 -X --trip-times",
+    ),
     ("tcp_compatible", "", "-t 0.4 -b 8m -l 10000 -C"),
     (
         "tcp_permit_key",
@@ -95,6 +101,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("udp_reverse", "-u", "-u -t 0.4 -b 400k -R"),
     ("udp_full_duplex", "-u", "-u -t 0.4 -b 400k --full-duplex"),
     ("udp_sized", "-u", "-u -n 20000 -b 1m"),
+    ("udp_parallel", "-u", "-u -t 0.4 -b 400k -P 2"),
     ("udp_csv", "-u -y C", "-u -t 0.4 -b 400k -y C"),
     ("udp_v6", "-u -V", "-u -t 0.4 -b 400k -V"),
     ("udp_no_fin", "-u", "-u -t 0.4 -b 400k --no-udp-fin"),
@@ -300,6 +307,8 @@ fn compare(control: &[String; 2], options: (&str, &str)) -> Result<(), String> {
 fn masked(text: &str) -> BTreeSet<String> {
     // Stock asks a socket for its window that is gone already, or not there yet, by chance.
     let lines = text.lines().filter(|line| !line.contains("window size: -"));
+    // Of two flows a stock server takes the first datagrams of one for the other's, by chance.
+    let lines = lines.filter(|line| !line.ends_with("datagrams received out-of-order"));
     lines.map(masked_line).collect()
 }
 

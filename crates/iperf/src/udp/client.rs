@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{DataSocket, Reason, Stop};
-use model::{BufferPlan, Ended, Transport};
+use model::{BufferPlan, Transport};
 use sys::call;
 
 use super::server::{Receiver, Watch};
@@ -134,12 +134,7 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
                         run.fail("recvn failed: the server sent nothing");
                         run.keep(&plan, went);
                     }
-                    Ok(went) => {
-                        if let Ended::Failed(why) = &went.ended {
-                            run.fail(why.clone());
-                        }
-                        run.keep(&plan, went);
-                    }
+                    Ok(went) => run.keep(&plan, went),
                     Err(why) => run.fail(why),
                 }
             });

@@ -7,6 +7,7 @@ mod link;
 mod lost2;
 mod lost3;
 mod many;
+mod played;
 mod reports2;
 mod script;
 
@@ -27,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         .flatten();
     let iperf3 = within("iperf3", iperf3.collect());
     let both = [link::trials(), consumers::trials()].into_iter().flatten();
+    let both = both.chain(within("played", played::trials()));
     iperf.chain(iperf3).chain(both).collect()
 }
 
