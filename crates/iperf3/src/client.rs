@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{ConnectError, Counters, DataSocket, Role, Stop, connect};
+use engine::{ConnectError, Counters, DataSocket, Memory, Role, Stop, connect};
 use model::Transport;
 use sys::call;
 use sys::resolve::resolve;
@@ -365,11 +365,13 @@ impl<'a> Session<'a> {
         events: &mut dyn Events,
     ) -> Result<(), Fault> {
         let parameters = run.parameters.clone();
-        let payload = crate::payload(&parameters);
+        let payload = crate::payload(&parameters, parameters.direction != Direction::Reverse);
+        let most = streams::STREAM_MEMORY;
+        let memory = Memory::new(most, most * streams.len() as u64);
         let course = Course {
             time: (parameters.time > 0).then(|| Duration::from_secs(parameters.time.into())),
             bytes: crate::total_bytes(&parameters),
-            ..Course::of(self.common, &parameters, self.stop, &payload)
+            ..Course::of(self.common, &parameters, self.stop, &payload, &memory)
         };
         let meter = crate::cpu::CpuMeter::start();
         let mut lead = Leader {

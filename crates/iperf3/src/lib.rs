@@ -64,8 +64,11 @@ pub(crate) fn unix(time: SystemTime) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// What blocks hold, over and over: random bytes, or digits.
-pub(crate) fn payload(parameters: &Parameters) -> Vec<u8> {
+/// What the blocks of an end that sends hold, over and over: random bytes, or digits.
+pub(crate) fn payload(parameters: &Parameters, sends: bool) -> Vec<u8> {
+    if !sends {
+        return Vec::new();
+    }
     if parameters.repeating_payload {
         return b"0123456789".to_vec();
     }

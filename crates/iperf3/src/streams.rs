@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
@@ -30,7 +31,10 @@ const TICK: Duration = Duration::from_millis(8);
 const SHORT_TICK: Duration = Duration::from_millis(1);
 
 /// How much memory a stream's buffers may take.
-const STREAM_MEMORY: u64 = 4 << 20;
+pub(crate) const STREAM_MEMORY: u64 = 4 << 20;
+
+/// A stream's stack. Its buffers are on the heap.
+const STACK: usize = 256 * 1024;
 
 /// How long the control connection may take to explain a stream's failure.
 const EXPLANATION: Duration = Duration::from_millis(500);
@@ -132,6 +136,8 @@ pub(crate) struct Course<'a> {
     pub(crate) hangs_up: bool,
     /// What the blocks hold, over and over.
     pub(crate) payload: &'a [u8],
+    /// What buffers are taken from.
+    pub(crate) memory: &'a Memory,
 }
 
 impl<'a> Course<'a> {
@@ -141,6 +147,7 @@ impl<'a> Course<'a> {
         parameters: &Parameters,
         cancel: &'a Stop,
         payload: &'a [u8],
+        memory: &'a Memory,
     ) -> Self {
         Self {
             omit: Duration::from_secs(parameters.omit.into()),
@@ -151,6 +158,7 @@ impl<'a> Course<'a> {
             cancel,
             hangs_up: false,
             payload,
+            memory,
         }
     }
 }
@@ -216,6 +224,7 @@ impl End {
             Self::Idle => (error::RECEIVE_TIMEOUT, 0),
             Self::Failed("receive", errno) => (error::STREAM_READ, *errno),
             Self::Failed("write", errno) => (error::FILE, *errno),
+            Self::Failed("begin", errno) => (error::STREAM_CREATE, *errno),
             Self::Failed(_, errno) => (error::STREAM_WRITE, *errno),
         };
         Some(Fault {
@@ -265,7 +274,10 @@ pub(crate) fn run(
     std::thread::scope(|scope| {
         let start = |stream| {
             let (member, shared) = (group.member(), &shared);
-            scope.spawn(move || run_stream(stream, member, shared))
+            let thread = Builder::new().name("stream".to_owned()).stack_size(STACK);
+            let started = thread.spawn_scoped(scope, move || run_stream(stream, member, shared));
+            // The others do not start without it.
+            started.inspect_err(|error| shared.fail("begin", error.raw_os_error().unwrap_or(0)))
         };
         let threads: Vec<_> = streams.iter().map(start).collect();
         let mut leader = Leader::new(streams, &shared, &group);
@@ -276,7 +288,7 @@ pub(crate) fn run(
         shared.drained.pull(Reason::Deadline);
         let ran = threads
             .into_iter()
-            .map(|thread| thread.join().ok().flatten());
+            .map(|thread| thread.ok()?.join().ok().flatten());
         let sides: Vec<_> = ran.map(Option::unwrap_or_default).collect();
         leader.sample_last(lead);
         let begin = leader.begin.unwrap_or(
@@ -323,11 +335,19 @@ struct Shared<'a> {
     sum_ends: bool,
 }
 
+impl Shared<'_> {
+    /// A stream has ended by itself; the first one counts.
+    fn end(&self, end: End) {
+        let _ = self.first.set(end);
+        self.notice.pull(Reason::Cancelled);
+    }
+
+    fn fail(&self, what: &'static str, errno: i32) {
+        self.end(End::Failed(what, errno));
+    }
+}
+
 fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> Option<Side> {
-    let fail = |what, errno| {
-        let _ = shared.first.set(End::Failed(what, errno));
-        shared.notice.pull(Reason::Cancelled);
-    };
     let (plan, course) = (&stream.plan, &shared.course);
     let file = stream.file.as_ref().and_then(|file| file.try_clone().ok());
     let length = file.as_ref().and_then(|file| file.metadata().ok());
@@ -338,7 +358,6 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
         (None, file)
     };
     let facts = &stream.data.facts;
-    let memory = Memory::new(STREAM_MEMORY, STREAM_MEMORY);
     let (half, workload) = (&plan.here, &plan.workload);
     let buffers = Buffers::new(
         half,
@@ -347,10 +366,10 @@ fn run_stream(stream: &Stream, member: GroupMember<'_>, shared: &Shared<'_>) -> 
         facts,
         sent,
         course.payload,
-        &memory,
+        course.memory,
     );
     let Ok(mut buffers) = buffers else {
-        fail("make the buffers of a stream", 0);
+        shared.fail("begin", Error::NOMEM.raw_os_error());
         return None;
     };
     buffers.save = save;
@@ -442,8 +461,7 @@ fn note(ran: &Ran, shared: &Shared<'_>, sends: bool) {
         (_, Some((what, errno))) => End::Failed(what, errno),
         _ => End::Failed(if sends { "send" } else { "receive" }, 0),
     };
-    let _ = shared.first.set(end);
-    shared.notice.pull(Reason::Cancelled);
+    shared.end(end);
 }
 
 /// Whether an error is one of a file, and none of a socket.

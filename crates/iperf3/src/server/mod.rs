@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{Promise, Reason, Stop};
+use engine::{Budget, Promise, Reason, Stop};
 use model::{SocketOptions, Transport};
 use server::{DatagramDoor, Dialect, Server as Listening, ServerConfig, ServerContext, listen};
 use sys::Address;
@@ -26,6 +26,9 @@ use screen::Screen;
 
 /// How long a connection may stay silent that is to say whose it is.
 const INTRODUCTION: Duration = Duration::from_secs(10);
+
+/// Bytes of all buffers.
+const MEMORY: u64 = 1 << 30;
 
 /// What sessions share.
 struct Iperf3 {
@@ -42,6 +45,8 @@ struct Iperf3 {
     stop: Stop,
     /// The end of one that waits for its one test.
     idle: Mutex<Option<Promise<'static>>>,
+    /// What the streams of all tests have together.
+    memory: Budget,
     /// Tests that were admitted, from their cookies on.
     admitted: AtomicU32,
 }
@@ -77,6 +82,7 @@ pub fn run(
         guard,
         stop: stop.clone(),
         idle: Mutex::default(),
+        memory: Budget::new(MEMORY),
         admitted: AtomicU32::new(0),
     };
     dialect.await_test();

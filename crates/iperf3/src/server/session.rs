@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{Counters, DataSocket};
+use engine::{Counters, DataSocket, Holder, Memory};
 use model::FlowPlan;
 use server::{Permissions, ServerContext};
 use sys::call::{self, Error};
@@ -187,10 +187,13 @@ impl Session<'_> {
         printer.started(run);
         self.talk()
             .write(&[State::TestStart.byte(), State::TestRunning.byte()])?;
-        let payload = crate::payload(&parameters);
+        let payload = crate::payload(&parameters, parameters.direction != Direction::Forward);
+        let holder = Holder::of(self.control.peer());
+        let memory = Memory::within(&self.dialect.memory, holder, streams::STREAM_MEMORY);
+        let common = &self.dialect.common;
         let course = Course {
             hangs_up: true,
-            ..Course::of(&self.dialect.common, &parameters, self.server.cut, &payload)
+            ..Course::of(common, &parameters, self.server.cut, &payload, &memory)
         };
         let meter = crate::cpu::CpuMeter::start();
         let mut lead = Leader {
