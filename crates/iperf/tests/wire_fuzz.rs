@@ -1,6 +1,8 @@
 //! Random bytes, and recorded messages with some bytes changed: nothing panics, and what is decoded comes back.
 
-use iperf::wire::{Acknowledgement, Bounce, DatagramHeader, Hello, Over, ServerReport};
+use iperf::wire::{
+    Acknowledgement, Bounce, BurstRecord, DatagramHeader, FrameRecord, Hello, Over, ServerReport,
+};
 use rand::Rng;
 use testkit::fuzz;
 
@@ -33,6 +35,14 @@ fn whatever_comes_is_decoded_or_refused() {
             let _ = DatagramHeader::read(&bytes, wide);
         }
         let _ = (Bounce::read(&bytes), Acknowledgement::decode(&bytes));
+        if let Some(record) = FrameRecord::read(&bytes) {
+            let mut again = bytes.clone();
+            record.write(&mut again);
+            assert_eq!(FrameRecord::read(&again), Some(record));
+        }
+        if let Some(bytes) = bytes.first_chunk() {
+            let _ = BurstRecord::read(bytes);
+        }
         if let Some(report) = ServerReport::decode(&bytes) {
             let _ = report.encode();
         }

@@ -116,6 +116,48 @@ mod tests {
         }
     }
 
+    /// Those that stock was seen to read.
+    #[test]
+    fn variables_of_stock_are_read() {
+        for (name, value) in [
+            ("BANDWIDTH", "8m"),
+            ("BIND", "127.0.0.1"),
+            ("FORMAT", "k"),
+            ("INTERVAL", "1"),
+            ("IPV6_DOMAIN", ""),
+            ("LEN", "700"),
+            ("MSS", "900"),
+            ("PORT", "6000"),
+            ("PRINT_MSS", ""),
+            ("REPORTEXCLUDE", "C"),
+            ("REPORTSTYLE", "C"),
+            ("TIME", "3"),
+            ("TOS", "af11"),
+            ("UDP", ""),
+        ] {
+            let plain = format!("{:?}", parse("-c ::1", &[]).unwrap());
+            let variable = format!("IPERF_{name}");
+            let settings = parse("-c ::1", &[(&variable, value)]).unwrap();
+            assert_ne!(format!("{settings:?}"), plain, "{name}");
+        }
+        for name in ["SERVER", "DAEMON", "SINGLECLIENT", "SINGLE_UDP"] {
+            let plain = format!("{:?}", parse("-s", &[]).unwrap());
+            let variable = format!("IPERF_{name}");
+            let words = if name == "SERVER" { "" } else { "-s" };
+            let settings = parse(words, &[(&variable, "")]).unwrap();
+            let is_server = matches!(settings.role, Role::Server(_));
+            assert!(is_server, "{name}");
+            assert!(
+                name == "SERVER" || format!("{settings:?}") != plain,
+                "{name}"
+            );
+        }
+        let settings = parse("-c h", &[("TCP_WINDOW_SIZE", "64K")]).unwrap();
+        assert_eq!(settings.socket.send_buffer_bytes, Some(65_536));
+        let client = parse("", &[("IPERF_CLIENT", "h")]).unwrap();
+        assert!(matches!(client.role, Role::Client(_)));
+    }
+
     #[test]
     fn variables_are_options() {
         let settings = parse("-c h", &[("IPERF_PORT", "6000"), ("IPERF_UDP", "")]).unwrap();
@@ -164,6 +206,22 @@ mod tests {
             (
                 "-c h --permit-key=abc",
                 "ERROR: value for --permit-key must have at least 4 characters\n",
+            ),
+            (
+                "-c h -u -R --ipg 5",
+                "iperf: --ipg: with -R this end sends nothing\n",
+            ),
+            (
+                "-c h --txdelay-time abc",
+                "Invalid value of 'abc' for --txdelay-time time\n",
+            ),
+            (
+                "-c h --incr-srcip",
+                "ERROR: option of --incr-srcip requires -B bind option to be set\n",
+            ),
+            (
+                "-c h -u --connect-only",
+                "ERROR: option of --connect-only not supported with -u UDP\n",
             ),
             ("-s -d", ""),
             (

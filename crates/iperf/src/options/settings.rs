@@ -773,7 +773,6 @@ fn shape(typed: &mut Typed, length: u32, rate: Option<f64>) -> Result<Shape, Exi
     if typed.udp && shape.times_writes {
         return error("iperf: --tcp-write-times: it needs TCP");
     }
-    shape.times_writes |= typed.bins.is_some();
     shape.has_records =
         !typed.udp && (typed.trip_times || shape.frames.is_some() || shape.prefetch.is_some());
     if shape.has_records && typed.compatible {
@@ -787,9 +786,19 @@ fn shape(typed: &mut Typed, length: u32, rate: Option<f64>) -> Result<Shape, Exi
             "iperf: -F, -I: a file has no room for the records of --trip-times, --isochronous, --burst-period or --tcp-write-prefetch",
         );
     }
-    if shape.input.is_some() && typed.direction == Direction::Reverse {
-        return error("iperf: -F, -I: with -R this end sends nothing");
+    let for_senders = [
+        (shape.input.is_some(), "-F, -I"),
+        (shape.gap.is_some(), "--ipg"),
+        (shape.deviation.is_some(), "-b with a deviation"),
+        (shape.near_congestion.is_some(), "--near-congestion"),
+        (shape.times_writes, "--tcp-write-times"),
+    ];
+    if typed.direction == Direction::Reverse
+        && let Some((_, what)) = for_senders.iter().find(|(is_asked, _)| *is_asked)
+    {
+        return error(format!("iperf: {what}: with -R this end sends nothing"));
     }
+    shape.times_writes |= typed.bins.is_some() && typed.direction != Direction::Reverse;
     if let Some(input) = &shape.input
         && let Err(why) = crate::bursts::Source::open(input)
     {

@@ -173,58 +173,58 @@ pub(super) static SECTION: Section<Typed> = Section {
     stock_long("bounceback", MaybeAttached("count"), &[], "Send requests that the server answers, 10 or this many each period, and report how long they take.", bounceback),
     stock_long("bounceback-congest", MaybeAttached("direction"), &[], "Load the path meanwhile: up, down or bidir, and after a comma by how many flows. bidir,1 without.", congest),
     stock_long("bounceback-hold", Value("milliseconds"), &[], "How long the server keeps a request. Default 0.",
-        |t: &mut Typed, v| { t.bounce_hold = value::time(v)? / 1000; Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--bounceback-hold", Wrong::SettingNotSupported); t.bounce_hold = value::time(v)? / 1000; Ok(()) }),
     stock_long("bounceback-period", Value("seconds"), &[], "From one burst of requests to the next; with 0 without pause. Default 1.",
-        |t: &mut Typed, v| { t.bounce_period = value::time(v)?; Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--bounceback-period", Wrong::SettingNotSupported); t.bounce_period = value::time(v)?; Ok(()) }),
     stock_long("bounceback-no-quickack", Nothing, &[], "Let the server delay its acknowledgements.",
-        |t: &mut Typed, _| { t.bounce_quick_ack = false; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--bounceback-no-quickack", Wrong::SettingNotSupported); t.bounce_quick_ack = false; Ok(()) }),
     stock_long("bounceback-txdelay", Value("seconds"), &[], "Begin so long after the connection is there.",
-        |t: &mut Typed, v| { t.bounce_delay = Some(value::time(v)?); Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--bounceback-txdelay", Wrong::SettingNotSupported); t.bounce_delay = Some(value::time(v)?); Ok(()) }),
     flag('c', Value("host"), &[], "Be a client of this host.", client).or("client").from_environment("IPERF_CLIENT"),
     stock_long("connect-only", MaybeAttached("count"), &[], "Connect and close, 10 times or so often, 0 for ever; with -i once an interval for the time of -t.",
-        |t: &mut Typed, v| { let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--connect-only", Wrong::SettingNotSupported); let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
     stock_long("connect-retries", Value("count"), &[], "How often a refused connection is tried again. Default 0.",
-        |t: &mut Typed, v| { t.connect_retries = value::count(v)?; Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--connect-retries", Wrong::SettingNotSupported); t.connect_retries = value::count(v)?; Ok(()) }),
     flag('d', Nothing, &[], "Test both directions at once, by a connection of the server's.",
         |t: &mut Typed, _| { of_client(t, "-d", Wrong::NotValid); t.direction.add(Direction::Dual) }).or("dualtest"),
     stock_long("fq-rate", Value("rate"), &[], "Have the kernel pace the client's sockets: bits a second, with an upper-case suffix bytes.",
-        |t: &mut Typed, v| { t.socket.max_pacing_bytes_per_second = Some(value::rate_of_letters(v)?); Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--fq-rate", Wrong::SettingNotSupported); t.socket.max_pacing_bytes_per_second = Some(value::rate_of_letters(v)?); Ok(()) }),
     stock_long("full-duplex", Nothing, &[], "Test both directions at once on the same connection.",
         |t: &mut Typed, _| { of_client(t, "--full-duplex", Wrong::NotSupported); t.direction.add(Direction::FullDuplex) }),
     stock_long("ipg", Value("milliseconds"), &[], "The gap between the datagrams of a frame; without --isochronous between all datagrams, in the place of -b.",
-        |t: &mut Typed, v| { t.shape.gap = Some(value::time(v)? / 1000); Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--ipg", Wrong::SettingNotSupported); t.shape.gap = Some(value::time(v)? / 1000); Ok(()) }),
     stock_long("isochronous", MaybeAttached("frames"), &[], "Send frames: RATE:MEAN,DEVIATION, frames a second and their bits a second (with an upper-case suffix bytes), or with the suffix p buffers a frame. 60:20m,0 without.",
         |t: &mut Typed, v| { of_client(t, "--isochronous", Wrong::NotSupported); t.isochronous = Some(value::frames(v)?); Ok(()) }),
     stock_long("burst-period", Value("seconds"), &[], "Send a burst each so many seconds; 0 is an ordinary test. Default 1.",
-        |t: &mut Typed, v| { t.burst_period = Some(value::time(v)?); Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--burst-period", Wrong::SettingNotSupported); t.burst_period = Some(value::time(v)?); Ok(()) }),
     stock_long("burst-size", Value("bytes"), &[], "The size of a burst. Default 1M.",
-        |t: &mut Typed, v| { t.burst_size = Some(value::size(v)?); Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--burst-size", Wrong::SettingNotSupported); t.burst_size = Some(value::size(v)?); Ok(()) }),
     stock_long("incr-dstip", Nothing, &[], "Each further flow goes to the next address.",
-        |t: &mut Typed, _| { t.increments.host = true; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--incr-dstip", Wrong::SettingNotSupported); t.increments.host = true; Ok(()) }),
     stock_long("incr-dstport", Nothing, &[], "Each further flow goes to the next port.",
-        |t: &mut Typed, _| { t.increments.port = true; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--incr-dstport", Wrong::SettingNotSupported); t.increments.port = true; Ok(()) }),
     stock_long("incr-srcip", Nothing, &[], "Each further flow comes from the next address (-B).",
-        |t: &mut Typed, _| { t.increments.source = true; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--incr-srcip", Wrong::SettingNotSupported); t.increments.source = true; Ok(()) }),
     stock_long("incr-srcport", Nothing, &[], "Each further flow comes from the next port (-B ADDRESS:PORT), as it does in any case.",
-        |t: &mut Typed, _| { t.increments.source_port = true; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--incr-srcport", Wrong::SettingNotSupported); t.increments.source_port = true; Ok(()) }),
     stock_long("l2checks", Nothing, &[], "Have the server complain of datagrams that come in other lengths than they were sent in.",
-        |t: &mut Typed, _| { t.asks |= upper::L2_LENGTH; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--l2checks", Wrong::SettingNotSupported); t.asks |= upper::L2_LENGTH; Ok(()) }),
     stock_long("local-only", MaybeAttached("bool"), &[], "Send to hosts on directly connected networks only; 0 is off.",
         |t: &mut Typed, v| { t.socket.dont_route = v != "0"; Ok(()) }),
     stock_long("near-congestion", MaybeAttached("weight"), &[], "Wait after each write for so many round-trip times. Default 0.5.", near_congestion),
     stock_long("no-connect-sync", Nothing, &[], "Start each of several flows as soon as it is connected.",
-        |t: &mut Typed, _| { t.together = false; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--no-connect-sync", Wrong::SettingNotSupported); t.together = false; Ok(()) }),
     stock_long("no-udp-fin", Nothing, &[], "Ask for no report at the end of a UDP test.",
-        |t: &mut Typed, _| { t.no_udp_fin = true; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--no-udp-fin", Wrong::SettingNotSupported); t.no_udp_fin = true; Ok(()) }),
     flag('n', Value("bytes"), &[], "Send so many bytes, instead of for a time. Of -n and -t the last one counts.", number).or("num"),
     flag('r', Nothing, &[], "Test one direction and then the other, by a connection of the server's.",
         |t: &mut Typed, _| { of_client(t, "-r", Wrong::NotValid); t.direction.add(Direction::TradeOff) }).or("tradeoff"),
     stock_long("tcp-quickack", Nothing, &[], "Do not delay TCP's acknowledgements, at both ends.",
         |t: &mut Typed, _| { t.asks |= upper::QUICK_ACK; t.socket.quick_ack = true; Ok(()) }),
     stock_long("tcp-write-prefetch", Value("bytes"), &[], "Write only while less than so many bytes are unsent.",
-        |t: &mut Typed, v| { t.shape.prefetch = Some(value::size(v)?); Ok(()) }),
+        |t: &mut Typed, v| { of_client(t, "--tcp-write-prefetch", Wrong::SettingNotSupported); t.shape.prefetch = Some(value::size(v)?); Ok(()) }),
     stock_long("tcp-write-times", Nothing, &[], "Report how long writes take.",
-        |t: &mut Typed, _| { t.shape.times_writes = true; Ok(()) }),
+        |t: &mut Typed, _| { of_client(t, "--tcp-write-times", Wrong::SettingNotSupported); t.shape.times_writes = true; Ok(()) }),
     stock_long("tos-override", Value("type"), &[], "The type of service of what a server sends for -R and --full-duplex, in the place of the client's.", service_of_senders),
     stock_long("trip-times", Nothing, &[], "Stamp what is sent, for latencies by synchronised clocks.",
         |t: &mut Typed, _| { of_client(t, "--trip-times", Wrong::SettingNotSupported); t.trip_times = true; Ok(()) }),
@@ -327,6 +327,7 @@ fn interval(typed: &mut Typed, text: &str) -> Result<(), Quit> {
 }
 
 fn near_congestion(typed: &mut Typed, weight: &str) -> Result<(), Quit> {
+    of_client(typed, "--near-congestion", Wrong::SettingNotSupported);
     typed.shape.near_congestion = Some(match weight.parse::<f64>() {
         _ if weight.is_empty() => 0.5,
         Ok(weight) if weight.is_finite() && weight < 1000.0 => {
@@ -342,6 +343,7 @@ fn near_congestion(typed: &mut Typed, weight: &str) -> Result<(), Quit> {
 }
 
 fn congest(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    of_client(typed, "--bounceback-congest", Wrong::SettingNotSupported);
     let (way, flows) = text.split_once(',').unwrap_or((text, "1"));
     let way = match way {
         "up" => Direction::Forward,
@@ -366,6 +368,7 @@ fn service_of_senders(typed: &mut Typed, text: &str) -> Result<(), Quit> {
 }
 
 fn delay(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    of_client(typed, "--txdelay-time", Wrong::SettingNotSupported);
     let Some(delay) = value::seconds(text) else {
         return Err(own_words(format!(
             "Invalid value of '{text}' for --txdelay-time time"
@@ -378,6 +381,7 @@ fn delay(typed: &mut Typed, text: &str) -> Result<(), Quit> {
 fn start(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     /// How far ahead it may be.
     const MOST: Duration = Duration::from_secs(3600);
+    of_client(typed, "--txstart-time", Wrong::SettingNotSupported);
     let seconds = text.parse::<f64>().ok();
     let at = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let Some(at) = at.filter(|at| at.as_secs() <= u32::MAX.into()) else {
