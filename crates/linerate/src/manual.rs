@@ -256,11 +256,20 @@ fn iperf() -> Roff {
          protocol and the output of iperf 2.1.8, and works with its clients and servers.",
     );
     chapters(&mut page, &iperf::options::manual::chapters());
+    section(&mut page, "ENVIRONMENT", "");
+    entry(
+        &mut page,
+        "IPERF_NAME",
+        "",
+        "An option by its long name in capitals, such as IPERF_BANDWIDTH, IPERF_PORT or IPERF_UDP. The command line comes \
+         after it.",
+    );
+    entry(&mut page, "TCP_WINDOW_SIZE", "", "As -w.");
     section(
         &mut page,
         "EXIT STATUS",
         "0 for a result, also when it was interrupted; 1 for a wrong command line, a server that cannot be reached, or \
-         a failed flow.",
+         a failed flow; 3 with --strict for a doubtful result.",
     );
     see_also(&mut page, &["netperf", "uperf", "linerate"]);
     page
@@ -303,14 +312,22 @@ fn iperf3() -> Roff {
             bold("iperf3 -c"),
             roman(" host [options]"),
         ],
-        "iperf3 measures the throughput of TCP and UDP between two hosts. It has the options and the output of iperf3 3.12, \
+        "iperf3 measures the throughput of TCP, UDP and SCTP between two hosts. It has the options and the output of iperf3 3.12, \
          and works with its clients and servers. A server runs any number of tests at a time.",
     );
     chapters(&mut page, &iperf3::options::manual::chapters());
+    section(&mut page, "ENVIRONMENT", "");
+    entry(
+        &mut page,
+        "IPERF3_PASSWORD",
+        "",
+        "The password of --username.",
+    );
     section(
         &mut page,
         "EXIT STATUS",
-        "0 for a test that came to its end or was ended by a signal, 1 for a wrong command line or a failed test.",
+        "0 for a test that came to its end or was ended by a signal, 1 for a wrong command line or a failed test, 3 with \
+         --strict for a doubtful result.",
     );
     see_also(&mut page, &["netperf", "linerate"]);
     page

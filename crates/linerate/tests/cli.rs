@@ -133,6 +133,8 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
         ),
         ("netserver.1", &["\\-\\-allow\\-fill\\-dir", "inetd"]),
         ("uperf.1", &["\\-\\-check", "slave"]),
+        ("iperf.1", &["\\-\\-bounceback", "TCP_WINDOW_SIZE"]),
+        ("iperf3.1", &["\\-\\-max\\-tests", "IPERF3_PASSWORD"]),
         ("super_netperf.1", &["flows", "netperf(1)"]),
         ("super-netperf.1", &["flows port", "k8s\\-netperf"]),
         (
