@@ -1,14 +1,16 @@
-//! Sizes, rates and lengths of time, each tool's way of writing them, and nothing else.
+//! Sizes, rates, lengths of time and types of service, each tool's way of writing them, and nothing else.
 
 #![forbid(unsafe_code)]
 
 mod duration;
 pub mod iperf;
 mod rate;
+mod service;
 mod size;
 
 pub use duration::go_duration;
 pub use rate::bit_rate;
+pub use service::{c_number, type_of_service};
 pub use size::{netperf_size, uperf_number, uperf_shift};
 
 use std::time::Duration;

@@ -184,36 +184,22 @@ pub(super) fn ports(text: &str) -> Result<(u16, u16), Quit> {
 
 /// A type of service by its name, or a number of any base up to 255.
 pub(super) fn type_of_service(text: &str) -> Option<u8> {
-    let differentiated = |class: u8, drop: u8| class << 5 | drop << 3;
     let lower = text.to_ascii_lowercase();
-    let digits = |prefix| lower.strip_prefix(prefix).map(str::as_bytes);
-    if let Some([class @ b'1'..=b'4', drop @ b'1'..=b'3']) = digits("af") {
-        return Some(differentiated(class - b'0', drop - b'0'));
-    }
-    if let Some([class @ b'0'..=b'7']) = digits("cs") {
-        return Some((class - b'0') << 5);
-    }
-    let named = match lower.as_str() {
-        "ef" => 0xb8,
+    let own = match lower.as_str() {
         "nqb" => 0xb4,
         "nqb2" => 0xa8,
         "ac_be" => 0x00,
         "ac_bk" => 0x20,
         "ac_vi" => 0xa0,
         "ac_vo" => 0xc0,
-        "lowdelay" => 0x10,
-        "throughput" => 0x08,
-        "le" | "reliability" => 0x04,
-        _ => {
-            let parsed = match lower.strip_prefix("0x") {
-                Some(hex) => u8::from_str_radix(hex, 16),
-                None if lower.len() > 1 && lower.starts_with('0') => u8::from_str_radix(&lower, 8),
-                None => lower.parse(),
-            };
-            return parsed.ok();
-        }
+        "le" => 0x04,
+        _ => return units::type_of_service(&lower).or_else(|| octet(&lower)),
     };
-    Some(named)
+    Some(own)
+}
+
+fn octet(text: &str) -> Option<u8> {
+    units::c_number(text)?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -262,15 +248,12 @@ mod tests {
     #[test]
     fn types_of_service_have_names() {
         for (text, expected) in [
-            ("af11", Some(0x28)),
             ("AF43", Some(0x98)),
-            ("cs1", Some(0x20)),
-            ("ef", Some(0xb8)),
+            ("NQB", Some(0xb4)),
             ("0x10", Some(16)),
             ("020", Some(16)),
             ("255", Some(255)),
             ("256", None),
-            ("af44", None),
             ("xyz", None),
         ] {
             assert_eq!(type_of_service(text), expected, "{text}");

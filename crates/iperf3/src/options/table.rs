@@ -404,7 +404,7 @@ fn bitrate(typed: &mut Typed, value: &str) -> Result<(), Quit> {
 }
 
 fn flow_label(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    match super::value::c_number(value) {
+    match units::c_number(value) {
         Some(label @ 1..=0xf_ffff) => typed.client(|c| c.parameters.flow_label = Some(label)),
         _ => Err(parameter_error("unable to set IPv6 flow label")),
     }

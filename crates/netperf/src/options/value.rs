@@ -151,9 +151,8 @@ pub(super) fn family(word: &str) -> (Family, Option<String>) {
 
 /// A type of service by name (RFC 2474, 2597, 3246; RFC 1349's three) or number, −1 for none.
 pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, Quit> {
-    let lower = text.to_ascii_lowercase();
-    if let Some((_, value)) = TYPES_OF_SERVICE.iter().find(|(name, _)| *name == lower) {
-        return Ok(Some(*value));
+    if let Some(value) = units::type_of_service(text) {
+        return Ok(Some(value));
     }
     match c_integer(text) {
         Some(-1) => Ok(None),
@@ -170,47 +169,8 @@ pub(super) fn c_integer(text: &str) -> Option<i64> {
         Some(digits) => (-1, digits),
         None => (1, text),
     };
-    let (radix, digits) = if let Some(hex) = digits.strip_prefix("0x").or(digits.strip_prefix("0X"))
-    {
-        (16, hex)
-    } else if digits.len() > 1 && digits.starts_with('0') {
-        (8, &digits[1..])
-    } else {
-        (10, digits)
-    };
-    // `from_str_radix` would take a second sign.
-    if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
-        return None;
-    }
-    Some(sign * i64::from(u32::from_str_radix(digits, radix).ok()?))
+    Some(sign * i64::from(units::c_number(digits)?))
 }
-
-const TYPES_OF_SERVICE: [(&str, u8); 24] = [
-    ("af11", 0x28),
-    ("af12", 0x30),
-    ("af13", 0x38),
-    ("af21", 0x48),
-    ("af22", 0x50),
-    ("af23", 0x58),
-    ("af31", 0x68),
-    ("af32", 0x70),
-    ("af33", 0x78),
-    ("af41", 0x88),
-    ("af42", 0x90),
-    ("af43", 0x98),
-    ("cs0", 0x00),
-    ("cs1", 0x20),
-    ("cs2", 0x40),
-    ("cs3", 0x60),
-    ("cs4", 0x80),
-    ("cs5", 0xa0),
-    ("cs6", 0xc0),
-    ("cs7", 0xe0),
-    ("ef", 0xb8),
-    ("lowdelay", 0x10),
-    ("throughput", 0x08),
-    ("reliability", 0x04),
-];
 
 #[cfg(test)]
 mod tests {

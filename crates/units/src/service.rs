@@ -1,0 +1,72 @@
+//! Types of service, by names and numbers.
+
+/// Returns the octet of a name, in any case: RFC 2474, 2597 and 3246, and RFC 1349's three.
+pub fn type_of_service(name: &str) -> Option<u8> {
+    let name = name.to_ascii_lowercase();
+    let digits = |prefix| name.strip_prefix(prefix).map(str::as_bytes);
+    match (digits("af"), digits("cs"), name.as_str()) {
+        (Some([class @ b'1'..=b'4', drop @ b'1'..=b'3']), ..) => {
+            Some((class - b'0') << 5 | (drop - b'0') << 3)
+        }
+        (_, Some([class @ b'0'..=b'7']), _) => Some((class - b'0') << 5),
+        (.., "ef") => Some(0xb8),
+        (.., "lowdelay") => Some(0x10),
+        (.., "throughput") => Some(0x08),
+        (.., "reliability") => Some(0x04),
+        _ => None,
+    }
+}
+
+/// Reads a number in C's notation without a sign: decimal, `0x` hexadecimal, `0` octal.
+pub fn c_number(text: &str) -> Option<u32> {
+    let hex = text.strip_prefix("0x").or(text.strip_prefix("0X"));
+    let (radix, digits) = match hex {
+        Some(digits) => (16, digits),
+        None if text.len() > 1 && text.starts_with('0') => (8, &text[1..]),
+        None => (10, text),
+    };
+    // `from_str_radix` takes a sign.
+    let begins = digits.starts_with(|c: char| c.is_ascii_hexdigit());
+    begins.then(|| u32::from_str_radix(digits, radix).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_have_names_and_numbers() {
+        for (text, expected) in [
+            ("af11", Some(0x28)),
+            ("AF43", Some(0x98)),
+            ("cs0", Some(0)),
+            ("cs7", Some(0xe0)),
+            ("EF", Some(0xb8)),
+            ("lowdelay", Some(0x10)),
+            ("af14", None),
+            ("af51", None),
+            ("af1", None),
+            ("cs8", None),
+            ("cs", None),
+            ("", None),
+        ] {
+            assert_eq!(type_of_service(text), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("56", Some(56)),
+            ("056", Some(46)),
+            ("0x2e", Some(46)),
+            ("0X2E", Some(46)),
+            ("08", None),
+            ("0x", None),
+            ("0x+1", None),
+            ("+1", None),
+            ("-1", None),
+            ("4294967296", None),
+            ("", None),
+        ] {
+            assert_eq!(c_number(text), expected, "{text}");
+        }
+    }
+}
