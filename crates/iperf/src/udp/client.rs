@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use engine::{DataSocket, Reason, Stop};
-use model::{BufferPlan, Transport};
+use model::{BufferPlan, Ended, Transport};
 use sys::call;
 
 use super::server::{Receiver, Watch};
@@ -130,11 +130,14 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
                         run.sampled(&leg, || one_way.run(&leg, &run.company))
                     });
                 match went {
-                    Ok(went) if inbound && went.side.counts.received.0 == 0 => {
-                        run.fail("recvn failed: the server sent nothing");
+                    Ok(went) => {
+                        // A failure has had its line.
+                        let has_failed = matches!(went.ended, Ended::Failed(_));
+                        if inbound && went.side.counts.received.0 == 0 && !has_failed {
+                            run.fail("recvn failed: the server sent nothing");
+                        }
                         run.keep(&plan, went);
                     }
-                    Ok(went) => run.keep(&plan, went),
                     Err(why) => run.fail(why),
                 }
             });
