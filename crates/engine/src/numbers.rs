@@ -378,4 +378,47 @@ mod tests {
         assert_eq!(extremes, Some((hour_ns as i64, hour_ns as i64 + 160_000)));
         assert_eq!(counters.take_delay_extremes(), None);
     }
+
+    /// Datagrams of any length and content, those of the flow among them.
+    #[test]
+    fn no_datagrams_make_false_counts() {
+        use rand::Rng;
+        use testkit::fuzz;
+
+        fuzz::fewer("flows of datagrams", 20, 1..=99, |rng| {
+            let counters = Counters::default();
+            let format = DatagramFormat {
+                high_word_at: rng.random_bool(0.5).then_some(12),
+                first: rng.random_range(0..2),
+                ..FORMAT
+            };
+            let mut classifier = Classifier::new(format, counters.datagram_writer(), true);
+            let mut ends = 0;
+            for at in 1..20_i64 {
+                let mut datagram = vec![0; rng.random_range(0..40)];
+                if datagram.len() >= 20 {
+                    let number = match rng.random_range(0..4) {
+                        0 => rng.random(),
+                        1 => -at,
+                        _ => at + rng.random_range(-3..3),
+                    };
+                    format.write_number(&mut datagram, number);
+                }
+                fuzz::overwrite(rng, &mut datagram);
+                ends += u64::from(classifier.classify(&datagram, rng.random()));
+            }
+            let counts = counters.datagrams().unwrap_or_default();
+            let order = counts.by_order;
+            assert!(counts.received <= 19, "{counts:?}");
+            assert!(
+                counts.lost <= order.highest && order.missing <= order.highest,
+                "{counts:?}"
+            );
+            assert!(
+                order.out_of_order <= 19 && order.passed_over <= order.highest,
+                "{counts:?}"
+            );
+            ends > 0
+        });
+    }
 }

@@ -1,9 +1,10 @@
 //! Recorded objects of iperf3 3.12 and of its later versions: a line each, with the run that it is of.
 
 use rand::Rng;
+use rand::rngs::SmallRng;
 use testkit::fuzz;
 
-use super::{Parameters, Results};
+use super::{Parameters, Results, error};
 
 const RECORDED: &str = include_str!("fixtures.txt");
 
@@ -33,6 +34,122 @@ fn results_are_written_as_they_were_read() {
         let text = text.replace(":-1,", ":18446744073709551615,");
         assert_eq!(results.encode(), text, "{run}");
     }
+}
+
+/// A value of any type: numbers of any size, texts of any length, lists of any depth.
+fn value(rng: &mut SmallRng) -> String {
+    const NUMBERS: [&str; 14] = [
+        "0",
+        "1",
+        "-1",
+        "128",
+        "129",
+        "65507",
+        "65508",
+        "86400",
+        "86401",
+        "1e308",
+        "-1e-308",
+        "18446744073709551615",
+        "99999999999999999999999999999999999999999",
+        "1.5",
+    ];
+    const OTHERS: [&str; 8] = [
+        "true",
+        "false",
+        "null",
+        "NaN",
+        "Infinity",
+        "\"\"",
+        "\"\\u001b[2J\"",
+        "\"x\"",
+    ];
+    match rng.random_range(0..12) {
+        0..=4 => (*fuzz::one_of(rng, &NUMBERS)).to_owned(),
+        5..=8 => (*fuzz::one_of(rng, &OTHERS)).to_owned(),
+        9 => {
+            let depth = rng.random_range(0..300);
+            "[".repeat(depth) + &"]".repeat(depth)
+        }
+        10 => format!("\"{}\"", "x".repeat(rng.random_range(0..9000))),
+        _ => rng.random::<i64>().to_string(),
+    }
+}
+
+/// The keys of a request with values of any type: what is taken is within the limits, and what is not has a number that
+/// stock has for it.
+#[test]
+fn absurd_parameters_have_stocks_errors() {
+    const KEYS: [&str; 26] = [
+        "tcp",
+        "udp",
+        "sctp",
+        "omit",
+        "server_affinity",
+        "time",
+        "num",
+        "blockcount",
+        "MSS",
+        "nodelay",
+        "parallel",
+        "reverse",
+        "bidirectional",
+        "window",
+        "len",
+        "bandwidth",
+        "fqrate",
+        "pacing_timer",
+        "burst",
+        "TOS",
+        "flowlabel",
+        "title",
+        "congestion",
+        "zerocopy",
+        "authtoken",
+        "client_version",
+    ];
+    const CODES: [i32; 12] = [
+        error::DURATION,
+        error::STREAMS,
+        error::BLOCK_SIZE,
+        error::BUFFER_SIZE,
+        error::MSS,
+        error::OMIT,
+        error::BURST,
+        error::UDP_BLOCK_SIZE,
+        error::BAD_TOS,
+        error::RECEIVE_PARAMETERS,
+        // The CPU list and the flow label.
+        36,
+        127,
+    ];
+    fuzz::each("parameters", 1..=99, |rng| {
+        let members = (0..rng.random_range(0..4)).map(|_| {
+            let key = fuzz::one_of(rng, &KEYS);
+            format!("\"{key}\":{}", value(rng))
+        });
+        let text = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
+        match Parameters::decode(text.as_bytes()) {
+            Ok(parameters) => {
+                let limits = [
+                    (parameters.parallel, 128),
+                    (parameters.block(), 1 << 20),
+                    (parameters.time, 86_400),
+                    (parameters.omit, 600),
+                ];
+                assert!(limits.iter().all(|(asked, most)| asked <= most), "{text}");
+                true
+            }
+            Err(fault) => {
+                assert!(CODES.contains(&fault.code), "{text}: {fault:?}");
+                assert!(
+                    !fault.to_string().contains(char::is_control),
+                    "{text}: {fault}"
+                );
+                false
+            }
+        }
+    });
 }
 
 #[test]
