@@ -854,10 +854,10 @@ impl Run<'_> {
         for (_, after) in &mut results {
             *after -= first.unwrap_or_default();
         }
-        let mut series = self
-            .series
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let series = self.series.into_inner();
+        let mut series = series.unwrap_or_else(PoisonError::into_inner);
+        // A short flow has none.
+        series.retain(|series| !series.samples.is_empty());
         series.sort_by(|one, other| one.name.cmp(&other.name));
         let outcome = Outcome::sum(results).map(|sum| {
             let mut plan = self.client.plan.clone();
