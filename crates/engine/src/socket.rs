@@ -119,19 +119,10 @@ impl DataSocket {
         options: &SocketOptions,
     ) -> Result<Self, SocketError> {
         let local = named("read the address of it", Address::of(&socket))?;
-        let refused = apply(
-            &socket,
-            transport,
-            options,
-            Role::Initiator,
-            local.is_ipv6(),
-        )?;
-        Ok(Self::with_facts(
-            socket,
-            transport,
-            local.is_ipv6(),
-            refused,
-        ))
+        // A mapped address is one of IPv4; Multipath TCP refuses options of IPv6.
+        let v6 = local.ip().is_some_and(|ip| ip.to_canonical().is_ipv6());
+        let refused = apply(&socket, transport, options, Role::Initiator, v6)?;
+        Ok(Self::with_facts(socket, transport, v6, refused))
     }
 
     fn with_facts(socket: Socket, transport: Transport, v6: bool, refused: Vec<Refused>) -> Self {

@@ -514,6 +514,7 @@ fn sockets_have_what_was_asked_for() {
     }
     let is_on = std::fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|on| on == "1\n");
     if is_on {
+        asked("-m -S 8 -N -M 1000 -C cubic -w 100K -Z").succeeded();
         let multipath = asked("-m --linerate-json - --cntl-ka=10/2/3");
         multipath.succeeded();
         assert!(

@@ -114,22 +114,15 @@ pub fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io:
     )
 }
 
-/// IP_MTU_DISCOVER or IPV6_MTU_DISCOVER: IP_PMTUDISC_DO. ip(7), ipv6(7).
+/// IP_MTU_DISCOVER, and IPV6_MTU_DISCOVER as well when `v6`: IP_PMTUDISC_DO. ip(7), ipv6(7).
 pub fn set_do_not_fragment(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
-    let (level, name, value) = if v6 {
-        (
-            libc::IPPROTO_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_DO,
-        )
-    } else {
-        (
-            libc::IPPROTO_IP,
-            libc::IP_MTU_DISCOVER,
-            libc::IP_PMTUDISC_DO,
-        )
-    };
-    set_int(socket, level, name, value)
+    use libc::{IP_MTU_DISCOVER, IPPROTO_IP, IPPROTO_IPV6, IPV6_MTU_DISCOVER};
+    set_int(socket, IPPROTO_IP, IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+    if v6 {
+        let only = libc::IPV6_PMTUDISC_DO;
+        set_int(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, only)?;
+    }
+    Ok(())
 }
 
 /// Options of TCP whose value is a number: tcp(7).

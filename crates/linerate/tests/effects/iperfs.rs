@@ -268,7 +268,7 @@ const IPERF3: &[Case] = &[
     ("--bind-dev lo", BLOCKS, &[DEVICE], &[]),
     ("-C reno", BLOCKS, &[RENO], &[RENO]),
     ("--cport 24000", BLOCKS, &[PORT_24000], &["sin6_port=htons(24000)"]),
-    ("--dont-fragment", PACKETS, &["setsockopt(SOL_IP, IP_MTU_DISCOVER, "], &[]),
+    ("--dont-fragment", PACKETS, &["setsockopt(SOL_IP, IP_MTU_DISCOVER, "], &["setsockopt(SOL_IP, IP_MTU_DISCOVER, "]),
     ("--dscp cs1", BLOCKS, &["setsockopt(SOL_IP, IP_TOS, [32]"], &["setsockopt(SOL_IP, IP_TOS, [32]"]),
     ("--fq-rate 8G", BLOCKS, &[PACING_RATE], &[PACING_RATE]),
     ("--gsro", PACKETS, &["UDP_SEGMENT"], &["setsockopt(SOL_UDP, UDP_GRO, [1]"]),
