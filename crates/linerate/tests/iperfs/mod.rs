@@ -10,6 +10,7 @@ mod many;
 mod played;
 mod reports2;
 mod script;
+mod strangers;
 mod words;
 
 use std::process::Command;
@@ -28,9 +29,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         .into_iter()
         .flatten();
     let iperf3 = within("iperf3", iperf3.collect());
-    let both = [link::trials(), consumers::trials(), words::trials()]
-        .into_iter()
-        .flatten();
+    let both = [
+        link::trials(),
+        strangers::trials(),
+        consumers::trials(),
+        words::trials(),
+    ]
+    .into_iter()
+    .flatten();
     let both = both.chain(within("played", played::trials()));
     iperf.chain(iperf3).chain(both).collect()
 }
