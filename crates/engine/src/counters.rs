@@ -146,8 +146,7 @@ impl Counters {
         }
     }
 
-    /// Returns what the receiver of numbered datagrams has counted so far; `None` if they have no numbers. The least and
-    /// most delay are those since [`Self::take_delay_extremes`].
+    /// Returns what the receiver of numbered datagrams has counted so far; `None` if they have no numbers.
     pub fn datagrams(&self) -> Option<DatagramCounts> {
         let line = self.datagrams.get()?;
         let get = |counter: DatagramCounter| line.0[counter as usize].load(Relaxed);
@@ -174,16 +173,6 @@ impl Counters {
             },
             delays,
         })
-    }
-
-    /// Returns the least and the most delay since the last call, in nanoseconds, and begins anew.
-    pub fn take_delay_extremes(&self) -> Option<(i64, i64)> {
-        let line = self.datagrams.get()?;
-        let [least, most] = [DatagramCounter::LeastDelay, DatagramCounter::MostDelay];
-        extremes(
-            line.0[least as usize].swap(i64::MAX as u64, Relaxed),
-            line.0[most as usize].swap(i64::MIN as u64, Relaxed),
-        )
     }
 
     /// Returns the receive calls that filled up to one eighth of their buffer, two, … and all of it; `None` if nobody

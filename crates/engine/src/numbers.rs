@@ -374,9 +374,8 @@ mod tests {
         // The squares of an hour leave no more of it in 64 bits.
         assert!((deviation_ns - 80_000.0).abs() < 2_000.0, "{deviation_ns}");
         assert_eq!(classifier.delays.unwrap().len(), 4);
-        let extremes = counters.take_delay_extremes();
-        assert_eq!(extremes, Some((hour_ns as i64, hour_ns as i64 + 160_000)));
-        assert_eq!(counters.take_delay_extremes(), None);
+        let extremes_ns = Some((hour_ns as i64, hour_ns as i64 + 160_000));
+        assert_eq!(counts.delays.extremes_ns, extremes_ns);
     }
 
     /// Datagrams of any length and content, those of the flow among them.
