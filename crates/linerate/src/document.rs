@@ -106,6 +106,7 @@ fn unwritten(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// What a server that speaks netperf's protocol is; `None` if it answered no test.
+#[cfg(feature = "netperf")]
 pub(crate) fn kind_of_netserver(report: &Report) -> Option<&'static str> {
     let program = report.first_of(|run| run.there.as_ref(), |side| side.program.as_ref());
     let answered = report.tests.iter().any(|test| !test.runs.is_empty());
