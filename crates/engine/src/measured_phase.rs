@@ -84,6 +84,13 @@ impl<'a> MeasuredPhase<'a> {
 
     /// Runs the flow's loop to its end, and stops the clock.
     pub fn run<'p>(&mut self, limit: Limit, body: Loop<'_>, path: impl Into<Path<'p>>) -> Ran {
+        let ran = self.run_part(limit, body, path);
+        self.stop_clock();
+        ran
+    }
+
+    /// Runs one of several loops of the flow to its end. The clock goes on.
+    pub fn run_part<'p>(&mut self, limit: Limit, body: Loop<'_>, path: impl Into<Path<'p>>) -> Ran {
         self.only_sends = *body.workload == Workload::send();
         let mut job = Job {
             body: JobBody::Loop(body),
@@ -91,9 +98,7 @@ impl<'a> MeasuredPhase<'a> {
             stop: &self.stop,
             counters: self.settings.counters,
         };
-        let ran = run(&mut job, path);
-        self.stop_clock();
-        ran
+        run(&mut job, path)
     }
 
     /// As [`Self::run`], with a loop that the engine does not have, on the calling thread, which the stop wakes.

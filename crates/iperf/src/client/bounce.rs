@@ -131,7 +131,7 @@ pub(super) fn run(run: &Run<'_>, index: u32) {
         }
         .write(&mut message);
         buffers.refill(&message);
-        let ran = phase.run(
+        let ran = phase.run_part(
             Limit::Transactions(bounceback.burst.into()),
             Loop::of(&flow, &mut buffers),
             Flow::Connected(data.socket.as_fd()),
