@@ -368,7 +368,8 @@ impl Stream<'_> {
             }
             if let Some(mut burst) = burst {
                 burst.time(time_ns, now_ns, None);
-                each(&burst, size, Duration::from_nanos(now_ns - begun_ns));
+                let took_ns = u64::try_from(time_ns).unwrap_or(now_ns - begun_ns);
+                each(&burst, size, Duration::from_nanos(took_ns));
             }
         }
     }

@@ -407,6 +407,10 @@ fn sum(
         _ if figures.is_udp && is_enhanced => ("[SUM]".to_owned(), UDP_SENDER_MORE),
         _ if figures.is_udp => ("[SUM]".to_owned(), PLAIN),
         _ if is_enhanced && both_ways => ("[SUM]".to_owned(), PLAIN),
+        _ if is_enhanced && figures.tally.is_some() && figures.sends => {
+            ("[SUM]".to_owned(), TCP_SENDER)
+        }
+        _ if is_enhanced && figures.tally.is_some() => ("[SUM]".to_owned(), TCP_RECEIVER),
         // TCP's sum stands below the header of its flows.
         _ => ("[SUM]".to_owned(), ""),
     };

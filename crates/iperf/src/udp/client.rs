@@ -8,7 +8,7 @@ use model::{BufferPlan, Ended, Transport};
 use sys::call;
 
 use super::server::{Receiver, Watch};
-use super::{LARGEST, OneWay};
+use super::{LARGEST, MOST_REFUSALS, OneWay};
 use crate::client::{BACK, Run};
 use crate::connection;
 use crate::options::Direction;
@@ -120,6 +120,7 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
                     first: &[],
                     stop: run.stop,
                     wants_report: !no_fin && !is_group,
+                    most_refusals: MOST_REFUSALS,
                     wide: true,
                 };
                 let leg = connection::leg(run.id(number, inbound), &plan, data, connection);

@@ -11,6 +11,7 @@ use model::{Ended, Limit};
 use sys::call::{self, Error};
 use sys::clock::{monotonic_ns, wall_ns};
 
+use super::REFUSED;
 use crate::bursts::{Due, Rate, Sizes, Source};
 use crate::options::Shape;
 use crate::tally::{Kind, Tallies};
@@ -23,6 +24,8 @@ pub(super) struct Sender<'a> {
     pub(super) counters: &'a Counters,
     pub(super) tallies: Option<&'a Tallies>,
     pub(super) rate: Option<f64>,
+    /// So often it goes on although nobody takes what it sends.
+    pub(super) most_refusals: u32,
     pub(super) stop: &'a Stop,
 }
 
@@ -33,6 +36,7 @@ struct Progress {
     datagram: Vec<u8>,
     /// Bytes that may still be sent.
     left: u64,
+    refusals: u32,
 }
 
 impl Sender<'_> {
@@ -40,6 +44,7 @@ impl Sender<'_> {
     pub(super) fn run(&self, pattern: &[u8], limit: Limit) -> Ran {
         let mut progress = Progress {
             number: 0,
+            refusals: 0,
             datagram: pattern.to_vec(),
             left: match limit {
                 Limit::Bytes(bytes) => bytes,
@@ -162,6 +167,10 @@ impl Sender<'_> {
                     return Ok(());
                 }
                 Err(Error::INTR) => {}
+                Err(Error::CONNREFUSED) if progress.refusals < self.most_refusals => {
+                    progress.refusals += 1;
+                    std::thread::sleep(REFUSED);
+                }
                 // The interface's queue is full.
                 Err(Error::NOBUFS) => std::thread::sleep(Duration::from_micros(100)),
                 Err(error) => return Err(error),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, DataSocket, DatagramWatch, FirstDatagram, Flow, Loop, MeasuredPhase, Memory,
-    PhaseSettings, Stop,
+    PhaseSettings, Ran, Stop,
 };
 use model::{DatagramCounts, Ended, FlowPlan, Limit, Side};
 use sys::call;
@@ -27,6 +27,11 @@ const LARGEST: u32 = 65_507;
 /// How often the last datagram is sent, and how long each answer is waited for.
 const LAST_TRIES: u32 = 200;
 const ANSWER: Duration = Duration::from_millis(10);
+
+/// How long a sender waits after a refusal, and how often it goes on: a stock server has nobody to take a flow's
+/// datagrams while it makes a socket for another one.
+const REFUSED: Duration = Duration::from_millis(10);
+pub(crate) const MOST_REFUSALS: u32 = 20;
 
 /// How long a flow may stand still: a datagram a minute is the slowest rate.
 const IDLE: Duration = Duration::from_secs(70);
@@ -46,6 +51,8 @@ struct OneWay<'a> {
     stop: &'a Stop,
     /// A sender waits for the other end's report.
     wants_report: bool,
+    /// So often a sender goes on although nobody takes what it sends.
+    most_refusals: u32,
     wide: bool,
 }
 
@@ -93,6 +100,7 @@ impl OneWay<'_> {
                     counters: &leg.counters,
                     tallies: leg.tallies.as_deref(),
                     rate: bits_per_second(flow),
+                    most_refusals: self.most_refusals,
                     stop,
                 };
                 sender.run(self.pattern, limit)
@@ -105,6 +113,7 @@ impl OneWay<'_> {
             };
             phase.run(limit, body, path)
         };
+        let ran = self.go_on(ran, &mut phase, &mut buffers, leg, limit);
         if let Some(watch) = watch {
             watch.end();
         }
@@ -158,6 +167,38 @@ fn limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
             Limit::Time(time.saturating_sub(interval))
         }
         other => other,
+    }
+}
+
+impl OneWay<'_> {
+    /// Goes on after refusals, with the next number.
+    fn go_on(
+        &self,
+        mut ran: Ran,
+        phase: &mut MeasuredPhase<'_>,
+        buffers: &mut Buffers,
+        leg: &Leg,
+        limit: Limit,
+    ) -> Ran {
+        let refused = call::Error::CONNREFUSED.raw_os_error();
+        for _ in 0..self.most_refusals {
+            if !matches!(ran.failure, Some((_, errno)) if errno == refused) {
+                break;
+            }
+            std::thread::sleep(REFUSED);
+            let sent = leg.counters.counts().send_calls;
+            let mut flow = self.flow.clone();
+            if let Some(format) = &mut flow.datagrams {
+                format.first = u32::try_from(sent + 1).unwrap_or(u32::MAX);
+            }
+            let limit = match limit {
+                Limit::Messages(count) => Limit::Messages(count.saturating_sub(sent).max(1)),
+                other => other,
+            };
+            let path = Flow::Connected(self.data.socket.as_fd());
+            ran = phase.run(limit, Loop::of(&flow, buffers), path);
+        }
+        ran
     }
 }
 

@@ -342,6 +342,7 @@ impl<'a> Receiver<'a> {
                 first: &early,
                 stop: self.stop,
                 wants_report: false,
+                most_refusals: 0,
                 wide,
             };
             let leg = connection::leg(id(false), &receiver, &data, &connection);
@@ -454,6 +455,7 @@ impl<'a> Receiver<'a> {
             first: &[],
             stop: self.stop,
             wants_report,
+            most_refusals: 0,
             wide: true,
         };
         let leg = connection::leg(id, plan, data, connection);
