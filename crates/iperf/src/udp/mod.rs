@@ -255,7 +255,12 @@ fn end(
                     }
                     None => {}
                 },
-                Err(error) => refused = Some(sys::describe(&std::io::Error::from(error))),
+                // What a socket keeps of errors makes it ready without anything to receive.
+                Err(error) => {
+                    refused = Some(sys::describe(&std::io::Error::from(error)));
+                    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                    break;
+                }
             }
         }
         if number.unsigned_abs() > sent + 10
