@@ -327,6 +327,8 @@ fn masked_line(line: &str) -> String {
     }
     // Stock calls a histogram final, or not, by chance; and a burst may take all of its time.
     masked = masked.replace("(f)-PDF", "-PDF").replace("#e+#", "#");
+    // Of two clocks a difference can be negative.
+    masked = masked.replace("/-#", "/#");
     // A histogram has as many bins as there were times.
     while masked.contains("#:#,#:#") {
         masked = masked.replace("#:#,#:#", "#:#");

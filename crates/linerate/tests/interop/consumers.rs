@@ -111,7 +111,7 @@ fn k8s_netperf() -> Outcome {
         };
         let fixed = ["-s", wait, "-l", length, "-t", test, "--", "-k", SELECTION];
         let setting = Setting::PLAIN;
-        let args = [&fixed, options, &["-P", "42424"]].concat();
+        let args = [&fixed, options, &["-P", "22424"]].concat();
         let text = succeed(Pair::OURS, setting, &args)?;
         check(text.lines().count() >= 5, "five lines", &text)?;
         let banner = text
@@ -141,7 +141,7 @@ fn k8s_netperf() -> Outcome {
         }
     }
     // A probe of theirs: a word that means nothing to netperf.
-    ours(&["-l", "1", "--", "42424"]).map(drop)
+    ours(&["-l", "1", "--", "22424"]).map(drop)
 }
 
 /// k8s-netperf's driver reads what its script prints of several netperfs: a banner, then keys that it

@@ -221,7 +221,7 @@ fn one_port_for_both_ends() -> Outcome {
             continue;
         }
         let args = [
-            "-t", "TCP_RR", "-l", "1", "-P", "0", "-v", "0", "--", "-P", "42424",
+            "-t", "TCP_RR", "-l", "1", "-P", "0", "-v", "0", "--", "-P", "22424",
         ];
         let finished = exchange(pair, Setting::PLAIN.inside(true), &args)?;
         let rate = figures(&finished.stdout).first().copied();

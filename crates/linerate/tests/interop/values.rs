@@ -24,7 +24,7 @@ const RUNS: &[Run] = &[
     Run {
         name: "tcp_rr",
         line: "-t TCP_RR -l -3000 -c -C -B brand -a 16,32 -A 64,128 -o 1,2 -O 3,4 -W 5,6 -T 0,0 -y 1,2 \
-               -Y 0x20,0x40 -- -r 100,300 -s 32K,48K -S 20K,24K -D -P 42424,42425 -L 127.0.0.2,4 \
+               -Y 0x20,0x40 -- -r 100,300 -s 32K,48K -S 20K,24K -D -P 22424,22425 -L 127.0.0.2,4 \
                -H 127.0.0.1,4 -K reno,cubic",
         varying: &[],
     },
