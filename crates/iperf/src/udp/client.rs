@@ -160,7 +160,11 @@ fn ask(data: &DataSocket, request: &mut [u8], stop: &Stop) -> Result<(), String>
             .wait_readable(data.socket.as_fd(), Instant::now() + ASK)
             .unwrap_or(true)
         {
-            return Ok(());
+            // A refusal makes it ready as well.
+            let refused = data.socket.take_error().ok().flatten();
+            return refused.map_or(Ok(()), |error| {
+                Err(format!("recvn failed: {}", sys::describe(&error)))
+            });
         }
     }
     Err("recvn failed: the server sent nothing".to_owned())
