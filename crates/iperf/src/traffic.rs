@@ -11,7 +11,7 @@ use engine::{
     Reading, Stop,
 };
 use model::{DatagramCounts, Ended, FlowPlan, Limit, Side, SizeRule, Transport};
-use sys::Address;
+use sys::{Address, call};
 
 use crate::bursts::Stream;
 use crate::event::{Event, Figures, FlowId, Observer};
@@ -436,6 +436,31 @@ impl Orders<'_> {
     }
 }
 
+impl Orders<'_> {
+    /// Runs the engine's loop. A sender's count ends with less than a buffer.
+    fn run_loop(
+        &self,
+        phase: &mut MeasuredPhase<'_>,
+        (flow, limit): (&FlowPlan, Limit),
+        leg: &Leg,
+        buffers: &mut Buffers,
+    ) -> Ran {
+        let (whole, rest) = in_buffers(limit, leg.sends, length_of(flow));
+        let path = Flow::Connected(self.data.socket.as_fd());
+        let mut ran = match whole {
+            Limit::Bytes(0) => Ended::Count.into(),
+            whole => phase.run_part(whole, Loop::of(flow, buffers), path),
+        };
+        if rest > 0 && ran.ended == Ended::Count {
+            let bytes = &self.pattern[..rest];
+            let last = |stop: &Stop| send_rest(self.data, bytes, &leg.counters, stop).into();
+            ran.ended = phase.run_own(true, last).ended;
+        }
+        phase.stop_clock();
+        ran
+    }
+}
+
 /// How a flow went.
 pub(crate) struct Went {
     pub(crate) side: Side,
@@ -500,12 +525,11 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
         Limit::Bytes(_) => Limit::Unlimited,
         other => other,
     };
-    let path = || Flow::Connected(data.socket.as_fd());
     let own = |stop: &Stop| orders.run_own(&flow, limit, leg, company, stop);
     let ran = if orders.is_own(leg.sends) {
         phase.run_own(leg.sends, own)
     } else {
-        phase.run(limit, Loop::of(&flow, &mut buffers), path())
+        orders.run_loop(&mut phase, (&flow, limit), leg, &mut buffers)
     };
     let received = leg.counters.counts().received.0;
     let mut end = whole(&ran.ended, flow.limit, received, phase.passed.elapsed);
@@ -542,6 +566,36 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, company: &Arc<Company>) -> Wen
     let there = end.is_ok() && !matches!(ended, Ended::Failed(_));
     let there = there.then(|| mirrored(&side));
     Went { side, there, ended }
+}
+
+/// A sender's count of bytes: what fits in whole buffers of `length` bytes, and the rest.
+fn in_buffers(limit: Limit, sends: bool, length: u32) -> (Limit, usize) {
+    match limit {
+        Limit::Bytes(bytes) if sends && length > 0 => {
+            let rest = bytes % u64::from(length);
+            (Limit::Bytes(bytes - rest), rest as usize)
+        }
+        _ => (limit, 0),
+    }
+}
+
+/// Sends the rest of a count, which is less than a buffer.
+fn send_rest(data: &DataSocket, mut bytes: &[u8], counters: &Counters, stop: &Stop) -> Ended {
+    while !bytes.is_empty() {
+        match call::send(data.socket.as_fd(), bytes) {
+            Ok(sent) => {
+                counters.count_sent(sent, 1);
+                bytes = &bytes[sent..];
+            }
+            Err(call::Error::INTR) if stop.is_set() => return Ended::Cancelled,
+            Err(call::Error::INTR) => {}
+            Err(error) => {
+                let why = sys::describe(&std::io::Error::from(error));
+                return Ended::Failed(format!("write failed: {why}"));
+            }
+        }
+    }
+    Ended::Count
 }
 
 fn mirrored(side: &Side) -> Side {

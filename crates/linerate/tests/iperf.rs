@@ -194,6 +194,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<_> = CASES.iter().map(case).collect();
     trials.extend(testkit::trials![
         a_refused_connection_is_a_failure,
+        a_count_is_kept_to_the_byte,
         a_server_that_says_nothing_is_a_failure,
         a_server_that_dies_is_a_failure,
         a_server_makes_a_key_and_ends_without_a_client,
@@ -350,6 +351,29 @@ fn a_refused_connection_is_a_failure() {
         done.stderr
             .contains("tcp connect failed: Connection refused")
     );
+}
+
+/// Stock sends without end where the count is less than its header.
+fn a_count_is_kept_to_the_byte() {
+    let port = free_port();
+    let _server = Process::start(&mut command(Make::Ours, &format!("-s -p {port}")));
+    assert!(eventually(PATIENCE, || is_listening(port)));
+    for (options, bytes) in [
+        ("-n 100K", "102400"),
+        ("-n 100K -l 8K", "102400"),
+        ("-n 256K -P 2", "262144"),
+        ("-n 100K -R", "102400"),
+        ("-n 10", "60"),
+    ] {
+        let line = format!("-c 127.0.0.1 -p {port} -y C {options}");
+        let done = testkit::run(command(Make::Ours, &line), PATIENCE).unwrap();
+        let moved = done
+            .stdout
+            .lines()
+            .next()
+            .and_then(|line| line.split(',').nth(7));
+        assert_eq!(moved, Some(bytes), "{options}: {done:#?}");
+    }
 }
 
 fn a_server_that_says_nothing_is_a_failure() {
