@@ -46,16 +46,6 @@ options() {
     wait $!
 }
 
-# A server does not load the protocol for a client.
-without() {
-    lsmod | grep -q "^sctp " && rmmod sctp
-    iperf3_server ours
-    if linerate iperf3 -c 127.0.0.1 --sctp -n 1M >out 2>&1; then fail "$(cat out)"; fi
-    grep -q "protocol does not exist" out || fail "$(cat out)"
-    grep -q "protocol does not exist: this kernel has not loaded it" server.log || fail "$(cat server.log)"
-}
-
-try iperf3.sctp.without without
 try iperf3.sctp.send streams ours ours -n 4M
 try iperf3.sctp.reverse streams ours ours -R -t 1
 try iperf3.sctp.both streams ours ours --bidir -P 2 -t 1
