@@ -79,29 +79,22 @@ pub(crate) fn await_port(
         None if listening => Ok(()),
         None => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("nothing listens at port {port} after {PATIENCE:?}"),
+            format!("nothing listens at port {port}"),
         )),
     }
 }
 
-/// Ends whatever runs in these hosts: servers leave their first process behind.
+/// Kills all processes in these hosts, not only the first process of each server, and waits until they are gone.
 pub(crate) fn clear(hosts: &[&Namespace]) {
-    let inside: Vec<_> = hosts
-        .iter()
-        .filter_map(|host| std::fs::read_link(host.path()).ok())
-        .collect();
-    let own = std::process::id();
-    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-        let there = std::fs::read_link(format!("/proc/{pid}/ns/net"));
-        if pid == own || !there.is_ok_and(|namespace| inside.contains(&namespace)) {
-            continue;
-        }
-        if let Some(pid) = Pid::from_raw(pid as i32) {
+    // A process may start another one while it is killed.
+    eventually(PATIENCE, || {
+        let inside: Vec<_> = hosts.iter().flat_map(|host| host.processes()).collect();
+        for pid in inside.iter().filter_map(|pid| Pid::from_raw(*pid)) {
             // It may just have ended.
             let _ = kill_process(pid, Signal::KILL);
         }
-    }
+        inside.is_empty()
+    });
 }
 
 fn start(host: &Namespace, command: &Command, output: Stdio) -> io::Result<Child> {

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         trial("the_log_has_every_packet", needs, the_log_has_every_packet),
         trial("a_command_between_hosts", needs, a_command_between_hosts),
         trial("rates_and_ipv6", needs, rates_and_ipv6),
+        trial("servers_end_with_it", needs, servers_end_with_it),
         trial("nothing_is_left", needs, nothing_is_left),
     ];
     // They compare rates and delays.
@@ -185,6 +186,17 @@ fn rates_and_ipv6() {
         let finished = netns(link, &["sh", "-c", &both]);
         assert_eq!(finished.code, Some(0), "{link:?}: {finished:?}");
     }
+}
+
+/// A server that is not the first process of its command line also ends with the lab.
+fn servers_end_with_it() {
+    let serve = "sleep 100 & echo $! >&2; exec sleep 100";
+    let finished = netns(&["--serve", serve], &["sleep", "0.5"]);
+    let pid = finished.stderr.trim();
+    assert!(pid.parse::<u32>().is_ok(), "{finished:?}");
+    // Its new parent may take a moment to collect it.
+    let path = format!("/proc/{pid}");
+    assert!(eventually(Duration::from_secs(5), || !Path::new(&path).exists()));
 }
 
 /// Killed without a chance to clean up, it takes its command along, and with the last process and

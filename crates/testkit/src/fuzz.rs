@@ -3,6 +3,7 @@
 //! `FUZZ_ITERATIONS` sets the number of inputs per test ([`INPUTS`] by default). A failure prints the
 //! seed of its input, which `FUZZ_SEED` repeats.
 
+use std::ffi::OsString;
 use std::fmt::Debug;
 use std::ops::{Range, RangeInclusive};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -177,6 +178,13 @@ impl Words {
     pub fn command_line(&self, rng: &mut SmallRng, most: usize) -> Vec<String> {
         let words = rng.random_range(0..most);
         (0..words).map(|_| self.word(rng)).collect()
+    }
+
+    /// Returns the words of one of `roles`, and up to 4 random ones after them.
+    pub fn command_line_of(&self, rng: &mut SmallRng, roles: &[&str]) -> Vec<OsString> {
+        let role = one_of(rng, roles).split_whitespace().map(OsString::from);
+        let words = self.command_line(rng, 5).into_iter().map(Into::into);
+        role.chain(words).collect()
     }
 
     fn word(&self, rng: &mut SmallRng) -> String {

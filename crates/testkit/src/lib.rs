@@ -13,9 +13,11 @@ mod namespace;
 mod peer;
 mod process;
 mod profile;
+mod relay;
 mod runner;
 mod server;
 mod sockets;
+mod transcripts;
 mod trial;
 mod uperf;
 
@@ -27,12 +29,16 @@ pub use namespace::{End, Namespace, link, try_link};
 pub use peer::{Make, Peers, Role, STOCK, copy_program, linerate, program, stock};
 pub use process::{Finished, Process, run};
 pub use profile::{Profile, profiles};
+pub use relay::{Fate, Relay, Way};
 pub use runner::{Suite, names, run_suites};
 pub use server::{Server, Usage};
 pub use sockets::{
     connections_of, counter, established, free_port, is_listening, listeners, listening_ports,
+    takes_datagrams,
 };
+pub use transcripts::{Packet, Transcript};
 pub use trial::{
-    Load, Need, Trial, eventually, required, short_directory, trial, unless, unless_absent, within,
+    Load, Need, Trial, eventually, required, short_directory, side_by_side, trial, unless,
+    unless_absent, within,
 };
 pub use uperf::Uperf;

@@ -1,7 +1,6 @@
 //! Runs suites of trials: most of them side by side, each worker on a host of its own, and those that
 //! measure alone at the end.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::namespace::Namespace;
 use crate::peer::measure_shipped_program;
-use crate::trial::{Load, Trial};
+use crate::trial::{Load, Trial, message};
 
 /// Workers for trials that mostly wait.
 const WAITING_WORKERS: usize = 24;
@@ -240,12 +239,6 @@ fn attempt(trial: Trial) -> Verdict {
         Ok(Err(why)) => Verdict::Failed(why),
         Err(panic) => Verdict::Failed(message(&*panic)),
     }
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without a message").to_owned()
 }
 
 /// How trials ended, in this order.

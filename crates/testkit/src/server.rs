@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::peer::{Make, Peers, Role, linerate};
 use crate::process::{Finished, Process};
-use crate::sockets::{descriptors, free_port, listens};
+use crate::sockets::{descriptors, free_port, listens, receives};
 use crate::trial::eventually;
 
 /// How long a server may take to listen, on a machine that is busy with other things.
@@ -73,7 +73,7 @@ impl Server {
         Self::with(|port| format!("uperf -s -P {port} {options}"))
     }
 
-    /// Starts what `program` makes of a free port, and returns when it listens there.
+    /// Starts what `program` makes of a free port, and returns when it listens there or takes datagrams.
     ///
     /// Another process can take the port before the server does; then another port is tried.
     pub fn of(program: impl Fn(u16) -> Command) -> io::Result<Self> {
@@ -168,7 +168,7 @@ impl Server {
         let mut is_running = true;
         let listening = eventually(PATIENCE, || {
             is_running = self.process.is_running();
-            !is_running || listens(&pid, port)
+            !is_running || listens(&pid, port) || receives(&pid, port)
         });
         if listening && is_running {
             return Ok(());
@@ -203,11 +203,12 @@ impl Server {
         self.settled_usage()
     }
 
-    /// Descriptors and threads once they stay the same: a session ends just after its client.
+    /// Descriptors and threads once they stay the same: a session ends just after its client, one of iperf by UDP
+    /// when no copy of the client's last datagram comes any more.
     pub fn settled_usage(&self) -> Usage {
         let mut last = self.usage();
         eventually(SOON, || {
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(400));
             std::mem::replace(&mut last, self.usage()) == last
         });
         last

@@ -1,12 +1,15 @@
-//! The kernel's tables of this thread's namespace: proc(5), `/proc/net/tcp`, `/proc/net/snmp` and
+//! The kernel's tables of this thread's namespace: proc(5), `/proc/net/tcp`, `/proc/net/udp`, `/proc/net/snmp` and
 //! `/proc/net/netstat`.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, socket_with, sockopt};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 /// A socket as the table has it.
 struct Entry {
@@ -17,34 +20,61 @@ struct Entry {
     inode: u64,
 }
 
+const TCP: [&str; 2] = ["tcp", "tcp6"];
+const UDP: [&str; 2] = ["udp", "udp6"];
+
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 
-/// A port that was free for both families a moment ago; within a namespace of one's own it stays so.
+/// A port that was free for both families a moment ago. The kernel gives it to nobody by itself, and no other
+/// caller in this process gets it soon.
 pub fn free_port() -> u16 {
-    let (_socket, port) = bound_to_any_port();
+    let (_sockets, port) = bound_to_a_port();
     port
 }
 
-/// A socket that other sockets with SO_REUSEADDR, such as servers' have, may share its port with.
+/// Below the ports that the kernel chooses (32768 to 60999), above the usual ports of servers.
+const PORTS: Range<u32> = 22_000..32_000;
+
+/// Sockets that other sockets with SO_REUSEADDR, such as servers' have, may share their port with.
 ///
-/// A child that another thread starts at the same time has a copy of it until its execve(2), a long time on a busy
-/// machine. If the socket listened, the copy would be taken for a server's, and would keep the server out.
-fn bound_to_any_port() -> (OwnedFd, u16) {
-    let bind = |anywhere: IpAddr| -> rustix::io::Result<(OwnedFd, u16)> {
-        let family = match anywhere {
-            IpAddr::V4(_) => AddressFamily::INET,
-            IpAddr::V6(_) => AddressFamily::INET6,
-        };
-        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-        rustix::net::bind(&socket, &SocketAddr::new(anywhere, 0))?;
-        let bound = SocketAddr::try_from(getsockname(&socket)?)?;
-        Ok((socket, bound.port()))
-    };
-    bind(Ipv6Addr::UNSPECIFIED.into())
-        .or_else(|_| bind(Ipv4Addr::LOCALHOST.into()))
+/// A child that another thread starts at the same time has copies of them until its execve(2), a long time on a busy
+/// machine. If they listened, the copies would be taken for a server's, and would keep the server out.
+fn bound_to_a_port() -> (Vec<OwnedFd>, u16) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Two processes begin at different ports.
+    let begin = std::process::id().wrapping_mul(769);
+    (0..PORTS.len())
+        .find_map(|_| {
+            let next = begin.wrapping_add(NEXT.fetch_add(1, Relaxed));
+            let port = PORTS.start + next % (PORTS.end - PORTS.start);
+            let port = u16::try_from(port).expect("all of PORTS are ports");
+            Some((bound_to(port)?, port))
+        })
         .expect("there is a free port")
+}
+
+/// Sockets of both families at a port; `None` if somebody has it. A host may be without IPv6.
+fn bound_to(port: u16) -> Option<Vec<OwnedFd>> {
+    let mut sockets = Vec::new();
+    for (family, anywhere) in [
+        (AddressFamily::INET6, Ipv6Addr::UNSPECIFIED.into()),
+        (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+    ] {
+        let Ok(socket) = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None) else {
+            continue;
+        };
+        sockopt::set_socket_reuseaddr(&socket, true).ok()?;
+        if family == AddressFamily::INET6 {
+            sockopt::set_ipv6_v6only(&socket, true).ok()?;
+        }
+        match rustix::net::bind(&socket, &SocketAddr::new(anywhere, port)) {
+            Ok(()) => sockets.push(socket),
+            Err(Errno::ADDRNOTAVAIL) => {}
+            Err(_) => return None,
+        }
+    }
+    (!sockets.is_empty()).then_some(sockets)
 }
 
 /// Whether the port is listened on.
@@ -54,9 +84,21 @@ pub fn is_listening(port: u16) -> bool {
 
 /// Whether the port is listened on in the network namespace of a process, or of `thread-self`.
 pub(crate) fn listens(of: &str, port: u16) -> bool {
-    table(of)
+    table(of, TCP)
         .iter()
         .any(|entry| entry.state == LISTEN && entry.local_port == port)
+}
+
+/// Whether a datagram socket that is not connected has the port.
+pub fn takes_datagrams(port: u16) -> bool {
+    receives("thread-self", port)
+}
+
+/// The same in the network namespace of a process, or of `thread-self`.
+pub(crate) fn receives(of: &str, port: u16) -> bool {
+    table(of, UDP)
+        .iter()
+        .any(|entry| entry.remote_port == 0 && entry.local_port == port)
 }
 
 /// How many sockets listen.
@@ -66,7 +108,7 @@ pub fn listeners() -> usize {
 
 /// The ports that are listened on, each as often as it is.
 pub fn listening_ports() -> Vec<u16> {
-    table("thread-self")
+    table("thread-self", TCP)
         .iter()
         .filter(|entry| entry.state == LISTEN)
         .map(|entry| entry.local_port)
@@ -75,14 +117,14 @@ pub fn listening_ports() -> Vec<u16> {
 
 /// Whether somebody is connected to the port.
 pub fn established(port: u16) -> bool {
-    table("thread-self")
+    table("thread-self", TCP)
         .iter()
         .any(|entry| entry.state == ESTABLISHED && entry.remote_port == port)
 }
 
 /// How many connections the process itself has, its children's not counted.
 pub fn connections_of(pid: u32) -> usize {
-    let table = table("thread-self");
+    let table = table("thread-self", TCP);
     let links = descriptors(pid).filter_map(|descriptor| std::fs::read_link(descriptor).ok());
     // Two descriptors may be of one socket.
     let inodes: HashSet<u64> = links
@@ -129,11 +171,11 @@ pub fn counter(protocol: &str, name: &str) -> u64 {
         .unwrap_or_default()
 }
 
-fn table(process: &str) -> Vec<Entry> {
+fn table(process: &str, families: [&str; 2]) -> Vec<Entry> {
     let of = |family| {
         std::fs::read_to_string(format!("/proc/{process}/net/{family}")).unwrap_or_default()
     };
-    let tables = ["tcp", "tcp6"].map(of);
+    let tables = families.map(of);
     tables.iter().flat_map(|table| entries(table)).collect()
 }
 
@@ -155,7 +197,7 @@ fn entry(line: &str) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
 
     use super::*;
 
@@ -184,9 +226,18 @@ mod tests {
     /// As if a child of another thread had not executed its program yet.
     #[test]
     fn a_free_port_is_a_servers_at_once() {
-        let (_copy, port) = bound_to_any_port();
+        let (_copies, port) = bound_to_a_port();
         assert!(!is_listening(port));
         let _server = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         assert!(is_listening(port));
+    }
+
+    #[test]
+    fn a_connected_socket_takes_no_datagrams_of_others() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        assert!(takes_datagrams(address.port()));
+        socket.connect((Ipv4Addr::LOCALHOST, 9)).unwrap();
+        assert!(!takes_datagrams(address.port()));
     }
 }

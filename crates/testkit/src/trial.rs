@@ -1,5 +1,6 @@
 //! Tests that need something of the machine, and waiting for what a test needs to happen.
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -177,6 +178,28 @@ pub(crate) fn holds_within(
     }
 }
 
+/// Runs each piece of work on a thread of its own, and waits for all of them.
+///
+/// # Panics
+///
+/// If any of them panics, with the messages of all that did.
+#[track_caller]
+pub fn side_by_side<W: FnOnce() + Send>(works: impl IntoIterator<Item = W>) {
+    let panics: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = works.into_iter().map(|work| scope.spawn(work)).collect();
+        let panics = threads.into_iter().filter_map(|thread| thread.join().err());
+        panics.map(|panic| message(&*panic)).collect()
+    });
+    assert!(panics.is_empty(), "{}", panics.join("\n"));
+}
+
+/// The text of a panic.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a message").to_owned()
+}
+
 /// A new directory in /tmp whose name is short, for requests that have room for 31 bytes of a path, and in
 /// lower case, to which uperf folds the words of a profile.
 pub fn short_directory() -> TempDir {
@@ -196,4 +219,16 @@ fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).exists())
         || Path::new("/usr/sbin").join(program).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_panic_of_a_thread_is_shown() {
+        let works = [0, 1, 2].map(|number| move || assert!(number == 1, "number {number}"));
+        let panic = std::panic::catch_unwind(|| side_by_side(works)).unwrap_err();
+        assert_eq!(message(&*panic), "number 0\nnumber 2");
+    }
 }

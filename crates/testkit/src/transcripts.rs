@@ -1,0 +1,129 @@
+//! Packed recordings of datagrams, as `crates/udpmon/tests/data/transcripts.txt` explains them.
+
+/// The payloads of one run of the stock programs.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    /// Its name, such as `bw-basic`.
+    pub name: String,
+    /// The command that made it, with a remark.
+    pub command: String,
+    /// In the order of their times.
+    pub packets: Vec<Packet>,
+}
+
+/// One recorded datagram.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// Which requester sent or got it: 1, or 2 where a second one takes part.
+    pub requester: u8,
+    /// Whether the requester sent it.
+    pub is_request: bool,
+    /// Microseconds since the first packet.
+    pub micros: u64,
+    /// Its payload; zeros where the recording leaves it out.
+    pub bytes: Vec<u8>,
+    /// Whether the recording has its payload.
+    pub is_complete: bool,
+}
+
+impl Transcript {
+    /// Reads all transcripts of a text.
+    ///
+    /// # Panics
+    ///
+    /// If the text has another form.
+    pub fn read(text: &str) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for line in text.lines() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some((name, command)) = line.split_once(": ") {
+                all.push(Self {
+                    name: name.to_owned(),
+                    command: command.to_owned(),
+                    packets: Vec::new(),
+                });
+                continue;
+            }
+            let packets = &mut all.last_mut().expect("a name comes first").packets;
+            let before = packets.iter().rev().find(|packet| packet.is_complete);
+            let packet = Packet::read(line, before.map_or(&[], |packet| &packet.bytes));
+            packets.push(packet.unwrap_or_else(|| panic!("not a packet: {line}")));
+        }
+        all
+    }
+
+    /// The transcript of this name among those of a text.
+    pub fn named(text: &str, name: &str) -> Self {
+        let mut all = Self::read(text).into_iter();
+        all.find(|transcript| transcript.name == name)
+            .unwrap_or_else(|| panic!("no transcript {name}"))
+    }
+}
+
+impl Packet {
+    fn read(line: &str, before: &[u8]) -> Option<Self> {
+        let mut words = line.split(' ');
+        let (requester, is_request) = match words.next()? {
+            ">" => (1, true),
+            "<" => (1, false),
+            "2>" => (2, true),
+            "2<" => (2, false),
+            _ => return None,
+        };
+        let mut packet = Self {
+            requester,
+            is_request,
+            micros: words.next()?.parse().ok()?,
+            bytes: Vec::new(),
+            is_complete: true,
+        };
+        for word in words {
+            packet.append(word, before)?;
+        }
+        Some(packet)
+    }
+
+    fn append(&mut self, word: &str, before: &[u8]) -> Option<()> {
+        let (kind, count) = word.split_at(1);
+        let count = || count.parse::<usize>().ok();
+        let len = self.bytes.len();
+        match kind {
+            "z" => self.bytes.resize(len + count()?, 0),
+            "p" => self.bytes.extend(before.get(len..len + count()?)?),
+            "?" => {
+                self.bytes.resize(len + count()?, 0);
+                self.is_complete = false;
+            }
+            _ => {
+                for at in (0..word.len()).step_by(2) {
+                    let byte = u8::from_str_radix(word.get(at..at + 2)?, 16).ok()?;
+                    self.bytes.push(byte);
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_payloads() {
+        let text = "# a remark\n\nrun: a -b\n> 0 01 z3 ff\n< 12 p2 0a0b\n2> 13 ?7\n2< 14 p4\n";
+        let run = Transcript::named(text, "run");
+        assert_eq!(run.command, "a -b");
+        let [request, reply, left_out, other] = &run.packets[..] else {
+            panic!("{run:?}");
+        };
+        assert_eq!(request.bytes, [1, 0, 0, 0, 255]);
+        assert!(request.is_request && request.requester == 1);
+        assert_eq!((reply.micros, &reply.bytes[..]), (12, &[1, 0, 10, 11][..]));
+        assert!(!reply.is_request);
+        assert!(!left_out.is_complete && left_out.bytes == [0; 7] && left_out.requester == 2);
+        assert_eq!(other.bytes, reply.bytes);
+    }
+}
