@@ -57,7 +57,7 @@ macro_rules! numbers {
     )+};
 }
 
-numbers!(u8, u16, i32, u32, u64, f32, f64);
+numbers!(u8, u16, i32, u32, i64, u64, f32, f64);
 
 /// A word that is 0 or not.
 impl Field for bool {

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use engine::{Role, Stop};
 use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
-use sys::resolve::{Wanted, resolve};
 use sys::{Address, Socket};
 
 /// The deadline of a connection attempt to one address; the kernel's own is over two minutes.
@@ -51,12 +50,6 @@ impl ControlConnection {
         Err(Unreached(unreached))
     }
 
-    /// Connects to a TCP port of a host, by its name or address.
-    pub fn reach_host(host: &str, port: u16, stop: &Stop) -> io::Result<Self> {
-        let host = resolve(host, Wanted::Any).map_err(io::Error::other)?;
-        Self::reach(Transport::Tcp, &host.at(port), stop).map_err(io::Error::other)
-    }
-
     /// Connects to `to` from the local address `from`. A wildcard address and port 0 leave the choice to the kernel.
     /// [`is_stopped`] recognises a stop that ended the attempt.
     pub fn connect(
@@ -87,12 +80,6 @@ impl ControlConnection {
     /// Returns the peer's address.
     pub fn peer(&self) -> &Address {
         &self.peer
-    }
-
-    /// Returns the peer's address with another port, for its data.
-    pub fn peer_at(&self, port: u32) -> io::Result<Address> {
-        let address = self.peer.with_port(port);
-        address.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
     /// Returns the local address, by which the peer reaches this host.
@@ -247,7 +234,7 @@ pub fn is_stopped(error: &io::Error) -> bool {
 pub fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
-        _ if is_late(error) => "no word in time".to_owned(),
+        _ if is_late(error) && error.get_ref().is_none() => "no word in time".to_owned(),
         _ if is_stopped(error) => "interrupted here".to_owned(),
         _ => sys::describe(error),
     }
@@ -329,11 +316,6 @@ mod tests {
         let reach = |to: &[Address]| ControlConnection::reach(Transport::Tcp, to, &Stop::new());
         let control = reach(&[closed.clone(), there.clone()]).unwrap();
         assert_eq!(*control.peer(), there);
-        assert_eq!(control.peer_at(7).unwrap().to_string(), "127.0.0.1:7");
-        assert!(control.peer_at(70_000).is_err(), "no port of TCP");
-        let port = there.port() as u16;
-        let named = ControlConnection::reach_host("127.0.0.1", port, &Stop::new());
-        assert_eq!(*named.unwrap().peer(), there);
         let unreached = reach(&[closed.clone(), closed.clone()]).unwrap_err();
         let refused = format!("to {closed}: Connection refused");
         let expected = format!("cannot connect {refused}, {refused}");

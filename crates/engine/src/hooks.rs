@@ -1,13 +1,11 @@
 //! What a loop does beside moving data, or not: `()` is nothing, and costs nothing.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use model::{Half, Paced, Touch};
 use stats::Histogram;
 use sys::option;
-use sys::shared::CacheLine;
 
 use crate::pace::Pace;
 use crate::stop::Stop;
@@ -177,53 +175,6 @@ impl Hooks for Extras {
             self.retransmits = count.map(|count| before.saturating_add(count));
         }
     }
-}
-
-/// Counts receive calls by how much of their buffer they filled.
-pub(crate) struct ReceiveSizes<'a> {
-    pub(crate) extras: Extras,
-    /// A call's buffer, in bytes.
-    pub(crate) size: usize,
-    pub(crate) counts: &'a CacheLine,
-}
-
-impl Hooks for ReceiveSizes<'_> {
-    #[inline]
-    fn waited(&mut self, stop: &Stop) -> bool {
-        self.extras.waited(stop)
-    }
-
-    fn is_my_turn(&mut self) -> bool {
-        self.extras.is_my_turn()
-    }
-
-    fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
-        self.extras.has_input_before_turn(socket)
-    }
-
-    fn turns_left(&self) -> u64 {
-        self.extras.turns_left()
-    }
-
-    #[inline]
-    fn took_turns(&mut self, count: usize) {
-        self.extras.took_turns(count);
-    }
-
-    fn before_send(&mut self, _: &mut [u8]) {}
-
-    #[inline]
-    fn after_receive(&mut self, data: &mut [u8]) {
-        self.extras.after_receive(data);
-        if let Some(filled) = data.len().checked_sub(1) {
-            let eighth = (filled * 8 / self.size).min(7);
-            let count = &self.counts.0[eighth];
-            // Nobody else writes.
-            count.store(count.load(Relaxed) + 1, Relaxed);
-        }
-    }
-
-    fn before_close(&mut self, _: BorrowedFd<'_>) {}
 }
 
 /// Every byte becomes another one. What a buffer was filled with still shows, so that it compresses

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod budget;
 mod buffers;
 mod clock;
@@ -13,28 +14,35 @@ mod connector;
 mod counters;
 mod cpu;
 mod deadline_thread;
+mod departures;
 mod end;
 mod finish;
 mod flow_group;
+mod held;
 mod hooks;
 mod host;
 mod instrument;
 mod interface;
 mod io;
+mod job;
 mod looper;
 mod loops;
 mod measured_phase;
 mod memory;
 mod numbers;
+mod one_way;
 mod pace;
+mod packet_records;
 mod run;
 mod sampler;
 pub mod script;
 mod socket;
+mod spacing;
 mod start_barrier;
 mod stop;
 mod timer;
 
+pub use arrivals::{Arrived, PacketReceiver, PacketReceiverSettings, PacketWatch, StampCounts};
 pub use budget::{Budget, Exceeded, Holder, Share};
 pub use buffers::{Buffers, RingError};
 pub use clock::Passed;
@@ -43,6 +51,7 @@ pub use connector::{
 };
 pub use counters::Counters;
 pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
+pub use departures::{PacketSender, PacketsSent};
 pub use end::Ran;
 pub use finish::Finish;
 pub use flow_group::{FlowGroup, GroupMember};
@@ -50,12 +59,16 @@ pub use host::facts;
 pub use instrument::clock_facts;
 pub use interface::InterfaceMeter;
 pub use io::{Associations, Flow};
+pub use job::{Job, JobBody, Loop, Path, Steps};
 pub use looper::Looper;
 pub use loops::connection_test::Accepting;
-pub use measured_phase::{MeasuredPhase, PhaseSettings, open_stream, run_stream};
+pub use measured_phase::{MeasuredPhase, PhaseSettings};
 pub use memory::Memory;
-pub use numbers::{DatagramWatch, FirstDatagram};
-pub use run::{Job, JobBody, Loop, Path, Steps, receive_late, run};
+pub use numbers::{DatagramWatch, FirstDatagram, Order};
+pub use packet_records::{
+    PacketArrival, PacketRecords, PacketTimes, PassedOver, ReceivedPacket, Recording,
+};
+pub use run::{receive_late, run};
 pub use sampler::{Interval, Reading, Sampler, path_sample, sample_until};
 pub use socket::{
     DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,

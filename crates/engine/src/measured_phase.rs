@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{Ended, FlowPlan, Half, Limit, Side, SocketFacts, Workload};
-use sys::{Address, Socket};
+use model::{Half, Limit, Side, SocketFacts, Workload};
+use sys::Socket;
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Passed};
@@ -16,9 +16,9 @@ use crate::end::Ran;
 use crate::finish::Finish;
 use crate::flow_group::FlowGroup;
 use crate::io::Flow;
-use crate::memory::Memory;
-use crate::run::{Job, JobBody, Loop, Path, run};
-use crate::socket::{DataSocket, Role};
+use crate::job::{Job, JobBody, Loop, Path};
+use crate::run::run;
+use crate::socket::DataSocket;
 use crate::stop::{Reason, Stop};
 
 /// What a measured phase counts in, and what ends it.
@@ -182,82 +182,4 @@ impl<'a> MeasuredPhase<'a> {
             ..Side::default()
         }
     }
-}
-
-/// Opens one end of a stream at `bind`: its socket, which listens for one connection if that is its role, and its
-/// buffers, of which those to send are filled with `pattern`.
-pub fn open_stream(
-    flow: &FlowPlan,
-    role: Role,
-    bind: &Address,
-    pattern: &[u8],
-    memory: &Memory,
-) -> io::Result<(DataSocket, Buffers)> {
-    let (half, workload, transport) = (&flow.here, &flow.workload, flow.transport);
-    let data = DataSocket::open(transport, bind, &half.socket, role);
-    let data = data.map_err(io::Error::other)?;
-    if role == Role::Listener {
-        data.socket.listen(1)?;
-    }
-    let facts = &data.facts;
-    let buffers = Buffers::new(half, workload, transport, facts, None, pattern, memory);
-    Ok((data, buffers.map_err(io::Error::other)?))
-}
-
-/// Runs one end of a stream on its connection, from its start to its finish, and returns its figures with its end.
-///
-/// A sender keeps the flow's time, and waits until the peer has read all: its end is its limit. A receiver reads until
-/// the peer's end of stream, [`Ended::PeerClosed`], and then closes the connection, which is what the sender waits for,
-/// before it reports its figures. `cancel` ends both early, as [`Ended::Cancelled`]. All else is an error: a reset, the
-/// end of the control connection, `patience` without progress (more where one call sends much), and a sender that goes
-/// on for longer than that beyond the flow's time.
-pub fn run_stream(
-    flow: &FlowPlan,
-    (data, connection): (&DataSocket, &Socket),
-    buffers: &mut Buffers,
-    control: Option<BorrowedFd<'_>>,
-    patience: Duration,
-    cancel: &Stop,
-) -> io::Result<(Side, Ended)> {
-    let patience = buffers.patience(patience, &flow.here);
-    let sends = flow.workload.sends();
-    let time = match flow.limit {
-        Limit::Time(time) if sends => Some(time),
-        Limit::Time(time) => Some(time + patience),
-        _ => None,
-    };
-    let settings = PhaseSettings {
-        counters: &Arc::default(),
-        cancel,
-        control,
-        time,
-        idle: None,
-        group: None,
-    };
-    let mut phase = MeasuredPhase::start(&flow.here, settings);
-    // Not the drain, in which nothing is counted.
-    deadline_thread().on_silence(settings.counters, patience, &phase.stop);
-    let path = || Flow::Connected(connection.as_fd());
-    let ran = phase.run(flow.limit, Loop::of(flow, buffers), path());
-    let drains = sends && !matches!(ran.ended, Ended::Failed(_));
-    let finished = drains.then(|| phase.drain(connection, patience));
-    let ended = match (&ran.ended, phase.cut.reason()) {
-        (Ended::Failed(why), _) => Err(why.clone()),
-        (_, Some(Reason::Cancelled)) => Ok(Ended::Cancelled),
-        (_, Some(Reason::PeerClosed)) => Err("the control connection was closed".to_owned()),
-        (Ended::PeerClosed, _) if ran.failure.is_some() => {
-            Err("the peer reset the stream".to_owned())
-        }
-        (Ended::Deadline, _) if !sends => Err("the stream did not end in time".to_owned()),
-        (ended, _) => match finished {
-            Some(Err(error)) => {
-                let why = sys::describe(&error);
-                Err(format!("the peer did not read all of the stream: {why}"))
-            }
-            _ => Ok(ended.clone()),
-        },
-    };
-    let facts = data.facts_at_end(connection);
-    let ended = ended.map_err(io::Error::other)?;
-    Ok((phase.side(ran, data, buffers, facts), ended))
 }

@@ -132,15 +132,36 @@ pub(crate) fn now_ns(format: DatagramFormat) -> u64 {
     }
 }
 
+/// What a datagram's number is to those of the datagrams before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The next one.
+    InTurn,
+    /// Above all, and not the next one.
+    Ahead {
+        /// The numbers between, none of which has come.
+        passed_over: u64,
+    },
+    /// Below the highest, and the first of its number.
+    Late,
+    /// One of this number has come before.
+    Repeated,
+    /// So far below the highest that nobody knows whether it has come before.
+    TooLate,
+    /// None of the flow's: there is no number, or one that cannot be.
+    Alien,
+}
+
 /// Classifies the datagrams of one flow by their numbers.
 ///
 /// Places count from 1, the first number's.
+#[derive(Debug)]
 pub(crate) struct Classifier<'a> {
     format: DatagramFormat,
     counts: DatagramWriter<'a>,
     /// Whether each of the highest places has come.
     seen: Box<[u64]>,
-    highest: i64,
+    pub(crate) highest: i64,
     jitter_ns: f64,
     last_delay_ns: Option<i64>,
     /// Delays that are not negative, where they are kept.
@@ -178,15 +199,9 @@ impl<'a> Classifier<'a> {
         } else {
             number
         };
-        let place = number.wrapping_sub(before_first);
-        if place == self.highest + 1 {
-            self.advance(place);
-        } else if (1..=self.highest + MOST_AHEAD).contains(&place) {
-            self.out_of_turn(place);
-        } else {
-            return is_end;
-        }
-        if let Some(sent_ns) = self.format.sent_ns(datagram) {
+        if self.count(number.wrapping_sub(before_first)) != Order::Alien
+            && let Some(sent_ns) = self.format.sent_ns(datagram)
+        {
             self.time(now_ns.wrapping_sub(sent_ns) as i64);
         }
         is_end
@@ -195,6 +210,19 @@ impl<'a> Classifier<'a> {
     /// The same for one that came before; whether it marks the end.
     pub(crate) fn classify_first(&mut self, first: &FirstDatagram) -> bool {
         self.classify(&first.data, first.came_ns(self.format))
+    }
+
+    /// Counts a place.
+    #[inline]
+    pub(crate) fn count(&mut self, place: i64) -> Order {
+        if place == self.highest + 1 {
+            self.advance(place);
+            Order::InTurn
+        } else if (1..=self.highest + MOST_AHEAD).contains(&place) {
+            self.out_of_turn(place)
+        } else {
+            Order::Alien
+        }
     }
 
     /// A place above all others has come.
@@ -208,13 +236,10 @@ impl<'a> Classifier<'a> {
     }
 
     #[cold]
-    fn out_of_turn(&mut self, place: i64) {
+    fn out_of_turn(&mut self, place: i64) -> Order {
         if place > self.highest {
             let skipped = place - self.highest - 1;
-            for place in self.highest.max(place - WINDOW) + 1..place {
-                let (word, bit) = bit(place);
-                self.seen[word] &= !bit;
-            }
+            self.forget(self.highest.max(place - WINDOW) + 1, place);
             for counter in [
                 DatagramCounter::Lost,
                 DatagramCounter::PassedOver,
@@ -222,27 +247,45 @@ impl<'a> Classifier<'a> {
             ] {
                 self.counts.add(counter, skipped as u64);
             }
-            return self.advance(place);
+            self.advance(place);
+            return Order::Ahead {
+                passed_over: skipped as u64,
+            };
         }
         self.counts.add(DatagramCounter::OutOfOrder, 1);
         self.counts.take_one(DatagramCounter::Missing);
         if place <= self.highest - WINDOW {
-            return;
+            return Order::TooLate;
         }
         let (word, bit) = bit(place);
         if self.seen[word] & bit != 0 {
             self.counts.add(DatagramCounter::Duplicated, 1);
-            return;
+            return Order::Repeated;
         }
         self.seen[word] |= bit;
         self.counts.add(DatagramCounter::Received, 1);
         self.counts.add(DatagramCounter::Reordered, 1);
         self.counts.take_one(DatagramCounter::Lost);
+        Order::Late
+    }
+
+    /// None of the places from one up to before another has come. Words of them go at once: a peer chooses how many.
+    fn forget(&mut self, mut place: i64, end: i64) {
+        while place < end {
+            let (word, bit) = bit(place);
+            if bit == 1 && end - place >= 64 {
+                self.seen[word] = 0;
+                place += 64;
+            } else {
+                self.seen[word] &= !bit;
+                place += 1;
+            }
+        }
     }
 
     /// RFC 3550, section 6.4.1, from the second delay on; both clocks' difference is in each of them.
     #[inline]
-    fn time(&mut self, delay_ns: i64) {
+    pub(crate) fn time(&mut self, delay_ns: i64) {
         if let Some(last_ns) = self.last_delay_ns {
             let difference_ns = delay_ns.wrapping_sub(last_ns).unsigned_abs() as f64;
             self.jitter_ns += (difference_ns - self.jitter_ns) / 16.0;
@@ -268,7 +311,7 @@ fn bit(place: i64) -> (usize, u64) {
 mod tests {
     use std::time::Duration;
 
-    use model::{DatagramCounts, OrderCounts, Stamp};
+    use model::{ByteOrder, DatagramCounts, OrderCounts, Stamp, StampUnit};
 
     use super::*;
     use crate::Counters;
@@ -280,8 +323,10 @@ mod tests {
         stamp: Some(Stamp {
             at: 4,
             clock: StampClock::Monotonic,
+            unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: true,
+        order: ByteOrder::BigEndian,
     };
 
     /// What is counted of datagrams with these numbers, and whether the last one is an end.
@@ -338,6 +383,41 @@ mod tests {
             (counts.lost, counts.reordered, counts.duplicated),
             (lost as u64 - 1, 1, 2)
         );
+    }
+
+    /// Each jump clears exactly the places that it passes over.
+    #[test]
+    fn a_jump_of_any_length_passes_over_all_between() {
+        for jump in [
+            2,
+            63,
+            64,
+            65,
+            66,
+            129,
+            1_000,
+            WINDOW,
+            WINDOW + 1,
+            3 * WINDOW,
+        ] {
+            for before in [1, 62, 63, 64, 65] {
+                let numbers = |from: i64| (from..from + before).collect::<Vec<_>>();
+                // A window that is full, so that what is not cleared shows as come again.
+                let mut all: Vec<i64> = (1..=WINDOW).collect();
+                all.extend(numbers(WINDOW + 1));
+                let next = WINDOW + before + jump;
+                all.push(next);
+                let passed = (next - jump + 1).max(next - WINDOW + 1)..next;
+                all.extend(passed.clone());
+                let (counts, _) = counted(FORMAT, &all);
+                assert_eq!(counts.duplicated, 0, "{jump} after {before}");
+                assert_eq!(
+                    counts.reordered,
+                    passed.count() as u64,
+                    "{jump} after {before}"
+                );
+            }
+        }
     }
 
     #[test]

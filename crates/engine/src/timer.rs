@@ -66,3 +66,23 @@ impl Timer for Clocked {
         self.started_ns = now_ns;
     }
 }
+
+/// Runs a loop, compiled with a timer whose times go to the field of [`Ran`], and without one.
+macro_rules! timed {
+    ($is_timed:expr, $times:ident, $stop:expr, |$timer:ident| $run:expr) => {
+        if $is_timed {
+            let mut clocked = $crate::timer::Clocked::new();
+            let $timer = &mut clocked;
+            let end: $crate::end::LoopEnd = $run;
+            $crate::end::Ran {
+                $times: Some(clocked.times),
+                ..end.ran($stop)
+            }
+        } else {
+            let $timer = &mut ();
+            $run.ran($stop)
+        }
+    };
+}
+
+pub(crate) use timed;

@@ -8,8 +8,8 @@ use engine::{
     Buffers, Counters, FirstDatagram, Flow, Job, JobBody, Loop, Memory, Ran, Reason, Stop, run,
 };
 use model::{
-    BufferPlan, Counts, DatagramCounts, DatagramFormat, Ended, FlowPlan, IoMethod, Limit, Pacing,
-    SocketFacts, Stamp, StampClock, Transport, WidthRule, Workload,
+    BufferPlan, ByteOrder, Counts, DatagramCounts, DatagramFormat, Ended, FlowPlan, IoMethod,
+    Limit, Pacing, SocketFacts, Stamp, StampClock, StampUnit, Transport, WidthRule, Workload,
 };
 
 const FORMAT: DatagramFormat = DatagramFormat {
@@ -19,8 +19,10 @@ const FORMAT: DatagramFormat = DatagramFormat {
     stamp: Some(Stamp {
         at: 4,
         clock: StampClock::Wall,
+        unit: StampUnit::SecondsAndMicros,
     }),
     ends_negative: true,
+    order: ByteOrder::BigEndian,
 };
 
 const SIZE: u32 = 100;

@@ -10,7 +10,6 @@ mod exit;
 pub mod manual;
 pub mod usage;
 
-use std::ffi::OsString;
 use std::fmt::{self, Display};
 
 pub use exit::{Endings, Exit, Quit, refuse, utf8, within};
@@ -102,16 +101,6 @@ impl<'w> Rest<'w> {
         let stray = self.stray.first().copied();
         stray.or(self.behind.first().map(String::as_str))
     }
-
-    /// The one word that belongs to no option, if there is one; a second is refused.
-    pub fn operand(&self, program: &str) -> Result<Option<&'w str>, Quit> {
-        let behind = self.behind.iter().map(String::as_str);
-        let mut words = self.stray.iter().copied().chain(behind);
-        match (words.next(), words.next()) {
-            (_, Some(second)) => refuse(format!("{program}: '{second}' is one operand too many\n")),
-            (first, None) => Ok(first),
-        }
-    }
 }
 
 /// Returns the row of one of the stock tool's letters.
@@ -124,16 +113,6 @@ pub const fn flag<L>(
 ) -> Flag<L> {
     let usage = Usage::Stock(lines);
     row(Name::Letter(letter), argument, usage, paragraph, apply)
-}
-
-/// Returns the row of a letter of a tool without a manual page.
-pub const fn plain<L>(
-    letter: char,
-    argument: Argument,
-    lines: &'static [&'static str],
-    apply: Apply<L>,
-) -> Flag<L> {
-    flag(letter, argument, lines, "", apply)
 }
 
 /// Returns the row of one of the stock tool's options that has a long name only.
@@ -274,27 +253,6 @@ pub fn environment<L>(
         apply(program, section.scope, flag.variable, (flag, value), low)?;
     }
     Ok(())
-}
-
-/// Reads the whole command line of a tool with one section, at most one operand, and no version. Its usage text is the
-/// section's heading and lines.
-pub fn command<L: Default>(
-    program: &str,
-    section: &Section<L>,
-    args: impl IntoIterator<Item = OsString>,
-) -> Result<(L, Option<String>), Exit> {
-    let words = utf8(program, args)?;
-    let mut low = L::default();
-    let rest = scan(program, section, &words, &mut low);
-    let operand = rest.and_then(|rest| rest.operand(program));
-    let operand = operand.map_err(|quit| {
-        quit.exit(Endings {
-            help: Exit::stdout(section.heading.to_owned() + &usage::stock(section, "  "), 0),
-            version: String::new(),
-            complaint: Exit::stderr("", 1),
-        })
-    })?;
-    Ok((low, operand.map(str::to_owned)))
 }
 
 fn read<'w, L>(
@@ -652,35 +610,6 @@ mod tests {
             panic!("it is taken");
         };
         assert_eq!(said, "p: P_TOS 9: never\n");
-    }
-
-    #[test]
-    fn a_tool_without_a_manual_page() {
-        static TOOL: Section<Vec<String>> = Section {
-            title: "OPTIONS",
-            heading: "tool [options] [host]\n",
-            scope: "",
-            flags: &[
-                plain('p', Value("n"), &["-p n  Port"], |seen, v| {
-                    note(seen, "p", v)
-                }),
-                plain('h', Nothing, &["-h    Help"], |_, _| Err(Quit::Help)),
-            ],
-        };
-        let read = |line| command("tool", &TOOL, words(line).into_iter().map(OsString::from));
-        let given = |seen: &str, host: Option<&str>| {
-            let seen = seen.split_whitespace().map(str::to_owned).collect();
-            Ok((seen, host.map(str::to_owned)))
-        };
-        assert_eq!(read("-p 5"), given("p=5", None));
-        assert_eq!(read("a -p5"), given("p=5", Some("a")));
-        assert_eq!(read("-- -p"), given("", Some("-p")));
-        let help = "tool [options] [host]\n  -p n  Port\n  -h    Help\n";
-        assert_eq!(read("-h"), Err(Exit::stdout(help, 0)));
-        let refused = "tool: 'b' is one operand too many\n";
-        assert_eq!(read("a -- b"), Err(Exit::stderr(refused, 1)));
-        let unknown = "tool: invalid option -- 'y'\n";
-        assert_eq!(read("-y"), Err(Exit::stderr(unknown, 1)));
     }
 
     fn words(line: &str) -> Vec<String> {

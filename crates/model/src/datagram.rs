@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::optional_nanos;
 
-/// The fields of a flow's datagrams: words of 32 bits, the most significant byte first.
+/// The fields of a flow's datagrams: words of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramFormat {
     /// Offset of the number, or of its low word.
@@ -21,16 +21,82 @@ pub struct DatagramFormat {
     pub stamp: Option<Stamp>,
     /// Numbers are signed, and a negative one marks the flow's last datagram: its magnitude is the number.
     pub ends_negative: bool,
+    /// The order of the bytes in each word, and of the words of a stamp.
+    #[serde(default, skip_serializing_if = "ByteOrder::is_big_endian")]
+    pub order: ByteOrder,
 }
 
-/// A time in a datagram: seconds, and microseconds in the next word.
+/// The order of a field's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByteOrder {
+    /// The most significant byte first.
+    #[default]
+    BigEndian,
+    /// The least significant byte first.
+    LittleEndian,
+}
+
+impl ByteOrder {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_big_endian(&self) -> bool {
+        *self == Self::BigEndian
+    }
+
+    /// Words of this order as big-endian ones, or the other way round. One decision for both: this is done for each datagram.
+    #[inline]
+    fn words(self, words: [u32; 2]) -> [u32; 2] {
+        match self {
+            Self::BigEndian => words,
+            Self::LittleEndian => words.map(u32::swap_bytes),
+        }
+    }
+
+    /// The same for a number of 64 bits.
+    #[inline]
+    fn long(self, number: u64) -> u64 {
+        match self {
+            Self::BigEndian => number,
+            Self::LittleEndian => number.swap_bytes(),
+        }
+    }
+}
+
+/// A time in a datagram, in two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Offset of the seconds.
+    /// Offset of its first word.
     #[serde(rename = "at_bytes")]
     pub at: u32,
     /// Whose time it is.
     pub clock: StampClock,
+    /// What its words are.
+    #[serde(default, skip_serializing_if = "StampUnit::is_seconds_and_micros")]
+    pub unit: StampUnit,
+}
+
+/// What the two words of a stamp are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StampUnit {
+    /// Seconds, and microseconds.
+    #[default]
+    SecondsAndMicros,
+    /// One signed number of 64 bits: tenths of a microsecond since a moment that the sender chose.
+    TenthsOfMicros,
+}
+
+impl StampUnit {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_seconds_and_micros(&self) -> bool {
+        *self == Self::SecondsAndMicros
+    }
 }
 
 /// The clock of a stamp. The receiver reads the same one.
@@ -57,19 +123,31 @@ impl DatagramFormat {
     /// Writes a number. A word that the datagram has no room for is left out.
     #[inline]
     pub fn write_number(&self, datagram: &mut [u8], number: i64) {
-        put(datagram, self.number_at, number as u32);
+        let [low, high] = self.order.words([number as u32, (number >> 32) as u32]);
+        put(datagram, self.number_at, low);
         if let Some(at) = self.high_word_at {
-            put(datagram, at, (number >> 32) as u32);
+            put(datagram, at, high);
         }
     }
 
     /// Writes the time of sending, in nanoseconds of the stamp's clock.
     #[inline]
     pub fn write_stamp(&self, datagram: &mut [u8], now_ns: u64) {
-        if let Some(Stamp { at, .. }) = self.stamp {
-            put(datagram, at, (now_ns / 1_000_000_000) as u32);
-            put(datagram, at + 4, (now_ns % 1_000_000_000 / 1_000) as u32);
-        }
+        let Some(Stamp { at, unit, .. }) = self.stamp else {
+            return;
+        };
+        let [first, second] = match unit {
+            StampUnit::SecondsAndMicros => self.order.words([
+                (now_ns / 1_000_000_000) as u32,
+                (now_ns % 1_000_000_000 / 1_000) as u32,
+            ]),
+            StampUnit::TenthsOfMicros => {
+                let tenths = self.order.long((now_ns as i64 / 100) as u64);
+                [(tenths >> 32) as u32, tenths as u32]
+            }
+        };
+        put(datagram, at, first);
+        put(datagram, at + 4, second);
     }
 
     /// Reads the number; `None` of a datagram that is too short for one. A missing high word makes it one of 32 bits,
@@ -78,22 +156,33 @@ impl DatagramFormat {
     pub fn number(&self, datagram: &[u8], near: i64) -> Option<i64> {
         let low = get(datagram, self.number_at)?;
         let high = self.high_word_at.and_then(|at| get(datagram, at));
+        let [low, high_word] = self.order.words([low, high.unwrap_or(0)]);
         Some(match high {
-            Some(high) => ((u64::from(high) << 32) | u64::from(low)) as i64,
+            Some(_) => ((u64::from(high_word) << 32) | u64::from(low)) as i64,
             None if self.ends_negative => i64::from(low as i32),
             None => near.wrapping_add(i64::from(low.wrapping_sub(near as u32) as i32)),
         })
     }
 
-    /// Reads the time of sending, in nanoseconds; `None` without a stamp.
+    /// Reads the time of sending, in nanoseconds; `None` without a stamp. A negative one is its two's complement.
     #[inline]
     pub fn sent_ns(&self, datagram: &[u8]) -> Option<u64> {
-        let at = self.stamp?.at;
-        let (seconds, micros) = (get(datagram, at)?, get(datagram, at + 4)?);
-        Some(u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1_000)
+        let Stamp { at, unit, .. } = self.stamp?;
+        let words = [get(datagram, at)?, get(datagram, at + 4)?];
+        Some(match unit {
+            StampUnit::SecondsAndMicros => {
+                let [seconds, micros] = self.order.words(words);
+                u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1_000
+            }
+            StampUnit::TenthsOfMicros => {
+                let [high, low] = words.map(u64::from);
+                self.order.long((high << 32) | low).wrapping_mul(100)
+            }
+        })
     }
 }
 
+/// Writes a word, the most significant byte first.
 #[inline]
 fn put(datagram: &mut [u8], at: u32, word: u32) {
     if let Some(place) = datagram
@@ -221,8 +310,10 @@ mod tests {
         stamp: Some(Stamp {
             at: 4,
             clock: StampClock::Wall,
+            unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: true,
+        order: ByteOrder::BigEndian,
     };
     const WHOLE: DatagramFormat = DatagramFormat {
         number_at: 8,
@@ -231,8 +322,22 @@ mod tests {
         stamp: Some(Stamp {
             at: 0,
             clock: StampClock::Monotonic,
+            unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: false,
+        order: ByteOrder::BigEndian,
+    };
+    const LITTLE: DatagramFormat = DatagramFormat {
+        number_at: 0,
+        high_word_at: Some(4),
+        first: 0,
+        stamp: Some(Stamp {
+            at: 8,
+            clock: StampClock::Monotonic,
+            unit: StampUnit::TenthsOfMicros,
+        }),
+        ends_negative: false,
+        order: ByteOrder::LittleEndian,
     };
 
     #[test]
@@ -250,6 +355,32 @@ mod tests {
         let mut datagram = [0; 12];
         WHOLE.write_number(&mut datagram, 0x1_0000_0002);
         assert_eq!(datagram[8..], [0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn bytes_may_be_in_either_order() {
+        let mut datagram = [0xee; 17];
+        LITTLE.write_number(&mut datagram, 0x0102_0304_0506_0708);
+        LITTLE.write_stamp(&mut datagram, 0x1_0000_0002 * 100 + 99);
+        assert_eq!(
+            datagram,
+            *b"\x08\x07\x06\x05\x04\x03\x02\x01\x02\0\0\0\x01\0\0\0\xee"
+        );
+        assert_eq!(LITTLE.number(&datagram, 0), Some(0x0102_0304_0506_0708));
+        assert_eq!(LITTLE.sent_ns(&datagram), Some(0x1_0000_0002 * 100));
+        // Of a number that is cut off, the low word counts on.
+        assert_eq!(LITTLE.number(&[9, 0, 0, 0, 7], 8), Some(9));
+        // A time before the moment that they count from.
+        LITTLE.write_stamp(&mut datagram, -700_i64 as u64);
+        assert_eq!(datagram[8..16], (-7_i64).to_le_bytes());
+        assert_eq!(LITTLE.sent_ns(&datagram), Some(-700_i64 as u64));
+        let big = DatagramFormat {
+            order: ByteOrder::BigEndian,
+            ..LITTLE
+        };
+        big.write_stamp(&mut datagram, 0x1_0000_0002 * 100);
+        assert_eq!(datagram[8..16], 0x1_0000_0002_u64.to_be_bytes());
+        assert_eq!(big.sent_ns(&datagram), Some(0x1_0000_0002 * 100));
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use stats::Histogram;
+use stats::{ClockFit, Histogram, Packet, PacketFigures};
 use units::Bytes;
 
 use crate::plan::nanos;
 use crate::{
     DatagramCounts, FlowShare, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan,
-    Series, Totals, Warning,
+    Series, Spaced, Totals, Warning,
 };
 
 /// The result of one Plan. There is always one, however the run ended.
@@ -43,6 +43,9 @@ pub struct Outcome {
     /// A record of each datagram, where the plan asks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketRecord>,
+    /// The peer's clock relative to this end's, where packets are recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_fit: Option<ClockFit>,
     /// What was reported while it ran.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogEntry>,
@@ -75,11 +78,17 @@ impl Outcome {
             active: None,
             series: Vec::new(),
             packets: Vec::new(),
+            clock_fit: None,
             log: Vec::new(),
             ended,
             failures: 0,
             warnings: Vec::new(),
         }
+    }
+    /// Computes the figures of the packet records, which takes time in proportion to their number; `None` without records.
+    pub fn packet_figures(&self) -> Option<PacketFigures> {
+        let packets: Vec<Packet> = self.packets.iter().map(Packet::from).collect();
+        PacketFigures::of(&packets)
     }
 }
 
@@ -113,6 +122,9 @@ pub struct Side {
     /// From the beginning of one interval's passes to that of the next one's, as they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_gaps: Option<Histogram>,
+    /// What became of the times of single datagrams.
+    #[serde(skip)]
+    pub spaced: Option<Spaced>,
     /// What the receiver of numbered datagrams knows of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,

@@ -74,7 +74,9 @@ pub struct PathSample {
     pub reordering: Option<u32>,
 }
 
-/// One datagram of a test that keeps a record of each.
+/// One arrival of a datagram, or one lost datagram, of a test that records them. A duplicate is a further record with the
+/// same number. Records are in the order of arrival where it is known. Datagrams that were lost after the last arrival
+/// have records, as otherwise nothing shows that they were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketRecord {
     /// Its number, from 0.
@@ -90,4 +92,17 @@ pub struct PacketRecord {
     pub received: Option<Duration>,
     /// Its delay by both clocks, as far as their difference is known; it can be negative.
     pub one_way_delay_ns: Option<i64>,
+}
+
+impl From<&PacketRecord> for stats::Packet {
+    fn from(record: &PacketRecord) -> Self {
+        let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        Self {
+            number: record.number,
+            bytes: record.bytes,
+            sent_ns: record.sent.map(ns),
+            received_ns: record.received.map(ns),
+            delay_ns: record.one_way_delay_ns,
+        }
+    }
 }

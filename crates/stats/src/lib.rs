@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod confidence;
 mod fairness;
 mod hdr;
@@ -9,9 +10,12 @@ mod histogram;
 mod levels;
 pub mod log;
 mod modes;
+pub mod packets;
 
+pub use clock::ClockFit;
 pub use fairness::jain_index;
 pub use hdr::HdrError;
 pub use histogram::{Histogram, Summary};
 pub use levels::{Levels, levels};
 pub use modes::{Modes, modes};
+pub use packets::{Packet, PacketFigures};

@@ -308,6 +308,12 @@ pub fn receive_from_without_waiting(
     ))
 }
 
+/// Receives what is there without removing it, and without waiting: MSG_PEEK, recv(2).
+pub fn peek(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error> {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    rustix::net::recv(socket, buffer, flags).map(|(length, _)| length)
+}
+
 /// Who sent the datagram that would be received next, which stays: MSG_PEEK, recvfrom(2).
 pub fn next_source(socket: BorrowedFd<'_>) -> Result<Option<Address>, Errno> {
     let (_, _, from) = rustix::net::recvfrom(socket, &mut [0_u8; 1], RecvFlags::PEEK)?;

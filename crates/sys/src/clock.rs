@@ -46,14 +46,19 @@ pub fn thread_cpu_ns() -> u64 {
 /// How far the wall clock is ahead of the monotonic one, in nanoseconds. It changes only when somebody
 /// sets the wall clock: what NTP slews is in both.
 pub fn wall_ahead_ns() -> i64 {
+    ahead_ns(libc::CLOCK_REALTIME)
+}
+
+/// How far a clock (`libc::CLOCK_*`) is ahead of the monotonic one, in nanoseconds.
+pub fn ahead_ns(clock: i32) -> i64 {
     /// Two readings this near to each other are one moment.
     const TOGETHER_NS: u64 = 100_000;
     let mut ahead = 0;
     for _ in 0..10 {
         let before = monotonic_ns();
-        let wall = wall_ns();
+        let other = read_ns(clock);
         let after = monotonic_ns();
-        ahead = wall as i64 - (before + (after - before) / 2) as i64;
+        ahead = other as i64 - (before + (after - before) / 2) as i64;
         if after - before < TOGETHER_NS {
             break;
         }

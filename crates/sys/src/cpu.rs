@@ -99,11 +99,18 @@ pub fn process_times() -> (Duration, Duration) {
 
 /// Binds the calling thread to one CPU: sched_setaffinity(2).
 pub fn bind_thread(cpu: u32) -> io::Result<()> {
+    bind_thread_to(&[cpu])
+}
+
+/// Binds the calling thread to some CPUs. Threads that it starts later inherit that.
+pub fn bind_thread_to(cpus: &[u32]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
-    if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    for cpu in cpus {
+        if *cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        set.set(*cpu as usize);
     }
-    set.set(cpu as usize);
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 

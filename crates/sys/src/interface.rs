@@ -128,6 +128,53 @@ pub fn link(index: u32) -> io::Result<Link> {
     parsed().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// A queueing discipline of an interface: tc(8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Qdisc {
+    /// Its name.
+    pub kind: String,
+    /// Whether all that leaves by the interface passes it; others are for a part of that.
+    pub is_root: bool,
+    /// The clock that launch times are of (`libc::CLOCK_*`), of one that has them: fq and etf.
+    pub launch_clock: Option<i32>,
+}
+
+/// The queueing disciplines of the interface with this index. There may be none, as it may have no queue.
+pub fn qdiscs(index: u32) -> io::Result<Vec<Qdisc>> {
+    let mut request = vec![0; QDISC_HEADER];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    let mut qdiscs = Vec::new();
+    ask_all(libc::RTM_GETQDISC, &request, |answer| {
+        // struct tcmsg of linux/rtnetlink.h has the interface in its bytes 4 to 7, the parent in 12 to 15.
+        if answer.get(4..8) == Some(&index.to_ne_bytes()) {
+            qdiscs.extend(qdisc(answer));
+        }
+    })?;
+    Ok(qdiscs)
+}
+
+fn qdisc(answer: &[u8]) -> Option<Qdisc> {
+    /// TCA_ETF_PARMS of linux/pkt_sched.h: a struct whose second word is the clock.
+    const ETF_PARAMETERS: u16 = 1;
+    let kind = attribute(answer, QDISC_HEADER, libc::TCA_KIND)?;
+    let kind = CStr::from_bytes_until_nul(kind).ok()?.to_string_lossy();
+    let parent = answer.get(12..16)?.try_into().ok()?;
+    let launch_clock = match &*kind {
+        "fq" => Some(libc::CLOCK_MONOTONIC),
+        "etf" => {
+            let options = attribute(answer, QDISC_HEADER, libc::TCA_OPTIONS)?;
+            let clock = attribute(options, 0, ETF_PARAMETERS)?.get(4..8)?;
+            Some(i32::from_ne_bytes(clock.try_into().ok()?))
+        }
+        _ => None,
+    };
+    Some(Qdisc {
+        kind: kind.into_owned(),
+        is_root: u32::from_ne_bytes(parent) == TC_H_ROOT,
+        launch_clock,
+    })
+}
+
 /// What drives the interface of this name; an error for one that nothing drives, such as `lo`.
 /// netdevice(7), `SIOCETHTOOL`.
 pub fn driver(name: &str) -> io::Result<Driver> {
@@ -217,33 +264,72 @@ fn pci_device(bus: &str) -> Option<String> {
 
 /// Asks netlink, and gives the body of its answer: a header of the kind's length, then attributes.
 fn ask(request: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut socket = asked(request, libc::NLM_F_REQUEST, body)?;
+    // One message, whose length the kernel knows; it has answered before the call came back.
+    let mut received = vec![0; 64 << 10];
+    let length = socket.read(&mut received)?;
+    let message = &received[..length];
+    match kind_of(message) {
+        Some(kind) if kind == answer => Ok(message[MESSAGE_HEADER..].to_vec()),
+        Some(kind) if i32::from(kind) == libc::NLMSG_ERROR => Err(error_of(message)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// As [`ask`], for all that there are; `see` gets the body of each answer.
+fn ask_all(request: u16, body: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut socket = asked(request, libc::NLM_F_REQUEST | libc::NLM_F_DUMP, body)?;
+    let mut received = vec![0; 64 << 10];
+    loop {
+        let length = socket.read(&mut received)?;
+        let mut rest = &received[..length];
+        while let Some(kind) = kind_of(rest) {
+            match i32::from(kind) {
+                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_ERROR => return Err(error_of(rest)),
+                _ => {}
+            }
+            let length = word(rest, 0).map_or(0, |length| length as usize);
+            let body = rest.get(MESSAGE_HEADER..length);
+            see(body.ok_or(io::ErrorKind::InvalidData)?);
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        if length == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+}
+
+/// A socket on which netlink has been asked.
+fn asked(request: u16, flags: i32, body: &[u8]) -> io::Result<Socket> {
     let protocol = Protocol::from(libc::NETLINK_ROUTE);
     let domain = Domain::from(libc::AF_NETLINK);
     let mut socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     let mut message = Vec::with_capacity(MESSAGE_HEADER + body.len());
     message.extend(((MESSAGE_HEADER + body.len()) as u32).to_ne_bytes());
     message.extend(request.to_ne_bytes());
-    message.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    message.extend((flags as u16).to_ne_bytes());
     message.extend([0; 8]);
     message.extend(body);
     socket.write_all(&message)?;
+    Ok(socket)
+}
 
-    // One message, whose length the kernel knows; it has answered before the call came back.
-    let mut received = vec![0; 64 << 10];
-    let length = socket.read(&mut received)?;
-    received.truncate(length);
-    let word = |at: usize| {
-        let bytes = received.get(at..at + 4)?;
-        Some(i32::from_ne_bytes(bytes.try_into().ok()?))
-    };
-    let kind = received.get(4..6).and_then(|bytes| bytes.try_into().ok());
-    match kind.map(u16::from_ne_bytes) {
-        Some(kind) if kind == answer => Ok(received.split_off(MESSAGE_HEADER)),
-        Some(kind) if i32::from(kind) == libc::NLMSG_ERROR => Err(io::Error::from_raw_os_error(
-            -word(MESSAGE_HEADER).unwrap_or(-libc::EPROTO),
-        )),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
+/// The kind of a message; `None` if there is none.
+fn kind_of(message: &[u8]) -> Option<u16> {
+    let kind = message.get(4..6)?.try_into().ok()?;
+    Some(u16::from_ne_bytes(kind))
+}
+
+/// What an error message says.
+fn error_of(message: &[u8]) -> io::Error {
+    let number = word(message, MESSAGE_HEADER).map_or(libc::EPROTO, u32::cast_signed);
+    io::Error::from_raw_os_error(number.wrapping_neg().max(libc::EPERM))
+}
+
+fn word(message: &[u8], at: usize) -> Option<u32> {
+    let bytes = message.get(at..at + 4)?.try_into().ok()?;
+    Some(u32::from_ne_bytes(bytes))
 }
 
 /// Appends an attribute: length, kind and value, and nothing up to the next multiple of four.
@@ -276,6 +362,12 @@ const ROUTE_HEADER: usize = 12;
 
 /// Length of `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
+
+/// Of linux/pkt_sched.h.
+const TC_H_ROOT: u32 = u32::MAX;
+
+/// Length of `struct tcmsg`.
+const QDISC_HEADER: usize = 20;
 
 /// Length of `struct rtattr`.
 const ATTRIBUTE_HEADER: usize = 4;
@@ -340,6 +432,58 @@ mod tests {
             after.received_bytes >= before.received_bytes + 1280,
             "{before:?} {after:?}"
         );
+    }
+
+    #[test]
+    fn qdiscs_are_of_their_interface() {
+        // A network namespace has nothing but `lo`, which has no queue; the host's may have had another one put there.
+        for qdisc in qdiscs(index_of("lo").unwrap()).unwrap() {
+            assert!(!qdisc.kind.is_empty());
+            assert!(qdisc.launch_clock.is_none() || ["fq", "etf"].contains(&&*qdisc.kind));
+        }
+        assert_eq!(qdiscs(u32::MAX >> 1).unwrap(), []);
+    }
+
+    #[test]
+    fn a_qdisc_has_a_kind_a_place_and_maybe_a_clock() {
+        let answer = |kind: &[u8], parent: u32, options: &[u8]| {
+            let mut answer = vec![0; QDISC_HEADER];
+            answer[12..16].copy_from_slice(&parent.to_ne_bytes());
+            put_attribute(&mut answer, libc::TCA_KIND, kind);
+            put_attribute(&mut answer, libc::TCA_OPTIONS, options);
+            qdisc(&answer)
+        };
+        let clock = [
+            &200_000_i32.to_ne_bytes()[..],
+            &11_i32.to_ne_bytes(),
+            &[0; 4],
+        ]
+        .concat();
+        let mut options = Vec::new();
+        put_attribute(&mut options, 1, &clock);
+        for (kind, parent, options, is_root, launch_clock) in [
+            (
+                &b"etf\0"[..],
+                u32::MAX,
+                &options[..],
+                true,
+                Some(libc::CLOCK_TAI),
+            ),
+            (
+                b"fq\0",
+                0x0001_0001,
+                &[],
+                false,
+                Some(libc::CLOCK_MONOTONIC),
+            ),
+            (b"noqueue\0", u32::MAX, &[], true, None),
+        ] {
+            let found = answer(kind, parent, options).unwrap();
+            assert_eq!(found.kind.len(), kind.len() - 1);
+            assert_eq!((found.is_root, found.launch_clock), (is_root, launch_clock));
+        }
+        assert_eq!(answer(b"etf\0", 1, &[]), None);
+        assert_eq!(qdisc(&[0; 8]), None);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub mod restricted_dir;
 pub mod sctp;
 pub mod shared;
 pub mod signal;
+pub mod stamped;
 pub mod tun;
 pub mod user;
 pub mod wake;
@@ -38,5 +39,5 @@ mod whole_file;
 
 pub use address::{Address, Llc};
 pub use error::{describe, report_doubts, write_error_line};
-pub use socket2::{Domain, Protocol, Socket, Type};
+pub use socket2::{Domain, Protocol, SockRef, Socket, Type};
 pub use whole_file::WholeFile;

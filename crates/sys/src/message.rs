@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::call::Peer;
 use model::SendInfo;
 
+use crate::option::SO_TXTIME;
 use crate::sctp;
 
 /// As many messages as a call takes: UIO_MAXIOV of linux/uio.h.
@@ -259,6 +260,13 @@ impl ControlMessage {
         control
     }
 
+    /// When a datagram leaves, by its socket's launch clock: SCM_TXTIME.
+    pub fn launch_time(at_ns: u64) -> Self {
+        let mut control = Self::nothing();
+        control.push(libc::SOL_SOCKET, SO_TXTIME, &at_ns.to_ne_bytes());
+        control
+    }
+
     fn nothing() -> Self {
         Self {
             bytes: [0; 64],
@@ -295,11 +303,12 @@ impl ControlMessage {
     }
 }
 
-/// Sends one datagram with control data: sendmsg(2). Without `waits` it fails with EAGAIN instead of waiting.
+/// Sends one datagram with control data, without `to` to the socket's peer: sendmsg(2). Without `waits` it fails with
+/// EAGAIN instead of waiting.
 pub fn send_with(
     socket: BorrowedFd<'_>,
     data: &[u8],
-    to: &Peer,
+    to: Option<&Peer>,
     control: &ControlMessage,
     waits: bool,
 ) -> Result<usize, Errno> {
@@ -309,7 +318,9 @@ pub fn send_with(
     };
     // SAFETY: a header of zeroes is one without a name, data and control data.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    (header.msg_name, header.msg_namelen) = to.for_kernel();
+    if let Some(to) = to {
+        (header.msg_name, header.msg_namelen) = to.for_kernel();
+    }
     header.msg_iov = &raw mut piece;
     header.msg_iovlen = 1;
     header.msg_control = control.bytes.as_ptr().cast_mut().cast();
@@ -393,7 +404,7 @@ mod tests {
             let sent = send_with(
                 near.as_fd(),
                 b"abc",
-                &to,
+                Some(&to),
                 &ControlMessage::source(from),
                 true,
             );

@@ -16,6 +16,13 @@ pub fn timeouts(socket: BorrowedFd<'_>) -> (Duration, Duration) {
     (patience(Timeout::Recv), patience(Timeout::Send))
 }
 
+/// SO_RCVTIMEO: how long a receive call waits, at least a microsecond. socket(7).
+pub fn set_receive_timeout(socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    let timeout = timeout.max(Duration::from_micros(1));
+    Ok(set_socket_timeout(socket, Timeout::Recv, Some(timeout))?)
+}
+
 /// SO_DONTROUTE: send only to directly connected hosts. socket(7).
 pub fn set_dont_route(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_DONTROUTE, 1)
@@ -112,6 +119,16 @@ pub fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io:
         SO_MAX_PACING_RATE,
         &bytes_per_second,
     )
+}
+
+/// SO_TXTIME: the socket's datagrams have launch times, by this clock (`libc::CLOCK_*`), and the error queue tells of
+/// those that were missed. Another clock than the monotonic one needs CAP_NET_ADMIN. tc-etf(8), tc-fq(8).
+pub fn set_launch_clock(socket: BorrowedFd<'_>, clock: i32) -> io::Result<()> {
+    let launch = libc::sock_txtime {
+        clockid: clock,
+        flags: libc::SOF_TXTIME_REPORT_ERRORS,
+    };
+    set(socket, libc::SOL_SOCKET, SO_TXTIME, &launch)
 }
 
 /// IP_MTU_DISCOVER, and IPV6_MTU_DISCOVER as well when `v6`: IP_PMTUDISC_DO. ip(7), ipv6(7).
@@ -550,6 +567,13 @@ const SO_MAX_PACING_RATE: i32 = if cfg!(any(target_arch = "sparc", target_arch =
     0x31
 } else {
     47
+};
+
+/// Of asm/socket.h, likewise; also the kind of control message that has a launch time.
+pub(crate) const SO_TXTIME: i32 = if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) {
+    0x3f
+} else {
+    61
 };
 
 /// Of linux/sctp.h.

@@ -44,6 +44,14 @@ pub fn silence() -> io::Result<()> {
     Ok(())
 }
 
+/// Creates files that only this user may use: umask(2). No other thread may create files meanwhile.
+pub fn with_private_files<T>(create: impl FnOnce() -> T) -> T {
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let created = create();
+    rustix::process::umask(before);
+    created
+}
+
 /// Gives the calling thread a descriptor table of its own, with only the standard streams and
 /// `keep` in it: unshare(2), close_range(2).
 ///

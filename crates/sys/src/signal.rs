@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
@@ -29,6 +29,11 @@ pub fn first_interrupt(others: &[i32]) -> io::Result<UnixStream> {
 /// Returns a socket that gets a byte at each SIGINT and SIGTERM, which have no other effect.
 pub fn each_interrupt() -> io::Result<UnixStream> {
     of_signals(&[SIGINT, SIGTERM])
+}
+
+/// Returns a socket that gets a byte at each SIGHUP, which has no other effect.
+pub fn each_hangup() -> io::Result<UnixStream> {
+    of_signals(&[SIGHUP])
 }
 
 fn of_signals(signals: &[i32]) -> io::Result<UnixStream> {

@@ -50,10 +50,10 @@ impl Io for AddressedFrom<'_> {
     }
 
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        message::send_with(self.socket, data, self.to, &self.from, true)
+        message::send_with(self.socket, data, Some(self.to), &self.from, true)
     }
 
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        message::send_with(self.socket, data, self.to, &self.from, false)
+        message::send_with(self.socket, data, Some(self.to), &self.from, false)
     }
 }

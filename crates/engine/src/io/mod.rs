@@ -56,7 +56,7 @@ pub(crate) trait Work {
 }
 
 /// Runs `work` over the method that fits the flow and the plan. This is the list of the methods, but for those of
-/// [`run_one_way`]; [`SendFile::send`] and [`discard`], which have no buffers, replace the stream's call of any.
+/// [`run_datagrams`]; [`SendFile::send`] and [`discard`], which have no buffers, replace the stream's call of any.
 pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
     let polls = half.socket.non_blocking;
     if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(flow)) {
@@ -80,9 +80,8 @@ pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
     }
 }
 
-/// The same for data in one direction over a connected socket, numbered datagrams or a stream: each work is compiled for
-/// each of few methods.
-pub(crate) fn run_one_way(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
+/// The same for numbered datagrams over a connected socket.
+pub(crate) fn run_datagrams(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
     let Flow::Connected(socket) = *flow else {
         return unsupported();
     };

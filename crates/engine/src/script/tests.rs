@@ -388,7 +388,8 @@ fn counters_are_read_from_step_to_step() {
     let counts = times.events.unwrap();
     // One keeps the CPU, the other leaves it; on a busy machine it does not have all of it.
     assert!(counts[0][0] > 5 * counts[1][0], "{counts:?}");
-    assert!(counts[0][0] <= times.steps[0].total_ns, "{counts:?}");
+    // The counters are read outside of the times, and reading them takes time of the CPU.
+    assert!(counts[0][0] < 2 * times.steps[0].total_ns, "{counts:?}");
 }
 
 /// What is sent and received as bytes each, and how often a pass; whether it is sent.

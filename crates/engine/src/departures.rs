@@ -1,0 +1,296 @@
+//! Sends single datagrams, each at a time of its own.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use model::{DatagramFormat, Ended, Spaced, Spacing, SpacingMethod};
+use sys::call;
+use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
+
+use crate::counters::Counters;
+use crate::end::{LoopEnd, Ran};
+use crate::held::Holder;
+use crate::spacing::{Outgoing, Schedule, Sent};
+use crate::stop::Stop;
+
+/// The longest spin before a datagram's time; what is left of a longer gap is slept before. A late wake-up takes less than
+/// this, unless the machine has no free CPU anyway.
+const LONGEST_SPIN_NS: u64 = 2_000_000;
+
+/// Sends one datagram again and again, with a number and its time, to a socket's peer.
+#[derive(Debug)]
+pub struct PacketSender<'a> {
+    /// Connected.
+    pub socket: BorrowedFd<'a>,
+    /// What is sent. Number and stamp are written into it.
+    pub datagram: &'a mut [u8],
+    /// How it is numbered and stamped.
+    pub format: DatagramFormat,
+    /// Stamps are times since this moment of the monotonic clock.
+    pub zero_ns: u64,
+    /// When each is sent.
+    pub spacing: &'a Spacing,
+    /// How many there are, if the spacing has no bursts; `None` is until the stop.
+    pub count: Option<u64>,
+    /// Where it counts.
+    pub counters: &'a Counters,
+    /// Gets the stamp of each datagram in nanoseconds, as far as it has room.
+    pub log: Option<&'a mut Vec<i64>>,
+}
+
+/// What became of a [`PacketSender`].
+#[derive(Debug)]
+pub struct PacketsSent {
+    /// What became of the schedule.
+    pub spaced: Spaced,
+    /// When the first datagram and the last left, by the monotonic clock; `None` of none.
+    pub first_and_last_ns: Option<(u64, u64)>,
+    /// How it ended.
+    pub ran: Ran,
+}
+
+impl PacketSender<'_> {
+    /// Sends, from now on, until all are sent or somebody stops it. It fails where nobody would keep to the times that the
+    /// kernel is to keep to.
+    pub fn run(self, stop: &Stop) -> PacketsSent {
+        let _attending = stop.attend();
+        let _exact_sleep = ExactSleep::begin();
+        let method = match self.spacing.method {
+            _ if self.spacing.gap.is_zero() => SpacingMethod::Spin,
+            method => method,
+        };
+        let holder = match Holder::prepare(method, self.socket, self.spacing, self.datagram.len()) {
+            Ok(holder) => holder,
+            Err(why) => return PacketsSent::of(Ended::Failed(why).into(), Sent::default(), 0),
+        };
+        let schedule = Schedule::new(self.spacing, self.count, monotonic_ns());
+        let mut sent = Sent::default();
+        let outgoing = Outgoing {
+            socket: self.socket,
+            datagram: self.datagram,
+            format: self.format,
+            zero_ns: self.zero_ns,
+            counters: self.counters.writer(),
+            log: self.log,
+            number: self.format.first.into(),
+        };
+        let (end, ended_ns) = match holder {
+            None => spin(outgoing, schedule, &mut sent, stop),
+            Some(mut holder) => holder.send(outgoing, schedule, &mut sent, stop),
+        };
+        PacketsSent::of(end.ran(stop), sent, ended_ns)
+    }
+}
+
+/// The clock read that finds that a datagram is due is its time: that in the datagram, in the gaps and in the lateness.
+fn spin(
+    mut outgoing: Outgoing<'_>,
+    mut schedule: Schedule,
+    sent: &mut Sent,
+    stop: &Stop,
+) -> (LoopEnd, u64) {
+    let mut now_ns = schedule.due_ns;
+    while !schedule.is_over() {
+        while now_ns < schedule.due_ns && !stop.is_set() {
+            now_ns = wait_towards(schedule.due_ns, now_ns);
+        }
+        if stop.is_set() {
+            return (LoopEnd::Stopped, now_ns);
+        }
+        outgoing.prepare(now_ns);
+        match call::send(outgoing.socket, outgoing.datagram) {
+            Ok(bytes) => {
+                outgoing.took(bytes, now_ns);
+                sent.spaced.sent += 1;
+                sent.left(now_ns, schedule.due(), schedule.begins_burst());
+                schedule.took(now_ns, &mut sent.spaced.skipped);
+            }
+            Err(error) => {
+                let failed = outgoing.failed(error, &mut schedule, &mut sent.spaced);
+                if let Err(end) = failed {
+                    return (end, now_ns);
+                }
+            }
+        }
+        now_ns = monotonic_ns();
+    }
+    (LoopEnd::Count, now_ns.max(schedule.last_gap_ends_ns))
+}
+
+/// Waits a little for a time that is to come; what time it is then.
+#[inline]
+fn wait_towards(due_ns: u64, now_ns: u64) -> u64 {
+    if due_ns - now_ns > LONGEST_SPIN_NS {
+        // Interrupted or not, the clock says whether it was long enough.
+        let _ = sleep_until(due_ns - LONGEST_SPIN_NS);
+    } else {
+        std::hint::spin_loop();
+    }
+    monotonic_ns()
+}
+
+impl PacketsSent {
+    fn of(ran: Ran, sent: Sent, ended_ns: u64) -> Self {
+        let (first_ns, last_ns) = sent.times_ns.unwrap_or((ended_ns, ended_ns));
+        Self {
+            spaced: Spaced {
+                first_to_last: Duration::from_nanos(last_ns - first_ns),
+                elapsed: Duration::from_nanos(ended_ns.saturating_sub(first_ns)),
+                ..sent.spaced
+            },
+            first_and_last_ns: sent.times_ns,
+            ran,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use model::{Bursts, ByteOrder, Lateness, Stamp, StampClock, StampUnit};
+
+    use super::*;
+    use crate::stop::Reason;
+
+    const FORMAT: DatagramFormat = DatagramFormat {
+        number_at: 0,
+        high_word_at: Some(4),
+        first: 0,
+        stamp: Some(Stamp {
+            at: 8,
+            clock: StampClock::Monotonic,
+            unit: StampUnit::TenthsOfMicros,
+        }),
+        ends_negative: false,
+        order: ByteOrder::LittleEndian,
+    };
+
+    fn spacing(gap_ns: u64, lateness: Lateness) -> Spacing {
+        Spacing {
+            gap: Duration::from_nanos(gap_ns),
+            bursts: None,
+            lateness,
+            method: SpacingMethod::Spin,
+        }
+    }
+
+    /// What a sender makes of a spacing, and the datagrams that came.
+    fn sent(spacing: &Spacing, count: Option<u64>, stop: &Stop) -> (PacketsSent, Vec<Vec<u8>>) {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        near.connect(far.local_addr().unwrap()).unwrap();
+        let counters = Counters::default();
+        let zero_ns = monotonic_ns();
+        let sender = PacketSender {
+            socket: near.as_fd(),
+            datagram: &mut [7; 20],
+            format: FORMAT,
+            zero_ns,
+            spacing,
+            count,
+            counters: &counters,
+            log: None,
+        };
+        let sent = sender.run(stop);
+        assert_eq!(counters.counts().send_calls, sent.spaced.sent);
+        far.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 32];
+        let datagrams = std::iter::from_fn(|| {
+            let length = far.recv(&mut buffer).ok()?;
+            Some(buffer[..length].to_vec())
+        });
+        let datagrams: Vec<_> = datagrams.collect();
+        for (at, datagram) in datagrams.iter().enumerate() {
+            assert_eq!(FORMAT.number(datagram, 0), Some(at as i64));
+            assert_eq!((datagram.len(), &datagram[16..]), (20, &[7; 4][..]));
+        }
+        if let Some((first_ns, last_ns)) = sent.first_and_last_ns {
+            let stamp = |at: usize| FORMAT.sent_ns(&datagrams[at]).unwrap();
+            assert_eq!(stamp(0), (first_ns - zero_ns) / 100 * 100);
+            assert_eq!(stamp(datagrams.len() - 1), (last_ns - zero_ns) / 100 * 100);
+        }
+        (sent, datagrams)
+    }
+
+    #[test]
+    fn datagrams_are_numbered_stamped_and_spaced() {
+        let stop = Stop::new();
+        for lateness in [Lateness::CatchUp, Lateness::Skip, Lateness::Stretch] {
+            let (sent, datagrams) = sent(&spacing(20_000, lateness), Some(50), &stop);
+            assert_eq!((sent.ran.ended, datagrams.len()), (Ended::Count, 50));
+            let spaced = &sent.spaced;
+            assert_eq!((spaced.sent, spaced.refused), (50, 0));
+            assert_eq!((spaced.gaps.len(), spaced.lateness.len()), (49, 50));
+            assert_eq!(spaced.gaps.total(), spaced.first_to_last);
+            // The last is not before its time, nor is its gap left out.
+            assert!(spaced.first_to_last >= Duration::from_micros(49 * 20));
+            assert!(spaced.elapsed >= Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn gaps_between_bursts_are_apart() {
+        let mut spaced = spacing(0, Lateness::CatchUp);
+        spaced.bursts = Some(Bursts {
+            datagrams: 3,
+            count: 4,
+            pause: Duration::from_millis(3),
+        });
+        let (sent, datagrams) = sent(&spaced, None, &Stop::new());
+        assert_eq!(datagrams.len(), 12);
+        let spaced = &sent.spaced;
+        assert_eq!((spaced.gaps.len(), spaced.lateness.len()), (8, 0));
+        let pauses = spaced.first_to_last.saturating_sub(spaced.gaps.total());
+        assert!(pauses >= Duration::from_millis(9));
+    }
+
+    #[test]
+    fn a_stop_ends_a_gap() {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        near.connect(far.local_addr().unwrap()).unwrap();
+        let (counters, stop) = (Counters::default(), Stop::new());
+        let puller = stop.clone();
+        let receiver = std::thread::spawn(move || {
+            far.recv(&mut [0; 20]).unwrap();
+            puller.pull(Reason::Cancelled);
+        });
+        let sender = PacketSender {
+            socket: near.as_fd(),
+            datagram: &mut [7; 20],
+            format: FORMAT,
+            zero_ns: 0,
+            spacing: &spacing(u64::MAX / 4, Lateness::CatchUp),
+            count: None,
+            counters: &counters,
+            log: None,
+        };
+        let sent = sender.run(&stop);
+        receiver.join().unwrap();
+        assert_eq!((sent.ran.ended, sent.spaced.sent), (Ended::Cancelled, 1));
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_uses_no_number() {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        near.connect(far.local_addr().unwrap()).unwrap();
+        drop(far);
+        let counters = Counters::default();
+        let sender = PacketSender {
+            socket: near.as_fd(),
+            datagram: &mut [7; 20],
+            format: FORMAT,
+            zero_ns: 0,
+            spacing: &spacing(1_000, Lateness::CatchUp),
+            count: Some(10),
+            counters: &counters,
+            log: None,
+        };
+        let sent = sender.run(&Stop::new());
+        assert_eq!((sent.ran.ended, sent.spaced.sent), (Ended::Count, 10));
+        let counts = counters.counts();
+        assert_eq!((counts.send_calls, counts.sent.0), (10, 200));
+        assert!(counts.failed_sends > 0);
+    }
+}

@@ -1,0 +1,400 @@
+//! Sends single datagrams ahead of their times, to which the kernel or the NIC keeps them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use model::{DepartureClock, Spacing, SpacingMethod};
+use sys::call::{self, Error, Peer};
+use sys::clock::{ahead_ns, monotonic_ns, sleep_until, wall_ahead_ns};
+use sys::interface::{self, Qdisc};
+use sys::message::{self, ControlMessage};
+use sys::stamped::{self, Departure, StampedBatch};
+use sys::{Address, SockRef, option};
+
+use crate::end::LoopEnd;
+use crate::spacing::{Outgoing, Schedule, Sent};
+use crate::stop::Stop;
+
+/// How many datagrams are ahead of their times at most: fq drops what a flow has beyond 100 (`flow_limit`).
+const MOST_AHEAD: u64 = 64;
+
+/// How long one is ahead of its time at most.
+const LONGEST_AHEAD_NS: u64 = 4_000_000;
+
+/// etf drops what comes after its time. What is late gets a time this far ahead.
+const MARGIN_NS: u64 = 100_000;
+
+/// The priority of datagrams with launch times for etf, which has to be below something that tells them from all other
+/// traffic: that of the examples in tc-etf(8).
+const ETF_PRIORITY: i32 = 3;
+
+/// How long the kernel may take to say when the last one has left.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// A socket whose datagrams the kernel keeps to their times.
+pub(crate) struct Holder<'a> {
+    socket: BorrowedFd<'a>,
+    launch: Option<Launch>,
+    /// The kernel tells when they have left.
+    departures: Departures,
+}
+
+/// Launch times, one with each datagram.
+struct Launch {
+    /// How far the queueing discipline's clock is ahead of the monotonic one.
+    ahead_ns: i64,
+    margin_ns: u64,
+    /// Of the socket before, where etf needs another one.
+    old: Option<OldPriority>,
+}
+
+struct OldPriority {
+    priority: i32,
+    peer: Peer,
+}
+
+impl<'a> Holder<'a> {
+    /// Prepares the socket, which is connected. `None` if the sender itself is to wait.
+    pub(crate) fn prepare(
+        method: SpacingMethod,
+        socket: BorrowedFd<'a>,
+        spacing: &Spacing,
+        bytes: usize,
+    ) -> Result<Option<Self>, String> {
+        let launch = match method {
+            SpacingMethod::Spin => return Ok(None),
+            SpacingMethod::LaunchTime => Some(launch(socket)?),
+            SpacingMethod::PacingRate => {
+                pace(socket, spacing, bytes)?;
+                None
+            }
+        };
+        Ok(Some(Self {
+            socket,
+            launch,
+            departures: Departures::begin(socket),
+        }))
+    }
+
+    /// Sends what is due within the next few milliseconds, and sleeps until half of that has left.
+    pub(crate) fn send(
+        &mut self,
+        mut outgoing: Outgoing<'_>,
+        mut schedule: Schedule,
+        sent: &mut Sent,
+        stop: &Stop,
+    ) -> (LoopEnd, u64) {
+        let lead_ns = (schedule.gap_ns.saturating_mul(MOST_AHEAD)).min(LONGEST_AHEAD_NS);
+        if self.launch.is_some() {
+            schedule.due_ns += lead_ns;
+        }
+        sent.spaced.clock = DepartureClock::Driver;
+        let mut handed_ns = None;
+        let end = loop {
+            if schedule.is_over() {
+                break LoopEnd::Count;
+            }
+            if stop.is_set() {
+                break LoopEnd::Stopped;
+            }
+            let now_ns = monotonic_ns();
+            if schedule.due_ns > now_ns + lead_ns {
+                self.departures.note(self.socket, sent);
+                // Interrupted or not, the clock says whether it was long enough.
+                let _ = sleep_until(schedule.due_ns - lead_ns / 2);
+                continue;
+            }
+            let earliest_ns = match &self.launch {
+                Some(launch) => now_ns + launch.margin_ns,
+                None => 0,
+            };
+            let at_ns = schedule.due_ns.max(earliest_ns);
+            outgoing.prepare(at_ns);
+            match self.send_at(outgoing.datagram, at_ns) {
+                Ok(bytes) => {
+                    outgoing.took(bytes, at_ns);
+                    handed_ns = Some((handed_ns.map_or(at_ns, |(first_ns, _)| first_ns), at_ns));
+                    let expected = (schedule.due_ns, schedule.begins_burst());
+                    self.departures.expect(sent.spaced.sent, expected);
+                    sent.spaced.sent += 1;
+                    if sent.spaced.sent.is_multiple_of(MOST_AHEAD) {
+                        self.departures.note(self.socket, sent);
+                    }
+                    schedule.took(at_ns, &mut sent.spaced.skipped);
+                }
+                Err(error) => {
+                    let failed = outgoing.failed(error, &mut schedule, &mut sent.spaced);
+                    if let Err(end) = failed {
+                        break end;
+                    }
+                }
+            }
+        };
+        self.departures.settle(self.socket, sent);
+        // Where no driver tells, these are the times that were asked for.
+        sent.times_ns = sent.times_ns.or(handed_ns);
+        let last_ns = sent.times_ns.map_or(0, |(_, last_ns)| last_ns);
+        (end, last_ns + schedule.gap_ns)
+    }
+
+    fn send_at(&self, datagram: &[u8], at_ns: u64) -> Result<usize, Error> {
+        match &self.launch {
+            None => call::send(self.socket, datagram),
+            Some(launch) => {
+                let at_ns = at_ns.wrapping_add_signed(launch.ahead_ns);
+                let at = ControlMessage::launch_time(at_ns);
+                message::send_with(self.socket, datagram, None, &at, true)
+            }
+        }
+    }
+}
+
+impl Drop for Holder<'_> {
+    /// What the socket sends from now on is kept to nothing. An error leaves it as it is.
+    fn drop(&mut self) {
+        let _ = stamped::tell_nothing(self.socket);
+        match &self.launch {
+            None => {
+                let _ = option::set_max_pacing_rate(self.socket, u64::MAX);
+            }
+            Some(launch) => {
+                if let Some(OldPriority { priority, peer }) = &launch.old {
+                    let _ = set_priority(self.socket, *priority, peer);
+                }
+            }
+        }
+    }
+}
+
+/// Has the socket take launch times, by the clock of the queueing discipline that they pass.
+fn launch(socket: BorrowedFd<'_>) -> Result<Launch, String> {
+    let path = Path::of(socket)?;
+    let holds = |qdisc: &Qdisc| qdisc.launch_clock.is_some();
+    let Some((qdisc, clock)) = path
+        .qdisc(holds)
+        .and_then(|qdisc| Some((qdisc, qdisc.launch_clock?)))
+    else {
+        return Err(path.refusal("SO_TXTIME", "fq or etf"));
+    };
+    let failed = |error| format!("set SO_TXTIME: {}", sys::describe(&error));
+    option::set_launch_clock(socket, clock).map_err(failed)?;
+    let is_etf = qdisc.kind == "etf";
+    let old = is_etf.then(|| {
+        let peer = Peer::try_from(&Address::Inet(path.peer))?;
+        let priority = option::priority(socket)?;
+        set_priority(socket, ETF_PRIORITY, &peer)?;
+        Ok(OldPriority { priority, peer })
+    });
+    let failed = |error: io::Error| format!("set SO_PRIORITY: {}", sys::describe(&error));
+    Ok(Launch {
+        ahead_ns: ahead_ns(clock),
+        margin_ns: if is_etf { MARGIN_NS } else { 0 },
+        old: old.transpose().map_err(failed)?,
+    })
+}
+
+/// Has all that a connected socket sends from now on another priority. A socket keeps to the device's queue of its first
+/// datagram; connected anew, it looks for one again.
+fn set_priority(socket: BorrowedFd<'_>, priority: i32, peer: &Peer) -> io::Result<()> {
+    option::set_priority(socket, priority)?;
+    Ok(call::connect(socket, peer)?)
+}
+
+/// Has the kernel pace the socket's datagrams, at the rate of one in each gap.
+fn pace(socket: BorrowedFd<'_>, spacing: &Spacing, bytes: usize) -> Result<(), String> {
+    /// fq counts an Ethernet header, as nearly every device has.
+    const ETHERNET: usize = 14;
+    let path = Path::of(socket)?;
+    if path.qdisc(|qdisc| qdisc.kind == "fq").is_none() {
+        return Err(path.refusal("SO_MAX_PACING_RATE of datagrams", "fq"));
+    }
+    let is_v4 = path.peer.ip().to_canonical().is_ipv4();
+    let headers = ETHERNET + if is_v4 { 28 } else { 48 };
+    let rate = (bytes + headers) as u128 * 1_000_000_000 / spacing.gap.as_nanos().max(1);
+    let rate = u64::try_from(rate).unwrap_or(u64::MAX).max(1);
+    option::set_max_pacing_rate(socket, rate)
+        .map_err(|error| format!("set SO_MAX_PACING_RATE: {}", sys::describe(&error)))
+}
+
+/// The interface that a socket's datagrams leave by.
+struct Path {
+    interface: String,
+    qdiscs: Vec<Qdisc>,
+    peer: SocketAddr,
+}
+
+impl Path {
+    fn of(socket: BorrowedFd<'_>) -> Result<Self, String> {
+        let found = || {
+            let Address::Inet(peer) = Address::of_peer(&SockRef::from(&socket))? else {
+                return Err(Error::AFNOSUPPORT.into());
+            };
+            let index = interface::index_towards(peer)?;
+            Ok(Self {
+                interface: interface::link(index)?.name,
+                qdiscs: interface::qdiscs(index)?,
+                peer,
+            })
+        };
+        found().map_err(|error: io::Error| {
+            format!(
+                "find the queueing discipline towards the peer: {}",
+                sys::describe(&error)
+            )
+        })
+    }
+
+    /// The queueing discipline that the datagrams pass, if it is one of these: the root, or below a root that only has one
+    /// for each of the device's queues.
+    fn qdisc(&self, is_wanted: impl Fn(&Qdisc) -> bool) -> Option<&Qdisc> {
+        let root = self.qdiscs.iter().find(|qdisc| qdisc.is_root)?;
+        if is_wanted(root) {
+            return Some(root);
+        }
+        let mut below = self
+            .qdiscs
+            .iter()
+            .filter(|qdisc| !qdisc.is_root && !["ingress", "clsact"].contains(&&*qdisc.kind));
+        match &*root.kind {
+            "mq" if below.clone().all(&is_wanted) => below.next(),
+            "mqprio" | "taprio" => below.find(|qdisc| is_wanted(qdisc)),
+            _ => None,
+        }
+    }
+
+    fn refusal(&self, what: &str, wanted: &str) -> String {
+        let root = self.qdiscs.iter().find(|qdisc| qdisc.is_root);
+        let root = root.map_or("none", |qdisc| &qdisc.kind);
+        format!(
+            "{what} needs the queueing discipline {wanted}, and {} has {root}",
+            self.interface
+        )
+    }
+}
+
+/// When the datagrams of a socket leave, by the kernel.
+struct Departures {
+    /// `None` if nobody tells.
+    batch: Option<StampedBatch>,
+    wall_ahead_ns: i64,
+    /// When those on their way were due, and whether they begin a burst, by the low bits of their index.
+    expected: Box<[(u64, bool); EXPECTED]>,
+    last: Option<u32>,
+}
+
+/// More than can be on their way.
+const EXPECTED: usize = 1024;
+
+impl Departures {
+    fn begin(socket: BorrowedFd<'_>) -> Self {
+        let is_told = stamped::tell_departures(socket).is_ok();
+        Self {
+            batch: is_told.then(|| StampedBatch::new(64, 1)).flatten(),
+            wall_ahead_ns: wall_ahead_ns(),
+            expected: Box::new([(0, false); EXPECTED]),
+            last: None,
+        }
+    }
+
+    fn expect(&mut self, index: u64, expected: (u64, bool)) {
+        self.expected[index as usize % EXPECTED] = expected;
+    }
+
+    /// Notes those that have left.
+    fn note(&mut self, socket: BorrowedFd<'_>, sent: &mut Sent) {
+        let Some(batch) = &mut self.batch else {
+            return;
+        };
+        while let Ok(count) = batch.receive_departures(socket)
+            && count > 0
+        {
+            for at in 0..count {
+                match batch.departure(at) {
+                    Some(Departure::Left { index, kernel_ns }) => {
+                        let (due_ns, begins_burst) = self.expected[index as usize % EXPECTED];
+                        let follows = self.last == index.checked_sub(1);
+                        self.last = Some(index);
+                        let at_ns = kernel_ns.wrapping_sub(self.wall_ahead_ns as u64);
+                        sent.left(at_ns, Some(due_ns), begins_burst || !follows);
+                    }
+                    Some(Departure::Missed) => sent.spaced.missed += 1,
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Waits a little for the last ones.
+    fn settle(&mut self, socket: BorrowedFd<'_>, sent: &mut Sent) {
+        let until_ns = monotonic_ns() + LONGEST_AHEAD_NS + SETTLE.as_nanos() as u64;
+        loop {
+            self.note(socket, sent);
+            let told = sent.spaced.lateness.len() + sent.spaced.missed;
+            let now_ns = monotonic_ns();
+            if told >= sent.spaced.sent || now_ns >= until_ns {
+                return;
+            }
+            let _ = sleep_until(now_ns + 200_000);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::interface::Qdisc;
+
+    use super::*;
+
+    fn path(qdiscs: &[(&str, bool)]) -> Path {
+        let qdisc = |(kind, is_root): &(&str, bool)| Qdisc {
+            kind: (*kind).to_owned(),
+            is_root: *is_root,
+            launch_clock: ["fq", "etf"].contains(kind).then_some(1),
+        };
+        Path {
+            interface: "eth0".to_owned(),
+            qdiscs: qdiscs.iter().map(qdisc).collect(),
+            peer: "192.0.2.1:9".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_datagrams_pass_decides() {
+        for (qdiscs, found) in [
+            (&[("fq", true)][..], Some("fq")),
+            (&[("ingress", false), ("etf", true)], Some("etf")),
+            (&[("mq", true), ("fq", false), ("fq", false)], Some("fq")),
+            (
+                &[("fq", false), ("mq", true), ("clsact", false)],
+                Some("fq"),
+            ),
+            (&[("mq", true), ("fq", false), ("pfifo_fast", false)], None),
+            (
+                &[("mqprio", true), ("pfifo_fast", false), ("etf", false)],
+                Some("etf"),
+            ),
+            (&[("prio", true), ("fq", false)], None),
+            (&[("mq", true)], None),
+            (&[], None),
+        ] {
+            let path = path(qdiscs);
+            let qdisc = path.qdisc(|qdisc| qdisc.launch_clock.is_some());
+            assert_eq!(qdisc.map(|qdisc| &*qdisc.kind), found, "{qdiscs:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_there() {
+        for (qdiscs, root) in [
+            (&[][..], "none"),
+            (&[("fq", false), ("prio", true)], "prio"),
+        ] {
+            assert_eq!(
+                path(qdiscs).refusal("SO_TXTIME", "fq or etf"),
+                format!("SO_TXTIME needs the queueing discipline fq or etf, and eth0 has {root}")
+            );
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Times at which single datagrams are due, and what became of them.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use model::{Bursts, DatagramFormat, Lateness, Spaced, Spacing};
+use sys::call::Error;
+
+use crate::counters::{Counter, CounterWriter};
+use crate::end::LoopEnd;
+
+/// A datagram that is sent again and again.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) socket: BorrowedFd<'a>,
+    pub(crate) datagram: &'a mut [u8],
+    pub(crate) format: DatagramFormat,
+    pub(crate) zero_ns: u64,
+    pub(crate) counters: CounterWriter<'a>,
+    pub(crate) log: Option<&'a mut Vec<i64>>,
+    pub(crate) number: i64,
+}
+
+impl Outgoing<'_> {
+    /// Writes the next number and this time into it.
+    #[inline]
+    pub(crate) fn prepare(&mut self, at_ns: u64) {
+        self.format.write_number(self.datagram, self.number);
+        let since_zero_ns = at_ns.wrapping_sub(self.zero_ns);
+        self.format.write_stamp(self.datagram, since_zero_ns);
+    }
+
+    /// The kernel took it, with this time in it.
+    #[inline]
+    pub(crate) fn took(&mut self, bytes: usize, at_ns: u64) {
+        self.counters.sent(bytes, 1);
+        self.number += 1;
+        if let Some(log) = &mut self.log
+            && log.len() < log.capacity()
+        {
+            log.push(at_ns.wrapping_sub(self.zero_ns) as i64);
+        }
+    }
+
+    /// The call failed: the end of all if it is no other than that the kernel has no room, or tells what an earlier datagram
+    /// met (ICMP) instead of sending this one. No number is used.
+    #[cold]
+    pub(crate) fn failed(
+        &self,
+        error: Error,
+        schedule: &mut Schedule,
+        spaced: &mut Spaced,
+    ) -> Result<(), LoopEnd> {
+        match error {
+            Error::INTR => return Ok(()),
+            Error::CONNREFUSED => {}
+            Error::NOBUFS | Error::AGAIN => {
+                spaced.refused += 1;
+                schedule.pass_over();
+            }
+            error => return Err(LoopEnd::from_call("send", error)),
+        }
+        self.counters.add(Counter::FailedSends, 1);
+        Ok(())
+    }
+}
+
+/// What has been sent, by the times that its datagrams left.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) spaced: Spaced,
+    /// Of the first and of the last.
+    pub(crate) times_ns: Option<(u64, u64)>,
+}
+
+impl Sent {
+    /// A datagram left at this time. It was due at `due_ns`, unless that was at once.
+    #[inline]
+    pub(crate) fn left(&mut self, at_ns: u64, due_ns: Option<u64>, begins_burst: bool) {
+        match &mut self.times_ns {
+            None => self.times_ns = Some((at_ns, at_ns)),
+            Some((_, last_ns)) => {
+                if !begins_burst {
+                    self.spaced.gaps.record(at_ns.saturating_sub(*last_ns));
+                }
+                *last_ns = at_ns;
+            }
+        }
+        if let Some(due_ns) = due_ns {
+            self.spaced.lateness.record(at_ns.saturating_sub(due_ns));
+        }
+    }
+}
+
+/// When the next datagram is due. All times are nanoseconds of the monotonic clock.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(crate) gap_ns: u64,
+    pause_ns: u64,
+    lateness: Lateness,
+    pub(crate) due_ns: u64,
+    pub(crate) last_gap_ends_ns: u64,
+    /// Datagrams a burst, and those that are left of this one.
+    burst: u64,
+    left: u64,
+    /// Bursts that are left with this one.
+    bursts_left: u64,
+}
+
+impl Schedule {
+    pub(crate) fn new(spacing: &Spacing, count: Option<u64>, now_ns: u64) -> Self {
+        let count = count.unwrap_or(u64::MAX);
+        let one = Bursts {
+            datagrams: count,
+            count: 1,
+            pause: Duration::ZERO,
+        };
+        let Bursts {
+            datagrams,
+            count,
+            pause,
+        } = spacing.bursts.unwrap_or(one);
+        Self {
+            gap_ns: nanos(spacing.gap),
+            pause_ns: nanos(pause),
+            lateness: spacing.lateness,
+            due_ns: now_ns,
+            last_gap_ends_ns: now_ns,
+            burst: datagrams,
+            left: datagrams,
+            bursts_left: if count == 0 { u64::MAX } else { count },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    #[inline]
+    pub(crate) fn begins_burst(&self) -> bool {
+        self.left == self.burst
+    }
+
+    /// When the next one is due, unless that is at once.
+    #[inline]
+    pub(crate) fn due(&self) -> Option<u64> {
+        (self.gap_ns > 0).then_some(self.due_ns)
+    }
+
+    /// The datagram that was due was sent at this time.
+    #[inline]
+    pub(crate) fn took(&mut self, now_ns: u64, skipped: &mut u64) {
+        let next_ns = self.due_ns.saturating_add(self.gap_ns);
+        self.due_ns = match self.lateness {
+            Lateness::CatchUp if self.gap_ns > 0 => next_ns,
+            Lateness::Skip if next_ns > now_ns => next_ns,
+            Lateness::Skip if self.gap_ns > 0 => {
+                let passed = (now_ns - next_ns) / self.gap_ns + 1;
+                *skipped += passed;
+                next_ns + passed * self.gap_ns
+            }
+            _ => now_ns.saturating_add(self.gap_ns),
+        };
+        self.last_gap_ends_ns = self.due_ns;
+        self.left -= 1;
+        if self.left == 0 {
+            self.end_burst();
+        }
+    }
+
+    #[cold]
+    fn end_burst(&mut self) {
+        self.bursts_left -= 1;
+        if self.bursts_left > 0 {
+            self.left = self.burst;
+            self.due_ns = self.due_ns.saturating_add(self.pause_ns);
+        }
+    }
+
+    /// The datagram that was due has the next one's time.
+    #[cold]
+    pub(crate) fn pass_over(&mut self) {
+        self.due_ns = self.due_ns.saturating_add(self.gap_ns);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::SpacingMethod;
+
+    use super::*;
+
+    fn spacing(gap_ns: u64, lateness: Lateness) -> Spacing {
+        Spacing {
+            gap: Duration::from_nanos(gap_ns),
+            bursts: None,
+            lateness,
+            method: SpacingMethod::Spin,
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_a_time_that_has_passed() {
+        // Sent so long after the schedule's begin, and when the next one is due.
+        for (lateness, sent_and_due_ns, skipped) in [
+            (
+                Lateness::CatchUp,
+                &[(0, 100), (130, 200), (450, 300), (460, 400), (470, 500)][..],
+                0,
+            ),
+            (
+                Lateness::Skip,
+                &[(0, 100), (130, 200), (450, 500), (500, 600), (700, 800)],
+                3,
+            ),
+            (
+                Lateness::Stretch,
+                &[(0, 100), (130, 230), (450, 550), (550, 650)],
+                0,
+            ),
+        ] {
+            let mut schedule = Schedule::new(&spacing(100, lateness), None, 1_000);
+            let mut passed = 0;
+            for (sent_ns, due_ns) in sent_and_due_ns {
+                schedule.took(1_000 + sent_ns, &mut passed);
+                assert_eq!(schedule.due_ns, 1_000 + due_ns, "{lateness:?} {sent_ns}");
+            }
+            assert_eq!(passed, skipped, "{lateness:?}");
+        }
+    }
+
+    #[test]
+    fn bursts_have_pauses_between_them() {
+        let mut spaced = spacing(10, Lateness::CatchUp);
+        spaced.bursts = Some(Bursts {
+            datagrams: 2,
+            count: 3,
+            pause: Duration::from_nanos(100),
+        });
+        let mut schedule = Schedule::new(&spaced, None, 0);
+        let mut due = Vec::new();
+        while !schedule.is_over() {
+            due.push((schedule.due_ns, schedule.begins_burst()));
+            schedule.took(schedule.due_ns + 3, &mut 0);
+        }
+        let expected = [
+            (0, true),
+            (10, false),
+            (120, true),
+            (130, false),
+            (240, true),
+            (250, false),
+        ];
+        assert_eq!(due, expected);
+        assert_eq!(schedule.last_gap_ends_ns, 260);
+        // Without a gap, the pause counts from the last one.
+        spaced.gap = Duration::ZERO;
+        let mut schedule = Schedule::new(&spaced, None, 0);
+        schedule.took(5, &mut 0);
+        assert_eq!(schedule.due_ns, 5);
+        schedule.took(7, &mut 0);
+        assert_eq!(schedule.due_ns, 107);
+    }
+}

@@ -1,0 +1,284 @@
+//! The slowest section of a path, from packets that were sent faster than it forwards.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Arrival, Distribution, Packet};
+use crate::clock::least_squares;
+
+/// What a queue that fills shows of its link. Rates and sizes are those of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bottleneck {
+    /// Time between arrivals while the queue was not empty.
+    pub spacing_ns: f64,
+    /// Mean payload of the arrivals, in bytes.
+    pub packet_bytes: f64,
+    /// Payload that the link forwards.
+    pub rate_bps: f64,
+    /// Arrivals of which the spacing is the slope.
+    pub arrivals: u64,
+    /// Payload that the queue holds, from the first lost number k: k packets less what left the queue meanwhile. `None`
+    /// without a loss by a full queue, or without records from number 0 on.
+    pub queue_bytes: Option<f64>,
+    /// What a full queue adds to the least delay: the median of the packets right before losses, or without a loss the
+    /// longest.
+    pub queue_delay_ns: i64,
+    /// Payload that the queue forwards in this time.
+    pub queue_bytes_by_delay: f64,
+}
+
+/// Windows that the arrivals are cut into.
+const WINDOWS: usize = 32;
+
+/// Arrivals of a window: fewer show the timer of a shaper rather than its rate.
+const FEWEST_OF_A_WINDOW: usize = 8;
+
+/// Less of the windows in a row have the same spacing by chance.
+const LEAST_SHARE: usize = 4;
+
+/// Packets that waited in a queue arrive at least this much further apart than they were sent.
+const SLOWER: f64 = 1.02;
+
+/// Spacings in the flat part differ from the most common one by at most this share.
+const FLAT: f64 = 0.1;
+
+/// Arrivals in a row, with their mean spacings.
+struct Window {
+    first: usize,
+    arrived_ns: f64,
+    sent_ns: f64,
+}
+
+impl Bottleneck {
+    /// The estimate from first arrivals in the order of time; `None` if they came as they were sent, or without departures.
+    pub(super) fn of(arrivals: &[Arrival], by_number: &[Packet]) -> Option<Self> {
+        let delays = by_number.iter().filter_map(Packet::relative_delay_ns);
+        let (least_ns, longest_ns) = (delays.clone().min()?, delays.max()?);
+        let width = (arrivals.len() / WINDOWS).max(FEWEST_OF_A_WINDOW);
+        let count = arrivals.len().saturating_sub(1) / width;
+        let windows: Vec<Option<Window>> = (0..count)
+            .map(|at| {
+                window(
+                    &arrivals[at * width..=(at + 1) * width],
+                    at * width,
+                    least_ns,
+                )
+            })
+            .collect();
+        let spacings = windows.iter().flatten().map(|window| window.arrived_ns);
+        let common = half_sample_mode(spacings.collect())?;
+        let is_flat = |window: &Option<Window>| {
+            let window = window.as_ref();
+            window.is_some_and(|window| (window.arrived_ns / common - 1.0).abs() <= FLAT)
+        };
+        let flat = windows.chunk_by(|a, b| is_flat(a) && is_flat(b));
+        let flat = flat.max_by_key(|run| (run.len(), is_flat(&run[0])))?;
+        let (begin, end) = (flat[0].as_ref()?, flat[flat.len() - 1].as_ref()?);
+        if flat.len() * LEAST_SHARE < count {
+            return None;
+        }
+        let part = &arrivals[begin.first..=end.first + width];
+        let since = |arrival: &Arrival| arrival.at_ns.saturating_sub(part[0].at_ns) as f64;
+        let points: Vec<(f64, f64)> = (part.iter().enumerate())
+            .map(|(at, arrival)| (at as f64, since(arrival)))
+            .collect();
+        let (spacing_ns, _) = least_squares(&points)?;
+        let bytes: f64 = part.iter().map(|of| f64::from(of.packet.bytes)).sum();
+        let packet_bytes = bytes / part.len() as f64;
+        let rate_bps = packet_bytes * 8e9 / spacing_ns;
+        let sent_ns = flat
+            .iter()
+            .flatten()
+            .map(|window| window.sent_ns)
+            .sum::<f64>()
+            / flat.len() as f64;
+        let full = before_losses(by_number).map(|delay| delay.saturating_sub(least_ns));
+        let queue_delay_ns = match Distribution::of(full) {
+            Some(full) => full.p50,
+            None => longest_ns.saturating_sub(least_ns),
+        };
+        Some(Self {
+            spacing_ns,
+            packet_bytes,
+            rate_bps,
+            arrivals: part.len() as u64,
+            queue_bytes: first_dropped(by_number, least_ns.saturating_add(queue_delay_ns / 2))
+                .map(|number| number as f64 * packet_bytes * (1.0 - sent_ns / spacing_ns)),
+            queue_delay_ns,
+            queue_bytes_by_delay: queue_delay_ns as f64 * rate_bps / 8e9,
+        })
+    }
+}
+
+/// `None` if the packets did not arrive slower than they were sent, or if a queue was empty meanwhile.
+fn window(arrivals: &[Arrival], first: usize, least_ns: i64) -> Option<Window> {
+    let (begin, end) = (arrivals.first()?, arrivals.last()?);
+    let numbers = end.packet.number.checked_sub(begin.packet.number)?;
+    let sent = end.packet.sent_ns?.saturating_sub(begin.packet.sent_ns?);
+    let arrived = end.at_ns.saturating_sub(begin.at_ns) as f64;
+    let window = Window {
+        first,
+        arrived_ns: arrived / (arrivals.len() - 1) as f64,
+        sent_ns: sent as f64 / numbers as f64,
+    };
+    let delays = arrivals.iter().map(|of| of.packet.relative_delay_ns());
+    let waited = delays.flatten().min()?.saturating_sub(least_ns) as f64;
+    let is_slower = window.arrived_ns > window.sent_ns * SLOWER;
+    (is_slower && waited >= window.arrived_ns).then_some(window)
+}
+
+/// The most common of continuous values: the middle of the densest half, over and over.
+fn half_sample_mode(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let mut part = &values[..];
+    while part.len() > 2 {
+        let half = part.len().div_ceil(2);
+        part = (part.windows(half))
+            .min_by(|a, b| (a[half - 1] - a[0]).total_cmp(&(b[half - 1] - b[0])))?;
+    }
+    Some(f64::midpoint(*part.first()?, *part.last()?))
+}
+
+/// The delay of each packet right before a missing number.
+fn before_losses(by_number: &[Packet]) -> impl Iterator<Item = i64> {
+    let pairs = by_number.windows(2);
+    let lossy = pairs.filter(|pair| pair[1].number - pair[0].number > 1);
+    lossy.filter_map(|pair| pair[0].relative_delay_ns())
+}
+
+/// The first missing number, if the delay before it says that a queue was filling.
+fn first_dropped(by_number: &[Packet], least_ns: i64) -> Option<u64> {
+    let in_order = by_number.iter().zip(0_u64..);
+    let in_order = in_order.take_while(|(packet, number)| packet.number == *number);
+    let (last, number) = in_order.last()?;
+    let is_dropped = number + 1 < by_number.len() as u64 && last.relative_delay_ns()? >= least_ns;
+    is_dropped.then_some(number + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::packets::{Packet, PacketFigures};
+
+    /// A link with a queue of so many packets that takes `spacing_ns` per packet, after a bucket of tokens for some.
+    struct Link {
+        spacing_ns: i64,
+        queue: usize,
+        tokens: usize,
+        /// A timer of this period releases what is due by then.
+        timer_ns: i64,
+    }
+
+    const LINK: Link = Link {
+        spacing_ns: 120_000,
+        queue: 100,
+        tokens: 0,
+        timer_ns: 1,
+    };
+
+    impl Link {
+        /// What arrives of packets that are sent so far apart; the receiver's clock is 7 s ahead.
+        fn forward(&self, count: u64, send_gap_ns: i64) -> Vec<Packet> {
+            let mut departures: Vec<i64> = Vec::new();
+            let mut free_at = 0;
+            let mut packet = |number: u64| {
+                let sent = number as i64 * send_gap_ns;
+                let waiting = departures.iter().rev().take_while(|at| **at > sent).count();
+                let is_lost = waiting > self.queue;
+                if !is_lost {
+                    let service = if departures.len() < self.tokens {
+                        0
+                    } else {
+                        self.spacing_ns
+                    };
+                    free_at = sent.max(free_at) + service;
+                    departures.push(free_at);
+                }
+                let released = (free_at + self.timer_ns - 1) / self.timer_ns * self.timer_ns;
+                Packet {
+                    number,
+                    bytes: 1472,
+                    sent_ns: Some(sent),
+                    received_ns: (!is_lost).then_some(released + 7_000_000_000),
+                    delay_ns: None,
+                }
+            };
+            (0..count).map(&mut packet).collect()
+        }
+    }
+
+    #[test]
+    fn a_burst_shows_the_rate_and_the_queue() {
+        let mut packets = LINK.forward(2000, 20_000);
+        let figures = PacketFigures::of(&packets).unwrap();
+        let found = figures.bottleneck.unwrap();
+        assert!((found.spacing_ns - 120_000.0).abs() < 1e-6, "{found:?}");
+        assert!((found.rate_bps - 1472.0 * 8e9 / 120_000.0).abs() < 1.0);
+        // The sender stalls between the stamp and the call.
+        packets[1000].received_ns = packets[1000].received_ns.map(|at| at + 50_000_000);
+        let stalled = PacketFigures::of(&packets).unwrap().bottleneck.unwrap();
+        assert_eq!(stalled.queue_delay_ns, found.queue_delay_ns);
+        // A full queue of 100 packets and the one that is being sent.
+        let peak_ns = figures.peak_relative_delay_ns.unwrap();
+        assert!((peak_ns - 100 * 120_000).abs() <= 20_000, "{peak_ns}");
+        for queue in [found.queue_bytes.unwrap(), found.queue_bytes_by_delay] {
+            let packets = queue / 1472.0;
+            assert!((packets - 100.0).abs() < 1.5, "{packets} packets");
+        }
+    }
+
+    /// A loss by chance before the queue is full, and records that begin later, do not make it look smaller.
+    #[test]
+    fn the_queue_shows_by_a_loss_when_it_is_full() {
+        let mut early = LINK.forward(2000, 20_000);
+        early[7].received_ns = None;
+        let late = LINK.forward(2000, 20_000).split_off(5);
+        for packets in [early, late] {
+            let found = PacketFigures::of(&packets).unwrap().bottleneck.unwrap();
+            assert_eq!(found.queue_bytes, None);
+            assert!((found.queue_bytes_by_delay / 1472.0 - 100.0).abs() < 6.0);
+        }
+    }
+
+    /// The tokens of the first packets and the timer of the shaper do not matter.
+    #[test]
+    fn a_token_bucket_and_a_coarse_timer() {
+        for (tokens, timer_ns, queue) in
+            [(0, 500_000, 100), (300, 1, 100), (300, 70_000, 1_000_000)]
+        {
+            let link = Link {
+                queue,
+                tokens,
+                timer_ns,
+                ..LINK
+            };
+            let figures = PacketFigures::of(&link.forward(2000, 50_000)).unwrap();
+            let found = figures.bottleneck.unwrap();
+            let error = found.spacing_ns / 120_000.0 - 1.0;
+            assert!(error.abs() < 0.005, "{error}: {found:?}");
+            assert_eq!(found.queue_bytes.is_some(), queue == 100);
+        }
+    }
+
+    #[test]
+    fn packets_that_no_queue_held_show_no_bottleneck() {
+        for (count, gap_ns) in [(2000, 130_000), (2000, 120_000), (5, 20_000), (1, 1)] {
+            let figures = PacketFigures::of(&LINK.forward(count, gap_ns)).unwrap();
+            assert_eq!(
+                figures.bottleneck, None,
+                "{count} packets {gap_ns} ns apart"
+            );
+        }
+        // Losses by chance, of packets that did not wait.
+        let mut packets = LINK.forward(2000, 130_000);
+        for packet in packets.iter_mut().step_by(9) {
+            packet.received_ns = None;
+        }
+        let figures = PacketFigures::of(&packets).unwrap();
+        assert_eq!((figures.bottleneck, figures.lost), (None, 223));
+        let mut packets = LINK.forward(2000, 20_000);
+        for packet in &mut packets {
+            packet.sent_ns = None;
+        }
+        let figures = PacketFigures::of(&packets).unwrap();
+        assert_eq!((figures.bottleneck, figures.pdv_ns), (None, None));
+    }
+}

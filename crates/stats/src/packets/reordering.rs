@@ -1,0 +1,182 @@
+//! Reordering by RFC 4737.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Arrival, Distribution};
+
+/// The metrics of RFC 4737. A packet is reordered if one with a higher number arrived before it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reordering {
+    /// Reordered packets.
+    pub reordered: u64,
+    /// The share of reordered packets, in percent of those that arrived.
+    pub percent: Option<f64>,
+    /// Packets from the earliest arrival with a higher number to the reordered packet (section 4.2.1).
+    pub extent: Option<Extremes>,
+    /// Time between these two arrivals (section 4.2.2).
+    pub late_ns: Option<Extremes>,
+    /// Payload of higher numbers that arrived before the reordered packet, in bytes (section 4.2.3).
+    pub late_bytes: Option<Extremes>,
+    /// How many packets were `n`-reordered: at least `n` packets right before each have higher numbers (section 5.4). The
+    /// first is for n = 1. TCP takes what is 3-reordered for lost.
+    pub n_reordered: Vec<u64>,
+}
+
+/// The mean and the most of values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extremes {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Most.
+    pub max: i64,
+}
+
+/// Longest list of `n_reordered`.
+const MOST_N: usize = 64;
+
+impl Reordering {
+    /// The figures of arrivals in the order of time, without duplicates.
+    pub(super) fn of(arrivals: &[Arrival]) -> Self {
+        let numbers: Vec<u64> = arrivals.iter().map(|of| of.packet.number).collect();
+        let highest: Vec<u64> = (numbers.iter())
+            .scan(0, |highest, number| {
+                *highest = *number.max(highest);
+                Some(*highest)
+            })
+            .collect();
+        let late: Vec<usize> = (0..numbers.len())
+            .filter(|at| numbers[*at] < highest[*at])
+            .collect();
+        // The earliest arrival with a higher number is the first at which the highest one so far is above this one.
+        let earliest = |at: usize| highest.partition_point(|known| *known <= numbers[at]);
+        let late_ns = |at: usize| {
+            let before = arrivals[earliest(at)].at_ns;
+            arrivals[at].at_ns.saturating_sub(before)
+        };
+        let higher_bytes = higher_bytes(arrivals, &numbers);
+        let count = late.len() as u64;
+        Self {
+            reordered: count,
+            percent: (!numbers.is_empty()).then(|| count as f64 / numbers.len() as f64 * 100.0),
+            extent: Extremes::of(late.iter().map(|at| (at - earliest(*at)) as i64)),
+            late_ns: Extremes::of(late.iter().map(|at| late_ns(*at))),
+            late_bytes: Extremes::of(late.iter().map(|at| higher_bytes[*at])),
+            n_reordered: n_reordered(&numbers),
+        }
+    }
+}
+
+impl Extremes {
+    fn of(values: impl Iterator<Item = i64>) -> Option<Self> {
+        let of = Distribution::of(values)?;
+        Some(Self {
+            mean: of.mean,
+            max: of.max,
+        })
+    }
+}
+
+/// Of each arrival the payload of earlier arrivals with higher numbers, by a tree of sums over the order of the numbers.
+fn higher_bytes(arrivals: &[Arrival], numbers: &[u64]) -> Vec<i64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    let mut tree = vec![0_i64; sorted.len() + 1];
+    let mut all = 0;
+    let mut bytes_of = |arrival: &Arrival| {
+        let rank = sorted.partition_point(|number| *number < arrival.packet.number) + 1;
+        let mut not_higher = 0;
+        let mut at = rank;
+        while at > 0 {
+            not_higher += tree[at];
+            at &= at - 1;
+        }
+        let higher = all - not_higher;
+        let bytes = i64::from(arrival.packet.bytes);
+        all += bytes;
+        let mut at = rank;
+        while at < tree.len() {
+            tree[at] += bytes;
+            at += at & at.wrapping_neg();
+        }
+        higher
+    };
+    arrivals.iter().map(&mut bytes_of).collect()
+}
+
+fn n_reordered(numbers: &[u64]) -> Vec<u64> {
+    let mut counts: Vec<u64> = Vec::new();
+    // Arrivals before this one that have lower numbers than all after them.
+    let mut lower: Vec<usize> = Vec::new();
+    for (at, number) in numbers.iter().enumerate() {
+        while lower.last().is_some_and(|last| numbers[*last] > *number) {
+            lower.pop();
+        }
+        let degree = lower.last().map_or(at, |last| at - last - 1).min(MOST_N);
+        lower.push(at);
+        counts.resize(counts.len().max(degree), 0);
+        counts[..degree].iter_mut().for_each(|count| *count += 1);
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packets::Packet;
+
+    fn of(numbers: &[u64]) -> Reordering {
+        let arrival = |(at, number): (usize, &u64)| Arrival {
+            at_ns: at as i64 * 10,
+            place: at,
+            packet: Packet {
+                number: *number,
+                bytes: 100 + *number as u32,
+                ..Packet::default()
+            },
+        };
+        Reordering::of(&numbers.iter().enumerate().map(arrival).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn packets_in_order_are_not_reordered() {
+        let in_order = of(&[1, 2, 4, 9]);
+        assert_eq!((in_order.reordered, in_order.percent), (0, Some(0.0)));
+        assert_eq!((in_order.extent, in_order.n_reordered.len()), (None, 0));
+        assert_eq!(of(&[]), Reordering::default());
+    }
+
+    /// The example of RFC 4737, section 7.1: packet 4 comes after 5 to 8.
+    #[test]
+    fn a_late_packet() {
+        let late = of(&[1, 2, 3, 5, 6, 7, 8, 4, 9, 10]);
+        assert_eq!((late.reordered, late.percent), (1, Some(10.0)));
+        let only = |value| {
+            Some(Extremes {
+                mean: value as f64,
+                max: value,
+            })
+        };
+        assert_eq!((late.extent, late.late_ns), (only(4), only(40)));
+        assert_eq!(late.late_bytes, only(4 * 100 + 5 + 6 + 7 + 8));
+        assert_eq!(late.n_reordered, [1, 1, 1, 1]);
+    }
+
+    /// Two late packets in a row: what is right before the second has a lower number, so that it is not 1-reordered.
+    #[test]
+    fn a_late_group_and_a_reversed_order() {
+        let group = of(&[1, 4, 5, 2, 3, 6]);
+        assert_eq!(group.reordered, 2);
+        assert_eq!(group.extent, Some(Extremes { mean: 2.5, max: 3 }));
+        assert_eq!(group.n_reordered, [1, 1]);
+        let reversed = of(&[4, 3, 2, 1]);
+        assert_eq!(
+            (reversed.reordered, &reversed.n_reordered[..]),
+            (3, &[3, 2, 1][..])
+        );
+        assert_eq!(reversed.late_bytes.unwrap().max, 300 + 4 + 3 + 2);
+        assert_eq!(
+            of(&(0..1000).rev().collect::<Vec<_>>()).n_reordered.len(),
+            MOST_N
+        );
+    }
+}
