@@ -1,6 +1,7 @@
 //! Flows that come to one datagram socket and are told apart by their source.
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ const KNOWN: Duration = Duration::from_secs(1);
 pub struct DatagramDoor {
     listener: Socket,
     bound: Address,
+    /// Whether a flow may begin with this datagram.
+    begins: fn(&[u8]) -> bool,
     state: Mutex<State>,
 }
 
@@ -38,6 +41,8 @@ struct State {
     waiting: VecDeque<(Address, FirstDatagram)>,
     bytes: usize,
     known: Vec<(Address, Instant)>,
+    /// Sources whose datagrams may still come here after their socket was opened.
+    settling: Vec<Address>,
     last_number: u64,
 }
 
@@ -65,15 +70,26 @@ impl DatagramDoor {
     /// Opens the socket.
     pub fn open(bind: &Address, options: &SocketOptions) -> Result<Self, SocketError> {
         let listener = datagram_listener(Transport::Udp, bind, options)?;
-        let bound = Address::of(&listener).map_err(|error| SocketError::Refused {
+        Self::of(listener).map_err(|error| SocketError::Refused {
             what: "bind it",
             error,
-        })?;
+        })
+    }
+
+    /// Takes a [`datagram_listener`].
+    pub fn of(listener: Socket) -> io::Result<Self> {
         Ok(Self {
+            bound: Address::of(&listener)?,
             listener,
-            bound,
+            begins: |_| true,
             state: Mutex::default(),
         })
+    }
+
+    /// Lets flows begin with such datagrams only; those of other new sources are dropped.
+    #[must_use]
+    pub fn beginning_with(self, begins: fn(&[u8]) -> bool) -> Self {
+        Self { begins, ..self }
     }
 
     /// The address and port that flows come to.
@@ -105,7 +121,7 @@ impl DatagramDoor {
             if !state.expected.iter().any(|(_, other)| is_same(other)) {
                 if host.is_some() {
                     // Nobody expects these.
-                    state.collect(&self.listener);
+                    state.collect(self);
                 }
                 state.last_number += 1;
                 let number = state.last_number;
@@ -139,7 +155,8 @@ fn pause(until: Instant, stop: &Stop) -> Result<(), Error> {
 
 impl ExpectedFlows<'_> {
     /// Accepts the next flow, on a socket with these options: [`Error::TIMEDOUT`] if none comes until then. A peer that
-    /// `goes_on` does not wait for an answer: some of its datagrams may still come to the server's own socket.
+    /// `goes_on` does not wait for an answer: some of its datagrams may still come to the server's own socket, until
+    /// [`Self::settle`].
     pub fn next(
         &self,
         options: &SocketOptions,
@@ -150,22 +167,17 @@ impl ExpectedFlows<'_> {
         let listener = &self.door.listener;
         loop {
             let mut state = self.door.state();
-            state.collect(listener);
+            state.collect(self.door);
             if let Some(from) = state.next_source(self.host.as_ref()) {
                 // The socket's options change meanwhile, so others have to wait.
                 let bound = (listener, &self.door.bound);
                 let socket = datagram_branch(bound, Transport::Udp, &from, options);
                 let socket = socket.map_err(|error| errno(&error))?;
-                state.collect(listener);
-                let mut first = state.take(&from);
+                state.collect(self.door);
+                let first = state.take(&from);
                 state.known.push((from.clone(), Instant::now() + KNOWN));
-                drop(state);
                 if goes_on {
-                    // What comes to the new socket was sent after all that does not.
-                    let _ = call::wait_readable(socket.as_fd(), ON_ITS_WAY);
-                    let mut state = self.door.state();
-                    state.collect_of(listener, Some(&from));
-                    first.append(&mut state.take(&from));
+                    state.settling.push(from.clone());
                 }
                 return Ok(DatagramPeer {
                     socket,
@@ -180,6 +192,16 @@ impl ExpectedFlows<'_> {
             // Another session may receive what is meant for this one.
             stop.wait_readable(listener.as_fd(), until.min(Instant::now() + LOOK))?;
         }
+    }
+
+    /// Waits for what is still on its way to the server's own socket. On the flow's own thread: others are accepted meanwhile.
+    pub fn settle(&self, peer: &mut DatagramPeer) {
+        // What comes to the new socket was sent after all that does not.
+        let _ = call::wait_readable(peer.socket.as_fd(), ON_ITS_WAY);
+        let mut state = self.door.state();
+        state.collect(self.door);
+        state.settling.retain(|source| *source != peer.from);
+        peer.first.append(&mut state.take(&peer.from));
     }
 }
 
@@ -197,26 +219,23 @@ fn errno(error: &SocketError) -> Error {
 
 impl State {
     /// Receives all that is there, for the sessions that expect it.
-    fn collect(&mut self, listener: &Socket) {
-        self.collect_of(listener, None);
-    }
-
-    /// The same; `late` is a source whose socket has just been opened.
-    fn collect_of(&mut self, listener: &Socket, late: Option<&Address>) {
+    fn collect(&mut self, door: &DatagramDoor) {
         let mut buffer = vec![0; 1 << 16];
         let now = Instant::now();
         self.known.retain(|(_, until)| *until > now);
         loop {
             let (length, from) =
-                match call::receive_from_without_waiting(listener.as_fd(), &mut buffer) {
+                match call::receive_from_without_waiting(door.listener.as_fd(), &mut buffer) {
                     Ok((length, Some(from))) => (length, from),
                     Ok((_, None)) | Err(Error::INTR) => continue,
                     Err(_) => return,
                 };
-            let is_late = late == Some(&from);
+            let is_late = self.settling.contains(&from);
             let is_known = self.known.iter().any(|(known, _)| *known == from);
             let is_full = self.waiting.len() >= MOST_WAITING || self.bytes + length > MOST_BYTES;
-            if is_late || (!is_known && !is_full && self.expects(&from)) {
+            let waits = || self.waiting.iter().any(|(other, _)| *other == from);
+            let begins = || (door.begins)(&buffer[..length]) || waits();
+            if is_late || (!is_known && !is_full && self.expects(&from) && begins()) {
                 self.bytes += length;
                 let datagram = FirstDatagram::now(&buffer[..length]);
                 self.waiting.push_back((from, datagram));
@@ -231,7 +250,8 @@ impl State {
 
     fn next_source(&self, host: Option<&Address>) -> Option<Address> {
         let mut sources = self.waiting.iter().map(|(from, _)| from);
-        let next = sources.find(|from| host.is_none_or(|host| host.shares_host_with(from)));
+        let is_host = |from: &Address| host.is_none_or(|host| host.shares_host_with(from));
+        let next = sources.find(|from| is_host(from) && !self.settling.contains(from));
         next.cloned()
     }
 
@@ -276,6 +296,16 @@ mod tests {
         DatagramDoor::open(&bind, &SocketOptions::default()).unwrap()
     }
 
+    /// A socket as systemd hands it over.
+    fn handed_over(bind: &str) -> DatagramDoor {
+        let at: std::net::SocketAddr = bind.parse().unwrap();
+        let socket = Socket::new(socket2::Domain::for_address(at), sys::Type::DGRAM, None).unwrap();
+        socket.set_reuse_port(true).unwrap();
+        socket.bind(&at.into()).unwrap();
+        sys::option::set_first_of_address(socket.as_fd()).unwrap();
+        DatagramDoor::of(socket).unwrap()
+    }
+
     fn client(door: &DatagramDoor, host: &str) -> UdpSocket {
         let client = UdpSocket::bind((host, 0)).unwrap();
         let port = door.address().port() as u16;
@@ -290,15 +320,15 @@ mod tests {
 
     #[test]
     fn each_source_has_a_socket_of_its_own() {
-        for bind in ["127.0.0.1:0", "[::]:0"] {
-            let door = door(bind);
+        for door in [door("127.0.0.1:0"), door("[::]:0"), handed_over("[::]:0")] {
             let [one, two] = [(); 2].map(|()| client(&door, "127.0.0.1"));
             let (stop, options) = (Stop::new(), SocketOptions::default());
             let flows = door.expect(None, soon(), &stop).unwrap();
             for (client, datagram) in [(&one, b"1a"), (&two, b"2a"), (&one, b"1b"), (&two, b"2b")] {
                 client.send(datagram).unwrap();
             }
-            let first = flows.next(&options, true, soon(), &stop).unwrap();
+            let mut first = flows.next(&options, true, soon(), &stop).unwrap();
+            flows.settle(&mut first);
             assert_eq!(data(&first), [b"1a", b"1b"]);
             one.send(b"1c").unwrap();
             two.send(b"2c").unwrap();
@@ -350,7 +380,7 @@ mod tests {
         let flows = door.expect(None, soon(), &stop).unwrap();
         for _ in 0..4 * MOST_WAITING {
             client.send(b"x").unwrap();
-            door.state().collect(&door.listener);
+            door.state().collect(&door);
         }
         assert_eq!(door.state().waiting.len(), MOST_WAITING);
         drop(flows);

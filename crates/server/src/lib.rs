@@ -9,15 +9,19 @@
 mod datagram_door;
 mod listener;
 mod network;
+mod pace;
 mod peer;
 mod permissions;
 mod registry;
 mod server;
+mod service;
 
 pub use datagram_door::{DatagramDoor, DatagramPeer, ExpectedFlows};
-pub use listener::{inherited_listeners, listen};
+pub use listener::{inherited_listeners, inherited_sockets, listen};
 pub use network::Network;
+pub use pace::{Pace, Verdict};
 pub use peer::{Accepted, DataPeer, Door, Nonce, Others, PREFERENCE, Policy, accept_data};
 pub use permissions::Permissions;
-pub use registry::{Registry, Running};
-pub use server::{Dialect, Refusal, Server, ServerConfig, ServerContext};
+pub use registry::{Log, Registry, Running, Test, TestRecord};
+pub use server::{Dialect, Server, ServerContext};
+pub use service::{Limits, Refusal, ServerConfig, Service};

@@ -1,7 +1,7 @@
 //! The sockets that a server takes its control connections from.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use model::Transport;
@@ -64,6 +64,34 @@ pub fn inherited_listeners() -> io::Result<Vec<Socket>> {
         .filter_map(|at| inherited.take_tcp_listener(at).transpose())
         .map(|listener| listener.map(Socket::from))
         .collect()
+}
+
+/// Returns the sockets of TCP and UDP that systemd passes to a service, each with its name: LISTEN_FDNAMES. Those of UDP are as
+/// [`engine::datagram_listener`] makes them, for which they need SO_REUSEPORT since before their bind.
+pub fn inherited_sockets() -> io::Result<Vec<(String, Socket)>> {
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut inherited = listenfd::ListenFd::from_env();
+    let mut names = names.split(':').map(str::to_owned);
+    let mut sockets = Vec::new();
+    for at in 0..inherited.len() {
+        let socket = match inherited.take_udp_socket(at) {
+            Ok(Some(socket)) => {
+                share_port(socket.as_fd())?;
+                Some(socket.into())
+            }
+            _ => inherited.take_tcp_listener(at)?.map(Socket::from),
+        };
+        let name = names.next().unwrap_or_default();
+        sockets.extend(socket.map(|socket| (name, socket)));
+    }
+    Ok(sockets)
+}
+
+fn share_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sys::option::set_first_of_address(socket).map_err(|error| {
+        let why = sys::describe(&error);
+        io::Error::other(format!("a UDP socket without ReusePort=yes: {why}"))
+    })
 }
 
 /// Waits for a connection on any of the listeners.

@@ -1,63 +1,383 @@
-//! The running tests of a server.
+//! The running tests of a server, and what is known of each when it ends.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
+use engine::{Counters, Holder, Reason, Stop};
+use model::Ended;
+use serde::{Deserialize, Serialize};
 use sys::Address;
 
-/// The tests that are running.
-#[derive(Debug, Default)]
-pub struct Registry(Mutex<Vec<Weak<Running>>>);
+use crate::{Limits, Refusal};
 
-/// A test, which runs as long as it is held.
+/// The most overlapping tests that a record names; all are counted.
+const MOST_NAMED: usize = 8;
+
+/// The shortest time over which a current rate is measured.
+const RATE: Duration = Duration::from_secs(1);
+
+/// How much less than its length a complete test may take here: a client starts its clock before this end does, on a busy
+/// host long before.
+const TOLERANCE: Duration = Duration::from_millis(300);
+
+/// The tests that are running.
+#[derive(Clone, Debug, Default)]
+pub struct Registry(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    tests: Mutex<Vec<Weak<Running>>>,
+    /// Bytes that each address has moved beyond its limit's rate, also in tests that have ended.
+    beyond: Mutex<HashMap<Holder, u64>>,
+    /// Whether a watcher takes the bytes out of `beyond` again. Without one it would only grow.
+    is_measured: AtomicBool,
+    log: Option<Log>,
+}
+
+/// Writes the record of a test that has ended.
+pub type Log = fn(&TestRecord);
+
+/// What a client asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Test {
+    /// In the dialect's words.
+    pub name: String,
+    /// How long it is to take, where the request says that.
+    pub length: Option<Duration>,
+}
+
+/// A test, which runs as long as it is held. Its record is logged when it ends.
 #[derive(Debug)]
 pub struct Running {
-    peer: Address,
+    registry: Registry,
+    holder: Holder,
     since: Instant,
-    others: AtomicU32,
+    length: Option<Duration>,
+    cut: Stop,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    record: TestRecord,
+    counters: Vec<Arc<Counters>>,
+    ended: Option<Instant>,
+    /// The bytes that [`Inner::beyond`] has.
+    counted: u64,
+    /// When the current rate was measured last, and the bytes until then.
+    last: (Instant, u64),
+}
+
+/// What is known of a test.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct TestRecord {
+    /// When it began.
+    #[serde(with = "rfc3339")]
+    pub started: SystemTime,
+    /// The client's address and port.
+    pub peer: String,
+    /// Its dialect.
+    pub dialect: String,
+    /// The test, in the dialect's words.
+    pub test: String,
+    /// How long it has taken.
+    pub seconds: f64,
+    /// Payload that this end has received.
+    pub received_bytes: u64,
+    /// Payload that this end has sent.
+    pub sent_bytes: u64,
+    /// The rate of all of it, or of the last second as long as the test runs.
+    pub bits_per_second: f64,
+    /// How many other tests overlapped with it on this host.
+    pub overlapping_tests: u32,
+    /// The dialects and peers of the first of them.
+    pub overlapped_with: Vec<String>,
+    /// Whether it ended as its client asked.
+    pub is_complete: bool,
+    /// How it ended; `None` while it runs.
+    pub end: Option<String>,
 }
 
 impl Registry {
+    pub(crate) fn new(log: Option<Log>) -> Self {
+        Self(Arc::new(Inner {
+            log,
+            ..Inner::default()
+        }))
+    }
+
     /// Registers a test of a client.
-    pub fn enter(&self, peer: &Address) -> Arc<Running> {
-        let mut tests = self.tests();
+    pub(crate) fn enter(
+        &self,
+        (dialect, peer): (&str, &Address),
+        test: Test,
+        cut: &Stop,
+        limits: &Limits,
+    ) -> Result<Arc<Running>, Refusal> {
+        let holder = Holder::of(peer);
+        let mut tests = lock(&self.0.tests);
         tests.retain(|test| test.strong_count() > 0);
-        let others = tests.iter().filter_map(Weak::upgrade);
-        let others = others.map(|other| other.others.fetch_add(1, Relaxed));
+        let others = upgraded(&tests);
+        let same = others
+            .iter()
+            .filter(|other| other.holder == holder && other.is_running());
+        if let Some(most) = limits.tests.filter(|most| same.count() >= *most as usize) {
+            drop(tests);
+            return Err(Refusal::Tests(most));
+        }
+        let record = TestRecord {
+            started: SystemTime::now(),
+            peer: peer.to_string(),
+            dialect: dialect.to_owned(),
+            test: test.name,
+            seconds: 0.0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            bits_per_second: 0.0,
+            overlapping_tests: 0,
+            overlapped_with: Vec::new(),
+            is_complete: false,
+            end: None,
+        };
+        let since = Instant::now();
         let running = Arc::new(Running {
-            peer: peer.clone(),
-            since: Instant::now(),
-            others: AtomicU32::new(others.count() as u32),
+            registry: self.clone(),
+            holder,
+            since,
+            length: test.length,
+            cut: cut.clone(),
+            state: Mutex::new(State {
+                record,
+                counters: Vec::new(),
+                ended: None,
+                counted: 0,
+                last: (since, 0),
+            }),
         });
         tests.push(Arc::downgrade(&running));
-        running
+        drop(tests);
+        for other in others.iter().filter(|other| other.is_running()) {
+            other.overlaps(&running);
+            running.overlaps(other);
+        }
+        Ok(running)
     }
 
-    /// Returns one line per running test, for the log.
-    pub fn describe(&self) -> Vec<String> {
-        let describe = |test: Arc<Running>| {
-            let seconds = test.since.elapsed().as_secs_f64();
-            format!("{} for {seconds:.1} s", test.peer)
-        };
-        let tests = self.tests();
+    /// Returns what is known of the running tests.
+    pub fn records(&self) -> Vec<TestRecord> {
+        self.tests().iter().map(|test| test.record()).collect()
+    }
+
+    pub(crate) fn tests(&self) -> Vec<Arc<Running>> {
+        let mut tests = upgraded(&lock(&self.0.tests));
+        tests.retain(|test| test.is_running());
         tests
-            .iter()
-            .filter_map(Weak::upgrade)
-            .map(describe)
-            .collect()
     }
 
-    fn tests(&self) -> MutexGuard<'_, Vec<Weak<Running>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Measures all tests; returns those of addresses that have moved more than `allowed` bytes since the last time, by more than
+    /// `burst`.
+    pub(crate) fn measure(&self, allowed: u64, burst: u64) -> Vec<Arc<Running>> {
+        self.0.is_measured.store(true, Relaxed);
+        let mut tests = self.tests();
+        for test in &tests {
+            test.measure();
+        }
+        lock(&self.0.beyond).retain(|_, bytes| {
+            *bytes = bytes.saturating_sub(allowed);
+            *bytes > 0
+        });
+        tests.retain(|test| self.beyond(test.holder) > burst);
+        tests
+    }
+
+    fn beyond(&self, holder: Holder) -> u64 {
+        lock(&self.0.beyond).get(&holder).copied().unwrap_or(0)
     }
 }
 
+/// Tests that have not been dropped. None of them may be dropped while a lock is held: one that is held here alone is logged then.
+fn upgraded(tests: &[Weak<Running>]) -> Vec<Arc<Running>> {
+    tests.iter().filter_map(Weak::upgrade).collect()
+}
+
 impl Running {
+    /// Counts what these counters count.
+    pub fn count(&self, counters: &Arc<Counters>) {
+        self.state().counters.push(Arc::clone(counters));
+    }
+
+    /// Gives it another name, where the client's first request does not say what it is.
+    pub fn rename(&self, name: &str) {
+        name.clone_into(&mut self.state().record.test);
+    }
+
+    /// Ends it as its client asked; but not before its length has passed.
+    pub fn complete(&self) {
+        let elapsed = self.elapsed();
+        if let Some(length) = self.length
+            && elapsed.mul_f64(1.01) + TOLERANCE < length
+        {
+            let [elapsed, length] = [elapsed, length].map(|time| time.as_secs_f64());
+            self.fail(&format_args!(
+                "the client ended it after {elapsed:.1} of {length:.1} s"
+            ));
+        }
+        self.end("complete".to_owned(), true);
+    }
+
+    /// Ends it before that. The first reason counts, and a stop of the server is one.
+    pub fn fail(&self, why: &dyn Display) {
+        let is_cut = self.cut.reason() == Some(Reason::Cancelled);
+        let why = if is_cut {
+            &"the server was stopped"
+        } else {
+            why
+        };
+        self.end(why.to_string(), false);
+    }
+
+    /// Ends it as a run of the engine has ended.
+    pub fn ended(&self, ended: &Ended) {
+        match ended {
+            Ended::Failed(why) => self.fail(why),
+            // For a reason that is known where it was cancelled.
+            Ended::Cancelled => {}
+            Ended::Deadline | Ended::Count | Ended::PeerClosed => self.complete(),
+        }
+    }
+
+    /// Ends it because it is beyond a limit.
+    pub(crate) fn cut_for(&self, why: &Refusal) {
+        self.fail(why);
+        self.cut.pull(Reason::Cancelled);
+    }
+
+    /// Ends it early.
+    pub fn cut(&self) -> &Stop {
+        &self.cut
+    }
+
     /// Returns the number of other tests that have overlapped with this one.
     pub fn others(&self) -> u32 {
-        self.others.load(Relaxed)
+        self.state().record.overlapping_tests
     }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    fn is_running(&self) -> bool {
+        self.state().ended.is_none()
+    }
+
+    fn end(&self, end: String, is_complete: bool) {
+        let mut state = self.state();
+        if state.ended.is_none() {
+            state.ended = Some(Instant::now());
+            (state.record.end, state.record.is_complete) = (Some(end), is_complete);
+        }
+    }
+
+    fn overlaps(&self, other: &Self) {
+        let named = {
+            let other = &other.state().record;
+            format!("{} {}", other.dialect, other.peer)
+        };
+        let record = &mut self.state().record;
+        record.overlapping_tests += 1;
+        if record.overlapped_with.len() < MOST_NAMED {
+            record.overlapped_with.push(named);
+        }
+    }
+
+    /// Measures its current rate, and adds its bytes to its address's.
+    fn measure(&self) {
+        let mut state = self.state();
+        let (bytes, now) = (state.bytes(), Instant::now());
+        let new = bytes - std::mem::replace(&mut state.counted, bytes);
+        let (at, before) = state.last;
+        if now - at >= RATE {
+            state.record.bits_per_second = rate(bytes - before, now - at);
+            state.last = (now, bytes);
+        }
+        drop(state);
+        if !self.registry.0.is_measured.load(Relaxed) {
+            return;
+        }
+        let mut beyond = lock(&self.registry.0.beyond);
+        let before = beyond.get(&self.holder).copied().unwrap_or(0);
+        beyond.insert(self.holder, before + new);
+    }
+
+    fn record(&self) -> TestRecord {
+        let state = self.state();
+        let elapsed = state.ended.unwrap_or_else(Instant::now) - self.since;
+        let is_whole = state.ended.is_some() || state.last.0 == self.since;
+        let mut record = state.record.clone();
+        for counters in &state.counters {
+            let counts = counters.counts();
+            record.received_bytes += counts.received.0;
+            record.sent_bytes += counts.sent.0;
+        }
+        if is_whole {
+            record.bits_per_second = rate(record.received_bytes + record.sent_bytes, elapsed);
+        }
+        record.seconds = elapsed.as_secs_f64();
+        record
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.fail(&"the client left");
+        self.measure();
+        if let Some(log) = self.registry.0.log {
+            log(&self.record());
+        }
+    }
+}
+
+impl State {
+    fn bytes(&self) -> u64 {
+        let counts = self.counters.iter().map(|counters| counters.counts());
+        counts.map(|counts| counts.bytes()).sum()
+    }
+}
+
+mod rfc3339 {
+    use std::time::SystemTime;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(time: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&humantime::format_rfc3339_millis(*time))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
+        let text = String::deserialize(from)?;
+        humantime::parse_rfc3339(&text).map_err(D::Error::custom)
+    }
+}
+
+fn rate(bytes: u64, time: Duration) -> f64 {
+    let seconds = time.as_secs_f64();
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Sums and lists are whole after any panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -65,15 +385,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlaps_are_counted_on_both_sides() {
+    fn tests_know_those_that_overlap_and_what_their_address_moved() {
         let registry = Registry::default();
-        let peer = &Address::Inet("127.0.0.1:1".parse().unwrap());
-        let first = registry.enter(peer);
-        let second = registry.enter(peer);
-        assert_eq!(registry.describe().len(), 2);
-        assert_eq!((first.others(), second.others()), (1, 1));
-        drop((first, second));
-        assert_eq!(registry.describe().len(), 0);
-        assert_eq!(registry.enter(peer).others(), 0);
+        let limits = Limits {
+            tests: Some(2),
+            ..Limits::default()
+        };
+        let enter = |dialect, from: &str| {
+            let peer = Address::Inet(from.parse().unwrap());
+            let test = registry.enter((dialect, &peer), Test::default(), &Stop::new(), &limits)?;
+            let counters = Arc::new(Counters::default());
+            counters.count_received(100, 1);
+            test.count(&counters);
+            Ok::<_, Refusal>(test)
+        };
+        registry.measure(0, 0);
+        let first = enter("netperf", "127.0.0.1:1").unwrap();
+        let second = enter("uperf", "127.0.0.1:2").unwrap();
+        assert_eq!(
+            enter("uperf", "127.0.0.1:3").unwrap_err(),
+            Refusal::Tests(2)
+        );
+        let third = enter("iperf3", "127.0.0.2:3").unwrap();
+        assert_eq!(registry.records().len(), 3);
+        assert_eq!(
+            [&first, &second, &third].map(|test| test.others()),
+            [2, 2, 2]
+        );
+        second.complete();
+        let record = second.record();
+        assert_eq!(
+            record.overlapped_with,
+            ["netperf 127.0.0.1:1", "iperf3 127.0.0.2:3"]
+        );
+        assert_eq!(
+            (record.end.as_deref(), record.received_bytes),
+            (Some("complete"), 100)
+        );
+        drop(second);
+        let over = |burst| registry.measure(0, burst).len();
+        assert_eq!([over(99), over(100), over(200)], [2, 1, 0]);
+        third.cut_for(&Refusal::Fast(8));
+        assert_eq!(third.record().end.unwrap(), "limit of 8 bit/s per address");
+        assert!(third.cut().is_set() && !first.cut().is_set());
+        drop((first, third));
+        assert_eq!(enter("iperf", "127.0.0.1:1").unwrap().others(), 0);
+    }
+
+    #[test]
+    fn a_server_that_measures_no_rates_keeps_no_addresses() {
+        let registry = Registry::default();
+        let peer = Address::Inet("127.0.0.1:1".parse().unwrap());
+        let peer = ("udpmon", &peer);
+        let test = registry.enter(peer, Test::default(), &Stop::new(), &Limits::default());
+        let counters = Arc::new(Counters::default());
+        counters.count_received(100, 1);
+        test.unwrap().count(&counters);
+        assert!(lock(&registry.0.beyond).is_empty());
     }
 }

@@ -9,13 +9,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::ControlConnection;
-use engine::{Budget, Exceeded, Holder, Share, Stop, deadline_thread};
-use model::with_defaults;
+use engine::{Share, Stop, deadline_thread};
 use sys::call::Error;
 use sys::{Address, Socket};
 
 use crate::listener::accept;
-use crate::{Network, Registry};
+use crate::{Refusal, Running, ServerConfig, Service, Test};
 
 /// A session's stack. Its buffers are on the heap.
 const STACK: usize = 256 * 1024;
@@ -28,6 +27,9 @@ const LAST_MESSAGES: Duration = Duration::from_secs(10);
 
 /// A dialect's part of a server: the sessions with its clients.
 pub trait Dialect: Send + Sync + 'static {
+    /// Its name in the log and in the status.
+    const NAME: &'static str;
+
     /// Serves a client to the end of its connection, on a thread of its own. The server logs an error.
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()>;
 
@@ -45,66 +47,25 @@ pub trait Dialect: Send + Sync + 'static {
     }
 }
 
-/// Why a server does not serve a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Its address is outside the networks of `--allow-peers`.
-    Network,
-    /// All places are taken, which are this many.
-    Full(u32),
-    /// Its address has all that one address may have of this many places.
-    AddressFull(u32),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network => f.write_str("no network of --allow-peers has its address"),
-            Self::Full(1) => f.write_str("the only place is taken"),
-            Self::Full(places) => write!(f, "all {places} places are taken"),
-            Self::AddressFull(places) => {
-                write!(
-                    f,
-                    "all places for one address are taken, of {places} in all"
-                )
-            }
-        }
-    }
-}
-
 /// What a session sees of its server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerContext<'a> {
-    /// The running tests of all clients.
-    pub running: &'a Registry,
+    /// What it shares with other dialects' servers.
+    pub service: &'a Service,
+    /// Its dialect.
+    pub dialect: &'static str,
     /// No test may begin.
     pub stop: &'a Stop,
-    /// Ends running tests: `--drain-on-exit` after the stop.
+    /// Ends this session's test: `--drain-on-exit` after the stop, or beyond a limit.
     pub cut: &'a Stop,
     /// The number of clients that were accepted before this one.
     pub before: u64,
 }
 
-with_defaults! {
-    /// Which clients a server accepts, and what a stop does to them.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct ServerConfig {
-        /// `--allow-peers`: the networks that clients may connect from; empty for any address.
-        pub networks: Vec<Network> = Vec::new(),
-        /// `--max-clients`, `--max-masters`: control connections at a time, of which one address gets at most 15/16.
-        pub clients: u32 = 1024,
-        /// `--drain-on-exit`: how long running tests may go on after a stop.
-        pub drain: Duration = Duration::ZERO,
-        /// One client at a time; the others wait.
-        pub serial: bool = false,
-    }
-}
-
-impl ServerConfig {
-    /// Whether clients may come from this address.
-    pub fn admits(&self, peer: &Address) -> bool {
-        let is_inside = |ip| self.networks.iter().any(|network| network.contains(ip));
-        self.networks.is_empty() || peer.ip().is_some_and(is_inside)
+impl ServerContext<'_> {
+    /// Begins a test of a client: [`Service::begin`].
+    pub fn begin(&self, peer: &Address, test: Test) -> Result<Arc<Running>, Refusal> {
+        self.service.begin(self.dialect, peer, test, self.cut)
     }
 }
 
@@ -112,31 +73,28 @@ impl ServerConfig {
 #[derive(Debug)]
 pub struct Server<D> {
     dialect: D,
-    config: ServerConfig,
-    clients: Budget,
-    running: Registry,
+    service: Service,
     accepted: AtomicU64,
-    stop: Stop,
-    cut: Stop,
 }
 
 impl<D: Dialect> Server<D> {
-    /// A server that accepts clients until `stop`.
+    /// A server of its own that accepts clients until `stop`.
     pub fn new(dialect: D, config: ServerConfig, stop: Stop) -> Arc<Self> {
+        Self::of(dialect, &Service::new(config, stop))
+    }
+
+    /// One of several servers that share a service.
+    pub fn of(dialect: D, service: &Service) -> Arc<Self> {
         Arc::new(Self {
             dialect,
-            clients: Budget::new(config.clients.into()),
-            running: Registry::default(),
+            service: service.clone(),
             accepted: AtomicU64::new(0),
-            cut: stop.follower_after(config.drain),
-            config,
-            stop,
         })
     }
 
     /// The stop that ends running tests, also before their time to drain is over.
     pub fn cut(&self) -> &Stop {
-        &self.cut
+        self.service.cut()
     }
 
     /// Serves each client on a thread of its own until the stop, and then waits for those that it has.
@@ -148,22 +106,27 @@ impl<D: Dialect> Server<D> {
         self.accept_until_stopped(&listeners, &held);
         // The kernel refuses new clients from now on, so that they do not wait for the drain.
         drop((listeners, held));
-        let _ = ended.recv_timeout(self.config.drain + LAST_MESSAGES);
-        for test in self.running.describe() {
-            self.dialect
-                .log(format_args!("still running at the end: {test}"));
+        let _ = ended.recv_timeout(self.service.config().drain + LAST_MESSAGES);
+        for test in self.service.running().records() {
+            if test.dialect == D::NAME {
+                let test = format_args!("{} for {:.1} s", test.peer, test.seconds);
+                self.dialect
+                    .log(format_args!("still running at the end: {test}"));
+            }
         }
     }
 
     fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], held: &Sender<()>) {
-        let _attending = self.stop.attend();
+        let stop = self.service.stop();
+        let _attending = stop.attend();
+        let is_serial = self.service.config().serial;
         let mut fails = false;
-        while !self.stop.is_set() {
+        while !stop.is_set() {
             match accept(listeners) {
                 Ok(Some(socket)) => {
                     fails = false;
                     let session = self.begin(socket, held.clone());
-                    if self.config.serial {
+                    if is_serial {
                         session.map(JoinHandle::join);
                     }
                 }
@@ -183,13 +146,20 @@ impl<D: Dialect> Server<D> {
 
     /// Serves a client whose connection a super-server has accepted.
     pub fn serve_one(&self, socket: Socket) {
-        if let Some((control, _place)) = self.admit(socket) {
-            self.serve(control, 0);
+        if let Some((control, cut, _place)) = self.admit(socket) {
+            self.serve(control, &cut, 0);
         }
     }
 
-    fn serve(&self, mut control: ControlConnection, before: u64) {
-        if let Err(error) = self.dialect.serve(&mut control, self.context(before)) {
+    fn serve(&self, mut control: ControlConnection, cut: &Stop, before: u64) {
+        let context = ServerContext {
+            service: &self.service,
+            dialect: D::NAME,
+            stop: self.service.stop(),
+            cut,
+            before,
+        };
+        if let Err(error) = self.dialect.serve(&mut control, context) {
             let why = control::why(&error);
             self.dialect.tell(&control, &why);
             self.dialect.log(format_args!("{}: {why}", control.peer()));
@@ -197,14 +167,19 @@ impl<D: Dialect> Server<D> {
     }
 
     fn begin(self: &Arc<Self>, socket: Socket, held: Sender<()>) -> Option<JoinHandle<()>> {
-        let (control, place) = self.admit(socket)?;
+        let (control, cut, place) = self.admit(socket)?;
         let peer = control.peer().clone();
         let server = Arc::clone(self);
         // Here, as the threads of two sessions may begin in another order.
         let before = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
-            server.serve(control, before);
-            drop((place, held));
+            server.serve(control, &cut, before);
+            drop(place);
+            // What many clients have freed at once the allocator would keep for ever.
+            if server.service.is_idle() {
+                sys::process::release_freed_memory();
+            }
+            drop(held);
         };
         std::thread::Builder::new()
             .stack_size(STACK)
@@ -213,11 +188,12 @@ impl<D: Dialect> Server<D> {
             .ok()
     }
 
-    /// The control connection and the place of a client; a refused client finds its connection closed.
-    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Share)> {
-        let control = ControlConnection::new(socket, self.cut.follower()).ok()?;
-        match self.place(control.peer()) {
-            Ok(place) => Some((control, place)),
+    /// The control connection of a client, its stop and its place; a refused client finds its connection closed.
+    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, Share)> {
+        let cut = self.service.cut().follower();
+        let control = ControlConnection::new(socket, cut.clone()).ok()?;
+        match self.service.admit(control.peer()) {
+            Ok(place) => Some((control, cut, place)),
             Err(why) => {
                 self.dialect.tell(&control, &why.to_string());
                 self.log_refusal(control.peer(), &why);
@@ -226,30 +202,9 @@ impl<D: Dialect> Server<D> {
         }
     }
 
-    fn place(&self, peer: &Address) -> Result<Share, Refusal> {
-        if !self.config.admits(peer) {
-            return Err(Refusal::Network);
-        }
-        let places = self.config.clients;
-        let place = self.clients.take(Holder::of(peer), 1);
-        place.map_err(|exceeded| match exceeded {
-            Exceeded::Holder { .. } => Refusal::AddressFull(places),
-            _ => Refusal::Full(places),
-        })
-    }
-
     fn log_refusal(&self, peer: &Address, why: &dyn fmt::Display) {
         self.dialect
             .warn(format_args!("{peer}: refused a client: {why}"));
-    }
-
-    fn context(&self, before: u64) -> ServerContext<'_> {
-        ServerContext {
-            before,
-            running: &self.running,
-            stop: &self.stop,
-            cut: &self.cut,
-        }
     }
 }
 
@@ -269,6 +224,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     impl Dialect for Greeter {
+        const NAME: &'static str = "greeter";
+
         fn serve(&self, control: &mut ControlConnection, _: ServerContext<'_>) -> io::Result<()> {
             let until = Instant::now() + PATIENCE;
             control.read::<5>(until)?;
@@ -316,36 +273,5 @@ mod tests {
         assert_eq!(line, "no question is answered\n");
         stop.pull(Reason::Cancelled);
         runs.join().unwrap();
-    }
-
-    #[test]
-    fn one_address_leaves_places_to_others() {
-        let config = ServerConfig {
-            clients: 32,
-            networks: vec![Network::parse("10.0.0.0/8").unwrap()],
-            ..ServerConfig::default()
-        };
-        let server = Server::new(Greeter, config, Stop::new());
-        let place = |from: &str| server.place(&Address::Inet(from.parse().unwrap()));
-        assert_eq!(place("192.0.2.1:1").unwrap_err(), Refusal::Network);
-        let taken: Vec<_> = (0..30).map(|_| place("10.0.0.1:1").unwrap()).collect();
-        let refusal = place("10.0.0.1:1").unwrap_err();
-        assert_eq!(refusal, Refusal::AddressFull(32));
-        let _others = [place("10.0.0.2:1").unwrap(), place("10.0.0.3:1").unwrap()];
-        assert_eq!(place("10.0.0.4:1").unwrap_err(), Refusal::Full(32));
-        drop(taken);
-    }
-
-    #[test]
-    fn networks_have_no_vsock() {
-        let mut config = ServerConfig::default();
-        let vsock = Address::Vsock {
-            context: 3,
-            port: 1,
-        };
-        let inet = Address::Inet("[::ffff:10.1.2.3]:1".parse().unwrap());
-        assert!(config.admits(&vsock) && config.admits(&inet));
-        config.networks = vec![Network::parse("10.0.0.0/8").unwrap()];
-        assert!(!config.admits(&vsock) && config.admits(&inet));
     }
 }

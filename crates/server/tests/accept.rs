@@ -8,7 +8,7 @@ use std::time::Duration;
 use control::ControlConnection;
 use engine::Stop;
 use model::Transport;
-use server::{Dialect, Registry, ServerContext, listen};
+use server::{Dialect, ServerConfig, ServerContext, Service, listen};
 use sys::{Address, Socket};
 
 /// More than a busy machine needs.
@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Silent;
 
 impl Dialect for Silent {
+    const NAME: &'static str = "silent";
+
     fn serve(&self, _: &mut ControlConnection, _: ServerContext<'_>) -> io::Result<()> {
         Ok(())
     }
@@ -29,11 +31,12 @@ fn a_client_is_awaited_as_long_as_it_is_there() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let listener = Socket::from(listener);
-    let (running, stop, cut) = (&Registry::default(), &Stop::new(), &Stop::new());
+    let service = &Service::new(ServerConfig::default(), Stop::new());
     let server = ServerContext {
-        running,
-        stop,
-        cut,
+        service,
+        dialect: Silent::NAME,
+        stop: service.stop(),
+        cut: service.cut(),
         before: 0,
     };
     let client = TcpStream::connect(at).unwrap();

@@ -1,0 +1,281 @@
+//! What the servers of one process share: which clients they accept, what a client may take, and how they end.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use engine::{Budget, Exceeded, Holder, Share, Stop};
+use model::with_defaults;
+use sys::Address;
+
+use crate::Network;
+use crate::registry::{Log, Registry, Running, Test};
+
+/// How often the watcher compares the running tests with the limits.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What an address may move at once: what its rate moves in this time.
+const BURST: Duration = Duration::from_secs(1);
+
+/// How much longer than [`Limits::length`] a test may take, for its begin and its end.
+const GRACE: Duration = Duration::from_secs(10);
+
+with_defaults! {
+    /// Which clients a server accepts, and what a stop does to them.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ServerConfig {
+        /// `--allow-peers`: the networks that clients may connect from; empty for any address.
+        pub networks: Vec<Network> = Vec::new(),
+        /// `--max-clients`, `--max-masters`: control connections at a time, of which one address gets at most 15/16.
+        pub clients: u32 = 1024,
+        /// `--drain-on-exit`: how long running tests may go on after a stop.
+        pub drain: Duration = Duration::ZERO,
+        /// One client at a time; the others wait.
+        pub serial: bool = false,
+        /// The limits of `linerate serve`; none otherwise.
+        pub limits: Limits = Limits::default(),
+    }
+}
+
+/// What one address may take. The first 64 bits of an IPv6 address count as one address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Tests at a time.
+    pub tests: Option<u32>,
+    /// Bits of payload per second of all its tests together, in both directions.
+    pub rate: Option<u64>,
+    /// The length of a test.
+    pub length: Option<Duration>,
+    /// The networks with addresses that may get more than three times the bytes that they sent, although nothing proves that
+    /// they asked for it; `None` for all.
+    pub unproven: Option<Vec<Network>>,
+}
+
+impl ServerConfig {
+    /// Whether clients may come from this address.
+    pub fn admits(&self, peer: &Address) -> bool {
+        self.networks.is_empty() || is_in(peer, &self.networks)
+    }
+}
+
+fn is_in(peer: &Address, networks: &[Network]) -> bool {
+    peer.ip()
+        .is_some_and(|ip| networks.iter().any(|network| network.contains(ip)))
+}
+
+/// What the servers of one process share.
+#[derive(Clone, Debug)]
+pub struct Service(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    config: RwLock<Arc<ServerConfig>>,
+    clients: Budget,
+    running: Registry,
+    stop: Stop,
+    cut: Stop,
+}
+
+impl Service {
+    /// A service that accepts clients until `stop`.
+    pub fn new(config: ServerConfig, stop: Stop) -> Self {
+        Self::with_log(config, stop, None)
+    }
+
+    /// The same; each test gets a record in the log when it has ended.
+    pub fn with_log(config: ServerConfig, stop: Stop, log: Option<Log>) -> Self {
+        Self(Arc::new(Inner {
+            clients: Budget::new(config.clients.into()),
+            running: Registry::new(log),
+            cut: stop.follower_after(config.drain),
+            config: RwLock::new(Arc::new(config)),
+            stop,
+        }))
+    }
+
+    /// Lets no test begin.
+    pub fn stop(&self) -> &Stop {
+        &self.0.stop
+    }
+
+    /// Ends running tests: the time to drain after the stop.
+    pub fn cut(&self) -> &Stop {
+        &self.0.cut
+    }
+
+    /// Returns the running tests.
+    pub fn running(&self) -> &Registry {
+        &self.0.running
+    }
+
+    /// Returns the configuration in force.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        let config = self.0.config.read();
+        Arc::clone(&config.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the networks and the limits. The rest keeps what it was when the service began.
+    pub fn reload(&self, config: ServerConfig) {
+        let mut current = self
+            .0
+            .config
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(config);
+    }
+
+    /// Gives a client its place.
+    pub fn admit(&self, peer: &Address) -> Result<Share, Refusal> {
+        let config = self.config();
+        if !config.admits(peer) {
+            return Err(Refusal::Network);
+        }
+        let place = self.0.clients.take(Holder::of(peer), 1);
+        place.map_err(|exceeded| match exceeded {
+            Exceeded::Holder { .. } => Refusal::AddressFull(config.clients),
+            _ => Refusal::Full(config.clients),
+        })
+    }
+
+    /// Whether it has no clients.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.clients.used() == 0
+    }
+
+    /// Begins a test, which runs as long as it is held. `cut` ends it early, by the dialect's own means.
+    pub fn begin(
+        &self,
+        dialect: &str,
+        peer: &Address,
+        test: Test,
+        cut: &Stop,
+    ) -> Result<Arc<Running>, Refusal> {
+        let limits = &self.config().limits;
+        if let (Some(most), Some(asked)) = (limits.length, test.length)
+            && asked > most
+        {
+            return Err(Refusal::Long(most));
+        }
+        (self.0.running).enter((dialect, peer), test, cut, limits)
+    }
+
+    /// Whether a peer may get more than three times the bytes that it sent although its address is unproven.
+    pub fn may_amplify(&self, peer: &Address) -> bool {
+        let config = self.config();
+        let networks = config.limits.unproven.as_ref();
+        networks.is_none_or(|networks| is_in(peer, networks))
+    }
+
+    /// Starts the thread that ends tests beyond their limits, and keeps the rates that a status shows.
+    pub fn watch(&self) -> io::Result<()> {
+        let service = self.clone();
+        let watcher = std::thread::Builder::new().name("watcher".to_owned());
+        watcher.spawn(move || service.watch_until_cut()).map(drop)
+    }
+
+    fn watch_until_cut(&self) {
+        let mut last = Instant::now();
+        while !self.0.cut.is_set() {
+            std::thread::sleep(TICK);
+            self.compare(std::mem::replace(&mut last, Instant::now()).elapsed());
+        }
+    }
+
+    /// Ends the tests that are beyond a limit, `passed` after the last time.
+    fn compare(&self, passed: Duration) {
+        let Limits { rate, length, .. } = self.config().limits;
+        let allowed = |time: Duration| {
+            let bytes = |rate| (rate as f64 / 8.0 * time.as_secs_f64()) as u64;
+            rate.map_or(u64::MAX, bytes)
+        };
+        let fast = self.0.running.measure(allowed(passed), allowed(BURST));
+        for test in fast {
+            test.cut_for(&Refusal::Fast(rate.unwrap_or(0)));
+        }
+        let Some(most) = length else {
+            return;
+        };
+        for test in self.0.running.tests() {
+            if test.elapsed() > most + GRACE {
+                test.cut_for(&Refusal::Long(most));
+            }
+        }
+    }
+}
+
+/// Why a server does not serve a client, or not to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its address is outside the networks of `--allow-peers`.
+    Network,
+    /// All places are taken, which are this many.
+    Full(u32),
+    /// Its address has all that one address may have of this many places.
+    AddressFull(u32),
+    /// Its address has this many tests already: [`Limits::tests`].
+    Tests(u32),
+    /// The test is longer: [`Limits::length`].
+    Long(Duration),
+    /// Its address has moved more: [`Limits::rate`].
+    Fast(u64),
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network => f.write_str("no network of --allow-peers has its address"),
+            Self::Full(1) => f.write_str("the only place is taken"),
+            Self::Full(places) => write!(f, "all {places} places are taken"),
+            Self::AddressFull(places) => {
+                write!(
+                    f,
+                    "all places for one address are taken, of {places} in all"
+                )
+            }
+            Self::Tests(most) => write!(f, "limit of {most} tests at a time per address"),
+            Self::Long(most) => write!(f, "limit of {} s per test", most.as_secs()),
+            Self::Fast(most) => write!(f, "limit of {most} bit/s per address"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_leaves_places_to_others() {
+        let config = ServerConfig {
+            clients: 32,
+            networks: vec![Network::parse("10.0.0.0/8").unwrap()],
+            ..ServerConfig::default()
+        };
+        let service = Service::new(config, Stop::new());
+        let place = |from: &str| service.admit(&Address::Inet(from.parse().unwrap()));
+        assert_eq!(place("192.0.2.1:1").unwrap_err(), Refusal::Network);
+        let taken: Vec<_> = (0..30).map(|_| place("10.0.0.1:1").unwrap()).collect();
+        let refusal = place("10.0.0.1:1").unwrap_err();
+        assert_eq!(refusal, Refusal::AddressFull(32));
+        let _others = [place("10.0.0.2:1").unwrap(), place("10.0.0.3:1").unwrap()];
+        assert_eq!(place("10.0.0.4:1").unwrap_err(), Refusal::Full(32));
+        drop(taken);
+        service.reload(ServerConfig::default());
+        assert!(place("192.0.2.1:1").is_ok());
+    }
+
+    #[test]
+    fn networks_have_no_vsock() {
+        let mut config = ServerConfig::default();
+        let vsock = Address::Vsock {
+            context: 3,
+            port: 1,
+        };
+        let inet = Address::Inet("[::ffff:10.1.2.3]:1".parse().unwrap());
+        assert!(config.admits(&vsock) && config.admits(&inet));
+        config.networks = vec![Network::parse("10.0.0.0/8").unwrap()];
+        assert!(!config.admits(&vsock) && config.admits(&inet));
+    }
+}
