@@ -30,7 +30,7 @@ pub(crate) struct Stream<'a> {
     pub(crate) stop: &'a Stop,
 }
 
-/// A schedule of what is due when, in nanoseconds of the monotonic clock.
+/// A schedule, in nanoseconds of the monotonic clock.
 pub(crate) struct Due<'a> {
     pub(crate) at_ns: u64,
     stop: &'a Stop,
@@ -70,7 +70,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// In bits a second.
+    /// In bits per second.
     pub(crate) fn new(mean: f64, deviation: Option<f64>) -> Self {
         Self {
             mean,
@@ -81,7 +81,7 @@ impl Rate {
         }
     }
 
-    /// How long so many bytes take that are sent now.
+    /// Returns the time of this number of bytes at the current rate.
     pub(crate) fn gap_ns(&mut self, bytes: usize, now_ns: u64) -> u64 {
         if self.deviation > 0.0 && now_ns >= self.until_ns {
             let variance = (self.deviation / self.mean).powi(2).ln_1p();
@@ -125,7 +125,7 @@ impl Sizes {
     }
 }
 
-/// Where what is sent comes from.
+/// The source of sent data.
 #[derive(Clone)]
 pub(crate) struct Source(Arc<Mutex<dyn Read + Send>>);
 
@@ -162,7 +162,7 @@ impl Source {
 }
 
 impl Stream<'_> {
-    /// Sends what the shape says, until the limit or the stop. `pattern` is a buffer that begins with the header.
+    /// Sends in this shape until the limit or the stop. `pattern` is a buffer that begins with the header.
     pub(crate) fn send(
         &self,
         shape: &Shape,
@@ -302,7 +302,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Receives bursts, each with its record. `is_stamped` says that both clocks are synchronised. With a header the
+    /// Receives bursts, each with its record. `is_stamped`: both clocks are synchronised. With a header the
     /// stream begins with that of the sender.
     pub(crate) fn receive(
         &self,
@@ -374,7 +374,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Receives so many bytes; EPIPE at the end of the stream.
+    /// Receives this number of bytes; EPIPE at the end of the stream.
     fn fill(
         &self,
         buffer: &mut [u8],

@@ -1,4 +1,4 @@
-//! What both ends say of a connection.
+//! Connection lines of both ends.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -10,7 +10,7 @@ use model::{FlowPlan, Transport};
 use sys::{Address, option};
 
 use crate::event::{Connection, FlowId};
-use crate::traffic::Leg;
+use crate::report_group::Leg;
 use crate::wire::fill_with_digits;
 
 /// The numbers of the flows of a process.
@@ -23,7 +23,7 @@ impl Numbers {
     }
 }
 
-/// What a connection line has of a socket; the notes are added by whoever knows them.
+/// Returns the connection line of a socket, without its notes.
 pub(crate) fn of_socket(
     id: FlowId,
     data: &DataSocket,
@@ -79,7 +79,7 @@ pub(crate) fn unconnected(id: FlowId, peer: Address) -> Connection {
     }
 }
 
-/// What connection lines say of TCP's beginning.
+/// The initial state of TCP in connection lines.
 pub(crate) fn handshake(socket: BorrowedFd<'_>) -> Option<[u32; 3]> {
     let info = option::tcp_info(socket).ok()?;
     let window = u64::from(info.congestion_window) * u64::from(info.segment_bytes) / 1024;

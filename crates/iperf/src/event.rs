@@ -1,4 +1,4 @@
-//! What happens in a test, for whoever prints it.
+//! The events of a test, for its printer.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,13 +10,13 @@ use sys::Address;
 use crate::tally::{Kind, Tally};
 use crate::wire::ServerReport;
 
-/// Sees what happens, from several threads.
+/// Receives events, from several threads.
 pub trait Observer: Send + Sync {
-    /// One thing that happened.
+    /// Receives one event.
     fn see(&self, event: &Event<'_>);
 }
 
-/// What happens.
+/// An event.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A server listens, or a client does for the server's connection.
@@ -40,7 +40,7 @@ pub enum Event<'a> {
         flows: u32,
         /// Bytes a call or a datagram.
         length: u32,
-        /// Bits of payload a second.
+        /// Bits of payload per second.
         rate: Option<f64>,
         /// A client's own test, not the one back that a client asked of a server.
         is_own: bool,
@@ -79,7 +79,7 @@ pub enum Event<'a> {
     ConnectTimes(&'a [Option<Duration>]),
     /// A UDP sender's count.
     Sent(&'a FlowId, u64),
-    /// What a UDP server told its client.
+    /// A UDP server's report to its client.
     Report(&'a FlowId, &'a ServerReport),
     /// A line of the system's or of ours, for standard error.
     Trouble(String),
@@ -90,9 +90,9 @@ pub enum Event<'a> {
 /// A flow's name in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowId {
-    /// From 1 in each process; 0 is one that never said what it is.
+    /// From 1 in each process; 0 is a connection that never sent a header.
     pub number: u32,
-    /// Data goes the other way than this end's role says.
+    /// Data goes against the usual direction of this end's role.
     pub is_opposite: bool,
     /// The permit key.
     pub key: Option<String>,
@@ -116,12 +116,12 @@ pub struct Connection {
     pub is_reverse: bool,
     /// Both ends send.
     pub is_full_duplex: bool,
-    /// A test of requests and answers: their size, how long they are kept in microseconds, and whether nobody delays
+    /// A test of requests and answers: their size, how long they are kept in microseconds, and whether no end delays
     /// acknowledgements.
     pub bounce: Option<(u32, u32, bool)>,
     /// Latencies by synchronised clocks.
     pub has_trip_times: bool,
-    /// What else the header's upper flags ask for.
+    /// The other requests in the header's upper flags.
     pub upper: u16,
     /// From one burst to the next, where they come to this end.
     pub burst_period: Option<Duration>,
@@ -129,19 +129,19 @@ pub struct Connection {
     pub prefetch: Option<u32>,
     /// No report at the end.
     pub no_udp_fin: bool,
-    /// The types of service of what is received and sent.
+    /// The types of service of received and sent data.
     pub service: Option<(u8, u8)>,
-    /// The peer's version, where it told and this end is the server.
+    /// The client's version, if it sent one.
     pub peer_version: Option<String>,
     /// TCP's initial window in KByte, segment size in bytes, and round-trip time in microseconds.
     pub tcp: Option<[u32; 3]>,
     /// How long it took to connect.
     pub connect_time: Option<Duration>,
-    /// When the test begins; `None` where stock does not say.
+    /// The begin of the test; `None` where stock does not print it.
     pub started: Option<SystemTime>,
 }
 
-/// What a flow moved in an interval, or altogether.
+/// The figures of a flow, of an interval or of all its time.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// The begin, since the flow's.
@@ -162,7 +162,7 @@ pub struct Figures {
     pub retransmits: u64,
     /// The connection at the end.
     pub path: Option<PathSample>,
-    /// What a receiver of datagrams counted.
+    /// The counts of a receiver of datagrams.
     pub datagrams: Option<DatagramCounts>,
     /// Datagrams that were due, the last one's number or those of the interval.
     pub due: u64,
@@ -179,7 +179,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// What was counted between two readings of a flow that began at `begun`.
+    /// Returns the figures between two readings of a flow that began at `begun`.
     pub fn between(begun: Reading, earlier: &Reading, now: &Reading, sends: bool) -> Self {
         let figures = Self::of_counts(&now.counts.since(&earlier.counts), sends);
         Self {
@@ -237,7 +237,7 @@ impl Figures {
         }
     }
 
-    /// Bits of payload a second; 0 where no time has passed.
+    /// Bits of payload per second; 0 where no time has passed.
     pub fn bits_per_second(&self) -> f64 {
         let seconds = self.to.saturating_sub(self.from).as_secs_f64();
         if seconds > 0.0 {

@@ -11,14 +11,18 @@ use std::time::{Duration, Instant};
 use control::ControlConnection;
 use engine::{DataSocket, Promise, Role as End, Stop, deadline_thread};
 use model::{FlowPlan, Limit, SocketOptions, Transport};
-use server::{Dialect, Server, ServerContext, listen};
+use server::{Dialect, Running, Server, ServerContext, Service, Test, listen};
+
+pub use crate::udp::server::serve_datagrams;
 use sys::{Address, Socket};
 
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{Frames, PermitKey, Serve, Settings, Shape, flow, length_of};
+use crate::flow::{flow, length_of};
+use crate::options::{Frames, PermitKey, Serve, Settings, Shape};
+use crate::report_group::{ReportGroup, ReportGroups};
 use crate::tally::{Kind, Tallies};
-use crate::traffic::{self, Companies, Company, Orders};
+use crate::traffic::{self, Orders};
 use crate::wire::flags::{self, upper};
 use crate::wire::{Acknowledgement, Amount, Bounce, Hello, Over, WallTime, version_name};
 
@@ -71,27 +75,23 @@ pub fn run(
         return Ok(());
     }
     announce(observer, &listeners);
-    let key = match &settings.permit_key {
-        Some(PermitKey::This(key)) => Some(key.clone()),
-        _ => None,
-    };
-    let window = key.is_some().then_some(serve.key_timeout).flatten();
-    let dialect = Iperf {
-        settings: Arc::clone(settings),
-        observer: Arc::clone(observer),
-        numbers: Numbers::default(),
-        companies: Companies::new(observer, settings),
-        key,
-        sending: Sending {
-            service: serve.service_of_senders,
-        },
-        window: Mutex::new(
-            window.map(|window| deadline_thread().at(Instant::now() + window, stop)),
-        ),
-    };
+    let mut dialect = Iperf::new(settings, observer);
+    let window = dialect.key.is_some().then_some(serve.key_timeout).flatten();
+    let window = window.map(|window| deadline_thread().at(Instant::now() + window, stop));
+    dialect.window = Mutex::new(window);
+    dialect.sending.service = serve.service_of_senders;
     let _ends = end_after(serve.time, stop);
     Server::new(dialect, serve.config.clone(), stop.clone()).run(listeners);
     Ok(())
+}
+
+/// The server of TCP tests among those of a service.
+pub fn among(
+    service: &Service,
+    settings: &Arc<Settings>,
+    observer: &Arc<dyn Observer>,
+) -> Arc<Server<impl Dialect + use<>>> {
+    Server::of(Iperf::new(settings, observer), service)
 }
 
 /// Where the server listens: at each of its ports.
@@ -105,9 +105,9 @@ pub(crate) fn addresses(settings: &Settings) -> Result<Vec<Address>, String> {
         Some(bind) => {
             let (host, _) = bind.split_once('%').unwrap_or((bind, ""));
             let found = sys::resolve::resolve(host, sys::resolve::Wanted::Any);
-            let found = found.map_err(|_| format!("{host}: Unknown host"))?;
+            let found = found.map_err(|_| format!("-B {host}: Unknown host"))?;
             let at = found.addresses.into_iter().next();
-            at.ok_or_else(|| format!("{host}: Unknown host"))?
+            at.ok_or_else(|| format!("-B {host}: Unknown host"))?
         }
     };
     Ok((first..=last)
@@ -127,12 +127,12 @@ fn announce(observer: &Arc<dyn Observer>, listeners: &[Socket]) {
 }
 
 /// What all sessions share.
-struct Iperf {
+pub(crate) struct Iperf {
     settings: Arc<Settings>,
     observer: Arc<dyn Observer>,
     numbers: Numbers,
     /// The flows of each client.
-    companies: Companies,
+    report_groups: ReportGroups,
     key: Option<String>,
     sending: Sending,
     /// The time in which a client with the key must come.
@@ -174,6 +174,8 @@ struct Greeting {
 }
 
 impl Dialect for Iperf {
+    const NAME: &'static str = "iperf";
+
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut first = [0; 4];
         let received = control.receive(&mut first, Instant::now() + GREETED, server.cut)?;
@@ -190,7 +192,6 @@ impl Dialect for Iperf {
         let number = self.numbers.next();
         let word = u32::from_be_bytes(first);
         let peer = control.peer().clone();
-        let _test = server.running.enter(&peer);
         if Bounce::is_begun_by(word) && !self.settings.compatible {
             return bounce::serve(self, control, number, first, server);
         }
@@ -204,7 +205,9 @@ impl Dialect for Iperf {
         let data =
             DataSocket::of_accepted(control.as_data()?, Transport::Tcp, &self.settings.socket);
         let data = data.map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        self.test(&data, &peer, number, &greeting, server)
+        let running = server.begin(&peer, test_of("TCP", greeting.hello.as_ref()));
+        let running = running.map_err(io::Error::other)?;
+        self.test(&data, (&peer, number), &greeting, server, &running)
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
@@ -213,6 +216,21 @@ impl Dialect for Iperf {
 }
 
 impl Iperf {
+    fn new(settings: &Arc<Settings>, observer: &Arc<dyn Observer>) -> Self {
+        Self {
+            settings: Arc::clone(settings),
+            observer: Arc::clone(observer),
+            numbers: Numbers::default(),
+            report_groups: ReportGroups::new(observer, settings),
+            key: match &settings.permit_key {
+                Some(PermitKey::This(key)) => Some(key.clone()),
+                _ => None,
+            },
+            sending: Sending { service: None },
+            window: Mutex::default(),
+        }
+    }
+
     fn trouble(&self, line: String) {
         self.observer.see(&Event::Trouble(line));
     }
@@ -273,10 +291,10 @@ impl Iperf {
     fn test(
         &self,
         data: &DataSocket,
-        peer: &Address,
-        number: u32,
+        (peer, number): (&Address, u32),
         greeting: &Greeting,
         server: ServerContext<'_>,
+        running: &Running,
     ) -> io::Result<()> {
         let hello = greeting.hello.as_ref();
         let has = |bits| hello.is_some_and(|hello| hello.has(bits));
@@ -285,13 +303,14 @@ impl Iperf {
         let connection = self.connection(data, peer, number, hello, asked);
         if !self.is_permitted(hello) {
             self.observer.see(&Event::Dropped(&connection));
+            running.fail(&"its permit key is wrong");
             let _ = data.socket.set_linger(Some(Duration::ZERO));
             return Ok(());
         }
         self.acknowledge(data, hello, connection.has_trip_times)?;
         self.observer.see(&Event::Connected(&connection));
         heed(data, &connection, server.cut);
-        let company = self.companies.of(peer, connection.local.as_ref());
+        let reports = self.report_groups.of(peer, connection.local.as_ref());
         let sender = hello.map(|hello| self.sender(hello));
         let shape = hello.map_or_else(Shape::default, |hello| asked_shape(hello, asked));
         let width = self.settings.print.bins.map(|bins| bins.width);
@@ -334,7 +353,8 @@ impl Iperf {
                 kind
             };
             leg.tallies = kind.map(|kind| Arc::new(Tallies::new(kind, width)));
-            traffic::run(&orders, &leg, &company);
+            running.count(&leg.counters);
+            running.ended(&traffic::run(&orders, &leg, &reports).ended);
             io::Result::Ok(())
         };
         match &sender {
@@ -347,7 +367,7 @@ impl Iperf {
             Some(sender) if hello.is_some_and(|hello| hello.flags & flags::VERSION1 != 0) => {
                 let hello = hello.map_or(0, |hello| hello.flags);
                 let port = greeting.hello.as_ref().map_or(0, |hello| hello.port);
-                let back = || self.back(peer, port, sender, &company, server);
+                let back = || self.back((peer, port), sender, &reports, server, running);
                 if hello & flags::RUN_NOW == 0 {
                     run(&receiver(), self.id(number, false), greeting.bytes)?;
                     // The client's clock runs until this end of the connection.
@@ -364,7 +384,7 @@ impl Iperf {
         }
     }
 
-    /// What the connection line says.
+    /// The connection line.
     fn connection(
         &self,
         data: &DataSocket,
@@ -484,11 +504,11 @@ impl Iperf {
     /// Connects to the client's port, and sends.
     fn back(
         &self,
-        peer: &Address,
-        port: u32,
+        (peer, port): (&Address, u32),
         sender: &FlowPlan,
-        company: &Arc<Company>,
+        reports: &Arc<ReportGroup>,
         server: ServerContext<'_>,
+        running: &Running,
     ) {
         let Some(to) = peer.with_port(port) else {
             return self.trouble(format!("tcp connect failed: {port} is no port"));
@@ -541,10 +561,30 @@ impl Iperf {
         };
         match connection::leg(id, sender, &data, &connection) {
             Ok(leg) => {
-                traffic::run(&orders, &leg, company);
+                running.count(&leg.counters);
+                running.ended(&traffic::run(&orders, &leg, reports).ended);
             }
             Err(error) => self.trouble(sys::describe(&error)),
         }
+    }
+}
+
+/// A test as the registry has it.
+pub(crate) fn test_of(protocol: &str, hello: Option<&Hello>) -> Test {
+    let has = |bits| hello.is_some_and(|hello| hello.has(bits));
+    let direction = match hello {
+        _ if has(upper::REVERSE) => " reverse",
+        _ if has(upper::FULL_DUPLEX) => " full duplex",
+        Some(hello) if hello.flags & flags::VERSION1 != 0 => " both ways",
+        _ => "",
+    };
+    let length = hello.and_then(|hello| match hello.amount {
+        Amount::Time(time) => Some(time),
+        Amount::Bytes(_) => None,
+    });
+    Test {
+        name: format!("{protocol}{direction}"),
+        length,
     }
 }
 
@@ -554,7 +594,7 @@ fn asked_frames(hello: &Hello) -> Option<Frames> {
     Frames::asked(hello.bursts.as_ref()?, is_isochronous)
 }
 
-/// How a client has this end send.
+/// Returns the way of sending that a client requests.
 fn asked_shape(hello: &Hello, frames: Option<Frames>) -> Shape {
     let extension = hello.extension.unwrap_or_default();
     let prefetch = hello.has(upper::PREFETCH) && extension.prefetch > 0;
@@ -566,7 +606,7 @@ fn asked_shape(hello: &Hello, frames: Option<Frames>) -> Shape {
     }
 }
 
-/// What is kept of what comes: only bursts whose records have times.
+/// Returns new tallies of received bursts, if their records have times.
 fn received_kind(connection: &Connection, asked: Option<Frames>) -> Option<Kind> {
     match asked.filter(|frames| !frames.is_isochronous) {
         Some(Frames { period, .. }) => Some(Kind::Bursts { period }),

@@ -1,4 +1,4 @@
-//! What is kept of bursts, frames and calls beside the counters: of the interval, and of the whole test.
+//! Tallies of bursts, frames and calls beside the counters, per interval and per test.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -46,7 +46,7 @@ pub struct Tally {
     extremes_ns: Option<(i64, i64)>,
     /// When the longest was over, in nanoseconds since 1970.
     pub longest_at_ns: u64,
-    /// Payload of what was timed.
+    /// Timed payload.
     pub bytes: u64,
     /// Frames that were sent or that came.
     pub frames: u64,
@@ -79,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// Counts a receive call that filled so much of its buffer.
+    /// Counts a receive call, by how much of its buffer it filled.
     pub fn read(&mut self, filled: usize, size: usize) {
         if let Some(filled) = filled.checked_sub(1) {
             self.reads[(filled * 8 / size.max(1)).min(7)] += 1;
@@ -103,7 +103,7 @@ impl Tally {
     }
 }
 
-/// The tallies of a flow: its loop writes, and whoever reports reads.
+/// The tallies of a flow: its loop writes them, and reports read them.
 #[derive(Debug)]
 pub struct Tallies {
     /// What they are about.
@@ -155,13 +155,13 @@ impl Tallies {
         }
     }
 
-    /// What was noted since the last call.
+    /// Returns the tally since the last call.
     pub fn take_interval(&self) -> Tally {
         let mut both = self.both.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut both.interval)
     }
 
-    /// What was noted at all.
+    /// Returns the tally of the whole test.
     pub fn whole(&self) -> Tally {
         let both = self.both.lock().unwrap_or_else(PoisonError::into_inner);
         both.whole.clone()

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{
-    BufferPlan, DatagramFormat, FlowPlan, Half, IoMethod, Limit, Pacing, SizeRule, SocketOptions,
-    Stamp, StampClock, Transport, WidthRule, Workload,
+    BufferPlan, ByteOrder, DatagramFormat, FlowPlan, Half, IoMethod, Limit, Pacing, SizeRule,
+    SocketOptions, Stamp, StampClock, StampUnit, Transport, WidthRule, Workload,
 };
 
 use crate::options::Common;
@@ -90,8 +90,10 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, own: &Own) -> FlowPlan 
         stamp: Some(Stamp {
             at: 0,
             clock: StampClock::Monotonic,
+            unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: false,
+        order: ByteOrder::BigEndian,
     };
     let narrow = DatagramFormat {
         number_at: 8,

@@ -2,7 +2,6 @@
 //!
 //! See `testkit::fuzz` for how many, and how a failure is repeated.
 
-use std::ffi::OsString;
 use std::sync::LazyLock;
 
 use rand::Rng;
@@ -14,7 +13,7 @@ use uperf::options::{Exit, manual, uperf};
 #[test]
 fn no_command_line_panics() {
     each("command lines", 14..=25, |rng| {
-        let args = command_line(rng);
+        let args = WORDS.command_line_of(rng, &ROLES);
         match uperf("uperf", args.clone()) {
             Ok(_) => true,
             Err(exit) => {
@@ -51,17 +50,8 @@ fn is_honest(exit: &Exit) -> bool {
     says && (exit.code != 0 || exit.stdout.starts_with("Uperf Version"))
 }
 
-fn command_line(rng: &mut SmallRng) -> Vec<OsString> {
-    // Without a role nothing is taken.
-    let role: &[&str] = match rng.random_range(0..8) {
-        0..=3 => &["-m", "p"],
-        4..=5 => &["-s"],
-        _ => &[],
-    };
-    let role = role.iter().map(OsString::from);
-    let words = WORDS.command_line(rng, 5).into_iter().map(Into::into);
-    role.chain(words).collect()
-}
+/// One of these begins a command line; without a role nothing is taken.
+const ROLES: [&str; 8] = ["-m p", "-m p", "-m p", "-m p", "-s", "-s", "", ""];
 
 static WORDS: LazyLock<Words> = LazyLock::new(|| {
     let chapters = manual::chapters().into_iter();

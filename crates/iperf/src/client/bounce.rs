@@ -33,7 +33,7 @@ pub(super) fn run(run: &Run<'_>, index: u32) {
     }
     let number = run.numbers.next();
     let connected = run.connect(index);
-    run.connected_in(connected.as_ref().map(|(_, time)| *time));
+    run.keep_connect_time(connected.as_ref().map(|(_, time)| *time));
     let Some((data, connect_time)) = connected else {
         return;
     };
@@ -144,7 +144,7 @@ pub(super) fn run(run: &Run<'_>, index: u32) {
         if has_ended {
             break;
         }
-        // What is due next: the next burst, the ends of intervals before it, or the end.
+        // The next event: a burst, the end of an interval before it, or the end of the test.
         let next = if bounceback.period.is_zero() {
             began.elapsed()
         } else {
@@ -214,13 +214,6 @@ pub(super) fn run(run: &Run<'_>, index: u32) {
         }
         let facts = data.facts_at_end(&data.socket);
         let here = phase.side(ran, &data, &buffers, facts);
-        run.keep(
-            &flow,
-            Went {
-                side: here,
-                there: None,
-                ended,
-            },
-        );
+        run.keep(&flow, Went::new(here, None, ended));
     }
 }

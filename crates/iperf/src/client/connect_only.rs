@@ -18,7 +18,7 @@ pub(super) fn run(run: &Run<'_>, only: ConnectOnly) {
             scope.spawn(move || one_after_the_other(run, only, flow));
         }
     });
-    run.tell_connect_times();
+    run.report_connect_times();
 }
 
 fn one_after_the_other(run: &Run<'_>, only: ConnectOnly, flow: u32) {
@@ -29,7 +29,7 @@ fn one_after_the_other(run: &Run<'_>, only: ConnectOnly, flow: u32) {
         Some(Limit::Time(time)) => time,
         _ => Duration::MAX,
     };
-    // With an interval the time says how long, and without one the number how often.
+    // With an interval the time limits the test, and without one the count of connections.
     let most = match interval {
         Some(_) => u32::MAX,
         None => only.count.unwrap_or(u32::MAX),
@@ -45,7 +45,7 @@ fn one_after_the_other(run: &Run<'_>, only: ConnectOnly, flow: u32) {
             return;
         }
         let connected = run.connect(flow);
-        run.connected_in(connected.as_ref().map(|(_, time)| *time));
+        run.keep_connect_time(connected.as_ref().map(|(_, time)| *time));
         let Some((data, connect_time)) = connected else {
             return;
         };

@@ -1,10 +1,12 @@
 //! argv of `iperf` → [`Settings`], in the grammar of `getopt_long`. Environment variables come first.
 //!
-//! One table (`table.rs`) drives the parser and the manual page. It yields what was typed; `settings.rs` says what
-//! comes of it.
+//! One table (`table.rs`) drives the parser and the manual page. It yields the typed options, of which `from_typed.rs`
+//! makes the settings.
 
+mod from_typed;
 pub mod manual;
 mod settings;
+mod shape;
 mod table;
 mod usage;
 mod value;
@@ -15,10 +17,10 @@ use getopt::{Endings, Quit, environment, scan_long, utf8};
 
 pub use getopt::Exit;
 pub use settings::{
-    Begins, Bounceback, Client, ConnectOnly, Direction, Exclude, Format, Frames, Increments, Input,
-    PermitKey, Print, Role, Serve, Settings, Shape,
+    Begins, Bounceback, Client, ConnectOnly, Direction, Exclude, Format, Increments, PermitKey,
+    Print, Role, Serve, Settings,
 };
-pub(crate) use settings::{flow, length_of, numbering};
+pub use shape::{Frames, Input, Shape};
 use table::Typed;
 pub use value::Rate;
 
@@ -47,7 +49,7 @@ pub fn iperf(
         let word = format!("{program}: ignoring extra argument -- {word}");
         typed.notices.push(word);
     }
-    settings::settings(typed)
+    from_typed::settings(typed)
 }
 
 /// getopt's complaint as iperf 2, which brings an older getopt with it, words it.

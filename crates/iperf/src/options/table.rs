@@ -1,4 +1,4 @@
-//! The options, and what was typed.
+//! The table of options, and the typed values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,9 +8,8 @@ use getopt::{Exit, Quit, Section, flag, long, refuse, stock_long};
 use model::{SocketOptions, with_defaults};
 use server::{Network, ServerConfig};
 
-use super::settings::{
-    Begins, ConnectOnly, Direction, Exclude, Format, Increments, Input, PermitKey, Shape,
-};
+use super::settings::{Begins, ConnectOnly, Direction, Exclude, Format, Increments, PermitKey};
+use super::shape::{Input, Shape};
 use super::value::{self, Rate};
 use crate::tally::Bins;
 use crate::wire::flags::upper;
@@ -80,7 +79,7 @@ with_defaults! {
         pub(super) strict: bool = false,
         /// Lines for standard error before anything else.
         pub(super) notices: Vec<String> = Vec::new(),
-        /// Options that only a client has, and what stock says of them on a server; an error ends it.
+        /// Options of clients only, with stock's kind of complaint on a server.
         pub(super) of_client: Vec<(&'static str, Wrong)> = Vec::new(),
     }
 }
@@ -111,7 +110,7 @@ pub(super) static SECTION: Section<Typed> = Section {
     scope: "",
     flags: &[
     flag('b', Value("rate"), &[],
-        "Send at this rate in bits a second (k, m, g of 1000; K, M, G of 1024), with a standard deviation after a comma at one that is drawn anew each second, or with the suffix pps in datagrams a second. The schedule does not move: what comes late is caught up with. Default 1048576 for UDP; TCP sends as fast as it goes.",
+        "Send at this rate in bits per second (k, m, g of 1000; K, M, G of 1024), or with the suffix pps in datagrams per second. With a standard deviation after a comma, the rate is drawn anew each second. The schedule does not move: late sends catch up. Default 1048576 for UDP; TCP has no limit.",
         |t: &mut Typed, v| { t.rate = Some(value::rate(v)?); Ok(()) }).or("bandwidth").from_environment("IPERF_BANDWIDTH"),
     flag('e', Nothing, &[], "Report more: write and read calls, retransmissions, window, round-trip time, latency.",
         |t: &mut Typed, _| { t.enhanced = true; Ok(()) }).or("enhanced"),
@@ -119,7 +118,7 @@ pub(super) static SECTION: Section<Typed> = Section {
         "The unit of figures: b, k, m, g, t for bits, B, K, M, G, T for bytes, a or A for whatever fits.", format).or("format").from_environment("IPERF_FORMAT"),
     stock_long("hide-ips", Nothing, &[], "Show only the last number of addresses.",
         |t: &mut Typed, _| { t.hide_ips = true; Ok(()) }),
-    flag('i', Value("seconds"), &[], "Report after each interval of so many seconds, at least 0.0001; with f a server reports each burst, which it does of bursts in any case. Without it there is a report at the end only.",
+    flag('i', Value("seconds"), &[], "Report every N seconds, at least 0.0001. With f a server reports each burst, as it does for bursts anyway. Default: report at the end only.",
         interval).or("interval").from_environment("IPERF_INTERVAL"),
     flag('l', Value("bytes"), &[], "Bytes of a write or read call, or of a datagram. Without it 128K for TCP, 1470 for UDP over IPv4, 1450 over IPv6, 100 for a bounceback test.",
         |t: &mut Typed, v| { t.length = Some(value::size(v)?); Ok(()) }).or("len").from_environment("IPERF_LEN"),
@@ -187,15 +186,15 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t: &mut Typed, v| { of_client(t, "--connect-retries", Wrong::SettingNotSupported); t.connect_retries = value::count(v)?; Ok(()) }),
     flag('d', Nothing, &[], "Test both directions at once, by a connection of the server's.",
         |t: &mut Typed, _| { of_client(t, "-d", Wrong::NotValid); t.direction.add(Direction::Dual) }).or("dualtest"),
-    stock_long("fq-rate", Value("rate"), &[], "Have the kernel pace the client's sockets: bits a second, with an upper-case suffix bytes.",
+    stock_long("fq-rate", Value("rate"), &[], "Have the kernel pace the client's sockets: bits per second, with an upper-case suffix bytes.",
         |t: &mut Typed, v| { of_client(t, "--fq-rate", Wrong::SettingNotSupported); t.socket.max_pacing_bytes_per_second = Some(value::rate_of_letters(v)?); Ok(()) }),
     stock_long("full-duplex", Nothing, &[], "Test both directions at once on the same connection.",
         |t: &mut Typed, _| { of_client(t, "--full-duplex", Wrong::NotSupported); t.direction.add(Direction::FullDuplex) }),
     stock_long("ipg", Value("milliseconds"), &[], "The gap between the datagrams of a frame; without --isochronous between all datagrams, in the place of -b.",
-        |t: &mut Typed, v| { of_client(t, "--ipg", Wrong::SettingNotSupported); t.shape.gap = Some(value::time(v)? / 1000); Ok(()) }),
-    stock_long("isochronous", MaybeAttached("frames"), &[], "Send frames: RATE:MEAN,DEVIATION, frames a second and their bits a second (with an upper-case suffix bytes), or with the suffix p buffers a frame. 60:20m,0 without.",
+        |t: &mut Typed, v| { of_client(t, "--ipg", Wrong::SettingNotSupported); t.shape.gap = Some(value::gap(v)?); Ok(()) }),
+    stock_long("isochronous", MaybeAttached("frames"), &[], "Send frames: RATE:MEAN,DEVIATION, frames per second and their bits per second (with an upper-case suffix bytes), or with the suffix p buffers per frame. Default 60:20m,0.",
         |t: &mut Typed, v| { of_client(t, "--isochronous", Wrong::NotSupported); t.isochronous = Some(value::frames(v)?); Ok(()) }),
-    stock_long("burst-period", Value("seconds"), &[], "Send a burst each so many seconds; 0 is an ordinary test. Default 1.",
+    stock_long("burst-period", Value("seconds"), &[], "Send a burst every N seconds; 0 is an ordinary test. Default 1.",
         |t: &mut Typed, v| { of_client(t, "--burst-period", Wrong::SettingNotSupported); t.burst_period = Some(value::time(v)?); Ok(()) }),
     stock_long("burst-size", Value("bytes"), &[], "The size of a burst. Default 1M.",
         |t: &mut Typed, v| { of_client(t, "--burst-size", Wrong::SettingNotSupported); t.burst_size = Some(value::size(v)?); Ok(()) }),
@@ -211,17 +210,17 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t: &mut Typed, _| { of_client(t, "--l2checks", Wrong::SettingNotSupported); t.asks |= upper::L2_LENGTH; Ok(()) }),
     stock_long("local-only", MaybeAttached("bool"), &[], "Send to hosts on directly connected networks only; 0 is off.",
         |t: &mut Typed, v| { t.socket.dont_route = v != "0"; Ok(()) }),
-    stock_long("near-congestion", MaybeAttached("weight"), &[], "Wait after each write for so many round-trip times. Default 0.5.", near_congestion),
+    stock_long("near-congestion", MaybeAttached("weight"), &[], "Wait after each write for this number of round-trip times. Default 0.5.", near_congestion),
     stock_long("no-connect-sync", Nothing, &[], "Start each of several flows as soon as it is connected.",
         |t: &mut Typed, _| { of_client(t, "--no-connect-sync", Wrong::SettingNotSupported); t.together = false; Ok(()) }),
     stock_long("no-udp-fin", Nothing, &[], "Ask for no report at the end of a UDP test.",
         |t: &mut Typed, _| { of_client(t, "--no-udp-fin", Wrong::SettingNotSupported); t.no_udp_fin = true; Ok(()) }),
-    flag('n', Value("bytes"), &[], "Send so many bytes, instead of for a time. Of -n and -t the last one counts.", number).or("num"),
+    flag('n', Value("bytes"), &[], "Send this number of bytes, not for a time. Of -n and -t the last one counts.", number).or("num"),
     flag('r', Nothing, &[], "Test one direction and then the other, by a connection of the server's.",
         |t: &mut Typed, _| { of_client(t, "-r", Wrong::NotValid); t.direction.add(Direction::TradeOff) }).or("tradeoff"),
     stock_long("tcp-quickack", Nothing, &[], "Do not delay TCP's acknowledgements, at both ends.",
         |t: &mut Typed, _| { t.asks |= upper::QUICK_ACK; t.socket.quick_ack = true; Ok(()) }),
-    stock_long("tcp-write-prefetch", Value("bytes"), &[], "Write only while less than so many bytes are unsent.",
+    stock_long("tcp-write-prefetch", Value("bytes"), &[], "Write only while fewer bytes than this are unsent.",
         |t: &mut Typed, v| { of_client(t, "--tcp-write-prefetch", Wrong::SettingNotSupported); t.shape.prefetch = Some(value::size(v)?); Ok(()) }),
     stock_long("tcp-write-times", Nothing, &[], "Report how long writes take.",
         |t: &mut Typed, _| { of_client(t, "--tcp-write-times", Wrong::SettingNotSupported); t.shape.times_writes = true; Ok(()) }),
@@ -257,7 +256,7 @@ pub(super) static SECTION: Section<Typed> = Section {
     long("allow-peers", Value("network"), "Serve clients from this network only (repeatable)", "",
         "Serve clients from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. May be given several times.",
         |t: &mut Typed, v| { t.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
-    long("max-clients", Value("count"), "Serve so many connections or flows at once", "1024",
+    long("max-clients", Value("count"), "Serve at most this number of connections or flows at once", "1024",
         "So many connections or UDP flows at once, of which one address gets at most 15/16. Default {default}.",
         |t: &mut Typed, v| { t.server.clients = value::count(v)?.max(1); Ok(()) }),
     long("json", Nothing, "Print the result as a JSON document, and nothing else", "",

@@ -4,7 +4,7 @@ use getopt::usage::{Layout, own};
 
 use super::table::SECTION;
 
-/// What stock prints when it cannot tell what is wanted.
+/// Stock's text for a command line without a role.
 pub(super) const SHORT: &str = "Usage: iperf [-s|-c host] [options]\n\
     Try `iperf --help' for more information.\n";
 

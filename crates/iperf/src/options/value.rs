@@ -23,14 +23,14 @@ pub(super) fn size(text: &str) -> Result<u32, Quit> {
     }
 }
 
-/// Bits a second, or datagrams a second (`100pps`, `10kpps`).
+/// Bits per second, or datagrams per second (`100pps`, `10kpps`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Bits of payload a second.
+    /// Bits of payload per second.
     Bits(f64),
-    /// Datagrams a second.
+    /// Datagrams per second.
     Datagrams(f64),
-    /// Bits of payload a second, drawn anew each second.
+    /// Bits of payload per second, drawn anew each second.
     Varying {
         /// Their mean.
         mean: f64,
@@ -81,7 +81,7 @@ fn scaled(text: &str) -> Result<f64, Quit> {
     }
 }
 
-/// `--isochronous`: frames a second, bits a second and their standard deviation.
+/// `--isochronous`: frames per second, bits per second and their standard deviation.
 pub(super) fn frames(text: &str) -> Result<(f64, Load, f64), Quit> {
     let (rate, load) = text.split_once(':').unwrap_or((text, "20m"));
     let rate = if rate.is_empty() { "60" } else { rate };
@@ -109,7 +109,7 @@ pub(super) fn frames(text: &str) -> Result<(f64, Load, f64), Quit> {
 /// How much the frames of `--isochronous` carry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Load {
-    /// Bits a second.
+    /// Bits per second.
     Bits(f64),
     /// Datagrams, or buffers, of a frame.
     Datagrams(f64),
@@ -152,7 +152,7 @@ pub(super) fn bins(text: &str) -> Result<Bins, Quit> {
     Ok(bins)
 }
 
-/// Stock's own words, and the end.
+/// Ends with a line of stock.
 fn own(line: &str) -> Quit {
     Quit::Exit(getopt::Exit::stderr(format!("{line}\n"), 1))
 }
@@ -171,6 +171,12 @@ pub(super) fn seconds(text: &str) -> Option<Duration> {
 /// The same; a text is refused.
 pub(super) fn time(text: &str) -> Result<Duration, Quit> {
     seconds(text).map_or_else(|| refuse("it is not a number of seconds"), Ok)
+}
+
+/// `--ipg`: milliseconds.
+pub(super) fn gap(text: &str) -> Result<Duration, Quit> {
+    let gap = seconds(text).map(|seconds| seconds / 1000);
+    gap.ok_or_else(|| own(&format!("ERRPORE: Invalid value of '{text}' for --ipg")))
 }
 
 /// A port, or the first and the last one of a range.

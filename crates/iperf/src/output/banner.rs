@@ -269,7 +269,7 @@ fn segment_line(facts: &Facts) -> String {
     match facts.segment {
         _ if facts.is_udp => String::new(),
         Some(bytes) => format!("MSS req size {bytes} bytes (per TCP_MAXSEG)\n"),
-        // What an unconnected socket says.
+        // The values of an unconnected socket.
         None if facts.print.segment => "MSS size 536 bytes\n".to_owned(),
         None => String::new(),
     }

@@ -32,13 +32,13 @@ pub(super) fn text(facts: &Facts, connection: &Connection) -> String {
     text + "\n"
 }
 
-/// Whether more is said of a connection: a server does of tests that have times.
+/// Whether a line has the long form: on a server, the one of a test with times.
 fn is_enhanced(facts: &Facts, connection: &Connection) -> bool {
     let has_times = connection.has_trip_times || connection.burst_period.is_some();
     facts.print.enhanced || (facts.is_server && has_times)
 }
 
-/// How long connections took. Stock's deviation is in microseconds, although it says otherwise.
+/// The times of connections. Stock's deviation is in microseconds, although its text has another unit.
 pub(super) fn times(times: &[Option<Duration>]) -> String {
     let millis: Vec<f64> = times
         .iter()

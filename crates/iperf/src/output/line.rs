@@ -33,7 +33,7 @@ const UDP_FRAMES_SENT: &str =
 const UDP_FRAMES: &str = "[ ID] Interval            Transfer     Bandwidth        Jitter   Lost/Total Latency avg/min/max/stdev  PPS  Frame:rx/lost  latency  NetPwr\n";
 const UDP_BOTH_WAYS: &str = "[ ID] Interval       Transfer     Bandwidth    Datagrams   PPS\n";
 
-/// The lines of an event; `is_new` says whether a header has not been printed yet.
+/// Returns the lines of an event; `is_new`: no header has been printed yet.
 pub(super) fn text(
     facts: &Facts,
     event: &Event<'_>,
@@ -459,7 +459,7 @@ fn sum(
     text
 }
 
-/// What the server told, below a header of its own.
+/// The server's report, below a header of its own.
 fn server_report(facts: &Facts, id: &FlowId, report: &ServerReport) -> String {
     let name = name(id);
     let figures = Figures {

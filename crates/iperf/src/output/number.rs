@@ -33,7 +33,7 @@ impl Format {
         format!("{} {prefix}Bytes", self.number(number))
     }
 
-    /// A rate, from bits a second: `80.7 Mbits/sec`.
+    /// A rate, from bits per second: `80.7 Mbits/sec`.
     pub(super) fn rate(self, bits: f64) -> String {
         let (is_bytes, power) = (self.is_bytes(), self.power());
         let (number, prefix) = if is_bytes {
@@ -73,7 +73,7 @@ impl Format {
     }
 }
 
-/// Network power: a rate in bytes a second over a delay in seconds, in millions.
+/// Network power: a rate in bytes per second over a delay in seconds, in millions.
 pub(super) fn power(bytes_per_second: f64, delay_seconds: f64) -> String {
     let power = bytes_per_second / delay_seconds / 1e6;
     match power {

@@ -14,7 +14,7 @@ use sys::call::{self, Error};
 
 use super::{Iperf, MOST_LENGTH};
 use crate::event::{Connection, Event};
-use crate::traffic::Leg;
+use crate::report_group::Leg;
 use crate::wire::{Bounce, SHORTEST_BOUNCE, WallTime};
 
 /// How long the next message is waited for, beyond the longest period that makes sense.
@@ -41,6 +41,9 @@ pub(super) fn serve(
             .trouble("read bounce back header failed: its size or hold is out of range".to_owned());
         return Ok(());
     };
+    let test = super::test_of("bounceback", None);
+    let running = server.begin(control.peer(), test);
+    let running = running.map_err(io::Error::other)?;
     let mut message = vec![0; bounce.size as usize];
     message[..head.len()].copy_from_slice(&head);
     control.fill(&mut message[head.len()..], until)?;
@@ -68,10 +71,11 @@ pub(super) fn serve(
         tallies: None,
         has_trip_times: false,
     };
-    let company = iperf
-        .companies
+    let reports = iperf
+        .report_groups
         .of(control.peer(), connection.local.as_ref());
-    company.enter(&leg);
+    reports.begin(&leg);
+    running.count(&leg.counters);
     let begun = Instant::now();
     // Both directions count, as at the client.
     let count = |bytes: usize| leg.counters.count_received(2 * bytes, 1);
@@ -92,9 +96,12 @@ pub(super) fn serve(
             break;
         }
     }
+    if !server.cut.is_set() {
+        running.complete();
+    }
     let elapsed = begun.elapsed();
     let counts: Counts = Reading::now(std::slice::from_ref(&leg.counters)).counts;
-    company.leave(
+    reports.end(
         &leg,
         &Side {
             counts,

@@ -12,9 +12,9 @@ use super::{LARGEST, MOST_REFUSALS, OneWay};
 use crate::client::{BACK, Run};
 use crate::connection;
 use crate::options::Direction;
-use crate::traffic::Companies;
+use crate::report_group::ReportGroups;
 use crate::wire::flags::{self, upper};
-use crate::wire::{DatagramHeader, Over, WallTime};
+use crate::wire::{DatagramHeader, Over, WallTime, proof};
 
 /// How often a client asks for data, and how long it waits in between.
 const ASK_TRIES: u32 = 100;
@@ -25,8 +25,8 @@ pub(super) const SMALL: usize = 128;
 
 /// Runs a client's flows, and those back to it.
 pub(crate) fn run(run: &Run<'_>) {
-    let companies = Companies::new(run.observer, run.settings);
-    let receiver = Receiver::of_client(run, &companies);
+    let report_groups = ReportGroups::new(run.observer, run.settings);
+    let receiver = Receiver::of_client(run, &report_groups);
     let back = run.client.direction.has_connection_back();
     let door = if back {
         match receiver.listen_for(run) {
@@ -56,7 +56,7 @@ pub(crate) fn run(run: &Run<'_>) {
             Reason::Cancelled
         });
         if run.client.direction == Direction::TradeOff {
-            run.company.tell_all();
+            run.reports.show_reports();
         }
         if let Some(Ok(missing @ 1..)) = taking.map(std::thread::ScopedJoinHandle::join) {
             run.fail(format!(
@@ -64,7 +64,7 @@ pub(crate) fn run(run: &Run<'_>) {
             ));
         }
     });
-    run.company.tell_all();
+    run.reports.show_reports();
 }
 
 fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
@@ -102,7 +102,10 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
         }
     }
     if direction == Direction::Reverse {
-        ask(&data, &mut pattern.clone(), run.stop)?;
+        let mut request = pattern.clone();
+        let header = DatagramHeader::WIDE + hello.encode(Over::Datagram).len();
+        proof::put(&mut request, header, proof::Nonce::default());
+        ask(&data, &mut request, run.stop)?;
     }
     let plans = run.plans();
     std::thread::scope(|scope| {
@@ -128,7 +131,7 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
                     .map_err(|error| sys::describe(&error))
                     .and_then(|mut leg| {
                         leg.tallies = run.tallies(inbound);
-                        run.sampled(&leg, || one_way.run(&leg, &run.company))
+                        run.sampled(&leg, || one_way.run(&leg, &run.reports))
                     });
                 match went {
                     Ok(went) => {
@@ -161,10 +164,16 @@ fn ask(data: &DataSocket, request: &mut [u8], stop: &Stop) -> Result<(), String>
             .unwrap_or(true)
         {
             // A refusal makes it ready as well.
-            let refused = data.socket.take_error().ok().flatten();
-            return refused.map_or(Ok(()), |error| {
-                Err(format!("recvn failed: {}", sys::describe(&error)))
-            });
+            if let Some(error) = data.socket.take_error().ok().flatten() {
+                return Err(format!("recvn failed: {}", sys::describe(&error)));
+            }
+            let mut first = [0; 64];
+            let length = call::peek(data.socket.as_fd(), &mut first).unwrap_or(0);
+            let Some(nonce) = proof::of_challenge(&first[..length]) else {
+                return Ok(());
+            };
+            let _ = call::receive_without_waiting(data.socket.as_fd(), &mut first);
+            proof::put(request, 0, nonce);
         }
     }
     Err("recvn failed: the server sent nothing".to_owned())

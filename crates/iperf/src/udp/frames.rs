@@ -24,7 +24,7 @@ pub(super) struct Sender<'a> {
     pub(super) counters: &'a Counters,
     pub(super) tallies: Option<&'a Tallies>,
     pub(super) rate: Option<f64>,
-    /// So often it goes on although nobody takes what it sends.
+    /// The most refusals of the peer after which it goes on.
     pub(super) most_refusals: u32,
     pub(super) stop: &'a Stop,
 }
@@ -145,7 +145,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends the next one, of so many bytes.
+    /// Sends the next datagram, of `size` bytes.
     fn send(&self, progress: &mut Progress, size: usize) -> Result<(), Error> {
         let number = progress.number + 1;
         loop {

@@ -4,60 +4,63 @@
 pub(crate) mod client;
 mod frames;
 pub(crate) mod server;
+mod silence;
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, DataSocket, DatagramWatch, FirstDatagram, Flow, Loop, MeasuredPhase, Memory,
     PhaseSettings, Ran, Stop,
 };
-use model::{DatagramCounts, Ended, FlowPlan, Limit, Side};
+use model::{DatagramCounts, Ended, FlowPlan, Limit, Side, Warning};
 use sys::call;
 
 use self::frames::{Sender, Watch};
+use crate::flow::bits_per_second;
 use crate::options::Shape;
-use crate::traffic::{Company, Leg, Went, bits_per_second};
+use crate::report_group::{Leg, ReportGroup};
+use crate::traffic::Went;
 use crate::wire::{DatagramHeader, LatencyReport, ServerReport, WallTime};
 
 /// The largest payload of a datagram.
 const LARGEST: u32 = 65_507;
 
-/// How often the last datagram is sent, and how long each answer is waited for.
+/// The most copies of the last datagram, and the wait for an answer to each.
 const LAST_TRIES: u32 = 200;
 const ANSWER: Duration = Duration::from_millis(10);
 
-/// How long a sender waits after a refusal, and how often it goes on: a stock server has nobody to take a flow's
-/// datagrams while it makes a socket for another one.
+/// The pause after a refusal, and the most refusals: a stock server refuses a flow's datagrams while it makes a socket
+/// for another flow.
 const REFUSED: Duration = Duration::from_millis(10);
 pub(crate) const MOST_REFUSALS: u32 = 20;
 
-/// How long a flow may stand still: a datagram a minute is the slowest rate.
+/// The longest time in which a flow may not move: the slowest rate is a datagram per minute.
 const IDLE: Duration = Duration::from_secs(70);
 
-/// How much longer than its time a receiver waits for a sender that says nothing.
-const SLACK: Duration = Duration::from_secs(2);
+/// How much longer than its time a receiver waits for a sender that does not end. [`silence::ends`] takes less.
+const SLACK: Duration = Duration::from_secs(3);
 
 /// Runs one direction of a connected datagram socket. A sender marks its end afterwards.
 struct OneWay<'a> {
     flow: &'a FlowPlan,
     data: &'a DataSocket,
     pattern: &'a [u8],
-    /// How it sends, if that is not one datagram after the other.
+    /// The way of sending.
     shape: &'a Shape,
-    /// What has come before.
+    /// Datagrams that were received before.
     first: &'a [FirstDatagram],
     stop: &'a Stop,
-    /// A sender waits for the other end's report.
+    /// Whether a sender waits for the other end's report.
     wants_report: bool,
-    /// So often a sender goes on although nobody takes what it sends.
+    /// The most refusals of the peer after which a sender goes on.
     most_refusals: u32,
     wide: bool,
 }
 
 impl OneWay<'_> {
-    fn run(self, leg: &Leg, company: &Arc<Company>) -> Result<Went, String> {
+    fn run(self, leg: &Leg, reports: &Arc<ReportGroup>) -> Result<Went, String> {
         let Self { flow, data, .. } = self;
         let memory = Memory::new(64 << 20, 64 << 20);
         let buffers = Buffers::new(
@@ -85,15 +88,14 @@ impl OneWay<'_> {
         };
         let limit = limit(flow, leg.sends, self.pattern.len());
         let mut phase = MeasuredPhase::start(&flow.here, settings);
-        company.enter(leg);
-        let path = Flow::Connected(data.socket.as_fd());
+        reports.begin(leg);
         let watch = leg
             .tallies
             .as_deref()
             .filter(|_| !leg.sends)
             .map(Watch::new);
-        let ran = if leg.sends && !self.shape.is_plain() {
-            phase.run_own(false, |stop| {
+        let (ran, silent_after) = if leg.sends && !self.shape.is_plain() {
+            let ran = phase.run_own(false, |stop| {
                 let sender = Sender {
                     socket: data.socket.as_fd(),
                     shape: self.shape,
@@ -104,14 +106,15 @@ impl OneWay<'_> {
                     stop,
                 };
                 sender.run(self.pattern, limit)
-            })
+            });
+            (ran, None)
         } else {
             let body = Loop {
                 first: self.first,
                 watch: watch.as_ref().map(|watch| watch as &dyn DatagramWatch),
                 ..Loop::of(flow, &mut buffers)
             };
-            phase.run(limit, body, path)
+            self.run_loop(&mut phase, limit, body, leg)
         };
         let ran = self.go_on(ran, &mut phase, &mut buffers, leg, limit);
         if let Some(watch) = watch {
@@ -125,21 +128,23 @@ impl OneWay<'_> {
             phase.stop_clock();
         }
         let ended = match (&ran.ended, flow.limit) {
-            (Ended::Deadline, Limit::Time(_)) if !leg.sends => {
+            (Ended::Deadline, Limit::Time(_)) if !leg.sends && silent_after.is_none() => {
                 Ended::Failed("recvn failed: the peer's last datagram did not come".to_owned())
             }
             (ended, _) => ended.clone(),
         };
         let facts = data.facts_at_end(&data.socket);
         let mut side = phase.side(ran, data, &buffers, facts);
+        // The silence is no part of the flow.
+        side.elapsed = silent_after.or(side.elapsed);
         side.datagrams = side.datagrams.or(leg.counters.datagrams());
         if let Some(tallies) = &leg.tallies {
             side.latency = tallies.times();
         }
         if let Ended::Failed(why) = &ended {
-            company.trouble(why.clone());
+            reports.fail(why.clone());
         }
-        company.leave(leg, &side);
+        reports.end(leg, &side);
         // Reports count the datagram that marks the end apart; peers count it as one of all.
         side.counts.send_calls += u64::from(leg.sends);
         let has_come = !leg.sends && ended == Ended::PeerClosed;
@@ -148,13 +153,19 @@ impl OneWay<'_> {
             None => has_come.then(|| sender_of(&side)).flatten(),
         };
         if let Some(report) = answer {
-            company.tell(&leg.id, report);
+            reports.keep_report(&leg.id, report);
         }
-        Ok(Went { side, there, ended })
+        let doubt = silent_after.map(|_| Warning::PeerCannotTell {
+            figure: "the number of datagrams that it sent: its last one did not arrive".to_owned(),
+        });
+        Ok(Went {
+            doubt,
+            ..Went::new(side, there, ended)
+        })
     }
 }
 
-/// What ends the loop of a flow with datagrams of `length` bytes.
+/// Returns the limit of the loop of a flow with datagrams of `length` bytes.
 fn limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
     match flow.limit {
         Limit::Bytes(_) if !sends => Limit::Unlimited,
@@ -171,6 +182,29 @@ fn limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
 }
 
 impl OneWay<'_> {
+    /// Runs the engine's loop. Silence ends the receiver of a timed flow; returns that time if it did.
+    fn run_loop(
+        &self,
+        phase: &mut MeasuredPhase<'_>,
+        limit: Limit,
+        body: Loop<'_>,
+        leg: &Leg,
+    ) -> (Ran, Option<Duration>) {
+        let path = Flow::Connected(self.data.socket.as_fd());
+        let (Limit::Time(time), false) = (self.flow.limit, leg.sends) else {
+            return (phase.run(limit, body, path), None);
+        };
+        let (running, ended) = mpsc::channel();
+        let (counters, stop) = (&leg.counters, phase.stop.clone());
+        std::thread::scope(|scope| {
+            let silence = scope.spawn(move || silence::ends(&ended, counters, time, &stop));
+            let ran = phase.run(limit, body, path);
+            drop(running);
+            let is_silent = silence.join().unwrap_or(false);
+            (ran, is_silent.then_some(time))
+        })
+    }
+
     /// Goes on after refusals, with the next number.
     fn go_on(
         &self,
@@ -238,7 +272,7 @@ fn end(
             call::wait_readable(socket, until.saturating_duration_since(Instant::now()))
         {
             match call::receive_without_waiting(socket, &mut answer) {
-                // Echoes of what was sent, as stock has them after its first answer, are no report.
+                // Stock sends echoes after its first answer; an echo is no report.
                 Ok(received) => match ServerReport::decode(&answer[..received]) {
                     Some(report)
                         if report.is_possible(
@@ -255,7 +289,7 @@ fn end(
                     }
                     None => {}
                 },
-                // What a socket keeps of errors makes it ready without anything to receive.
+                // A pending error makes a socket ready, without anything to receive.
                 Err(error) => {
                     refused = Some(sys::describe(&std::io::Error::from(error)));
                     std::thread::sleep(until.saturating_duration_since(Instant::now()));
@@ -273,7 +307,7 @@ fn end(
     Err(format!("[{:>3}] {line}", leg.id.number))
 }
 
-/// The server's figures as a side.
+/// Returns the server's figures as a side.
 fn told(report: &ServerReport) -> Side {
     let mut side = Side {
         elapsed: Some(report.elapsed),
@@ -294,7 +328,7 @@ fn told(report: &ServerReport) -> Side {
     side
 }
 
-/// What the other end has sent, of which the last datagram has come: its number is that of all.
+/// Returns the sender's side. The number of its last datagram is its count.
 fn sender_of(receiver: &Side) -> Option<Side> {
     let sent = receiver.datagrams?.by_order.highest;
     let (bytes, datagrams) = (receiver.counts.received.0, receiver.counts.receive_calls);

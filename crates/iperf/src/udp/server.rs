@@ -5,9 +5,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Budget, DataSocket, FirstDatagram, Holder, Reason, Role as End, Share, Stop};
+use engine::{DataSocket, FirstDatagram, Reason, Role as End, Share, Stop};
 use model::{Ended, FlowPlan, Limit, SocketOptions, Transport};
-use server::{DatagramDoor, DatagramPeer};
+use rand::rngs::OsRng;
+use rand::{Rng, TryRngCore};
+use server::{DatagramDoor, DatagramPeer, Dialect, ExpectedFlows, Running, ServerConfig, Service};
 use sys::{Address, Socket, call, multicast};
 
 use super::client::SMALL;
@@ -15,16 +17,27 @@ use super::{LARGEST, OneWay, report};
 use crate::client::Run;
 use crate::connection::{self, Numbers};
 use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{Frames, Serve, Settings, Shape, flow, length_of, numbering};
-use crate::server::{Begin, Sending, addresses, end_after};
+use crate::flow::{flow, length_of, numbering};
+use crate::options::{Frames, Serve, Settings, Shape};
+use crate::report_group::{ReportGroup, ReportGroups};
+use crate::server::{Begin, Iperf, Sending, addresses, end_after, test_of};
 use crate::tally::{Kind, Tallies};
-use crate::traffic::{Companies, Company, Went};
+use crate::traffic::Went;
 use crate::wire::flags::{self, upper};
-use crate::wire::{Amount, DatagramHeader, Hello, Over, version_name};
+use crate::wire::{Amount, DatagramHeader, Hello, Over, proof, version_name};
 
 /// How long a server answers more of the last datagrams.
 const MORE: Duration = Duration::from_millis(250);
 const MOST_ANSWERS: u32 = 200;
+
+/// How long a client may take to prove its address.
+const PROOF: Duration = Duration::from_secs(2);
+
+/// Why a server sends nothing else to a client.
+const UNPROVEN: &str = "nothing proves that its address asked for datagrams (--allow-third-party)";
+
+/// Bytes that a client gets for each byte that it sent, if nothing proves its address.
+const AMPLIFICATION: u64 = 3;
 
 /// How long a server waits before it looks at its stop again.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,7 +47,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_TIME: Duration = Duration::from_secs(3600);
 const MOST_RATE: f64 = 10e9;
 
-/// What stock's clients ask for where nobody says otherwise.
+/// The defaults of stock's clients.
 const USUAL_TIME: Duration = Duration::from_secs(10);
 const USUAL_RATE: f64 = 1_048_576.0;
 
@@ -42,9 +55,9 @@ const USUAL_RATE: f64 = 1_048_576.0;
 pub(super) struct Receiver<'a> {
     settings: &'a Settings,
     observer: &'a Arc<dyn Observer>,
-    stop: &'a Stop,
+    service: Service,
     numbers: &'a Numbers,
-    companies: &'a Companies,
+    report_groups: &'a ReportGroups,
     sending: Sending,
     /// A client's: keeps what came.
     keeper: Option<&'a Run<'a>>,
@@ -74,13 +87,13 @@ pub(crate) fn run(
     stop: &Stop,
     begin: &Begin<'_>,
 ) -> Result<(), String> {
-    let (numbers, companies) = (Numbers::default(), Companies::new(observer, settings));
+    let (numbers, report_groups) = (Numbers::default(), ReportGroups::new(observer, settings));
     let receiver = Receiver {
         settings,
         observer,
-        stop,
+        service: Service::new(serve.config.clone(), stop.clone()),
         numbers: &numbers,
-        companies: &companies,
+        report_groups: &report_groups,
         sending: Sending {
             service: serve.service_of_senders,
         },
@@ -95,7 +108,8 @@ pub(crate) fn run(
     let mut doors = Vec::new();
     for address in &at {
         let door = DatagramDoor::open(address, &settings.socket);
-        doors.push(door.map_err(|error| bind_failed(error.error()))?);
+        let door = door.map_err(|error| bind_failed(error.error()))?;
+        doors.push(door.beginning_with(begins));
     }
     if !begin()? {
         return Ok(());
@@ -107,14 +121,29 @@ pub(crate) fn run(
         receiver.announce((first.address(), last.address()), window, None);
     }
     let _ends = end_after(serve.time, stop);
-    let places = Budget::new(serve.config.clients.into());
-    std::thread::scope(|scope| {
-        for door in &doors {
-            let (receiver, places) = (&receiver, &places);
-            scope.spawn(move || receiver.open(door, serve, places));
-        }
-    });
+    receiver.serve(&doors);
     Ok(())
+}
+
+/// Serves flows among the servers of a service, until its stop.
+pub fn serve_datagrams(
+    doors: Vec<DatagramDoor>,
+    settings: &Settings,
+    observer: &Arc<dyn Observer>,
+    service: &Service,
+) {
+    let doors = doors.into_iter().map(|door| door.beginning_with(begins));
+    let doors: Vec<_> = doors.collect();
+    Receiver {
+        settings,
+        observer,
+        service: service.clone(),
+        numbers: &Numbers::default(),
+        report_groups: &ReportGroups::new(observer, settings),
+        sending: Sending { service: None },
+        keeper: None,
+    }
+    .serve(&doors);
 }
 
 fn bind_failed(error: &std::io::Error) -> String {
@@ -123,13 +152,13 @@ fn bind_failed(error: &std::io::Error) -> String {
 
 impl<'a> Receiver<'a> {
     /// A client's.
-    pub(super) fn of_client(run: &'a Run<'a>, companies: &'a Companies) -> Self {
+    pub(super) fn of_client(run: &'a Run<'a>, report_groups: &'a ReportGroups) -> Self {
         Self {
             settings: run.settings,
             observer: run.observer,
-            stop: run.stop,
+            service: Service::new(ServerConfig::default(), run.stop.clone()),
             numbers: &run.numbers,
-            companies,
+            report_groups,
             sending: Sending { service: None },
             keeper: Some(run),
         }
@@ -141,6 +170,7 @@ impl<'a> Receiver<'a> {
         let at = at.ok_or("listener bind failed: no such port")?;
         let door = DatagramDoor::open(&at, &self.settings.socket);
         let door = door.map_err(|error| bind_failed(error.error()))?;
+        let door = door.beginning_with(begins);
         self.announce(
             (door.address(), door.address()),
             door.receive_buffer_bytes(),
@@ -149,15 +179,15 @@ impl<'a> Receiver<'a> {
         Ok(door)
     }
 
-    /// Takes so many flows of the server's; how many did not come.
+    /// Takes `flows` flows of the server; returns how many did not come.
     pub(super) fn take_back(&self, door: &DatagramDoor, flows: u32, watch: &Watch<'_>) -> u32 {
-        let Ok(expected) = door.expect(None, Instant::now() + LOOK, self.stop) else {
+        let Ok(expected) = door.expect(None, Instant::now() + LOOK, self.service.stop()) else {
             return flows;
         };
         let mut until = None;
         let mut left = flows;
         std::thread::scope(|scope| {
-            while left > 0 && !self.stop.is_set() {
+            while left > 0 && !self.service.stop().is_set() {
                 let now = Instant::now();
                 if watch.done.is_set() {
                     until = until.or(Some(now + watch.after));
@@ -167,11 +197,11 @@ impl<'a> Receiver<'a> {
                     break;
                 }
                 let soon = now + Duration::from_millis(100);
-                if let Ok(peer) = expected.next(&self.settings.socket, true, soon, self.stop)
-                    && is_first(&peer.first)
-                {
+                let stop = self.service.stop();
+                if let Ok(peer) = expected.next(&self.settings.socket, true, soon, stop) {
                     left -= 1;
-                    scope.spawn(move || self.attend(Caller::of(peer, None)));
+                    let expected = &expected;
+                    scope.spawn(move || self.attend(Caller::of(peer, expected, None)));
                 }
             }
         });
@@ -186,37 +216,48 @@ impl<'a> Receiver<'a> {
         });
     }
 
+    fn serve(&self, doors: &[DatagramDoor]) {
+        std::thread::scope(|scope| {
+            for door in doors {
+                scope.spawn(move || self.open(door));
+            }
+        });
+    }
+
     /// Gives each client a socket and a thread, until the stop.
-    fn open(&self, door: &DatagramDoor, serve: &Serve, places: &Budget) {
-        let Ok(expected) = door.expect(None, Instant::now() + LOOK, self.stop) else {
+    fn open(&self, door: &DatagramDoor) {
+        let stop = self.service.stop();
+        let Ok(expected) = door.expect(None, Instant::now() + LOOK, stop) else {
             return;
         };
+        let is_serial = self.service.config().serial;
         std::thread::scope(|scope| {
-            while !self.stop.is_set() {
+            while !stop.is_set() {
                 let until = Instant::now() + LOOK;
-                let next = expected.next(&self.settings.socket, true, until, self.stop);
+                let next = expected.next(&self.settings.socket, true, until, stop);
                 let Ok(peer) = next else {
                     continue;
                 };
-                if !is_first(&peer.first) || !serve.config.admits(&peer.from) {
-                    continue;
-                }
-                let Ok(place) = places.take(Holder::of(&peer.from), 1) else {
-                    let from = &peer.from;
-                    self.trouble(format!("{from}: refused a client: all places are taken"));
-                    continue;
+                let place = match self.service.admit(&peer.from) {
+                    Ok(place) => place,
+                    Err(why) => {
+                        let from = &peer.from;
+                        self.trouble(format!("{from}: refused a client: {why}"));
+                        continue;
+                    }
                 };
-                let caller = Caller::of(peer, Some(place));
-                if serve.config.serial {
-                    self.attend(caller);
+                let expected = &expected;
+                let attend = move || self.attend(Caller::of(peer, expected, Some(place)));
+                if is_serial {
+                    attend();
                 } else {
-                    scope.spawn(move || self.attend(caller));
+                    scope.spawn(attend);
                 }
             }
         });
     }
 
-    /// Receives what is sent to a group, one flow at a time.
+    /// Receives the datagrams of a group, one flow at a time.
     fn receive_group(&self, group: &Group, begin: &Begin<'_>) -> Result<(), String> {
         let mut socket = group.join(&self.settings.socket)?;
         if !begin()? {
@@ -225,7 +266,7 @@ impl<'a> Receiver<'a> {
         let window = socket.recv_buffer_size().unwrap_or(0) as u32;
         let at = &group.address;
         self.announce((at, at), window, Some(group.text()));
-        let _ends = end_after(group.time, self.stop);
+        let _ends = end_after(group.time, self.service.stop());
         while let Some(caller) = self.next_of_group(socket, group) {
             self.attend(caller);
             socket = group.join(&self.settings.socket)?;
@@ -237,8 +278,8 @@ impl<'a> Receiver<'a> {
         let mut buffer = vec![0; LARGEST as usize];
         loop {
             let until = Instant::now() + Duration::from_secs(3600);
-            let readable = self.stop.wait_readable(socket.as_fd(), until);
-            if !readable.ok()? || self.stop.is_set() {
+            let readable = self.service.stop().wait_readable(socket.as_fd(), until);
+            if !readable.ok()? || self.service.stop().is_set() {
                 return None;
             }
             let received = call::receive_from_without_waiting(socket.as_fd(), &mut buffer);
@@ -250,7 +291,7 @@ impl<'a> Receiver<'a> {
                 .networks
                 .iter()
                 .any(|network| from.ip().is_some_and(|ip| network.contains(ip)));
-            if !is_first(&first) || !(group.networks.is_empty() || is_wanted) {
+            if !begins(&first[0].data) || !(group.networks.is_empty() || is_wanted) {
                 continue;
             }
             // From now on others' datagrams do not come; what did until now is this one's, or is left out.
@@ -284,6 +325,30 @@ impl<'a> Receiver<'a> {
         }
     }
 
+    /// Whether a client that can prove its address does so.
+    fn is_proven(&self, socket: &Socket, first: &[u8]) -> bool {
+        if proof::find(first).is_none() {
+            return false;
+        }
+        let nonce: proof::Nonce = OsRng.unwrap_err().random();
+        let _ = call::send_without_waiting(socket.as_fd(), &proof::challenge(nonce));
+        let until = Instant::now() + PROOF;
+        let mut datagram = vec![0; LARGEST as usize];
+        while let Ok(true) = self.service.stop().wait_readable(socket.as_fd(), until) {
+            let received = call::receive_without_waiting(socket.as_fd(), &mut datagram);
+            if received.is_ok_and(|length| proof::find(&datagram[..length]) == Some(nonce)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn begin(&self, from: &Address, hello: &Hello, cut: &Stop) -> Result<Arc<Running>, String> {
+        let test = test_of("UDP", Some(hello));
+        let running = self.service.begin(Iperf::NAME, from, test, cut);
+        running.map_err(|why| format!("{from}: refused a test: {why}"))
+    }
+
     fn test(&self, caller: Caller) -> Result<(), String> {
         let Caller {
             from,
@@ -293,44 +358,32 @@ impl<'a> Receiver<'a> {
         } = caller;
         let first = &*early[0].data;
         let (hello, wide) = asked_by(first);
+        let may_send = self.service.may_amplify(&from);
+        if hello.has(upper::REVERSE) && !may_send && !self.is_proven(&socket, first) {
+            return Err(format!("{from}: refused a test: {UNPROVEN}"));
+        }
         let data = DataSocket::of_accepted(socket, Transport::Udp, &self.settings.socket);
         let data = data.map_err(|error| error.to_string())?;
         let number = self.numbers.next();
+        let cut = self.service.cut().follower();
+        let running = &*self.begin(&from, &hello, &cut)?;
         let id = |is_opposite| FlowId {
             number,
             is_opposite,
             key: None,
         };
         let (is_reverse, is_duplex) = (hello.has(upper::REVERSE), hello.has(upper::FULL_DUPLEX));
-        let mut connection = connection::of_socket(id(false), &data, from.clone(), Transport::Udp);
-        let is_group = connection
-            .local
-            .as_ref()
-            .and_then(Address::ip)
-            .is_some_and(|ip| ip.is_multicast());
-        connection.is_reverse = is_reverse;
-        connection.is_full_duplex = is_duplex;
-        connection.has_trip_times =
-            hello.has(upper::TRIP_TIMES) || hello.flags & flags::SMALL_TRIP_TIMES != 0;
-        connection.no_udp_fin = is_reverse || hello.has(upper::NO_FIN);
-        connection.service = hello
-            .extension
-            .map(|extension| (extension.type_of_service, 0));
-        connection.upper = hello.extension.map_or(0, |extension| extension.upper);
-        connection.peer_version = hello
-            .extension
-            .and_then(|extension| version_name(extension.version));
-        if is_reverse || is_duplex {
-            connection.started = None;
-        }
+        let connection = connection(&data, id(false), &from, &hello);
+        let local = connection.local.as_ref().and_then(Address::ip);
+        let is_group = local.is_some_and(|ip| ip.is_multicast());
         self.observer.see(&Event::Connected(&connection));
-        let company = self.companies.of(&from, connection.local.as_ref());
+        let reports = self.report_groups.of(&from, connection.local.as_ref());
         let sender = self.sender(&hello);
         let shape = asked_shape(&hello);
-        let send = || {
+        let answers = || {
             Sending::apply(data.socket.as_fd(), &sender.here.socket, from.is_ipv6());
             let path = (&data, &connection, id(is_duplex));
-            self.send(&sender, &shape, path, false, &company)
+            send(&sender, &shape, path, false, &reports, running)
         };
         let receive = || {
             let receiver = self.receiver(first, wide);
@@ -340,7 +393,7 @@ impl<'a> Receiver<'a> {
                 pattern: &[],
                 shape: &shape,
                 first: &early,
-                stop: self.stop,
+                stop: &cut,
                 wants_report: false,
                 most_refusals: 0,
                 wide,
@@ -348,16 +401,24 @@ impl<'a> Receiver<'a> {
             let leg = connection::leg(id(false), &receiver, &data, &connection);
             let mut leg = leg.map_err(|error| sys::describe(&error))?;
             leg.tallies = self.tallies(&connection);
-            let ran = || one_way.run(&leg, &company);
+            running.count(&leg.counters);
+            let ran = || one_way.run(&leg, &reports);
             let went = match self.keeper {
                 Some(run) => run.sampled(&leg, ran)?,
                 None => ran()?,
             };
+            running.ended(&went.ended);
             if hello.has(upper::L2_LENGTH) {
                 self.check_lengths(&went, first.len());
             }
             if !connection.no_udp_fin && !is_group {
-                self.answer(&data, &went, first, wide, connection.has_trip_times);
+                self.answer(
+                    (&data, &from),
+                    &went,
+                    first,
+                    wide,
+                    connection.has_trip_times,
+                );
             }
             if let Some(run) = self.keeper {
                 run.keep(&receiver, went);
@@ -365,19 +426,24 @@ impl<'a> Receiver<'a> {
             Ok(())
         };
         let asks_back = hello.flags & flags::VERSION1 != 0 && self.keeper.is_none() && !is_group;
-        let back = || self.back(&from, &hello, &sender, &company);
+        let back = || self.back(&from, &hello, &sender, &reports, running);
+        if (is_duplex || asks_back) && !may_send {
+            running.fail(&UNPROVEN);
+            self.trouble(format!("{from}: sends nothing: {UNPROVEN}"));
+            return receive();
+        }
         if is_reverse && !is_group {
-            send()
+            answers()
         } else if is_duplex && !is_group {
-            both(send, receive)
+            both(answers, receive)
         } else if asks_back && hello.flags & flags::RUN_NOW != 0 {
             let done = both(back, receive);
-            company.tell_all();
+            reports.show_reports();
             done
         } else if asks_back {
             receive().and_then(|()| {
                 let done = back();
-                company.tell_all();
+                reports.show_reports();
                 done
             })
         } else {
@@ -385,7 +451,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// What is kept of what comes.
+    /// Returns new tallies of received datagrams.
     fn tallies(&self, connection: &Connection) -> Option<Arc<Tallies>> {
         let has_frames = connection.upper & upper::ISOCHRONOUS != 0 && connection.has_trip_times;
         let width = self.settings.print.bins.map(|bins| bins.width);
@@ -439,39 +505,14 @@ impl<'a> Receiver<'a> {
         flow(Transport::Udp, length, Some(rate), limit, &socket)
     }
 
-    fn send(
-        &self,
-        plan: &FlowPlan,
-        shape: &Shape,
-        (data, connection, id): (&DataSocket, &Connection, FlowId),
-        wants_report: bool,
-        company: &Arc<Company>,
-    ) -> Result<(), String> {
-        let one_way = OneWay {
-            flow: plan,
-            data,
-            pattern: &connection::pattern(length_of(plan), &[]),
-            shape,
-            first: &[],
-            stop: self.stop,
-            wants_report,
-            most_refusals: 0,
-            wide: true,
-        };
-        let leg = connection::leg(id, plan, data, connection);
-        let mut leg = leg.map_err(|error| sys::describe(&error))?;
-        let tallies = || Arc::new(Tallies::new(Kind::Frames, None));
-        leg.tallies = shape.frames.map(|_| tallies());
-        one_way.run(&leg, company).map(|_| ())
-    }
-
     /// Sends to the client's port.
     fn back(
         &self,
         from: &Address,
         hello: &Hello,
         sender: &FlowPlan,
-        company: &Arc<Company>,
+        reports: &Arc<ReportGroup>,
+        running: &Running,
     ) -> Result<(), String> {
         let failed = |why: String| format!("udp connect failed: {why}");
         let to = from.with_port(hello.port).filter(|to| to.port() != 0);
@@ -480,7 +521,7 @@ impl<'a> Receiver<'a> {
         let options = &sender.here.socket;
         let data = DataSocket::open(Transport::Udp, &local, options, End::Initiator);
         let data = data.map_err(|error| failed(error.to_string()))?;
-        let connected = engine::connect(&data.socket, &to, self.stop);
+        let connected = engine::connect(&data.socket, &to, running.cut());
         connected.map_err(|error| failed(error.to_string()))?;
         let rate = hello.extension.map(|extension| extension.rate as f64);
         self.observer.see(&Event::Connecting {
@@ -501,13 +542,13 @@ impl<'a> Receiver<'a> {
         connection.is_reverse = true;
         self.observer.see(&Event::Connected(&connection));
         let path = (&data, &connection, id);
-        self.send(sender, &Shape::default(), path, true, company)
+        send(sender, &Shape::default(), path, true, reports, running)
     }
 
     /// Answers the last datagram, and each that follows it soon.
     fn answer(
         &self,
-        data: &DataSocket,
+        (data, from): (&DataSocket, &Address),
         went: &Went,
         last: &[u8],
         wide: bool,
@@ -525,7 +566,12 @@ impl<'a> Receiver<'a> {
         };
         let socket = data.socket.as_fd();
         let mut scrap = [0; 64];
-        for _ in 0..MOST_ANSWERS {
+        let most = if self.service.may_amplify(from) {
+            MOST_ANSWERS.into()
+        } else {
+            AMPLIFICATION * went.side.counts.received.0 / bytes.len() as u64
+        };
+        for _ in 0..most {
             if call::send_without_waiting(socket, &bytes).is_err() {
                 return;
             }
@@ -541,7 +587,8 @@ impl<'a> Receiver<'a> {
 }
 
 impl Caller {
-    fn of(peer: DatagramPeer, place: Option<Share>) -> Self {
+    fn of(mut peer: DatagramPeer, expected: &ExpectedFlows<'_>, place: Option<Share>) -> Self {
+        expected.settle(&mut peer);
         Self {
             from: peer.from,
             first: peer.first,
@@ -551,7 +598,58 @@ impl Caller {
     }
 }
 
-/// How a client has this end send.
+/// Sends to a client.
+fn send(
+    plan: &FlowPlan,
+    shape: &Shape,
+    (data, connection, id): (&DataSocket, &Connection, FlowId),
+    wants_report: bool,
+    reports: &Arc<ReportGroup>,
+    running: &Running,
+) -> Result<(), String> {
+    let one_way = OneWay {
+        flow: plan,
+        data,
+        pattern: &connection::pattern(length_of(plan), &[]),
+        shape,
+        first: &[],
+        stop: running.cut(),
+        wants_report,
+        most_refusals: 0,
+        wide: true,
+    };
+    let leg = connection::leg(id, plan, data, connection);
+    let mut leg = leg.map_err(|error| sys::describe(&error))?;
+    let tallies = || Arc::new(Tallies::new(Kind::Frames, None));
+    leg.tallies = shape.frames.map(|_| tallies());
+    running.count(&leg.counters);
+    running.ended(&one_way.run(&leg, reports)?.ended);
+    Ok(())
+}
+
+/// Returns a flow's connection, by its first datagram.
+fn connection(data: &DataSocket, id: FlowId, from: &Address, hello: &Hello) -> Connection {
+    let (is_reverse, is_duplex) = (hello.has(upper::REVERSE), hello.has(upper::FULL_DUPLEX));
+    let mut connection = connection::of_socket(id, data, from.clone(), Transport::Udp);
+    connection.is_reverse = is_reverse;
+    connection.is_full_duplex = is_duplex;
+    connection.has_trip_times =
+        hello.has(upper::TRIP_TIMES) || hello.flags & flags::SMALL_TRIP_TIMES != 0;
+    connection.no_udp_fin = is_reverse || hello.has(upper::NO_FIN);
+    connection.service = hello
+        .extension
+        .map(|extension| (extension.type_of_service, 0));
+    connection.upper = hello.extension.map_or(0, |extension| extension.upper);
+    connection.peer_version = hello
+        .extension
+        .and_then(|extension| version_name(extension.version));
+    if is_reverse || is_duplex {
+        connection.started = None;
+    }
+    connection
+}
+
+/// Returns the way of sending that a client requests.
 fn asked_shape(hello: &Hello) -> Shape {
     let frames = hello.bursts.filter(|_| hello.has(upper::ISOCHRONOUS));
     let frames = frames.and_then(|bursts| Frames::asked(&bursts, true));
@@ -574,15 +672,14 @@ fn both<E: Send>(
     })
 }
 
-/// Whether a flow may begin so: not with what is left of another one.
-fn is_first(first: &[FirstDatagram]) -> bool {
-    let header = first
-        .first()
-        .and_then(|first| DatagramHeader::read(&first.data, false));
-    header.is_some_and(|header| header.number >= 0)
+/// Whether a flow may begin with this datagram, which is not the rest of another flow.
+fn begins(datagram: &[u8]) -> bool {
+    let header = DatagramHeader::read(datagram, false);
+    // All versions send a time here; what has none is no client's.
+    header.is_some_and(|header| header.number >= 0 && header.sent.micros < 1_000_000)
 }
 
-/// What a flow's first datagram says, and whether its numbers have 64 bits.
+/// Decodes a flow's first datagram: its header, and whether its numbers have 64 bits.
 fn asked_by(first: &[u8]) -> (Hello, bool) {
     let word_at = |at: usize| {
         let word = first.get(at..at + 4).and_then(|word| word.try_into().ok());
@@ -641,7 +738,7 @@ impl Group {
         let source = serve.source.as_deref().map(|source| {
             let found = sys::resolve::resolve(source, sys::resolve::Wanted::Any);
             let ip = found.ok().and_then(|found| found.addresses.first()?.ip());
-            ip.ok_or_else(|| format!("{source}: Unknown host"))
+            ip.ok_or_else(|| format!("-H {source}: Unknown host"))
         });
         Ok(Self {
             address: address.clone(),

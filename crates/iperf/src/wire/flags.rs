@@ -4,7 +4,7 @@
 pub const VERSION1: u32 = 0x8000_0000;
 /// The 36 bytes of the extension are there.
 pub const EXTEND: u32 = 0x4000_0000;
-/// UDP: the upper flags say something.
+/// UDP: the upper flags are valid.
 pub const UDP_TESTS: u32 = 0x2000_0000;
 /// A permit key follows.
 pub const KEY: u32 = 0x1000_0000;
@@ -33,7 +33,7 @@ pub mod upper {
     pub const L2_LENGTH: u16 = 0x0004;
     /// UDP: no report at the end.
     pub const NO_FIN: u16 = 0x0008;
-    /// What is sent is stamped, by clocks that are synchronised.
+    /// Sent data has stamps of synchronised clocks.
     pub const TRIP_TIMES: u16 = 0x0010;
     /// The settings of [`ISOCHRONOUS`] are there.
     pub const SETTINGS: u16 = 0x0040;

@@ -1,4 +1,4 @@
-//! What the datagrams of an isochronous test say of their frame.
+//! The record of a frame in the datagrams of an isochronous test.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a client says first: of a stream in its first bytes, of datagrams in each of them.
+//! A client's header: in the first bytes of a stream, and in each datagram.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub struct Hello {
 /// How much the sender sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// For so long, in hundredths of a second on the wire.
+    /// A time, in hundredths of a second on the wire.
     Time(Duration),
     /// So many bytes.
     Bytes(u32),
@@ -51,7 +51,7 @@ pub struct Extension {
     pub version: [u32; 2],
     /// `-S`.
     pub type_of_service: u8,
-    /// `-b` in bits a second; of datagrams a second sometimes these. 0 is none.
+    /// `-b` in bits per second; of datagrams per second sometimes these. 0 is none.
     pub rate: u64,
     /// `--tcp-write-prefetch`.
     pub prefetch: u32,
@@ -62,7 +62,7 @@ pub struct Extension {
 pub struct Start {
     /// The moment.
     pub at: WallTime,
-    /// `--fq-rate` in bytes a second.
+    /// `--fq-rate` in bytes per second.
     pub fq_rate: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct Start {
 pub struct Bursts {
     /// A second, whole and fraction.
     pub rate: [u32; 2],
-    /// Their mean size, whole and fraction: bits a second, or bytes of a burst.
+    /// Their mean size, whole and fraction: bits per second, or bytes of a burst.
     pub mean: [u32; 2],
     /// Its variance, whole and fraction.
     pub variance: [u32; 2],
@@ -331,7 +331,7 @@ impl Hello {
             .is_some_and(|extension| extension.upper & bits != 0)
     }
 
-    /// What the length field says, without the number and the stamp of a datagram.
+    /// The length field, without the number and the stamp of a datagram.
     fn announced(&self, over: Over) -> usize {
         let bits = self.extension.map_or(0, |extension| extension.upper);
         let keyed = if self.key.is_some() { KEY_LENGTH } else { 0 };

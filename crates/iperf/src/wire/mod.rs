@@ -1,7 +1,7 @@
 //! Bytes ↔ messages, pure but for the clock. All numbers are big-endian.
 //!
 //! There is no control connection. A TCP stream begins with a [`Hello`], and so does each UDP datagram behind its
-//! [`DatagramHeader`]. A server answers a stream with an [`Acknowledgement`] that nobody has to read, and the last
+//! [`DatagramHeader`]. A server answers a stream with an [`Acknowledgement`] that no client has to read, and the last
 //! datagram of a UDP test with a [`ServerReport`]. A bounceback test has [`Bounce`]s alone.
 
 mod acknowledgement;
@@ -11,6 +11,7 @@ mod datagram;
 pub mod flags;
 mod frame;
 mod hello;
+pub mod proof;
 mod report;
 
 pub use acknowledgement::Acknowledgement;
@@ -34,7 +35,7 @@ pub const VERSION: [u32; 2] = [0x0002_0001, 0x0008_0003];
 pub struct WallTime {
     /// Whole seconds.
     pub seconds: u32,
-    /// And so many microseconds.
+    /// Microseconds.
     pub micros: u32,
 }
 
@@ -75,7 +76,7 @@ pub fn version_name([upper, lower]: [u32; 2]) -> Option<String> {
     (upper != 0).then(|| format!("{}.{}.{}", upper >> 16, upper & 0xffff, lower >> 16))
 }
 
-/// The text that fills what is sent: digits, over and over.
+/// The text that fills sent data: digits, over and over.
 pub fn fill_with_digits(bytes: &mut [u8]) {
     for (byte, digit) in bytes.iter_mut().zip(b"0123456789".iter().cycle()) {
         *byte = *digit;

@@ -42,7 +42,7 @@ pub struct LatencyReport {
     pub variance_delta: [u32; 2],
     /// How many.
     pub count: u32,
-    /// Datagrams a second.
+    /// Datagrams per second.
     pub packets_per_second: u32,
 }
 
@@ -154,7 +154,7 @@ impl ServerReport {
         })
     }
 
-    /// Whether the figures agree with each other and with what was sent: so many bytes, in datagrams of these numbers,
+    /// Whether the figures agree with each other and with the sent data: this number of bytes, in datagrams of these numbers,
     /// the last one included.
     pub fn is_possible(&self, sent_bytes: u64, sent_datagrams: u64) -> bool {
         let most_bytes = sent_bytes.saturating_mul(2);

@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 use control::ControlConnection;
 use engine::{Budget, Promise, Reason, Stop};
 use model::{SocketOptions, Transport};
-use server::{DatagramDoor, Dialect, Server as Listening, ServerConfig, ServerContext, listen};
+use server::{
+    DatagramDoor, Dialect, Server as Listening, ServerConfig, ServerContext, Service, listen,
+};
 use sys::Address;
 use sys::resolve::{Wanted, resolve};
 
 use crate::login::Guard;
 use crate::options::{Common, Server};
 use crate::wire::error::{self, Fault};
-use crate::wire::{Cookie, State};
+use crate::wire::{Cookie, State, is_greeting};
 use lobby::Lobby;
 use screen::Screen;
 
@@ -41,8 +43,7 @@ struct Iperf3 {
     door: Mutex<Option<Arc<DatagramDoor>>>,
     screen: Arc<Screen>,
     guard: Option<Guard>,
-    /// The whole server's end.
-    stop: Stop,
+    service: Service,
     /// The end of one that waits for its one test.
     idle: Mutex<Option<Promise<'static>>>,
     /// What the streams of all tests have together.
@@ -71,23 +72,24 @@ pub fn run(
     }
     let screen = Arc::new(Screen::new(common, out));
     screen.waits();
-    let stop = stop.follower();
-    let dialect = Iperf3 {
-        common: common.clone(),
-        settings: settings.clone(),
-        lobby: Arc::default(),
-        has_associations: Mutex::default(),
-        door: Mutex::default(),
-        screen,
-        guard,
-        stop: stop.clone(),
-        idle: Mutex::default(),
-        memory: Budget::new(MEMORY),
-        admitted: AtomicU32::new(0),
-    };
+    let service = Service::new(config(settings), stop.follower());
+    let dialect = Iperf3::new(common, settings, guard, screen, &service);
     dialect.await_test();
-    Listening::new(dialect, config(settings), stop).run(listeners);
+    Listening::of(dialect, &service).run(listeners);
     Ok(())
+}
+
+/// The server of iperf3's clients among those of a service. Errors are one line.
+pub fn among(
+    service: &Service,
+    common: &Common,
+    settings: &Server,
+    errors: Box<dyn io::Write + Send>,
+) -> Result<Arc<Listening<impl Dialect + use<>>>, String> {
+    let guard = Guard::of(settings)?;
+    let screen = Arc::new(Screen::of_errors(common, errors));
+    let dialect = Iperf3::new(common, settings, guard, screen, service);
+    Ok(Listening::of(dialect, service))
 }
 
 fn config(settings: &Server) -> ServerConfig {
@@ -144,6 +146,8 @@ fn datagram_addresses(common: &Common) -> Vec<Address> {
 }
 
 impl Dialect for Iperf3 {
+    const NAME: &'static str = "iperf3";
+
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut cookie = Cookie([0; Cookie::LEN]);
         control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
@@ -159,7 +163,7 @@ impl Dialect for Iperf3 {
         if !was_test {
             self.await_test();
         } else if self.settings.one_off {
-            self.stop.pull(Reason::Cancelled);
+            self.stop().pull(Reason::Cancelled);
         }
         self.admitted.fetch_sub(1, SeqCst);
         Ok(())
@@ -181,6 +185,8 @@ struct Associations {
 }
 
 impl Dialect for Associations {
+    const NAME: &'static str = "iperf3";
+
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut cookie = Cookie([0; Cookie::LEN]);
         control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
@@ -204,6 +210,32 @@ fn deny(control: &ControlConnection) {
 }
 
 impl Iperf3 {
+    fn new(
+        common: &Common,
+        settings: &Server,
+        guard: Option<Guard>,
+        screen: Arc<Screen>,
+        service: &Service,
+    ) -> Self {
+        Self {
+            common: common.clone(),
+            settings: settings.clone(),
+            lobby: Arc::default(),
+            has_associations: Mutex::default(),
+            door: Mutex::default(),
+            screen,
+            guard,
+            service: service.clone(),
+            idle: Mutex::default(),
+            memory: Budget::new(MEMORY),
+            admitted: AtomicU32::new(0),
+        }
+    }
+
+    fn stop(&self) -> &Stop {
+        self.service.stop()
+    }
+
     /// Listens for SCTP associations from the first test on that has some.
     fn listen_for_associations(&self) -> Result<(), Fault> {
         let fault = |error| Fault::io(error::STREAM_LISTEN, &error);
@@ -216,7 +248,7 @@ impl Iperf3 {
             lobby: Arc::clone(&self.lobby),
             screen: Arc::clone(&self.screen),
         };
-        let server = Listening::new(dialect, config(&self.settings), self.stop.clone());
+        let server = Listening::of(dialect, &self.service);
         let thread = std::thread::Builder::new().name("sctp".to_owned());
         thread.spawn(move || server.run(listeners)).map_err(fault)?;
         *is_open = true;
@@ -226,7 +258,7 @@ impl Iperf3 {
     /// With `-1`, ends the server if no test comes within `--idle-timeout`.
     fn await_test(&self) {
         let time = self.settings.idle_timeout.filter(|_| self.settings.one_off);
-        let end = |time| engine::deadline_thread().at(Instant::now() + time, &self.stop);
+        let end = |time| engine::deadline_thread().at(Instant::now() + time, self.stop());
         *self.idle() = time.map(end);
     }
 
@@ -243,7 +275,10 @@ impl Iperf3 {
         let mut fault = Fault::of(error::LISTEN);
         for address in datagram_addresses(&self.common) {
             match DatagramDoor::open(&address, &SocketOptions::default()) {
-                Ok(opened) => return Ok(Arc::clone(door.insert(Arc::new(opened)))),
+                Ok(opened) => {
+                    let opened = opened.beginning_with(is_greeting);
+                    return Ok(Arc::clone(door.insert(Arc::new(opened))));
+                }
                 Err(error) => fault = Fault::io(error::LISTEN, error.error()),
             }
         }

@@ -16,6 +16,8 @@ pub(crate) struct Screen {
     is_json: bool,
     verbose: bool,
     logs: bool,
+    /// Where errors are printed, if that is of its own.
+    errors: Option<Mutex<Box<dyn Write + Send>>>,
     timestamps: Option<CString>,
 }
 
@@ -49,7 +51,16 @@ impl Screen {
             is_json: common.prints_json(),
             verbose: common.verbose,
             logs: common.log_file.is_some(),
+            errors: None,
             timestamps: common.timestamps.clone(),
+        }
+    }
+
+    /// One that prints errors only.
+    pub(crate) fn of_errors(common: &Common, errors: Box<dyn Write + Send>) -> Self {
+        Self {
+            errors: Some(Mutex::new(errors)),
+            ..Self::new(common, Box::new(std::io::sink()))
         }
     }
 
@@ -85,7 +96,10 @@ impl Screen {
     /// Prints a line about an error.
     pub(crate) fn warn(&self, line: &str) {
         let line = self.stamped(&format!("iperf3: {line}\n"));
-        if self.logs {
+        if let Some(errors) = &self.errors {
+            let mut errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = errors.write_all(line.as_bytes());
+        } else if self.logs {
             self.state().print(&line);
         } else {
             let _ = std::io::stderr().write_all(line.as_bytes());

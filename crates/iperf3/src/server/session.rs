@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use control::ControlConnection;
 use engine::{Counters, DataSocket, Holder, Memory};
 use model::FlowPlan;
-use server::{Permissions, ServerContext};
+use server::{Permissions, Refusal, Running, ServerContext, Test};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
@@ -53,23 +53,31 @@ pub(super) fn serve(
         control,
         server,
     };
-    let parameters = match session.agree() {
-        Ok(parameters) => parameters,
+    let agreed = (session.agree()).and_then(|parameters| {
+        session
+            .begin(&parameters)
+            .map(|running| (parameters, running))
+    });
+    let (parameters, running) = match agreed {
+        Ok(agreed) => agreed,
         Err(fault) => {
             session.fail(&fault);
             let mut page = dialect.screen.page();
             Printer::new(&dialect.common, Sink::Page(&mut page), false).failed(&fault);
-            page.end(!dialect.settings.one_off && !dialect.stop.is_set());
+            page.end(!dialect.settings.one_off && !dialect.stop().is_set());
             return fault.code != error::AUTHORIZATION;
         }
     };
     let mut page = dialect.screen.page();
     let mut run = session.run(&parameters, cookie);
-    let done = session.test(&mut run, &mut page);
-    if let Err(fault) = &done {
-        session.fail(fault);
+    match session.test(&mut run, &mut page, &running) {
+        Ok(()) => running.complete(),
+        Err(fault) => {
+            session.fail(&fault);
+            running.fail(&fault);
+        }
     }
-    page.end(!dialect.settings.one_off && !dialect.stop.is_set());
+    page.end(!dialect.settings.one_off && !dialect.stop().is_set());
     true
 }
 
@@ -121,6 +129,28 @@ impl Session<'_> {
         Ok(parameters)
     }
 
+    /// Begins the test, if the limits of one address leave room for it.
+    fn begin(&self, parameters: &Parameters) -> Result<Arc<Running>, Fault> {
+        let (receives, sends) = parameters.streams();
+        let direction = match parameters.direction {
+            Direction::Forward => "",
+            Direction::Reverse => " reverse",
+            Direction::Both => " bidirectional",
+        };
+        let protocol = plan::transport(parameters).name();
+        let is_timed = parameters.time > 0 && crate::total_bytes(parameters).is_none();
+        let seconds = parameters.time.saturating_add(parameters.omit);
+        let test = Test {
+            name: format!("{protocol}{direction}, streams: {}", receives + sends),
+            length: is_timed.then(|| Duration::from_secs(seconds.into())),
+        };
+        let running = self.server.begin(self.control.peer(), test);
+        running.map_err(|why| match why {
+            Refusal::Long(_) => Fault::of(error::SERVER_DURATION),
+            _ => Fault::because(error::BUSY, why.to_string()),
+        })
+    }
+
     fn run(&self, parameters: &Parameters, cookie: Cookie) -> TestRun {
         let (host, port) = host_and_port(self.control.peer());
         let peer = (host, port as u16);
@@ -158,11 +188,11 @@ impl Session<'_> {
     }
 
     /// Opens the streams, runs them, and exchanges results.
-    fn test(&self, run: &mut TestRun, page: &mut Page<'_>) -> Result<(), Fault> {
+    fn test(&self, run: &mut TestRun, page: &mut Page<'_>, running: &Running) -> Result<(), Fault> {
         let common = &self.dialect.common;
         let wants_output = run.parameters.server_output;
         let mut printer = Printer::new(common, Sink::Page(page), wants_output);
-        let done = self.measure(run, &mut printer);
+        let done = self.measure(run, &mut printer, running);
         if let Err(fault) = &done {
             run.error = Some(format!("error - {fault}"));
             if matches!(
@@ -176,14 +206,21 @@ impl Session<'_> {
         done
     }
 
-    fn measure(&self, run: &mut TestRun, printer: &mut Printer<'_>) -> Result<(), Fault> {
+    fn measure(
+        &self,
+        run: &mut TestRun,
+        printer: &mut Printer<'_>,
+        running: &Running,
+    ) -> Result<(), Fault> {
         let parameters = run.parameters.clone();
         printer.debug("get_parameters:", Some(&parameters.encode()));
         printer.connected(run);
         let streams = self.streams(&parameters, run.cookie)?;
         streams::describe(&streams, printer);
         run.open(&streams);
-        let running = self.server.running.enter(self.control.peer());
+        for stream in &streams {
+            running.count(&stream.counters);
+        }
         printer.started(run);
         self.talk()
             .write(&[State::TestStart.byte(), State::TestRunning.byte()])?;

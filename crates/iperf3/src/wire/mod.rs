@@ -119,6 +119,11 @@ const OTHER_GREETINGS: [([u8; 4], [u8; 4]); 3] = [
     ([0x07, 0x5b, 0xcd, 0x15], [0x3a, 0xde, 0x68, 0xb1]),
 ];
 
+/// Whether a datagram opens a stream.
+pub fn is_greeting(datagram: &[u8]) -> bool {
+    datagram == HELLO || OTHER_GREETINGS.iter().any(|(other, _)| other == datagram)
+}
+
 /// Returns the answer that the sender of this first datagram expects.
 pub fn reply_to(hello: &[u8]) -> [u8; 4] {
     let known = OTHER_GREETINGS.iter().find(|(other, _)| other == hello);

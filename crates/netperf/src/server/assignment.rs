@@ -9,6 +9,7 @@ use std::time::Duration;
 use model::{
     BufferPlan, Half, Limit, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule, Workload,
 };
+use server::Test;
 use sys::call::Error;
 use sys::{Address, Llc};
 
@@ -77,6 +78,25 @@ impl Assignment {
     pub(super) fn has_one_way_datagrams(&self) -> bool {
         matches!(self.transport, Transport::Udp | Transport::UdpLite)
             && !self.workload.is_transactional()
+    }
+
+    /// The test as the registry has it, named as netperf names the like.
+    pub(super) fn test(&self) -> Test {
+        let workload = &self.workload;
+        let kind = match (workload.connects(), workload.is_transactional()) {
+            (true, true) => "CRR",
+            (true, false) => "CC",
+            (false, true) => "RR",
+            (false, false) if workload.receives() => "STREAM",
+            (false, false) => "MAERTS",
+        };
+        Test {
+            name: format!("{}_{kind}", self.transport.name()),
+            length: match self.limit {
+                Limit::Time(length) => Some(length),
+                _ => None,
+            },
+        }
     }
 
     /// The assignment in a request, `None` if it is no request for a test.

@@ -16,12 +16,13 @@ mod wait;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use control::ControlConnection;
 use engine::{Budget, Reason, Stop};
 use model::Transport;
-use server::{Dialect, Server, ServerContext, inherited_listeners, listen};
+use server::{Dialect, Server, ServerContext, Service, inherited_listeners, listen};
 use sys::resolve::{self, Wanted};
 use sys::{Address, Socket};
 
@@ -146,6 +147,16 @@ pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), 
     Ok(())
 }
 
+/// The server of netperf's clients among those of a service.
+pub fn among(
+    service: &Service,
+    limits: Limits,
+    passphrase: Option<String>,
+) -> io::Result<Arc<Server<impl Dialect + use<>>>> {
+    log::start(false);
+    Ok(Server::of(Netserver::new(limits, passphrase)?, service))
+}
+
 fn become_user(settings: &ServerSettings) -> Result<(), StartError> {
     match &settings.user {
         Some(name) => sys::user::become_for_good(name).map_err(StartError::Option),
@@ -221,6 +232,8 @@ impl Netserver {
 }
 
 impl Dialect for Netserver {
+    const NAME: &'static str = "netperf";
+
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         session::serve(control, self, server)
     }

@@ -10,7 +10,7 @@ use engine::{Holder, InterfaceMeter, Looper, Memory, Stop};
 use model::{Ended, IdleLoop, IoMethod, Refused, Side, Transport, Wait};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
-use server::ServerContext;
+use server::{ServerContext, Test};
 use sys::Address;
 use sys::call::Error;
 
@@ -183,7 +183,19 @@ impl Session<'_> {
             let client = prepared.assignment.client.as_ref();
             InterfaceMeter::start(client.unwrap_or(self.control.peer()))
         });
-        let running = self.server.running.enter(self.control.peer());
+        let test = prepared.assignment.test();
+        let running = match self.server.begin(self.control.peer(), test) {
+            Ok(running) => running,
+            Err(why) => {
+                warn(format_args!(
+                    "{}: refused a test: {why}",
+                    self.control.peer()
+                ));
+                self.write(&error_response(Error::DQUOT.raw_os_error()))?;
+                return Ok(true);
+            }
+        };
+        running.count(&prepared.counters);
         self.write(&response)?;
 
         let stop = self.server.cut.follower();
@@ -191,7 +203,7 @@ impl Session<'_> {
         if self.server.cut.is_set() {
             // Results would describe a part of the test. Clients of either make treat the end of the connection as a
             // failure.
-            self.log(format_args!("ended the test, the server is stopping"));
+            self.log(format_args!("ended the test"));
             return Ok(false);
         }
         let mut finished = match finished {
@@ -200,6 +212,7 @@ impl Session<'_> {
             Err(why) if why == Refusal::from(Error::CANCELED) => return Ok(false),
             Err(why) => {
                 self.log(format_args!("test failed: {why}"));
+                running.fail(&why);
                 self.write(&error_response(why.0))?;
                 return Ok(false);
             }
@@ -214,6 +227,7 @@ impl Session<'_> {
         {
             dump.print();
         }
+        running.ended(&finished.ended);
         // Only now: a server that is told to end waits for the tests that are entered.
         self.last = Some((finished.side, running.others()));
         drop(running);
@@ -248,7 +262,14 @@ impl Session<'_> {
         }
         let rate = if by_looper {
             // It is in the way of others' tests like a test.
-            let _running = self.server.running.enter(self.control.peer());
+            let test = Test {
+                name: "calibration".to_owned(),
+                length: None,
+            };
+            let Ok(running) = self.server.begin(self.control.peer(), test) else {
+                return self.write(&error_response(Error::DQUOT.raw_os_error()));
+            };
+            running.complete();
             Looper::shared()
                 .and_then(|looper| looper.calibrate())
                 .map(|rate| rate as f32)

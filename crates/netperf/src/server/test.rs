@@ -54,6 +54,8 @@ pub(super) struct Prepared {
     pub(super) timing: Timing,
     /// How the client proves its data connection; without it, addresses decide.
     pub(super) proof: Option<Proof>,
+    /// What the test moves.
+    pub(super) counters: Arc<Counters>,
     /// Where a Unix domain socket has its name.
     place: Option<Place>,
     /// The memory for datagrams of a fixed size, which are not received into the ring.
@@ -153,6 +155,7 @@ impl Prepared {
             buffers,
             timing: Timing::default(),
             proof: None,
+            counters: Arc::default(),
             place,
             _datagram: datagram,
             _looper: looper,
@@ -174,6 +177,7 @@ impl Prepared {
     ) -> Result<Finished, Refusal> {
         let _watch = deadline_thread().on_hang_up(control, stop);
         let named = self.assignment.named.clone();
+        let counters = Arc::clone(&self.counters);
         let context = &RunContext {
             peer: &DataPeer {
                 control: peer,
@@ -183,7 +187,7 @@ impl Prepared {
             stop,
             limits,
             control,
-            counters: &Arc::default(),
+            counters: &counters,
         };
         let assignment = &self.assignment;
         if assignment.workload.connects() {

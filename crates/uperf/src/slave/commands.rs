@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use engine::{BarrierStatus, Stop};
 
+use server::Running;
+
 use super::session::Session;
 use crate::strand::{Workers, machine_text};
 use crate::wire::{Command, Order};
@@ -68,7 +70,7 @@ pub(super) fn place(opened: Option<usize>) -> String {
 
 impl Session<'_> {
     /// Does what the master says until it wants the figures, is gone, or a strand fails.
-    pub(super) fn obey(&self, workers: &mut Workers, order: Order) -> Ending {
+    pub(super) fn obey(&self, workers: &mut Workers, order: Order, running: &Running) -> Ending {
         let mut opened = None;
         let longest = Instant::now() + self.limits.work.duration + self.idle();
         for _ in 0..MOST_COMMANDS {
@@ -102,6 +104,7 @@ impl Session<'_> {
                 }
                 Command::SendStatistics => return self.await_last_strands(workers, opened, order),
                 Command::Abort | Command::Error | Command::Other(..) => {
+                    running.fail(&"the client ended it before its time");
                     return Ending::Done(Instant::now());
                 }
             }
@@ -185,8 +188,14 @@ impl Session<'_> {
         if Instant::now() >= longest {
             return Err(Ending::Long);
         }
-        let bytes = self.control.read::<{ Command::LEN }>(self.soon());
-        let bytes = bytes.map_err(lost)?;
+        let bytes = match self.control.read::<{ Command::LEN }>(self.soon()) {
+            Ok(bytes) => bytes,
+            // The stop came right after the first byte.
+            Err(_) if self.server.cut.is_set() => {
+                return self.last_command(workers, opened, order);
+            }
+            Err(error) => return Err(lost(error)),
+        };
         Command::decode(&bytes, order).map_err(|_| {
             lost(io::Error::new(
                 io::ErrorKind::InvalidData,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use control::ControlConnection;
 use engine::Stop;
 use model::Transport;
-use server::{Dialect, Policy, Server, ServerContext, listen};
+use server::{Dialect, Policy, Server, ServerContext, Service, listen};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -50,6 +50,12 @@ pub struct Slave {
     server: Arc<Server<Masters>>,
 }
 
+/// The server of masters among those of a service.
+pub fn among(service: &Service, terms: Terms) -> Arc<Server<impl Dialect + use<>>> {
+    sys::process::keep_little_freed_memory();
+    Server::of(Masters::new(terms), service)
+}
+
 /// What the sessions of all masters share.
 #[derive(Debug)]
 struct Masters {
@@ -70,10 +76,9 @@ impl Slave {
             _ => Err(Error::PROTONOSUPPORT.into()),
         }?;
         let config = terms.limits.server.clone();
-        let budget = ResourceBudget::new(&terms.limits);
         Ok(Self {
             listeners,
-            server: Server::new(Masters { terms, budget }, config, stop),
+            server: Server::new(Masters::new(terms), config, stop),
         })
     }
 
@@ -94,7 +99,16 @@ impl Slave {
     }
 }
 
+impl Masters {
+    fn new(terms: Terms) -> Self {
+        let budget = ResourceBudget::new(&terms.limits);
+        Self { terms, budget }
+    }
+}
+
 impl Dialect for Masters {
+    const NAME: &'static str = "uperf";
+
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         session::serve(control, self, server)
     }

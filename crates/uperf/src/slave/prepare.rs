@@ -1,7 +1,10 @@
 //! From a workorder to strands that are ready, within what the slave allows.
 
+use std::sync::Arc;
+
 use engine::{Holder, Stop};
 use model::Step as ScriptStep;
+use server::{Running, Test};
 use sys::Address;
 
 use super::budget::Strands;
@@ -17,18 +20,17 @@ use crate::tls::NO_ENGINES;
 use crate::wire::{Ack2, FlowopRecord, Received, Refusal, SlaveInfo, Work};
 use crate::{Endpoint, Flowop, Group, Kind, Transaction};
 
-/// What is ready for a master, what it has taken, and where it listens.
-type Prepared = (Workers, Strands, Vec<SlaveInfo>);
+/// What is ready for a master, and what it has taken.
+pub(super) type Ready = (Workers, Strands, Arc<Running>);
+
+/// The same, and where it listens.
+type Prepared = (Ready, Vec<SlaveInfo>);
 
 impl Session<'_> {
     /// Reads the workorder, and gets ready for it.
-    pub(super) fn prepare(
-        &self,
-        hello: &Hello,
-        account: &Account,
-    ) -> Result<(Workers, Strands), End> {
+    pub(super) fn prepare(&self, hello: &Hello, account: &Account) -> Result<Ready, End> {
         let order = hello.order;
-        let (workers, strands, infos) = self.prepare_strands(hello, account).or_else(|end| {
+        let (ready, infos) = self.prepare_strands(hello, account).or_else(|end| {
             if let End::Refused(refusal) = &end {
                 let refused = Ack2::Refused(refusal.reason());
                 self.control.write(&refused.encode(order), WRITE_DEADLINE)?;
@@ -41,11 +43,11 @@ impl Session<'_> {
         let mut answer = ack.encode(order).to_vec();
         answer.extend(infos.iter().flat_map(|info| info.encode(order)));
         if let Err(error) = self.control.write(&answer, WRITE_DEADLINE) {
-            workers.abort();
-            workers.finish();
+            ready.0.abort();
+            ready.0.finish();
             return Err(End::Left("in phase 2".to_owned(), error));
         }
-        Ok((workers, strands))
+        Ok(ready)
     }
 
     fn prepare_strands(&self, hello: &Hello, account: &Account) -> Result<Prepared, End> {
@@ -100,6 +102,10 @@ impl Session<'_> {
         let listeners = Listeners::open(&group, |_| here.clone())
             .map_err(|error| Refusal::Ports(sys::describe(&error.error)))?;
         let infos = slave_infos(&listeners, here.as_ref());
+        let test = Test {
+            name: format!("strands: {}", group.strands.count),
+            length: None,
+        };
         let setup = GroupSetup {
             peers: self.peers(&group, masters),
             group,
@@ -111,10 +117,17 @@ impl Session<'_> {
             policy: terms.policy,
             account: Some(account.clone()),
         };
+        let running = (self.server)
+            .begin(self.control.peer(), test)
+            .map_err(|why| Refusal::Workorder(why.to_string()))?;
         // A stop here ends the strands when the master knows of it.
         let workers = Workers::start(vec![setup], &Watching::default(), &Stop::new())
-            .map_err(|error| Refusal::Threads(sys::describe(&error)))?;
-        Ok((workers, strands, infos))
+            .map_err(|error| Refusal::Threads(sys::describe(&error)))
+            .inspect_err(|refusal| running.fail(refusal))?;
+        workers
+            .counters()
+            .for_each(|counters| running.count(counters));
+        Ok(((workers, strands, running), infos))
     }
 
     /// The master, under every name that its flowops have for it.

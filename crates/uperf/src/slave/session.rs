@@ -107,8 +107,7 @@ impl Session<'_> {
     fn run(&self, account: Account) -> Result<(), End> {
         let hello = self.hello()?;
         let order = hello.order;
-        let (mut workers, share) = self.prepare(&hello, &account)?;
-        let _running = self.server.running.enter(self.control.peer());
+        let (mut workers, share, running) = self.prepare(&hello, &account)?;
         let end = self.control.read::<{ END.len() }>(self.soon());
         let agreed = end.and_then(|end| self.control.write(&end, WRITE_DEADLINE));
         if let Err(error) = agreed {
@@ -118,7 +117,7 @@ impl Session<'_> {
             return Err(End::Left(place, error));
         }
         let begun = Instant::now();
-        let outcome = self.obey(&mut workers, order);
+        let outcome = self.obey(&mut workers, order, &running);
         if let Ending::Interrupted(place) = &outcome {
             // Before the connections close: their end would look like the end of the work.
             let goodbye = interruption(place, &workers.counts(), begun.elapsed());
@@ -163,6 +162,13 @@ impl Session<'_> {
             operations: counts.operations + ends,
             ..farewell(&log, &counts, ended - begun)
         };
+        if self.gone.is_set() && !self.server.cut.is_set() {
+            running.fail(&"the client left");
+        } else if goodbye.kind == Goodbye::ERROR {
+            running.fail(&goodbye.message);
+        } else if matches!(outcome, Ending::Done(_)) {
+            running.complete();
+        }
         if let Ending::Broken(place) = outcome {
             return Err(End::Left(place, Error::CANCELED.into()));
         }

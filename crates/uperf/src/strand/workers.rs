@@ -261,6 +261,11 @@ impl Workers {
         }
     }
 
+    /// The counters of all workers.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = &Arc<Counters>> {
+        self.handles.iter().map(|handle| &handle.counters)
+    }
+
     /// What all workers have done so far.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
