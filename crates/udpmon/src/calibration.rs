@@ -1,0 +1,36 @@
+//! What the clock costs, as stock's first lines show it.
+
+use sys::clock::monotonic_ns;
+
+use crate::output::Calibration;
+
+/// Pairs of clock reads, of which the shortest counts.
+const READS: u32 = 10_000;
+
+/// Busy waits, of which the one that is least too long counts.
+const WAITS: u32 = 100;
+
+/// How long one of them is meant to be.
+const WAIT_NS: u64 = 10_000;
+
+/// Measures it, which takes some 2 ms.
+pub(crate) fn calibrate() -> Calibration {
+    let read_ns = (0..READS).map(|_| {
+        let before = monotonic_ns();
+        monotonic_ns() - before
+    });
+    let late_ns = |_| {
+        let before = monotonic_ns();
+        loop {
+            let waited = monotonic_ns() - before;
+            if waited >= WAIT_NS {
+                break waited - WAIT_NS;
+            }
+        }
+    };
+    let micros = |least: Option<u64>| least.unwrap_or(0) as f64 / 1e3;
+    Calibration {
+        read_us: micros(read_ns.min()),
+        wait_us: micros((0..WAITS).map(late_ns).min()),
+    }
+}

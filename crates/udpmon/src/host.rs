@@ -1,0 +1,185 @@
+//! What this host does over a test: CPU time, interfaces, protocols, and the counters of one interface's driver.
+
+use std::fs;
+use std::path::Path;
+
+use codec::Text;
+use sys::cpu::{self, Ticks};
+
+use crate::result::HostUse;
+use crate::wire::{CpuLoad, HostCounters, NicCounters, Texts};
+
+/// A reading of the host's counters, from which its use is measured.
+#[derive(Debug)]
+pub(crate) struct HostMeter {
+    cpus: Vec<(u32, Ticks)>,
+    counters: HostCounters,
+    /// The interface whose own counters are read, with them.
+    nic: Option<(String, [Option<i64>; NicCounters::NAMES.len()])>,
+    is_v6: bool,
+}
+
+impl HostMeter {
+    /// Reads the counters; `interface` is the one whose own counters are wanted.
+    pub(crate) fn start(interface: Option<&str>, is_v6: bool) -> Self {
+        Self {
+            cpus: cpu::snapshot().unwrap_or_default(),
+            counters: counters(),
+            nic: interface.map(|name| (name.to_owned(), nic_counters(name))),
+            is_v6,
+        }
+    }
+
+    /// What was counted since the start.
+    pub(crate) fn since_start(&self) -> HostUse {
+        HostUse {
+            cpus: loads(&self.cpus, &cpu::snapshot().unwrap_or_default()),
+            counters: counters().since(&self.counters, self.is_v6),
+            nic: self
+                .nic
+                .as_ref()
+                .map_or_else(NicCounters::default, nic_since),
+        }
+    }
+}
+
+fn counters() -> HostCounters {
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    let texts = Texts {
+        interfaces: &text("/proc/net/dev"),
+        protocols: &text("/proc/net/snmp"),
+        protocols6: &text("/proc/net/snmp6"),
+    };
+    texts.parse()
+}
+
+/// The load of all CPUs together, and then of each.
+fn loads(before: &[(u32, Ticks)], after: &[(u32, Ticks)]) -> Vec<CpuLoad> {
+    let since = after.iter().filter_map(|(number, ticks)| {
+        let (_, before) = before.iter().find(|(other, _)| other == number)?;
+        Some(ticks.since(before))
+    });
+    let each: Vec<Ticks> = since.collect();
+    let sum = |of: fn(&Ticks) -> u64| each.iter().map(of).sum();
+    let all = Ticks {
+        user: sum(|ticks| ticks.user),
+        nice: sum(|ticks| ticks.nice),
+        system: sum(|ticks| ticks.system),
+        idle: sum(|ticks| ticks.idle),
+        iowait: sum(|ticks| ticks.iowait),
+        irq: sum(|ticks| ticks.irq),
+        softirq: sum(|ticks| ticks.softirq),
+        steal: 0,
+    };
+    std::iter::once(&all).chain(&each).map(load).collect()
+}
+
+/// Shares in whole per cent. Stolen time is no part of them.
+fn load(ticks: &Ticks) -> CpuLoad {
+    let system = ticks.system + ticks.iowait + ticks.irq + ticks.softirq;
+    let total = (ticks.user + ticks.nice + system + ticks.idle).max(1);
+    let share = |ticks: u64| 100 * ticks / total;
+    CpuLoad {
+        user: share(ticks.user),
+        nice: share(ticks.nice),
+        system: share(system),
+        idle: share(ticks.idle),
+        iowait: share(ticks.iowait),
+        irq: share(ticks.irq),
+        softirq: share(ticks.softirq),
+        kernel: share(ticks.system),
+        count: 0,
+    }
+}
+
+/// The counters that any driver has, in the places of [`NicCounters::NAMES`].
+fn nic_counters(interface: &str) -> [Option<i64>; NicCounters::NAMES.len()] {
+    let read = |name: &str| {
+        let path = Path::new("/sys/class/net")
+            .join(interface)
+            .join("statistics")
+            .join(name);
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    let mut counters = [None; NicCounters::NAMES.len()];
+    for (at, name) in [
+        (0, "rx_packets"),
+        (1, "tx_packets"),
+        (7, "rx_crc_errors"),
+        (8, "rx_missed_errors"),
+    ] {
+        counters[at] = read(name);
+    }
+    counters
+}
+
+fn nic_since((name, before): &(String, [Option<i64>; NicCounters::NAMES.len()])) -> NicCounters {
+    let after = nic_counters(name);
+    let mut counters = NicCounters {
+        name: Text::cut(name),
+        ..NicCounters::default()
+    };
+    if after.iter().all(Option::is_none) {
+        return counters;
+    }
+    counters.count = NicCounters::NAMES.len() as u32;
+    for (value, pair) in counters.values.iter_mut().zip(after.iter().zip(before)) {
+        *value = match pair {
+            (Some(after), Some(before)) => after.wrapping_sub(*before),
+            _ => -1,
+        };
+    }
+    counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_the_time() {
+        let ticks = |user, system, softirq, idle| Ticks {
+            user,
+            system,
+            softirq,
+            idle,
+            steal: 100,
+            ..Ticks::default()
+        };
+        let before = [(0, ticks(5, 5, 5, 5)), (1, Ticks::default())];
+        let after = [
+            (0, ticks(15, 25, 10, 70)),
+            (1, ticks(0, 0, 0, 100)),
+            (2, ticks(1, 1, 1, 1)),
+        ];
+        let loads = loads(&before, &after);
+        let shares =
+            |load: &CpuLoad| [load.user, load.system, load.kernel, load.softirq, load.idle];
+        let shares: Vec<_> = loads.iter().map(shares).collect();
+        assert_eq!(
+            shares,
+            [[5, 12, 10, 2, 82], [10, 25, 20, 5, 65], [0, 0, 0, 0, 100]]
+        );
+    }
+
+    #[test]
+    fn loopback_is_counted() {
+        let meter = HostMeter::start(Some("lo"), false);
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket
+            .send_to(&[0; 9], socket.local_addr().unwrap())
+            .unwrap();
+        let used = meter.since_start();
+        let lo = used
+            .counters
+            .interfaces
+            .iter()
+            .find(|interface| interface.name == *"lo");
+        assert!(lo.unwrap().values[0] >= 1);
+        assert!(used.counters.protocols.udp_out_datagrams >= 1);
+        assert!(used.nic.values().next().unwrap().unwrap() >= 1);
+        assert!(used.cpus.len() >= 2);
+        let none = HostMeter::start(Some("no-such-interface"), false);
+        assert_eq!(none.since_start().nic.values().count(), 0);
+    }
+}

@@ -1,0 +1,416 @@
+//! The options of the five programs: a row each, of which each program's section has its own.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "what an option does may fail, and one that does not still goes into the table"
+)]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use getopt::Argument::{Nothing, Value};
+use getopt::{Flag, Quit, Section, flag, long, refuse};
+use model::{Lateness, SpacingMethod};
+use server::Network;
+
+use super::settings::{
+    Common, Documents, Limits, RecordKind, RecordsWanted, SHORTEST_NUMBERED, Search,
+};
+use super::value::{
+    bytes, hexadecimal, list, low, mask, megabits, micros, percent, rates, records, seconds, whole,
+    width,
+};
+use crate::wire::Binning;
+
+/// The options as typed, of any of the programs.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one option")]
+pub(super) struct Typed {
+    pub(super) common: Common,
+    /// `-P`, `-T`, `-Q`: the TOS bits so far.
+    pub(super) type_of_service: Option<u8>,
+    pub(super) host: String,
+    pub(super) local_port: Option<u16>,
+    /// `-p`.
+    pub(super) bytes: Option<u32>,
+    /// `-l`.
+    pub(super) count: Option<u64>,
+    /// `-w`.
+    pub(super) gap: Option<Duration>,
+    /// `-e`, `-i`: of gaps.
+    pub(super) last_gap: Option<Duration>,
+    pub(super) gap_step: Option<Duration>,
+    /// `-r`: bits per second.
+    pub(super) rate: Option<f64>,
+    /// `-r`, `-e`, `-i`: of response lengths.
+    pub(super) first_response: Option<u32>,
+    pub(super) last_response: u32,
+    pub(super) response_step: u32,
+    /// `-t`.
+    pub(super) time: Option<Duration>,
+    /// `-g`, `-n`.
+    pub(super) pause: Option<Duration>,
+    pub(super) bursts: Option<u64>,
+    pub(super) records: Option<RecordsWanted>,
+    pub(super) histograms: bool,
+    pub(super) bins: Binning,
+    pub(super) kernel_stamps: bool,
+    pub(super) extended: bool,
+    pub(super) method: SpacingMethod,
+    pub(super) lateness: Lateness,
+    pub(super) sizes: Option<Vec<u32>>,
+    pub(super) gaps: Option<Vec<Duration>>,
+    pub(super) preset: Option<Preset>,
+    pub(super) early_stop: Option<u32>,
+    pub(super) search: Option<Search>,
+    /// `--precision`, `--tolerate`.
+    pub(super) precision: Option<f64>,
+    pub(super) tolerated: Option<f64>,
+    pub(super) documents: Documents,
+    pub(super) interval: Option<Duration>,
+    pub(super) printing_cpus: Option<u64>,
+    pub(super) interface: Option<String>,
+    pub(super) by_program: bool,
+    pub(super) daemon: bool,
+    pub(super) limits: Limits,
+}
+
+/// The sweeps of stock's scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preset {
+    Throughput,
+    Jitter,
+    Delay,
+}
+
+type Row = Flag<Typed>;
+
+macro_rules! rows {
+    ($($name:ident = $row:expr;)+) => {
+        $(const $name: Row = $row;)+
+    };
+}
+
+#[rustfmt::skip]
+rows! {
+    PORT = flag('u', Value("port"), &["-u port        UDP port of the responder (14233)"],
+        "The UDP port of the responder. Default 14233.",
+        |t, v| { t.common.port = whole(v, 1..=65535)?; Ok(()) });
+    OWN_PORT = flag('u', Value("port"), &["-u port        UDP port to receive at (14233)"],
+        "The UDP port to receive at. Default 14233.",
+        |t, v| { t.common.port = whole(v, 1..=65535)?; Ok(()) });
+    HOST = flag('d', Value("host"), &["-d host        Destination; an address with a colon sets -6"],
+        "The destination: a name or an address. An address with a colon sets -6.",
+        |t, v| { v.clone_into(&mut t.host); t.common.v6 |= v.contains(':'); Ok(()) });
+    SHOWN = flag('d', Value("address"), &["-d address     Refused: -v prints the datagrams of all senders"],
+        "Refused: in stock's receiver it selects whose datagrams -v prints, and this one prints those of all senders.",
+        |_, _| refuse("-v prints the datagrams of all senders"));
+    LOCAL_PORT = flag('U', Value("port"), &["-U port        UDP port to send from"],
+        "The UDP port to send from. Without it the system picks one.",
+        |t, v| { t.local_port = Some(whole(v, 1..=65535)?); Ok(()) });
+    LENGTH = flag('p', Value("bytes"), &["-p bytes       UDP payload of a datagram (64)"],
+        "The UDP payload of a datagram, from 16 bytes: a shorter one would cut the number off. Records need 24. Default 64.",
+        |t, v| { t.bytes = Some(size(v)?); Ok(()) });
+    REQUEST = flag('p', Value("bytes"), &["-p bytes       UDP payload of a request, at least 64 (64)"],
+        "The UDP payload of a request; less than 64 is raised to 64. Default 64.",
+        |t, v| { t.bytes = Some(whole::<u32>(v, 1..=65507)?.max(64)); Ok(()) });
+    PACKETS = flag('l', Value("n"), &["-l n           Datagrams to send, per burst (2)"],
+        "The number of datagrams, of each burst with -g. Default 2.",
+        |t, v| { t.count = Some(whole(v, 1..=i64::from(u32::MAX))?); Ok(()) });
+    REQUESTS = flag('l', Value("n"), &["-l n           Requests per response length (10)"],
+        "The number of requests for each response length. Default 10.",
+        |t, v| { t.count = Some(whole(v, 1..=i64::from(u32::MAX))?); Ok(()) });
+    GAP = flag('w', Value("us"), &["-w us          Time from one departure to the next (0: as fast as possible)"],
+        "The time from one departure to the next in microseconds, to a nanosecond. Default 0, which is as fast as possible.",
+        |t, v| { t.gap = Some(micros(v)?); Ok(()) });
+    PAUSE = flag('w', Value("us"), &["-w us          Pause after each request (0)"],
+        "The pause after each request in microseconds. Default 0.",
+        |t, v| { t.gap = Some(micros(v)?); Ok(()) });
+    LAST_GAP = flag('e', Value("us"), &["-e us          Repeat the test with longer gaps, up to this one"],
+        "Repeat the test with longer gaps, up to this one.",
+        |t, v| { t.last_gap = Some(micros(v)?); Ok(()) });
+    GAP_STEP = flag('i', Value("us"), &["-i us          Step of the gap (0.8)"],
+        "The step from one gap to the next, with -e. Default 0.8.",
+        |t, v| { t.gap_step = Some(micros(v)?); Ok(()) });
+    RATE = flag('r', Value("Mbit/s"), &["-r Mbit/s      Rate of payload, in the place of -w"],
+        "The rate of payload to send, which sets the gap to a nanosecond.",
+        |t, v| { t.rate = Some(megabits(v)?); Ok(()) });
+    RESPONSE = flag('r', Value("bytes"), &["-r bytes       UDP payload of a response (1472)"],
+        "The UDP payload of a response. Default 1472.",
+        |t, v| { t.first_response = Some(whole(v, 16..=65507)?); Ok(()) });
+    LAST_RESPONSE = flag('e', Value("bytes"), &["-e bytes       Repeat with longer responses, up to this length"],
+        "Repeat the requests for longer responses, up to this length.",
+        |t, v| { t.last_response = whole(v, 0..=65507)?; Ok(()) });
+    RESPONSE_STEP = flag('i', Value("bytes"), &["-i bytes       Step of the response length"],
+        "The step from one response length to the next, with -e.",
+        |t, v| { t.response_step = whole(v, 0..=65507)?; Ok(()) });
+    TIME = flag('t', Value("s"), &["-t s           Send for this long, whatever -l is"],
+        "Send for this many seconds, whatever -l is.",
+        |t, v| { t.time = Some(seconds(v)?); Ok(()) });
+    END = flag('t', Value("s"), &["-t s           End after this long (0: never)"],
+        "End after this many seconds; with -T at the first line after them. Default 0, which is never.",
+        |t, v| { t.time = unless_zero(v)?; Ok(()) });
+    BURST_GAP = flag('g', Value("us"), &["-g us          Send bursts of -l datagrams, this long apart"],
+        "Send bursts of -l datagrams with pauses of this many microseconds between them.",
+        |t, v| { t.pause = Some(micros(v)?); Ok(()) });
+    BURSTS = flag('n', Value("n"), &["-n n           Number of bursts (1)"],
+        "The number of bursts, with -g. Default 1.",
+        |t, v| { t.bursts = Some(whole(v, 1..=i64::from(u32::MAX))?); Ok(()) });
+    RECORDS = flag('G', Value("[skip:]n"), &["-G [skip:]n    Record the times of n datagrams, after the first skip"],
+        "Record the times of n datagrams at the receiver, and print them; the first skip of them have no record. The memory for them is bounded by the responder's --max-records.",
+        |t, v| { t.records = Some(records(v, RecordKind::All)?); Ok(()) });
+    LOST = flag('L', Value("[skip:]n"), &["-L [skip:]n    Record n lost datagrams instead"],
+        "Record the first n datagrams that were passed over, with the times of the one before each. The last of -G and -L counts.",
+        |t, v| { t.records = Some(records(v, RecordKind::Lost)?); Ok(()) });
+    HISTOGRAMS = flag('H', Nothing, &["-H             Print histograms"],
+        "Print the histograms.",
+        |t, _| { t.histograms = true; Ok(()) });
+    WIDTH = flag('B', Value("n"), &["-B n           Width of a bin of the first histogram, in 0.1 us (1)"],
+        "The width of a bin of the histogram of arrivals, in units of 0.1 microseconds. Default 1.",
+        |t, v| width(&mut t.bins, v));
+    LOW = flag('M', Value("n"), &["-M n           Low edge of the first histogram, in 0.1 us (0)"],
+        "The low edge of the histogram of arrivals, in units of 0.1 microseconds. Default 0.",
+        |t, v| low(&mut t.bins, v));
+    WIDTH_US = flag('b', Value("us"), &["-b us          Width of a bin of the histogram (1)"],
+        "The width of a bin of the histogram in microseconds. Default 1.",
+        |t, v| width(&mut t.bins, v));
+    LOW_US = flag('m', Value("us"), &["-m us          Low edge of the histogram (0)"],
+        "The low edge of the histogram in microseconds. Default 0.",
+        |t, v| low(&mut t.bins, v));
+    STAMPS = flag('N', Nothing, &["-N             Record time stamps of the kernel and of the interface"],
+        "Let the receiver record the time stamps of its kernel and of its interface.",
+        |t, _| { t.kernel_stamps = true; Ok(()) });
+    ACKS = flag('A', Value("n"), &["-A n           Acknowledgements: 0"],
+        "Acknowledgements; only 0 is accepted. No responder of the protocol's version sends any, and stock's requester waits for them for ever.",
+        |_, v| if whole::<u32>(v, 0..=i64::from(u32::MAX))? == 0 { Ok(()) } else { refuse("responders do not send acknowledgements") });
+    BUFFER = flag('S', Value("bytes"), &["-S bytes       Socket buffers, granted in full or refused; 0: the system's (65535)"],
+        "The sizes of the socket's send and receive buffers. The program ends if they are not granted in full. 0 leaves the system's default. Default 65535; a receiver of packets then takes up to 4 MiB.",
+        |t, v| { t.common.buffer_bytes = Some(whole(v, 0..=1 << 30)?).filter(|bytes| *bytes > 0); Ok(()) });
+    PRECEDENCE = flag('P', Value("x"), &["-P x           IP precedence, hexadecimal"],
+        "The IP precedence, a hexadecimal number up to 7.",
+        |t, v| service(t, (hexadecimal(v, 7)? as u8) << 5));
+    TOS = flag('T', Value("x"), &["-T x           TOS bits, hexadecimal"],
+        "The four TOS bits, a hexadecimal number up to f.",
+        |t, v| service(t, (hexadecimal(v, 15)? as u8) << 1));
+    INTERVAL = flag('T', Value("s"), &["-T s           Print a line this often"],
+        "Print a line this often, in seconds.",
+        |t, v| { t.interval = unless_zero(v)?; Ok(()) });
+    TOS_BYTE = flag('Q', Value("x"), &["-Q x           Whole TOS byte, hexadecimal: b8 is EF"],
+        "The whole TOS byte, a hexadecimal number up to ff. The code point EF (46) is b8.",
+        |t, v| { t.type_of_service = Some(hexadecimal(v, 0xff)? as u8); Ok(()) });
+    CPUS = flag('a', Value("mask"), &["-a mask        CPUs to run on, hexadecimal"],
+        "The CPUs to run on: a hexadecimal mask.",
+        |t, v| { t.common.cpus = Some(mask(v)?); Ok(()) });
+    TWO_CPUS = flag('a', Value("mask[:mask]"), &["-a mask[:mask] CPUs to receive on, and to print on, hexadecimal"],
+        "The CPUs to run on: a hexadecimal mask. The second mask is of the thread that prints.",
+        |t, v| {
+            let (main, printing) = v.split_once(':').map_or((v, None), |(main, printing)| (main, Some(printing)));
+            t.common.cpus = Some(mask(main)?);
+            t.printing_cpus = printing.map(mask).transpose()?;
+            Ok(())
+        });
+    V6 = flag('6', Nothing, &["-6             IPv6"],
+        "Use IPv6. A receiver takes IPv4 as well.",
+        |t, _| { t.common.v6 = true; Ok(()) });
+    EXTENDED = flag('x', Nothing, &["-x             Long result lines, with CPU, interface and SNMP counters"],
+        "Print long result lines, with the counters of the CPUs, the interfaces, IP and UDP.",
+        |t, _| { t.extended = true; Ok(()) });
+    INTERFACE = flag('I', Value("name"), &["-I name        Interface whose hardware counters are reported"],
+        "The interface whose hardware counters are reported.",
+        |t, v| { t.interface = Some(v.to_owned()); Ok(()) });
+    DAEMON = flag('D', Nothing, &["-D             Run as a daemon"],
+        "Go to the background, with the null device as standard streams.",
+        |t, _| { t.daemon = true; Ok(()) });
+    QUIET = flag('q', Nothing, &["-q             Result lines only"],
+        "Print result lines only.",
+        |t, _| { t.common.quiet = true; Ok(()) });
+    VERBOSE = flag('v', Nothing, &["-v             Debugging output"],
+        "Print messages as they are sent and received on standard error, which disturbs the timing.",
+        |t, _| { t.common.verbose = true; Ok(()) });
+    VERSION = flag('V', Nothing, &["-V             Print the version"],
+        "Print the version and exit.",
+        |_, _| Err(Quit::Version));
+    HELP = flag('h', Nothing, &["-h             Print this text"],
+        "Print the usage text and exit.",
+        |_, _| Err(Quit::Help));
+    PACING = long("pacing", Value("how"), "How to space datagrams: spin, txtime or kernel", "spin",
+        "How to space datagrams. spin waits busily for each one's time; txtime hands each one with its time to the interface's queue, which must be etf or fq; kernel hands a rate to the queue fq. Default {default}.",
+        pacing);
+    LATENESS = long("lateness", Value("how"), "What late datagrams do: catch-up, skip or stretch", "catch-up",
+        "What a datagram does whose time has passed. With catch-up it leaves at once, and later ones at their own times; with skip, times that have passed are left out; with stretch, all later times move, as in the stock tool. Default {default}.",
+        lateness);
+    SIZES = long("sizes", Value("list"), "Repeat the test with these payloads: 1400,100 or 64:1472:64", "",
+        "Repeat the test with each of these payloads: numbers and ranges FIRST:LAST:STEP between commas.",
+        |t, v| { t.sizes = Some(list(v, size)?); Ok(()) });
+    GAPS = long("gaps", Value("list"), "Repeat each size's test with these gaps in us: 0:40:1,100", "",
+        "Repeat the test of each size with each of these gaps in microseconds: numbers and ranges FIRST:LAST:STEP between commas.",
+        |t, v| { t.gaps = Some(list(v, micros)?); Ok(()) });
+    SWEEP = long("sweep", Value("name"), "Sizes and gaps of stock's scripts: throughput, jitter or delay", "",
+        "Sweep over the sizes and gaps of stock's scripts. throughput is 10000 datagrams of 1400 to 50 bytes at gaps of 0 to 40 us with -x; jitter 100000 of 1472 and 100 bytes at 1 to 100 us with -H and -x; delay 10000 of 1472 bytes at 11 to 300 us with -G. --sizes, --gaps, -l, -t and -G outrank it.",
+        sweep);
+    EARLY_STOP = long("early-stop", Value("n"), "Leave out a size's other gaps after n tests without loss", "",
+        "Leave the rest of a size's gaps out when n tests in a row arrived without loss at the rate that they left with. Gaps should rise.",
+        |t, v| { t.early_stop = Some(whole(v, 1..=1000)?); Ok(()) });
+    SEARCH = long("search", Value("low:high"), "Search for the highest rate without loss between these, in Mbit/s", "",
+        "Search for the highest rate of payload without loss. Either bound may be empty: the search then begins as fast as possible. Each step sends for -t or -l; default 1 second. A rate counts if the path loses nothing and delivers the datagrams at the rate that they leave with. What the responder's own socket dropped is reported, and is not the path's loss, where the responder is linerate's. A bucket of tokens on the path adds its share to the rate, less with a longer -t.",
+        |t, v| rates(v, t.search.get_or_insert_default()));
+    PRECISION = long("precision", Value("percent"), "End the search when its bounds are this close", "0.5",
+        "End the search when the bounds differ by this part of the rate. Default {default} per cent.",
+        |t, v| { t.precision = Some(percent(v, 0.01)?); Ok(()) });
+    TOLERATE = long("tolerate", Value("percent"), "Loss that the search takes for none", "0",
+        "A rate that loses at most this part of its datagrams counts as free of loss. Default {default} per cent.",
+        |t, v| { t.tolerated = Some(percent(v, 0.0)?); Ok(()) });
+    JSON = long("json", Nothing, "Print the results as a JSON document, and nothing else", "",
+        "Print the results as a JSON document in the place of all text: that of linerate run.",
+        |t, _| { t.documents.json = true; Ok(()) });
+    CSV = long("csv", Nothing, "Print the results as comma-separated values, and nothing else", "",
+        "Print a title line and a line of comma-separated values per test, in the place of all text. Times are in seconds, rates in bits per second.",
+        |t, _| { t.documents.csv = true; Ok(()) });
+    HTML = long("html", Value("file"), "Write the results as a page with plots", "",
+        "Write the results as one page, with plots, that needs nothing from the network.",
+        |t, v| { t.documents.html = Some(v.into()); Ok(()) });
+    PLOT = long("plot", Value("file"), "Plot the results to FILE.svg or FILE.html", "",
+        "Plot the results: throughput and loss against gap and size of a sweep, and with -G delays and arrivals of each datagram. The name ends in .svg or .html. Plots, page and document keep at most 2097152 records of all tests together.",
+        plot);
+    PACKETS_FILE = long("packets", Value("file"), "Write the records of -G to this file, a line each", "",
+        "Write the records of -G to this file as the tests end: comma-separated numbers of the test and the datagram, its bytes, the times of departure and arrival by each end's clock, and the one-way delay, in nanoseconds. All of them are written, however many tests there are.",
+        |t, v| { t.documents.packets = Some(v.into()); Ok(()) });
+    STRICT = long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
+        "Print what makes a result doubtful on standard error, and exit with 3 if anything does.",
+        |t, _| { t.documents.strict = true; Ok(()) });
+    ARRIVALS = long("stamps", Value("whose"), "Arrival times: kernel or program", "kernel",
+        "Whose clock takes arrival times: kernel is the time stamp of the receiving host's kernel (SO_TIMESTAMPING), program is read after the receive call, as in the stock tool. Default {default}.",
+        |t, v| { t.by_program = one_of(v, &[("kernel", false), ("program", true)])?; Ok(()) });
+    PEERS = long("allow-peers", Value("CIDR"), "Serve requesters from this network only (repeatable)", "",
+        "Serve requesters from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. May be given several times.",
+        |t, v| { t.limits.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) });
+    TESTS = long("max-tests", Value("n"), "Serve so many tests at a time", "1",
+        "Tests at a time; further requesters are refused. Default {default}, as in the stock tool.",
+        |t, v| { t.limits.server.clients = whole(v, 1..=1 << 16)?; Ok(()) });
+    MAX_RECORDS = long("max-records", Value("bytes"), "Give one test's records so much memory", "64M",
+        "Memory of one test's records. A linerate requester that asks for more fails before it sends; a stock one gets zeros for the rest. Default {default}.",
+        |t, v| { t.limits.record_bytes = bytes(v, 0..=1 << 32)?; Ok(()) });
+    MAX_MEMORY = long("max-memory", Value("bytes"), "Give all tests' records so much memory", "256M",
+        "Memory of all tests' records together, of which one address gets at most 15/16. Default {default}.",
+        |t, v| { t.limits.memory_bytes = bytes(v, 0..=1 << 40)?; Ok(()) });
+    MAX_RESPONSE = long("max-response", Value("bytes"), "Send responses of so many bytes", "65507",
+        "The longest response to a request. Before a test has begun, a response is at most as long as its request. Default {default}.",
+        |t, v| { t.limits.response_bytes = whole(v, 64..=65507)?; Ok(()) });
+    IDLE = long("idle", Value("s"), "End a test without datagrams after this long", "60",
+        "End a test that has neither requests nor data for this many seconds. Default {default}.",
+        |t, v| { t.limits.idle = seconds(v)?; Ok(()) });
+    DRAIN = long("drain-on-exit", Value("s"), "When stopped, let running tests finish for at most this long", "",
+        "On SIGTERM or SIGINT, let running tests finish for at most this many seconds. Without it, running tests end at once.",
+        |t, v| { t.limits.server.drain = seconds(v)?; Ok(()) });
+}
+
+/// A section with rows.
+const fn section(flags: &'static [Row]) -> Section<Typed> {
+    Section {
+        title: "OPTIONS",
+        heading: "",
+        scope: "",
+        flags,
+    }
+}
+
+#[rustfmt::skip]
+pub(super) static BW_MON: Section<Typed> = section(&[
+    HOST, PORT, LOCAL_PORT, LENGTH, PACKETS, GAP, LAST_GAP, GAP_STEP, RATE, TIME, BURST_GAP, BURSTS, RECORDS, LOST,
+    HISTOGRAMS, WIDTH, LOW, STAMPS, ACKS, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, EXTENDED, QUIET, VERBOSE, VERSION,
+    HELP, PACING, LATENESS, SIZES, GAPS, SWEEP, EARLY_STOP, SEARCH, PRECISION, TOLERATE, JSON, CSV, HTML, PLOT,
+    PACKETS_FILE, STRICT,
+]);
+
+#[rustfmt::skip]
+pub(super) static REQ: Section<Typed> = section(&[
+    HOST, PORT, REQUEST, RESPONSE, LAST_RESPONSE, RESPONSE_STEP, REQUESTS, PAUSE, HISTOGRAMS, WIDTH_US, LOW_US, BUFFER,
+    PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, QUIET, VERBOSE, VERSION, HELP, JSON, CSV, HTML, PLOT, STRICT,
+]);
+
+#[rustfmt::skip]
+pub(super) static SEND: Section<Typed> = section(&[
+    HOST, PORT, LOCAL_PORT, LENGTH, PACKETS, GAP, LAST_GAP, GAP_STEP, RATE, TIME, BURST_GAP, BURSTS, BUFFER, PRECEDENCE,
+    TOS, TOS_BYTE, CPUS, V6, EXTENDED, QUIET, VERBOSE, VERSION, HELP, PACING, LATENESS, SIZES, GAPS, JSON, CSV, HTML,
+    PLOT, STRICT,
+]);
+
+#[rustfmt::skip]
+pub(super) static RECV: Section<Typed> = section(&[
+    OWN_PORT, END, INTERVAL, RECORDS, LOST, HISTOGRAMS, WIDTH, LOW, STAMPS, INTERFACE, BUFFER, TOS_BYTE, V6, TWO_CPUS,
+    SHOWN, QUIET, VERBOSE, VERSION, HELP, ARRIVALS, JSON, CSV, HTML, PLOT, PACKETS_FILE, STRICT,
+]);
+
+#[rustfmt::skip]
+pub(super) static RESP: Section<Typed> = section(&[
+    OWN_PORT, INTERFACE, DAEMON, V6, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, VERBOSE, VERSION, HELP, ARRIVALS, PEERS,
+    TESTS, MAX_RECORDS, MAX_MEMORY, MAX_RESPONSE, IDLE, DRAIN,
+]);
+
+fn size(text: &str) -> Result<u32, Quit> {
+    whole(text, i64::from(SHORTEST_NUMBERED)..=65507)
+}
+
+/// Seconds; `None` of 0.
+fn unless_zero(text: &str) -> Result<Option<Duration>, Quit> {
+    match text {
+        "0" => Ok(None),
+        _ => seconds(text).map(Some),
+    }
+}
+
+/// Adds bits to the TOS byte.
+fn service(typed: &mut Typed, bits: u8) -> Result<(), Quit> {
+    typed.type_of_service = Some(typed.type_of_service.unwrap_or(0) | bits);
+    Ok(())
+}
+
+fn pacing(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let all = [
+        ("spin", SpacingMethod::Spin),
+        ("txtime", SpacingMethod::LaunchTime),
+        ("kernel", SpacingMethod::PacingRate),
+    ];
+    typed.method = one_of(text, &all)?;
+    Ok(())
+}
+
+fn lateness(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let all = [
+        ("catch-up", Lateness::CatchUp),
+        ("skip", Lateness::Skip),
+        ("stretch", Lateness::Stretch),
+    ];
+    typed.lateness = one_of(text, &all)?;
+    Ok(())
+}
+
+fn sweep(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let all = [
+        ("throughput", Preset::Throughput),
+        ("jitter", Preset::Jitter),
+        ("delay", Preset::Delay),
+    ];
+    typed.preset = Some(one_of(text, &all)?);
+    Ok(())
+}
+
+fn one_of<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, Quit> {
+    if let Some((_, value)) = all.iter().find(|(name, _)| *name == text) {
+        return Ok(*value);
+    }
+    let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+    refuse(format!("not one of {}", names.join(", ")))
+}
+
+fn plot(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+    let path = PathBuf::from(text);
+    if !path
+        .extension()
+        .is_some_and(|end| end == "svg" || end == "html")
+    {
+        return refuse("the name ends neither in .svg nor in .html");
+    }
+    typed.documents.plot = Some(path);
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Random command lines: none panics, and every refusal says something and fails.
+//!
+//! See `testkit::fuzz` for how many, and how a failure is repeated.
+
+use std::ffi::OsString;
+
+use testkit::fuzz::{Words, each};
+use udpmon::options::{self, Exit, manual};
+
+#[test]
+fn no_command_line_panics() {
+    type Parse = fn(Vec<OsString>) -> Option<Exit>;
+    let programs: [Parse; 5] = [
+        |words| options::bw_mon("udpmon_bw_mon", words).err(),
+        |words| options::req("udpmon_req", words).err(),
+        |words| options::resp("udpmon_resp", words).err(),
+        |words| options::send("udpmon_send", words).err(),
+        |words| options::recv("udpmon_recv", words).err(),
+    ];
+    for ((name, chapter), parse) in manual::chapters().into_iter().zip(programs) {
+        let synopses = chapter.options.into_iter().map(|option| option.synopsis);
+        let known = Words::new(synopses, &VALUES, &["", "", "k", "M", "%", ":5", ",7", "X"]);
+        let begins = if name.ends_with('v') || name.ends_with("resp") {
+            ""
+        } else {
+            "-d h"
+        };
+        each(name, 1..=90, |rng| {
+            let words = known.command_line_of(rng, &[begins]);
+            let Some(exit) = parse(words.clone()) else {
+                return true;
+            };
+            let is_asked = exit.code == 0;
+            assert_eq!(is_asked, exit.stderr.is_empty(), "{words:?}: {exit:?}");
+            assert_eq!(is_asked, !exit.stdout.is_empty(), "{words:?}: {exit:?}");
+            false
+        });
+    }
+}
+
+const VALUES: [&str; 20] = [
+    "",
+    "0",
+    "-1",
+    "1e308",
+    "inf",
+    "nan",
+    "100",
+    "1.5",
+    "64",
+    "1400:1472:8",
+    "0:40:0.001",
+    "2:10",
+    "3:1",
+    "ff",
+    "0x3",
+    "spin",
+    "kernel",
+    "10.0.0.0/8",
+    "x.svg",
+    "4294967295",
+];
