@@ -151,8 +151,14 @@ impl Figures {
                 .filter(|_| !transactional)
         };
         Self {
-            throughput_bps: received(outcome).and_then(rate),
-            offered_bps: datagrams.and_then(|_| rate(offered(outcome)?)),
+            throughput_bps: match outcome.here.spaced {
+                Some(_) => arrival_rate(outcome),
+                None => received(outcome).and_then(rate),
+            },
+            offered_bps: match &outcome.here.spaced {
+                Some(spaced) => outcome.here.counts.sent.over(spaced.elapsed),
+                None => datagrams.and_then(|_| rate(offered(outcome)?)),
+            },
             transactions_per_s: elapsed
                 .filter(|elapsed| transactional && !elapsed.is_zero())
                 .map(|elapsed| outcome.here.counts.transactions as f64 / elapsed.as_secs_f64()),
@@ -240,6 +246,15 @@ fn received(outcome: &Outcome) -> Option<Bytes> {
         return Some(outcome.here.counts.received + there.counts.received);
     }
     receiver(outcome).map(|side| side.counts.received)
+}
+
+/// The rate of spaced datagrams at their receiver: those after the first one, over the time from the first to the last.
+fn arrival_rate(outcome: &Outcome) -> Option<BitRate> {
+    let there = outcome.there.as_ref()?;
+    let arrivals = there.counts.receive_calls as f64;
+    let later = (arrivals - 1.0) / arrivals;
+    let rate = there.counts.received.over(there.elapsed?)?.0 * later;
+    (rate.is_finite() && rate > 0.0).then_some(BitRate(rate))
 }
 
 fn offered(outcome: &Outcome) -> Option<Bytes> {

@@ -12,14 +12,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::format_rfc3339_millis;
 use model::{
-    BuffersUsed, ClockFacts, CombinedTotals, Counts, CpuUse, DatagramCounts, Ended, FlowShare,
-    GroupOutcome, HostFacts, Interface, Interfaces, LogEntry, Outcome, Paced, PacketRecord,
-    PeerOutcome, Plan, Refused, Series, Side, SocketFacts, StepOutcome, Times, Totals,
-    TransactionOutcome, Warning,
+    BuffersUsed, ClockFacts, CombinedTotals, Counts, CpuUse, DatagramCounts, DepartureClock, Ended,
+    FlowShare, GroupOutcome, HostFacts, Interface, Interfaces, LogEntry, Outcome, Paced,
+    PacketRecord, PeerOutcome, Plan, Refused, Series, Side, SocketFacts, Spaced, StepOutcome,
+    Times, Totals, TransactionOutcome, Warning,
 };
 use serde::Serialize;
 use stats::confidence::Level;
-use stats::{Histogram, Summary};
+use stats::{ClockFit, Histogram, PacketFigures, Summary};
 use units::BitRate;
 
 use crate::{Figures, Report, Tested, TransactionFigures};
@@ -134,6 +134,10 @@ struct RunDocument<'a> {
     active: Option<TotalsDocument<'a>>,
     series: &'a [Series],
     packets: &'a [PacketRecord],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_fit: Option<&'a ClockFit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packet_figures: Option<PacketFigures>,
     log: &'a [LogEntry],
     /// Workers and peers that failed.
     failures: u64,
@@ -162,9 +166,24 @@ struct SideDocument<'a> {
     paced: Option<&'a Paced>,
     send_gaps: Option<Summary>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    spaced: Option<SpacedDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     datagrams: Option<&'a DatagramCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     smoothed_rtt: Option<Summary>,
+}
+
+#[derive(Serialize)]
+struct SpacedDocument {
+    sent: u64,
+    refused: u64,
+    missed: u64,
+    skipped: u64,
+    first_to_last_ns: u64,
+    elapsed_ns: u64,
+    clock: DepartureClock,
+    gaps: Option<Summary>,
+    lateness: Option<Summary>,
 }
 
 #[derive(Serialize)]
@@ -316,6 +335,7 @@ impl<'a> RunDocument<'a> {
             active,
             series,
             packets,
+            clock_fit,
             log,
             ended,
             failures,
@@ -334,6 +354,8 @@ impl<'a> RunDocument<'a> {
             active: active.as_ref().map(TotalsDocument::of),
             series,
             packets,
+            clock_fit: clock_fit.as_ref(),
+            packet_figures: run.packet_figures(),
             log,
             failures: *failures,
             warnings: warnings.iter().map(WarningDocument::of).collect(),
@@ -442,6 +464,7 @@ impl<'a> SideDocument<'a> {
             receive_times,
             paced,
             send_gaps,
+            spaced,
             datagrams,
             smoothed_rtt,
             thread_cpu,
@@ -471,8 +494,25 @@ impl<'a> SideDocument<'a> {
             receive_times: summary(receive_times),
             paced: paced.as_ref(),
             send_gaps: summary(send_gaps),
+            spaced: spaced.as_ref().map(SpacedDocument::of),
             datagrams: datagrams.as_ref(),
             smoothed_rtt: summary(smoothed_rtt),
+        }
+    }
+}
+
+impl SpacedDocument {
+    fn of(spaced: &Spaced) -> Self {
+        Self {
+            sent: spaced.sent,
+            refused: spaced.refused,
+            missed: spaced.missed,
+            skipped: spaced.skipped,
+            first_to_last_ns: nanoseconds(spaced.first_to_last),
+            elapsed_ns: nanoseconds(spaced.elapsed),
+            clock: spaced.clock,
+            gaps: spaced.gaps.summary(),
+            lateness: spaced.lateness.summary(),
         }
     }
 }

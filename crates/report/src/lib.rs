@@ -7,6 +7,7 @@ mod figures;
 mod html;
 mod json;
 mod number;
+mod plot;
 mod table;
 mod text;
 mod warnings;
@@ -20,8 +21,9 @@ use stats::confidence::{Goal, Level, Moments};
 use units::BitRate;
 
 pub use figures::{Datagrams, Demand, Figures, Spread, TransactionFigures};
-pub use html::html;
+pub use html::{html, plots_html};
 pub use json::{SCHEMA, json};
+pub use plot::plots_svg;
 pub use text::text;
 
 /// One run of one or several tests over one path: the plans, and their outcomes.

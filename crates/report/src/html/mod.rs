@@ -10,39 +10,58 @@ mod text;
 use model::HostFacts;
 
 use self::table::{Cell, UNKNOWN, table};
-use self::text::{escaped, nanoseconds, percent};
+use self::text::percent;
+pub(crate) use self::text::{escaped, nanoseconds};
+use crate::plot::{NOTHING, picture};
 use crate::{Figures, Report, Tested, warnings};
 
 /// The page.
 pub fn html(report: &Report) -> String {
-    let title = escaped(&title(report));
-    let sections: String = [
+    let tests = report.tests.iter();
+    let sections = [
         status(report),
         doubts(report),
         summary(report),
-        report
-            .tests
-            .iter()
+        plots(report),
+        tests
             .map(|tested| test::section(tested, report.tests.len() > 1))
             .collect(),
         hosts(report),
         sources(report),
-    ]
-    .concat();
+    ];
+    page(report, &sections.concat(), &policy::scripts())
+}
+
+/// A page of the plots of [`crate::plots_svg`], without scripts.
+pub fn plots_html(report: &Report) -> String {
+    let plots = match plots(report) {
+        none if none.is_empty() => format!("<p>{NOTHING}</p>\n"),
+        plots => plots,
+    };
+    let sections = [status(report), doubts(report), plots];
+    page(report, &sections.concat(), "")
+}
+
+fn page(report: &Report, sections: &str, scripts: &str) -> String {
+    let title = escaped(&title(report));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<link rel=\"icon\" href=\"data:,\">\n\
          <title>{title}</title>\n{}</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p class=\"soft\">linerate {}, {}<br><code>{}</code></p>\n{sections}</main>\n{}</body>\n\
+         <h1>{title}</h1>\n<p class=\"soft\">linerate {}, {}<br><code>{}</code></p>\n{sections}</main>\n{scripts}</body>\n\
          </html>\n",
         policy::policy(),
         policy::styles(),
         report.version,
         text::utc(report.started),
         escaped(&report.command_line),
-        policy::scripts(),
     )
+}
+
+fn plots(report: &Report) -> String {
+    let pictures = crate::plot::plots(report);
+    section_if("Plots", &pictures.iter().map(picture).collect::<String>())
 }
 
 fn title(report: &Report) -> String {

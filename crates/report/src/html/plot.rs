@@ -1,10 +1,11 @@
-//! Data of the plots, which a script in the page draws.
+//! Plots that a script in the page draws, so that a reader can zoom; without scripts they are pictures.
 
 use model::{Outcome, Sample};
 use serde::Serialize;
 use stats::Histogram;
 
 use super::text::escaped;
+use crate::plot::{Axis, Line, Plot, Style, Unit, axis, picture};
 use crate::{Figures, Tested};
 
 /// More runs than this make no picture.
@@ -16,18 +17,20 @@ const SHORTEST_SHARE: f64 = 0.001;
 /// Points per tenfold rarer times.
 const POINTS_PER_DECADE: u32 = 16;
 
-/// What the script reads.
+const THROUGHPUT: Axis = axis("throughput", Unit::Rate("bit/s"));
+
+/// What the script reads of a [`Plot`].
 #[derive(Serialize)]
-struct Plot<'a> {
+struct Data<'a> {
     kind: &'static str,
     label: &'a str,
     unit: &'a str,
-    lines: Vec<Line>,
+    lines: Vec<DataLine<'a>>,
 }
 
 #[derive(Serialize)]
-struct Line {
-    name: String,
+struct DataLine<'a> {
+    name: &'a str,
     x: Vec<f64>,
     y: Vec<f64>,
 }
@@ -39,29 +42,16 @@ pub(super) fn rates(tested: &Tested) -> String {
     };
     let figures = Figures::of(run);
     if figures.operations_per_s.is_some() {
-        let data = rate_plot(
-            "Throughput over time",
-            "throughput",
-            "bit/s",
-            of_series(run, bits),
-        );
-        let steps = |sample: &Sample| sample.operations as f64;
-        return data
-            + &rate_plot(
-                "Steps over time",
-                "steps per second",
-                "",
-                of_series(run, steps),
-            );
+        let data = rate_plot("Throughput over time", THROUGHPUT, of_series(run, bits));
+        let steps = axis("steps per second", Unit::Rate(""));
+        return data + &rate_plot("Steps over time", steps, of_series(run, operations));
     }
     if figures.transactions_per_s.is_some() {
-        let steps = |sample: &Sample| sample.operations as f64;
-        let lines = of_runs(tested, steps);
+        let rate = axis("transactions per second", Unit::Rate(""));
         return rate_plot(
             "Transaction rate over time",
-            "transactions per second",
-            "",
-            lines,
+            rate,
+            of_runs(tested, operations),
         );
     }
     let lines = if figures
@@ -72,11 +62,15 @@ pub(super) fn rates(tested: &Tested) -> String {
     } else {
         of_runs(tested, bits)
     };
-    rate_plot("Throughput over time", "throughput", "bit/s", lines)
+    rate_plot("Throughput over time", THROUGHPUT, lines)
 }
 
 fn bits(sample: &Sample) -> f64 {
     sample.bytes().0 as f64 * 8.0
+}
+
+fn operations(sample: &Sample) -> f64 {
+    sample.operations as f64
 }
 
 /// Each series of a run, by the run's time.
@@ -86,7 +80,7 @@ fn of_series(run: &Outcome, amount: fn(&Sample) -> f64) -> Vec<Line> {
         let begun = series.begun.as_secs_f64();
         line(series.name.clone(), begun, &series.samples, amount)
     });
-    lines.flatten().collect()
+    coloured(lines.flatten())
 }
 
 fn of_runs(tested: &Tested, amount: fn(&Sample) -> f64) -> Vec<Line> {
@@ -98,7 +92,7 @@ fn of_runs(tested: &Tested, amount: fn(&Sample) -> f64) -> Vec<Line> {
         };
         line(name, 0.0, &run.series.first()?.samples, amount)
     });
-    lines.flatten().collect()
+    coloured(lines.flatten())
 }
 
 /// Both directions of one run.
@@ -112,45 +106,55 @@ fn directions(run: &Outcome) -> Vec<Line> {
     let received = line("in".to_owned(), 0.0, &series.samples, |sample| {
         sample.received.0 as f64 * 8.0
     });
-    sent.into_iter().chain(received).collect()
+    coloured(sent.into_iter().chain(received))
 }
 
 /// The rate in each interval, at the interval's end; `None` of too few samples.
 fn line(name: String, begun: f64, samples: &[Sample], amount: fn(&Sample) -> f64) -> Option<Line> {
     let (first, last) = (samples.first()?, samples.last()?);
     let shortest = last.at.saturating_sub(first.at).as_secs_f64() * SHORTEST_SHARE;
-    let (mut x, mut y) = (vec![begun + first.at.as_secs_f64()], Vec::new());
+    let mut points = Vec::new();
     let mut before = first;
     for sample in &samples[1..] {
         let took = sample.at.saturating_sub(before.at).as_secs_f64();
         if took <= 0.0 || took < shortest {
             continue;
         }
-        x.push(begun + sample.at.as_secs_f64());
-        y.push((amount(sample) - amount(before)) / took);
+        let rate = (amount(sample) - amount(before)) / took;
+        points.push(((begun + sample.at.as_secs_f64()) * 1e9, rate));
         before = sample;
     }
-    y.insert(0, *y.first()?);
-    Some(Line { name, x, y })
+    let from = (begun + first.at.as_secs_f64()) * 1e9;
+    points.insert(0, (from, points.first()?.1));
+    Some(Line {
+        name,
+        points,
+        style: Style::Steps,
+        colour: None,
+    })
 }
 
-fn rate_plot(title: &str, label: &str, unit: &str, lines: Vec<Line>) -> String {
-    let has_moved = lines
-        .iter()
-        .any(|line| line.y.iter().any(|rate| *rate > 0.0));
-    if !has_moved {
+/// Lines in colours that differ.
+fn coloured(lines: impl Iterator<Item = Line>) -> Vec<Line> {
+    let coloured = lines.enumerate().map(|(place, line)| Line {
+        colour: Some(place),
+        ..line
+    });
+    coloured.collect()
+}
+
+fn rate_plot(title: &str, y: Axis, lines: Vec<Line>) -> String {
+    let mut points = lines.iter().flat_map(|line| &line.points);
+    if !points.any(|(_, rate)| *rate > 0.0) {
         return String::new();
     }
-    let kind = "rate";
-    plot(
-        title,
-        &Plot {
-            kind,
-            label,
-            unit,
-            lines,
-        },
-    )
+    with_zoom(&Plot {
+        title: title.to_owned(),
+        x: axis("time", Unit::Time),
+        y,
+        limit: None,
+        lines,
+    })
 }
 
 /// The times that were kept of a run, by their names.
@@ -188,24 +192,27 @@ pub(super) fn histograms(run: &Outcome) -> Vec<(String, &Histogram)> {
 
 /// The distribution of times: the rarer, the further to the right.
 pub(super) fn latencies(run: &Outcome) -> String {
-    let lines: Vec<Line> = histograms(run).into_iter().map(percentiles).collect();
+    let lines = coloured(histograms(run).into_iter().map(percentiles));
     if lines.is_empty() {
         return String::new();
     }
-    let (kind, label, unit) = ("latency", "time", "s");
-    plot(
-        "Latency",
-        &Plot {
-            kind,
-            label,
-            unit,
-            lines,
+    with_zoom(&Plot {
+        title: "Latency".to_owned(),
+        x: Axis {
+            is_log: true,
+            ..axis("share of times that are not longer", Unit::Rarity)
         },
-    )
+        y: Axis {
+            is_log: true,
+            ..axis("time", Unit::Time)
+        },
+        limit: None,
+        lines,
+    })
 }
 
 fn percentiles((name, times): (String, &Histogram)) -> Line {
-    let (mut x, mut y) = (Vec::new(), Vec::new());
+    let mut points = Vec::new();
     for step in 0.. {
         // One time in this many is longer.
         let rarity = 10_f64.powf(f64::from(step) / f64::from(POINTS_PER_DECADE));
@@ -216,25 +223,45 @@ fn percentiles((name, times): (String, &Histogram)) -> Line {
         else {
             break;
         };
-        x.push(rarity);
         // A logarithmic scale has no 0.
-        y.push(time.as_nanos().max(1) as f64);
+        points.push((rarity, time.as_nanos().max(1) as f64));
     }
-    if let Some((_, longest)) = times.extremes().filter(|_| x.len() > 1) {
-        x.push(times.len() as f64 * 1.0001);
-        y.push(longest.as_nanos().max(1) as f64);
+    if let Some((_, longest)) = times.extremes().filter(|_| points.len() > 1) {
+        let last = times.len() as f64 * 1.0001;
+        points.push((last, longest.as_nanos().max(1) as f64));
     }
-    Line { name, x, y }
+    Line {
+        name,
+        points,
+        style: Style::Solid,
+        colour: None,
+    }
 }
 
-fn plot(title: &str, plot: &Plot) -> String {
+fn with_zoom(plot: &Plot) -> String {
+    let (kind, unit, divisor) = match plot.y.unit {
+        Unit::Rate(unit) => ("rate", unit, 1e9),
+        _ => ("latency", "s", 1.0),
+    };
+    let lines = plot.lines.iter().map(|line| DataLine {
+        name: &line.name,
+        x: line.points.iter().map(|point| point.0 / divisor).collect(),
+        y: line.points.iter().map(|point| point.1).collect(),
+    });
+    let data = Data {
+        kind,
+        label: plot.y.label,
+        unit,
+        lines: lines.collect(),
+    };
     // In a script's element only `<` has a meaning.
-    let data = serde_json::to_string(plot).unwrap_or_default();
+    let data = serde_json::to_string(&data).unwrap_or_default();
     let data = codec::escaped_json(&data).replace('<', "\\u003c");
     format!(
         "<h3>{}</h3>\n<div class=\"plot\"><script type=\"application/json\">{data}</script>\
-         <noscript><small>The plot needs scripts.</small></noscript></div>\n\
+         <noscript>{}</noscript></div>\n\
          <small>Drag over a span of the plot to zoom in; double-click to zoom out.</small>\n",
-        escaped(title)
+        escaped(&plot.title),
+        picture(plot)
     )
 }

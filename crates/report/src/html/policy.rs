@@ -1,8 +1,9 @@
 //! The page's styles and scripts, and the policy that lets a browser use these and nothing else.
 
-/// uPlot's, and then the page's.
-const STYLES: [&str; 2] = [
+/// uPlot's, then the pictures', and then the page's.
+const STYLES: [&str; 3] = [
     include_str!("../../assets/uPlot.min.css"),
+    crate::plot::STYLE,
     include_str!("page.css"),
 ];
 
@@ -13,8 +14,9 @@ const SCRIPTS: [&str; 2] = [
 ];
 
 /// SHA-256 of each style in base64: a test prints them anew.
-const STYLE_HASHES: [&str; 2] = [
+const STYLE_HASHES: [&str; 3] = [
     "32MMao1vjur/JktQ9zzlsRT2Rv/ZoLt08EmwoAE1+gQ=",
+    "6V26I3IxUpofbaI3BaxXG57N9TqB0bCowfyFCyy1624=",
     "zGxDhfMicvr/1GhJXw+cyx7Eag1+wDBGXjrMR1+pWnU=",
 ];
 
@@ -26,11 +28,14 @@ const SCRIPT_HASHES: [&str; 2] = [
 
 /// The page may load nothing, and runs these scripts alone: a text that somebody sent cannot add one.
 pub(super) fn policy() -> String {
-    let sources = |hashes: [&str; 2]| hashes.map(|hash| format!("'sha256-{hash}'")).join(" ");
+    let sources = |hashes: &[&str]| {
+        let sources = hashes.iter().map(|hash| format!("'sha256-{hash}'"));
+        sources.collect::<Vec<_>>().join(" ")
+    };
     format!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src {}; script-src {}",
-        sources(STYLE_HASHES),
-        sources(SCRIPT_HASHES)
+        sources(&STYLE_HASHES),
+        sources(&SCRIPT_HASHES)
     )
 }
 

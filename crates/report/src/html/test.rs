@@ -38,6 +38,7 @@ fn measured(tested: &Tested, median: usize) -> String {
         ends(run, &figures),
         flows(run),
         groups::sections(run),
+        packets(run),
         traffic(run),
         log(run),
     ]
@@ -322,6 +323,92 @@ fn flows(run: &Outcome) -> String {
         "<details><summary>Flows: {count}</summary>\n{}</details>\n",
         table(&header, rows)
     )
+}
+
+/// What the records of packets show.
+fn packets(run: &Outcome) -> String {
+    let Some(of) = run.packet_figures() else {
+        return String::new();
+    };
+    let time = |ns: f64| match nanoseconds(ns.abs()) {
+        text if ns < 0.0 => format!("-{text}"),
+        text => text,
+    };
+    let runs = of.loss_runs.iter();
+    let runs = runs.map(|(length, count)| format!("{count} × {length}"));
+    let late = of.reordering.late_ns.map(|late| late.max as f64);
+    let bottleneck = of.bottleneck.as_ref();
+    let queue = bottleneck.and_then(|found| found.queue_bytes);
+    let fit = run.clock_fit.as_ref();
+    let facts = [
+        ("recorded numbers", Some(of.numbers.to_string())),
+        ("arrived", Some(of.arrived.to_string())),
+        ("lost", Some(of.lost.to_string())),
+        ("lost at the end", Some(of.lost_at_end.to_string())),
+        (
+            "loss runs, by length",
+            Some(runs.collect::<Vec<_>>().join(", ")),
+        ),
+        ("duplicates", Some(of.duplicates.to_string())),
+        ("reordered", Some(of.reordering.reordered.to_string())),
+        ("reordered by at most", late.map(time)),
+        (
+            "peak relative delay",
+            of.peak_relative_delay_ns.map(|peak| time(peak as f64)),
+        ),
+        (
+            "bottleneck rate",
+            bottleneck.map(|found| amount(found.rate_bps, "bit/s")),
+        ),
+        (
+            "bottleneck spacing",
+            bottleneck.map(|found| time(found.spacing_ns)),
+        ),
+        ("bottleneck queue", queue.map(|bytes| amount(bytes, "B"))),
+        (
+            "delay of a full queue",
+            bottleneck.map(|found| time(found.queue_delay_ns as f64)),
+        ),
+        (
+            "clock error",
+            fit.map(|fit| time(fit.offset_error_ns as f64)),
+        ),
+        (
+            "clock skew",
+            fit.and_then(|fit| fit.skew_ppm)
+                .map(|skew| format!("{skew:.3} ppm")),
+        ),
+    ];
+    let facts = facts.into_iter().filter_map(|(name, value)| {
+        let value = value.filter(|value| !value.is_empty())?;
+        Some(vec![Cell::Text(name.to_owned()), Cell::Text(value)])
+    });
+    let spreads = [
+        ("one-way delay", of.delay_ns),
+        ("PDV", of.pdv_ns),
+        ("IPDV", of.ipdv_ns),
+        ("send gaps", of.send_gaps_ns),
+        ("arrival gaps", of.arrival_gaps_ns),
+    ];
+    let spreads = spreads.into_iter().filter_map(|(name, of)| {
+        let of = of?;
+        let times = [of.p50, of.p95, of.p99, of.p999, of.max].map(|ns| ns as f64);
+        let times = [of.min as f64, of.mean].into_iter().chain(times);
+        let name = [
+            Cell::Text(name.to_owned()),
+            Cell::Number(of.count.to_string()),
+        ];
+        Some(
+            name.into_iter()
+                .chain(times.map(|ns| Cell::Number(time(ns))))
+                .collect(),
+        )
+    });
+    let header = [
+        "", "packets", "min", "mean", "p50", "p95", "p99", "p99.9", "max",
+    ];
+    part_if("Packets", &[], facts.collect())
+        + &part_if("Delays and gaps of packets", &header, spreads.collect())
 }
 
 /// What the interfaces carried, of all programs.

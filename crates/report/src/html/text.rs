@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A text without anything that HTML has a meaning for.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -46,7 +46,7 @@ pub(super) fn duration(time: Duration) -> String {
 }
 
 /// The same of a mean.
-pub(super) fn nanoseconds(nanoseconds: f64) -> String {
+pub(crate) fn nanoseconds(nanoseconds: f64) -> String {
     let (mut value, mut unit) = (nanoseconds, "ns");
     for larger in ["µs", "ms", "s"] {
         if value < 999.5 {

@@ -1,0 +1,341 @@
+//! Axes: from values to places on a picture, with round ticks.
+
+use std::ops::RangeInclusive;
+
+use crate::number::thousands;
+
+/// One axis of a plot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
+    /// The quantity.
+    pub label: &'static str,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// Equal factors are equally far apart.
+    pub is_log: bool,
+}
+
+/// The unit of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Something per second, with decimal prefixes.
+    Rate(&'static str),
+    /// Nanoseconds.
+    Time,
+    /// A count, or an amount without a prefix.
+    Plain(&'static str),
+    /// One of so many values is larger: 100 is 99 %.
+    Rarity,
+}
+
+/// A linear axis.
+pub(crate) const fn axis(label: &'static str, unit: Unit) -> Axis {
+    Axis {
+        label,
+        unit,
+        is_log: false,
+    }
+}
+
+/// Prefixes by steps of a thousand.
+const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+const TIMES: [&str; 4] = ["ns", "µs", "ms", "s"];
+
+/// A mean character of the labels, in pixels.
+pub(super) const CHARACTER: f64 = 6.7;
+
+/// An axis with the range of its values and of its pixels.
+pub(super) struct Scale {
+    axis: Axis,
+    low: f64,
+    high: f64,
+    /// Between two ticks; a factor if the axis is logarithmic.
+    step: f64,
+    pixels: (f64, f64),
+}
+
+impl Scale {
+    /// An axis along `pixels` for all of the values, with at most `most` steps.
+    pub(super) fn of(axis: Axis, values: impl Iterator<Item = f64>, most: f64) -> Self {
+        let is_valid = |value: &f64| value.is_finite() && (!axis.is_log || *value > 0.0);
+        let range = values
+            .filter(is_valid)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        let (low, high) = if range.0 > range.1 { (1.0, 1.0) } else { range };
+        let (begin, high, step) = if axis.is_log {
+            decades(low, high, most)
+        } else {
+            let is_amount = matches!(axis.unit, Unit::Rate(_) | Unit::Plain("%"));
+            round(if is_amount { low.min(0.0) } else { low }, high, most)
+        };
+        // A histogram begins below 1, so that a single count shows.
+        let has_counts = axis.is_log && matches!(axis.unit, Unit::Plain(_));
+        let low = if has_counts { low } else { begin };
+        Self {
+            axis,
+            low,
+            high,
+            step,
+            pixels: (0.0, 1.0),
+        }
+    }
+
+    pub(super) fn along(mut self, from: f64, to: f64) -> Self {
+        self.pixels = (from, to);
+        self
+    }
+
+    /// The pixel of a value.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let share = if self.axis.is_log {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        self.pixels.0 + share * (self.pixels.1 - self.pixels.0)
+    }
+
+    /// The values that have a tick, with their labels.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        let tick = |number: i32| {
+            if self.axis.is_log {
+                10_f64.powf((self.low.log10() - 1e-9).ceil()) * self.step.powi(number)
+            } else {
+                self.low + self.step * f64::from(number)
+            }
+        };
+        let end = self.high + (self.high - self.low) * 1e-9;
+        let values = (0..).map(tick).take_while(|value| *value <= end);
+        values.map(|value| (value, self.text(value))).collect()
+    }
+
+    /// The quantity with the unit of the ticks' labels.
+    pub(super) fn label(&self) -> String {
+        let label = self.axis.label;
+        match self.unit() {
+            unit if unit.is_empty() => label.to_owned(),
+            unit => format!("{label} ({unit})"),
+        }
+    }
+
+    /// The length of the longest label, in characters.
+    pub(super) fn longest(&self) -> usize {
+        let lengths = self
+            .ticks()
+            .into_iter()
+            .map(|(_, text)| text.chars().count());
+        lengths.max().unwrap_or(0)
+    }
+
+    fn text(&self, value: f64) -> String {
+        if self.axis.is_log {
+            return with_unit(value, self.axis.unit);
+        }
+        let (divisor, _) = self.prefix();
+        let step = self.step / divisor;
+        let decimals = (-(step * 1.000_001).log10().floor()).clamp(0.0, 12.0) as usize;
+        let value = value / divisor;
+        if decimals == 0 {
+            return thousands(value);
+        }
+        // Not -0.0.
+        format!("{:.decimals$}", value + 0.0)
+    }
+
+    fn unit(&self) -> String {
+        match self.axis.unit {
+            Unit::Plain(unit) => unit.to_owned(),
+            _ if self.axis.is_log => String::new(),
+            Unit::Rate(unit) => format!("{}{unit}", PREFIXES[self.prefix().1]),
+            Unit::Time => TIMES[self.prefix().1].to_owned(),
+            Unit::Rarity => String::new(),
+        }
+    }
+
+    /// What the values are divided by for the labels, and its place among the prefixes.
+    fn prefix(&self) -> (f64, usize) {
+        let most = match self.axis.unit {
+            Unit::Rate(_) => PREFIXES.len(),
+            Unit::Time => TIMES.len(),
+            _ => 1,
+        };
+        let largest = self.high.abs().max(self.low.abs());
+        // 1,000 rather than 1.0 of the next prefix.
+        prefix(largest * 0.999, most)
+    }
+}
+
+fn prefix(value: f64, count: usize) -> (f64, usize) {
+    let place = (0..count)
+        .rev()
+        .find(|place| value >= 1000_f64.powi(*place as i32) * 0.999_999)
+        .unwrap_or(0);
+    (1000_f64.powi(place as i32), place)
+}
+
+/// A round value with its unit.
+pub(super) fn with_unit(value: f64, unit: Unit) -> String {
+    let scaled = |units: &[&str], unit: &str| {
+        let (divisor, place) = prefix(value, units.len());
+        let text = format!(
+            "{} {}{unit}",
+            (value / divisor * 1e6).round() / 1e6,
+            units[place]
+        );
+        text.trim_end().to_owned()
+    };
+    match unit {
+        Unit::Rate(unit) => scaled(&PREFIXES, unit),
+        Unit::Time => scaled(&TIMES, ""),
+        Unit::Plain(unit) => format!("{} {unit}", thousands(value)).trim_end().to_owned(),
+        Unit::Rarity => format!("{} %", ((100.0 - 100.0 / value) * 1e8).round() / 1e8),
+    }
+}
+
+/// The range with both ends at a tick, and the distance of ticks: 1, 2 or 5 times a power of ten. It begins at 0 unless
+/// more than half would be empty.
+fn round(low: f64, high: f64, most: f64) -> (f64, f64, f64) {
+    let is_far = low > high / 2.0 && low < high;
+    let low = if low < 0.0 || is_far { low } else { 0.0 };
+    let width = if high > low {
+        high - low
+    } else {
+        high.abs().max(1.0)
+    };
+    let least = width / most.max(1.0);
+    let power = 10_f64.powf(least.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
+    let step = (step.into_iter().find(|step| *step >= least * 0.999_999)).unwrap_or(least);
+    let begin = (low / step + 1e-9).floor() * step;
+    let end = (high / step - 1e-9).ceil() * step;
+    (begin, end.max(begin + step), step)
+}
+
+/// Whole powers of ten.
+fn decades(low: f64, high: f64, most: f64) -> (f64, f64, f64) {
+    let range: RangeInclusive<f64> = (low.log10() + 1e-9).floor()..=(high.log10() - 1e-9).ceil();
+    let (begin, end) = (*range.start(), range.end().max(range.start() + 1.0));
+    let every = ((end - begin) / most.max(1.0)).ceil().max(1.0);
+    (10_f64.powf(begin), 10_f64.powf(end), 10_f64.powf(every))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(unit: Unit, is_log: bool, values: &[f64]) -> (String, Vec<String>) {
+        let axis = Axis {
+            label: "q",
+            unit,
+            is_log,
+        };
+        let scale = Scale::of(axis, values.iter().copied(), 5.0).along(0.0, 100.0);
+        let ticks = scale.ticks().into_iter().map(|(_, text)| text).collect();
+        (scale.label(), ticks)
+    }
+
+    #[test]
+    fn ticks_are_round_and_have_one_unit() {
+        for (unit, is_log, values, label, ticks) in [
+            (
+                Unit::Time,
+                false,
+                &[0.0, 40_000.0][..],
+                "q (µs)",
+                "0 10 20 30 40",
+            ),
+            (
+                Unit::Rate("bit/s"),
+                false,
+                &[3e6, 957e6],
+                "q (Mbit/s)",
+                "0 200 400 600 800 1,000",
+            ),
+            (
+                Unit::Rate("bit/s"),
+                false,
+                &[0.3e9, 9.6e9],
+                "q (Gbit/s)",
+                "0 2 4 6 8 10",
+            ),
+            (
+                Unit::Plain("%"),
+                false,
+                &[0.0, 0.42],
+                "q (%)",
+                "0.0 0.1 0.2 0.3 0.4 0.5",
+            ),
+            (
+                Unit::Plain("B"),
+                false,
+                &[50.0, 1472.0],
+                "q (B)",
+                "0 500 1,000 1,500",
+            ),
+            (
+                Unit::Time,
+                false,
+                &[5_000_100.0, 5_000_900.0],
+                "q (ms)",
+                "5.0000 5.0002 5.0004 5.0006 5.0008 5.0010",
+            ),
+            (
+                Unit::Time,
+                false,
+                &[-1500.0, 900.0],
+                "q (µs)",
+                "-1.5 -1.0 -0.5 0.0 0.5 1.0",
+            ),
+            (Unit::Plain(""), false, &[], "q", "0.0 0.2 0.4 0.6 0.8 1.0"),
+            (
+                Unit::Plain(""),
+                false,
+                &[f64::NAN, 7.0, f64::INFINITY],
+                "q",
+                "0 2 4 6 8",
+            ),
+            (
+                Unit::Time,
+                true,
+                &[700.0, 2e6],
+                "q",
+                "100 ns|1 µs|10 µs|100 µs|1 ms|10 ms",
+            ),
+            (
+                Unit::Rarity,
+                true,
+                &[1.0, 1000.0],
+                "q",
+                "0 %|90 %|99 %|99.9 %",
+            ),
+            (
+                Unit::Plain(""),
+                true,
+                &[0.5, 1.0, 0.0, 70.0],
+                "q",
+                "1|10|100",
+            ),
+        ] {
+            let found = labels(unit, is_log, values);
+            let between = if is_log { "|" } else { " " };
+            assert_eq!(
+                (&*found.0, found.1.join(between)),
+                (label, ticks.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn values_have_their_places() {
+        let axis = Axis {
+            label: "",
+            unit: Unit::Time,
+            is_log: true,
+        };
+        let scale = Scale::of(axis, [1.0, 100.0].into_iter(), 5.0).along(300.0, 100.0);
+        let at = [1.0, 10.0, 100.0, 0.0].map(|value| scale.at(value).round());
+        assert_eq!(at.map(|pixel| pixel as i32), [300, 200, 100, 300]);
+    }
+}
