@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::names::{PROGRAMS, Program};
-use crate::{histogram, links, manual, run};
+use crate::{histogram, links, manual, run, serve};
 
 /// Measures networks: throughput, latency and loss between two hosts, and what they cost in CPU time.
 ///
@@ -25,6 +25,10 @@ struct CommandLine {
 enum Command {
     /// Measure a path, or without HOST this machine, and explain it
     Run(run::Args),
+    /// Serve the clients of all dialects in one process
+    Serve(Box<serve::Args>),
+    /// Show the tests that `linerate serve` is running
+    Status(serve::status::Args),
     /// Add up the times in histogram logs, of several hosts or runs
     Histogram(histogram::Args),
     /// Make a symbolic link to this program for each dialect's name
@@ -53,6 +57,12 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         Ok(CommandLine {
             command: Command::Run(args),
         }) => run::run(&args),
+        Ok(CommandLine {
+            command: Command::Serve(args),
+        }) => serve::run(&args),
+        Ok(CommandLine {
+            command: Command::Status(args),
+        }) => serve::status::run(&args),
         Ok(CommandLine {
             command: Command::Histogram(args),
         }) => histogram::run(&args),

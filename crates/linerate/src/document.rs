@@ -83,20 +83,39 @@ pub(crate) fn doubt(
 pub(crate) struct Page {
     path: PathBuf,
     file: WholeFile,
+    made: fn(&Report) -> String,
 }
 
 impl Page {
     /// Opens the file before anything is measured; an error is one line.
     pub(crate) fn begin(path: &Path) -> Result<Self, String> {
+        Self::of(path, report::html)
+    }
+
+    /// The same of a page with plots only, or of a picture if the file's name ends in `.svg`.
+    #[cfg(feature = "udpmon")]
+    pub(crate) fn of_plots(path: &Path) -> Result<Self, String> {
+        let is_picture = path.extension().is_some_and(|end| end == "svg");
+        Self::of(
+            path,
+            if is_picture {
+                report::plots_svg
+            } else {
+                report::plots_html
+            },
+        )
+    }
+
+    fn of(path: &Path, made: fn(&Report) -> String) -> Result<Self, String> {
         let file = WholeFile::begin(path).map_err(|error| unwritten(path, &error))?;
         let path = path.to_owned();
-        Ok(Self { path, file })
+        Ok(Self { path, file, made })
     }
 
     /// Writes the report's page.
     pub(crate) fn write(self, report: &Report) -> Result<(), String> {
-        let Self { path, file } = self;
-        let written = file.write(report::html(report).as_bytes());
+        let Self { path, file, made } = self;
+        let written = file.write(made(report).as_bytes());
         written.map_err(|error| unwritten(&path, &error))
     }
 }

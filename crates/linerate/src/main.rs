@@ -6,6 +6,13 @@
 #[cfg_attr(not(feature = "run"), path = "small.rs")]
 mod command_line;
 #[cfg(feature = "report")]
+#[cfg_attr(
+    not(all(feature = "iperf", feature = "uperf")),
+    allow(
+        dead_code,
+        reason = "a build with some of the dialects uses some of it"
+    )
+)]
 mod document;
 #[cfg(feature = "run")]
 mod histogram;
@@ -21,13 +28,18 @@ mod names;
 mod netperf;
 #[cfg(feature = "run")]
 mod run;
+#[cfg(feature = "run")]
+mod serve;
 #[cfg(any(
     feature = "iperf",
     feature = "iperf3",
     feature = "netperf",
+    feature = "udpmon",
     feature = "uperf"
 ))]
 mod signals;
+#[cfg(feature = "udpmon")]
+mod udpmon;
 #[cfg(feature = "uperf")]
 mod uperf;
 

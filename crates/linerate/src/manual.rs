@@ -39,7 +39,11 @@ pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
 }
 
 fn pages(command_line: &clap::Command) -> Vec<(&'static str, io::Result<Vec<u8>>)> {
-    vec![
+    #[cfg_attr(
+        not(feature = "udpmon"),
+        expect(unused_mut, reason = "UDPmon adds its pages")
+    )]
+    let mut pages = vec![
         ("netperf.1", rendered(&client())),
         ("netserver.1", rendered(&server())),
         ("super_netperf.1", rendered(&super_netperf())),
@@ -51,7 +55,10 @@ fn pages(command_line: &clap::Command) -> Vec<(&'static str, io::Result<Vec<u8>>
         #[cfg(feature = "uperf")]
         ("uperf.1", rendered(&uperf())),
         ("linerate.1", of_clap(command_line)),
-    ]
+    ];
+    #[cfg(feature = "udpmon")]
+    pages.extend(udpmon_pages());
+    pages
 }
 
 fn rendered(page: &Roff) -> io::Result<Vec<u8>> {
@@ -80,6 +87,7 @@ fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
             "super_netperf",
             "iperf",
             "iperf3",
+            "udpmon",
             "uperf",
         ],
     );
@@ -273,6 +281,83 @@ fn iperf() -> Roff {
     );
     see_also(&mut page, &["netperf", "uperf", "linerate"]);
     page
+}
+
+/// The pages of UDPmon's programs, and one that leads to them.
+#[cfg(feature = "udpmon")]
+fn udpmon_pages() -> Vec<(&'static str, io::Result<Vec<u8>>)> {
+    const ABOUT: [(&str, &str, &str); 5] = [
+        (
+            "udpmon_bw_mon.1",
+            "network throughput, loss and delay by paced datagrams, requester",
+            "udpmon_bw_mon sends datagrams of one size with one gap to an udpmon_resp, and prints how many arrived, how fast \
+             and when. It repeats that over gaps and sizes, or searches for the highest rate without loss.",
+        ),
+        (
+            "udpmon_req.1",
+            "round-trip times by datagrams, requester",
+            "udpmon_req sends requests to an udpmon_resp, and prints how long the responses took.",
+        ),
+        (
+            "udpmon_resp.1",
+            "responder of udpmon_bw_mon and udpmon_req",
+            "udpmon_resp counts and times the datagrams of udpmon_bw_mon, and answers udpmon_req, at UDP port 14233. What it \
+             does for a requester has limits, which options set.",
+        ),
+        (
+            "udpmon_send.1",
+            "sender of paced datagrams",
+            "udpmon_send sends datagrams as udpmon_bw_mon does, without a control exchange: to an udpmon_recv, for example.",
+        ),
+        (
+            "udpmon_recv.1",
+            "receiver of paced datagrams",
+            "udpmon_recv counts and times all datagrams that arrive at a port, such as those of udpmon_send. SIGINT and \
+             SIGTERM end it with a table of all that arrived.",
+        ),
+    ];
+    const NAMES: [&str; 5] = [
+        "udpmon_bw_mon",
+        "udpmon_req",
+        "udpmon_resp",
+        "udpmon_send",
+        "udpmon_recv",
+    ];
+    let others = |name: &str| -> Vec<&str> {
+        let others = NAMES.into_iter().filter(|other| *other != name);
+        others.chain(["linerate"]).collect()
+    };
+    let described = ABOUT.into_iter().zip(udpmon::options::manual::chapters());
+    let mut pages: Vec<_> = described
+        .map(|((file, about, text), (name, chapter))| {
+            let synopsis = [bold(name), roman(" [options]")];
+            let text = format!("{text} It has the options, the protocol and the output of UDPmon 1.5.2.");
+            let mut page = head(name, about, &synopsis, &text);
+            chapters(&mut page, &[chapter]);
+            section(
+                &mut page,
+                "EXIT STATUS",
+                "0 for a result, also when it was interrupted; 1 for a wrong command line or a failed test; 3 with --strict \
+                 for a doubtful result.",
+            );
+            see_also(&mut page, &others(name));
+            (file, rendered(&page))
+        })
+        .collect();
+    let mut page = head(
+        "udpmon",
+        "UDPmon's programs by their short names",
+        &[
+            bold("udpmon"),
+            roman(" "),
+            italic("program"),
+            roman(" [options]"),
+        ],
+        "udpmon bw_mon is udpmon_bw_mon(1), udpmon req is udpmon_req(1), and so on.",
+    );
+    see_also(&mut page, &others(""));
+    pages.push(("udpmon.1", rendered(&page)));
+    pages
 }
 
 #[cfg(feature = "uperf")]

@@ -57,6 +57,42 @@ pub(crate) const PROGRAMS: &[Program] = &[
         about: "iperf 2.1.8, client and server, with its options and its output",
         run: |called, words| crate::iperf::iperf(called, words),
     },
+    #[cfg(feature = "udpmon")]
+    Program {
+        name: "udpmon",
+        about: "UDPmon 1.5.2's programs by their short names: udpmon bw_mon ARGS",
+        run: |called, words| crate::udpmon::udpmon(called, words),
+    },
+    #[cfg(feature = "udpmon")]
+    Program {
+        name: "udpmon_bw_mon",
+        about: "UDPmon's requester for throughput, loss and delay",
+        run: |called, words| crate::udpmon::bw_mon(called, words),
+    },
+    #[cfg(feature = "udpmon")]
+    Program {
+        name: "udpmon_req",
+        about: "UDPmon's requester for round-trip times",
+        run: |called, words| crate::udpmon::req(called, words),
+    },
+    #[cfg(feature = "udpmon")]
+    Program {
+        name: "udpmon_resp",
+        about: "UDPmon's responder, which serves both requesters",
+        run: |called, words| crate::udpmon::resp(called, words),
+    },
+    #[cfg(feature = "udpmon")]
+    Program {
+        name: "udpmon_recv",
+        about: "UDPmon's receiver for udpmon_send",
+        run: |called, words| crate::udpmon::recv(called, words),
+    },
+    #[cfg(feature = "udpmon")]
+    Program {
+        name: "udpmon_send",
+        about: "UDPmon's sender without a control exchange",
+        run: |called, words| crate::udpmon::send(called, words),
+    },
     #[cfg(feature = "uperf")]
     Program {
         name: "uperf",

@@ -1,16 +1,16 @@
 //! What SIGINT, SIGTERM and SIGALRM do: end what runs, early but properly.
 
-#[cfg(feature = "uperf")]
+#[cfg(any(feature = "run", feature = "uperf"))]
 use std::io::{self, Read};
 
-#[cfg(feature = "uperf")]
+#[cfg(any(feature = "run", feature = "uperf"))]
 use engine::Reason;
 use engine::{Stop, deadline_thread};
-#[cfg(feature = "uperf")]
+#[cfg(any(feature = "run", feature = "uperf"))]
 use sys::signal::INTERRUPTED;
 
 /// What a thread needs that only waits for signals.
-#[cfg(feature = "uperf")]
+#[cfg(any(feature = "run", feature = "uperf"))]
 const STACK: usize = 64 * 1024;
 
 /// Pulls `stop` at the first SIGINT or SIGTERM. A second one ends the process at once.
@@ -21,7 +21,7 @@ pub(crate) fn stop_on_signals(stop: &Stop) {
 
 /// What a server does once it listens: it goes to the background if it `is_daemon`, without its standard streams if
 /// `is_silent`, and ends by signals. Whether this process is the one that serves. No thread may exist yet.
-#[cfg(any(feature = "iperf", feature = "iperf3"))]
+#[cfg(any(feature = "iperf", feature = "iperf3", feature = "udpmon"))]
 pub(crate) fn begin_serving(is_daemon: bool, is_silent: bool, stop: &Stop) -> Result<bool, String> {
     let refused =
         |error: std::io::Error| format!("cannot go to the background: {}", sys::describe(&error));
@@ -45,12 +45,12 @@ pub(crate) fn stop_on_signals_and_alarm(stop: &Stop) {
 }
 
 /// Pulls these stops in their order, one at each SIGINT or SIGTERM. The next one ends the process at once.
-#[cfg(feature = "uperf")]
+#[cfg(any(feature = "run", feature = "uperf"))]
 pub(crate) fn stop_in_turn(stops: Vec<Stop>) {
     let _ = ring_in_turn(stops);
 }
 
-#[cfg(feature = "uperf")]
+#[cfg(any(feature = "run", feature = "uperf"))]
 fn ring_in_turn(stops: Vec<Stop>) -> io::Result<()> {
     let mut bell = sys::signal::each_interrupt()?;
     std::thread::Builder::new()

@@ -23,7 +23,7 @@ use testkit::{Finished, Namespace, Trial, run, same_text};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The names that the examples use.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 13] = [
     "iperf",
     "iperf3",
     "linerate",
@@ -31,6 +31,11 @@ const NAMES: [&str; 8] = [
     "netserver",
     "super_netperf",
     "super-netperf",
+    "udpmon_bw_mon",
+    "udpmon_recv",
+    "udpmon_req",
+    "udpmon_resp",
+    "udpmon_send",
     "uperf",
 ];
 
@@ -69,14 +74,15 @@ fn chapters() -> Vec<PathBuf> {
     paths
 }
 
-/// mdBook leaves out what SUMMARY.md does not name, and makes an empty page of what is not there.
+/// mdBook leaves out what SUMMARY.md does not name, and makes an empty page of what is not there. Pictures are named by
+/// chapters.
 fn summary() -> Result<(), String> {
-    let text = fs::read_to_string(book().join("SUMMARY.md")).map_err(|error| error.to_string())?;
-    let mut named: Vec<&str> = text
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .collect();
+    let mut named = links(&book().join("SUMMARY.md"))?;
+    for chapter in named.clone() {
+        let of_chapter = links(&book().join(chapter))?;
+        let is_picture = |link: &String| Path::new(link).extension() == Some("svg".as_ref());
+        named.extend(of_chapter.into_iter().filter(is_picture));
+    }
     named.sort_unstable();
     let entries = fs::read_dir(book()).map_err(|error| error.to_string())?;
     let mut there: Vec<String> = entries
@@ -88,6 +94,14 @@ fn summary() -> Result<(), String> {
         return Ok(());
     }
     Err(format!("SUMMARY.md names {named:?}; there are {there:?}"))
+}
+
+/// The targets of a page's links.
+fn links(page: &Path) -> Result<Vec<String>, String> {
+    let text = fs::read_to_string(page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let targets = text.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split(')').next());
+    Ok(targets.map(str::to_owned).collect())
 }
 
 fn chapter(path: &Path) -> Result<(), String> {

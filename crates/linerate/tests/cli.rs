@@ -135,6 +135,9 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
         ("uperf.1", &["\\-\\-check", "slave"]),
         ("iperf.1", &["\\-\\-bounceback", "TCP_WINDOW_SIZE"]),
         ("iperf3.1", &["\\-\\-max\\-tests", "IPERF3_PASSWORD"]),
+        ("udpmon.1", &["udpmon bw_mon", "udpmon_resp(1)"]),
+        ("udpmon_bw_mon.1", &["\\-\\-search", "udpmon_resp(1)"]),
+        ("udpmon_resp.1", &["\\-\\-max\\-records", "14233"]),
         ("super_netperf.1", &["flows", "netperf(1)"]),
         ("super-netperf.1", &["flows port", "k8s\\-netperf"]),
         (
@@ -188,7 +191,7 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
             .lines()
             .filter(|line| line.starts_with("made "))
             .count(),
-        7
+        13
     );
     assert!(
         stdout(&link())

@@ -1,5 +1,5 @@
-//! docs/netperf-manual-coverage.md, docs/iperf-coverage.md and docs/iperf3-coverage.md are complete, and the tests that
-//! they name as proofs have run.
+//! docs/netperf-manual-coverage.md, docs/iperf-coverage.md, docs/iperf3-coverage.md and docs/udpmon-coverage.md are
+//! complete, and the tests that they name as proofs have run.
 //!
 //! A proof is one place or several, between semicolons. A place is the name of a test, or what several
 //! names begin with, and words where the name does not say enough: they stand, as whole words, in a line
@@ -35,10 +35,11 @@ pub(crate) fn trials(own: Vec<String>) -> Vec<Trial> {
 }
 
 /// What of each tool is here.
-const DOCUMENTS: [&str; 3] = [
+const DOCUMENTS: [&str; 4] = [
     "netperf-manual-coverage.md",
     "iperf-coverage.md",
     "iperf3-coverage.md",
+    "udpmon-coverage.md",
 ];
 
 /// A table of a document.
@@ -49,10 +50,12 @@ pub(crate) struct Table {
 
 fn every_option_has_its_line_among_those_of_its_command_or_family() {
     let netperf = manual::client().into_iter().chain(manual::server());
+    let udpmon = udpmon::options::manual::chapters().into_iter();
     for (document, chapters) in [
         (DOCUMENTS[0], netperf.collect()),
         (DOCUMENTS[1], iperf::options::manual::chapters()),
         (DOCUMENTS[2], iperf3::options::manual::chapters()),
+        (DOCUMENTS[3], udpmon.map(|(_, chapter)| chapter).collect()),
     ] {
         let mut tables = tables(document);
         tables.retain(|table| table.head[0] == "option");

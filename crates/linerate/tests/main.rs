@@ -20,7 +20,10 @@ mod packaging;
 mod requests;
 mod robust;
 mod run;
+mod serve;
+mod serving;
 mod truth;
+mod udpmon;
 mod uperf;
 mod uperf_stock;
 
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         ("uperf_stock", uperf_stock::trials()),
         ("effects", effects::trials()),
         ("aggregate", aggregate::trials()),
+        ("udpmon", udpmon::trials()),
         ("uperf", uperf::trials()),
         ("cli", cli::trials()),
         ("documents", documents::trials()),
@@ -43,9 +47,11 @@ fn main() -> ExitCode {
         ("iperf3", iperf3::trials()),
         ("iperf", iperf::trials()),
         ("iperfs", iperfs::trials()),
+        ("serving", serving::trials()),
         ("flent", flent::trials()),
         ("packaging", packaging::trials()),
         ("map", map::trials()),
+        ("serve", serve::trials()),
         ("truth", truth::trials()),
     ];
     let names = testkit::names(&suites);

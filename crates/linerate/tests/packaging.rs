@@ -36,6 +36,20 @@ pub(crate) fn trials() -> Vec<Trial> {
                 })
             },
         ),
+        trial(
+            "systemd_socket_of_all",
+            &["systemd-socket-activate"],
+            || {
+                served(|files, port| {
+                    let status = files.directory.path().join("status");
+                    let mut command = Command::new("systemd-socket-activate");
+                    command.args(["-l", &port.to_string(), "--fdname=netperf"]);
+                    command.arg(program()).args(["serve", "--status"]);
+                    command.arg(status);
+                    command
+                })
+            },
+        ),
         trial("inetd", &["inetd"], || {
             served(|files, port| {
                 let line = files.text("inetd.conf", port).replace("nobody", "root");
@@ -129,7 +143,9 @@ impl Files {
             .join("../../packaging")
             .join(name);
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let ours = program().to_string_lossy().into_owned();
         text.replace(INSTALLED, &self.netserver())
+            .replace("/usr/local/bin/linerate", &ours)
             .replace("12865", &port.to_string())
     }
 
@@ -198,6 +214,8 @@ fn systemd_units() -> Outcome {
         "linerate-netserver.socket",
         "linerate-netserver-inetd@.service",
         "linerate-netserver-inetd.socket",
+        "linerate-serve.service",
+        "linerate-serve.socket",
     ];
     let mut command = Command::new("systemd-analyze");
     command.args(["verify", "--man=no", "--recursive-errors=no"]);

@@ -11,6 +11,7 @@ use std::path::Path;
 use iperf::wire::{Bounce, Bursts, Extension, Hello, Start};
 use netperf::wire::{Capability, Received, Request};
 use testkit::{Trial, unless};
+use udpmon::wire::Block;
 use uperf::wire::{
     Command, FlowopRecord, GroupRecord, Header, Order, SlaveInfo, TransactionRecord,
 };
@@ -56,6 +57,7 @@ fn fields() -> BTreeSet<Field> {
         fields!(Start: at fq_rate),
         fields!(Bursts: rate mean variance gap),
         fields!(Bounce: size number quick_ack synchronised type_of_service stop sent served hold),
+        fields!(Block: command version number sent responded length acknowledge low width offset lost_only skip received lost bad_order first_to_last stamps),
     ];
     let uperf = [
         ("Header", Header::FIELDS),
@@ -202,14 +204,21 @@ fn stands_elsewhere(case: &str) -> bool {
         let path = root.join(format!("lab/suite/{suite}.sh"));
         return holds(&path, &format!("\n{name}() {{"));
     }
+    let mut crates = fs::read_dir(root.join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let attribute = concat!("#[", "test]");
     let Some((module, name)) = case.rsplit_once("::tests::") else {
-        return false;
+        let Some((suite, name)) = case.split_once("::") else {
+            return false;
+        };
+        let test = format!("{attribute}\nfn {name}() {{");
+        return crates.any(|of| holds(&of.path().join(format!("tests/{suite}.rs")), &test));
     };
     let module = module.replace("::", "/");
-    let crates = fs::read_dir(root.join("crates")).into_iter().flatten();
-    let attribute = concat!("#[", "test]");
     let test = format!("{attribute}\n    fn {name}() {{");
-    crates.flatten().any(|of| {
+    crates.any(|of| {
         let source = of.path().join("src").join(&module);
         holds(&source.with_extension("rs"), &test) || holds(&source.join("mod.rs"), &test)
     })
@@ -246,6 +255,8 @@ fn places_of_tests() {
         ("wire::work::tests::no_more_than_the_limit", false),
         ("wire::work::tests::receive", false),
         ("wire::works::tests::no_more_than_the_limits", false),
+        ("exchange::stock_requests_are_answered_within_bounds", true),
+        ("exchange::stock_requests", false),
         ("modules.interfaces", true),
         ("modules.interface", false),
         ("no_more_than_the_limits", false),

@@ -66,8 +66,9 @@ fn runs(profile: &str) {
         // The last answers of all strands may be on their way.
         assert!(difference.abs() < 1.0, "{ended:#?}");
     } else {
-        // The slave has received all of it, and what left while the master's strands came to their end.
-        assert!((-10.0..=0.0).contains(&difference), "{ended:#?}");
+        // The slave has received all of it, and what left while the master's strands came to their end: on a busy host,
+        // where a second moves little, the sockets' buffers are a good part of it.
+        assert!((-50.0..=0.0).contains(&difference), "{ended:#?}");
         assert!(
             operations(&address(0)) >= operations("master"),
             "{ended:#?}"

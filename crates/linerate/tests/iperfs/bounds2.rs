@@ -137,10 +137,12 @@ fn ask(server: &Server, bytes: &[u8]) {
 }
 
 fn headers_of_datagrams() {
-    let (server, port) = super::datagram_server(super::ours2, "-u");
+    let server = super::server_of(super::ours2, "-u");
     for header in headers(LONG) {
         let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        client.connect(("127.0.0.1", port)).expect("an address");
+        client
+            .connect(("127.0.0.1", server.port))
+            .expect("an address");
         let soon = Some(Duration::from_millis(30));
         client.set_read_timeout(soon).expect("it is more than 0");
         let numbered = Hello {
@@ -153,8 +155,8 @@ fn headers_of_datagrams() {
         let _ = client.send(&datagram);
         let _ = client.recv(&mut [0; 4096]);
     }
-    serves(port, "-u");
-    assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
+    serves(server.port, "-u");
+    assert!(!server.panicked(), "{}", server.stderr());
 }
 
 #[track_caller]

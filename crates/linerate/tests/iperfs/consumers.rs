@@ -457,7 +457,8 @@ fn pscheduler_iperf2(tools: &Tools) -> Outcome {
         )?;
         check(words.get(11) == Some(&"us"), "microseconds", row)?;
     }
-    let (server, port) = super::datagram_server_of(tools.command("iperf -s -u -e"));
+    let server = tools.serve("iperf -s -u -e -p PORT")?;
+    let port = server.port;
     let line = format!("iperf -u -c 127.0.0.1 -p {port} -t 1 -i 1 -e -f b -b 1m");
     let client = run(tools.command(&line), PATIENCE).map_err(|error| error.to_string())?;
     let rates = client.stdout.lines().filter_map(|line| before(line, "pps"));
@@ -575,10 +576,10 @@ fn flent(tools: &Tools) -> Outcome {
     let help = help.stdout + &help.stderr;
     check(help.contains("--enhanced"), "the help", &help)?;
     let server = tools.serve("iperf -s -p PORT")?;
-    let (datagrams, port) = super::datagram_server_of(tools.command("iperf -s -u"));
+    let datagrams = tools.serve("iperf -s -u -p PORT")?;
     for (udp, port) in [
         ("--nodelay", server.port),
-        ("--udp --bandwidth 10M --len 1000", port),
+        ("--udp --bandwidth 10M --len 1000", datagrams.port),
     ] {
         let line = format!(
             "iperf --enhanced --reportstyle C --format m --client HOST -p {port} --time 1 --interval 0.2 --tos 0x10 {udp}"

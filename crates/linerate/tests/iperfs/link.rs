@@ -6,9 +6,7 @@ use std::time::Duration;
 use testkit::Need::Namespaces;
 use testkit::{Namespace, Process, Server, Trial, eventually, link, trial};
 
-use super::{ours2, ours3};
-
-const AT_ONCE: Duration = Duration::from_secs(5);
+use super::{AT_ONCE, ours2, ours3};
 
 /// The longest deadline of either dialect is 70 s: [`eventually`] waits four times as long as this.
 const DEADLINE: Duration = Duration::from_secs(25);

@@ -1,7 +1,6 @@
 //! An iperf3 whose peer dies, or says nothing any more, in each phase of a test: it reports that in one line within
 //! its deadline, and has nothing left of the test.
 
-use std::any::Any;
 use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -9,13 +8,10 @@ use std::time::Duration;
 use iperf3::wire::{State, framed};
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::{Finished, Process, Server, Trial, Usage, trials};
+use testkit::{Finished, Process, Server, Trial, side_by_side, trials};
 
 use super::script::{self, RESULTS};
-use super::{ours3, stock3, stock3_missing};
-
-/// What needs no deadline: a connection has ended.
-const AT_ONCE: Duration = Duration::from_secs(5);
+use super::{AT_ONCE, Held, Make, ours3, server_at_rest, serves, stock3, stock3_missing};
 
 /// The longest deadline of a control connection is 30 s, and 40 s more than its time that of a test: `eventually` waits
 /// four times as long as this.
@@ -84,9 +80,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.into_iter().map(Trial::waiting).collect()
 }
 
-/// What keeps a peer's connections open.
-type Held = Vec<Box<dyn Any + Send>>;
-
 /// A client that goes so far.
 fn client_up_to(phase: Phase, parameters: &str, port: u16) -> Held {
     let mut client = script::Client::connect(port);
@@ -123,22 +116,8 @@ fn client_up_to(phase: Phase, parameters: &str, port: u16) -> Held {
     held
 }
 
-fn server(options: &str) -> (Server, Usage) {
-    let server = Server::with(|port| format!("iperf3 -s -p {port} {options}"));
-    serves(&server);
-    let rest = server.settled_usage();
-    (server, rest)
-}
-
-/// A test of each protocol is served.
-#[track_caller]
-fn serves(server: &Server) {
-    for kind in ["-n 1M", "-u -b 8M -l 1000 -n 10K"] {
-        let line = format!("-c 127.0.0.1 -p {} {kind}", server.port);
-        let client = testkit::run(ours3(&line), AT_ONCE).expect("it ends");
-        assert_eq!(client.code, Some(0), "{client:#?}; {}", server.log());
-    }
-}
+/// A test of each protocol.
+const PLAIN: [&str; 2] = ["-n 1M", "-u -b 8M -l 1000 -n 10K"];
 
 /// All lines on standard error are of iperf3's form.
 #[track_caller]
@@ -149,7 +128,7 @@ fn is_plain(stderr: &str) {
 }
 
 fn a_server_outlives_clients_that_die() {
-    let (server, rest) = server("");
+    let (server, rest) = server_at_rest(ours3, "", &PLAIN);
     for (_, parameters) in KINDS {
         for phase in PHASES {
             let what = format!("a death, {phase:?}, {parameters}");
@@ -157,13 +136,13 @@ fn a_server_outlives_clients_that_die() {
             server.is_back_at(rest, AT_ONCE, &what);
         }
     }
-    serves(&server);
+    serves(&server, ours3, &PLAIN);
     is_plain(&server.stderr());
     assert!(!server.panicked());
 }
 
 fn a_server_outlives_clients_that_say_nothing() {
-    let (server, rest) = server("--rcv-timeout 2000");
+    let (server, rest) = server_at_rest(ours3, "--rcv-timeout 2000", &PLAIN);
     // A session with UDP streams keeps others of its address waiting until it has all of them.
     let silent = |parameters: &str, but: &[Phase]| -> Vec<Held> {
         let phases = PHASES.into_iter().filter(|phase| !but.contains(phase));
@@ -184,7 +163,7 @@ fn a_server_outlives_clients_that_say_nothing() {
         .expect("it ends")
         .succeeded();
     server.is_back_at(rest, DEADLINE, "silence");
-    serves(&server);
+    serves(&server, ours3, &PLAIN);
     is_plain(&server.stderr());
     drop((tcp, udp));
 }
@@ -285,21 +264,21 @@ fn a_client_reports_a_server_that_dies() {
 }
 
 fn a_client_reports_a_server_that_says_nothing() {
-    std::thread::scope(|scope| {
-        for kind in KINDS {
-            for phase in PHASES {
-                let (options, parameters) = kind;
-                scope.spawn(move || {
-                    let what = format!("silence, {phase:?}, {options}");
-                    // While data flows, a receiver has a deadline of its own.
-                    let has_limit = options.contains("-R") && phase == Phase::Running;
-                    let limit = if has_limit { " --rcv-timeout 500" } else { "" };
-                    let kind = (&*format!("{options}{limit}"), parameters);
-                    is_reported(&client_of_a_server_up_to(phase, kind, false, ""), "", &what);
-                });
-            }
+    let client = |(options, parameters): (&'static str, _), phase| {
+        move || {
+            let what = format!("silence, {phase:?}, {options}");
+            // While data flows, a receiver has a deadline of its own.
+            let has_limit = options.contains("-R") && phase == Phase::Running;
+            let limit = if has_limit { " --rcv-timeout 500" } else { "" };
+            let kind = (&*format!("{options}{limit}"), parameters);
+            is_reported(&client_of_a_server_up_to(phase, kind, false, ""), "", &what);
         }
-    });
+    };
+    side_by_side(
+        KINDS
+            .into_iter()
+            .flat_map(|kind| PHASES.map(|phase| client(kind, phase))),
+    );
 }
 
 fn a_client_reports_a_process_that_is_killed_or_stopped() {
@@ -311,44 +290,39 @@ fn a_client_reports_a_process_that_is_killed_or_stopped() {
         "-u -R -b 1M",
         "-P 4",
     ];
-    let makes: &[fn(&str) -> std::process::Command] = match stock3_missing() {
+    let makes: &[Make] = match stock3_missing() {
         None => &[ours3, stock3],
         Some(_) => &[ours3],
     };
-    std::thread::scope(|scope| {
-        for make in makes {
-            for kind in kinds {
-                for signal in [Signal::KILL, Signal::STOP] {
-                    scope.spawn(move || {
-                        let server = Server::of(|port| make(&format!("-s -p {port}")));
-                        let server = server.expect("it starts");
-                        let receives = kind.contains("-R") || kind.contains("--bidir");
-                        let limit = if receives { "--rcv-timeout 1000" } else { "" };
-                        let time = if signal == Signal::KILL { 30 } else { 3 };
-                        let line = format!(
-                            "-c 127.0.0.1 -p {} -t {time} -i 0.1 -l 1000 {kind} {limit}",
-                            server.port
-                        );
-                        let client = Process::start(&mut ours3(&line));
-                        assert!(testkit::eventually(AT_ONCE, || client
-                            .stdout()
-                            .contains("Bytes")));
-                        server.signal(signal);
-                        let patience = if signal == Signal::KILL {
-                            AT_ONCE
-                        } else {
-                            DEADLINE
-                        };
-                        is_reported(&client.finish(patience), "", &format!("{signal:?}, {kind}"));
-                    });
-                }
-            }
-        }
-    });
+    let pairs = makes
+        .iter()
+        .flat_map(|make| kinds.map(|kind| (*make, kind)));
+    side_by_side(pairs.flat_map(|(make, kind)| {
+        [Signal::KILL, Signal::STOP]
+            .map(|signal| move || a_client_reports_a_server_with(make, kind, signal))
+    }));
+}
+
+fn a_client_reports_a_server_with(make: Make, kind: &str, signal: Signal) {
+    let server = Server::of(|port| make(&format!("-s -p {port}"))).expect("it starts");
+    let receives = kind.contains("-R") || kind.contains("--bidir");
+    let limit = if receives { "--rcv-timeout 1000" } else { "" };
+    let (time, patience) = match signal {
+        Signal::KILL => (30, AT_ONCE),
+        _ => (3, DEADLINE),
+    };
+    let port = server.port;
+    let line = format!("-c 127.0.0.1 -p {port} -t {time} -i 0.1 -l 1000 {kind} {limit}");
+    let client = Process::start(&mut ours3(&line));
+    assert!(testkit::eventually(AT_ONCE, || client
+        .stdout()
+        .contains("Bytes")));
+    server.signal(signal);
+    is_reported(&client.finish(patience), "", &format!("{signal:?}, {kind}"));
 }
 
 fn a_server_outlives_processes_that_are_killed_or_stopped() {
-    let (server, rest) = server("--rcv-timeout 2000");
+    let (server, rest) = server_at_rest(ours3, "--rcv-timeout 2000", &PLAIN);
     let kinds = [
         "",
         "-R",
@@ -376,6 +350,6 @@ fn a_server_outlives_processes_that_are_killed_or_stopped() {
         server.is_back_at(rest, DEADLINE, &format!("{signal:?}"));
         drop(clients);
     }
-    serves(&server);
+    serves(&server, ours3, &PLAIN);
     is_plain(&server.stderr());
 }

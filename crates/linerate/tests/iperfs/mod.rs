@@ -13,12 +13,20 @@ mod script;
 mod strangers;
 mod words;
 
+use std::any::Any;
 use std::process::Command;
-
-use std::fs;
 use std::time::Duration;
 
-use testkit::{Need, Process, Trial, eventually, free_port, linerate, stock, within};
+use testkit::{Need, Server, Trial, Usage, linerate, stock, within};
+
+/// A command of one make's program, from a line of options.
+type Make = fn(&str) -> Command;
+
+/// What keeps a peer's connections open.
+type Held = Vec<Box<dyn Any + Send>>;
+
+/// What needs no deadline: a connection has ended.
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let iperf = [bounds2::trials(), lost2::trials(), reports2::trials()]
@@ -65,19 +73,28 @@ fn stock2_missing() -> Option<String> {
     Need::Program("iperf").missing()
 }
 
-/// A server of datagrams from the moment that it takes them, and its port.
-fn datagram_server(make: fn(&str) -> Command, options: &str) -> (Process, u16) {
-    datagram_server_of(make(&format!("-s {options}")))
+/// A server of one of the makes on a free port, with these options.
+#[track_caller]
+fn server_of(make: Make, options: &str) -> Server {
+    let server = Server::of(|port| make(&format!("-s -p {port} {options}")));
+    server.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The same, from its command without a port.
-fn datagram_server_of(mut command: Command) -> (Process, u16) {
-    let port = free_port();
-    let server = Process::start(command.args(["-p", &port.to_string()]));
-    let wanted = format!(":{port:04X} ");
-    let has = |table: &str| fs::read_to_string(table).is_ok_and(|table| table.contains(&wanted));
-    let takes = || has("/proc/thread-self/net/udp") || has("/proc/thread-self/net/udp6");
-    let began = eventually(Duration::from_secs(10), takes);
-    assert!(began, "{}", server.stderr());
-    (server, port)
+/// A server of ours that has served clients of these kinds, and its usage at rest.
+#[track_caller]
+fn server_at_rest(make: Make, options: &str, kinds: &[&str]) -> (Server, Usage) {
+    let server = server_of(make, options);
+    serves(&server, make, kinds);
+    let rest = server.settled_usage();
+    (server, rest)
+}
+
+/// A client of each kind is served.
+#[track_caller]
+fn serves(server: &Server, make: Make, kinds: &[&str]) {
+    for kind in kinds {
+        let line = format!("-c 127.0.0.1 -p {} {kind}", server.port);
+        let client = testkit::run(make(&line), AT_ONCE).expect("it ends");
+        assert_eq!(client.code, Some(0), "{client:#?}; {}", server.log());
+    }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use iperf::wire::{Acknowledgement, DatagramHeader, ServerReport, WallTime, flags};
 use iperf3::wire::{Direction, Parameters, Protocol, Results, State, framed};
-use testkit::{Process, Server, Trial, trials};
+use testkit::{Process, Server, Trial, side_by_side, trials};
 
-use super::{datagram_server, ours2, ours3, script};
+use super::{ours2, ours3, script, server_of};
 
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -151,48 +151,11 @@ fn servers_of_iperf3() {
 fn streams_of_iperf2() {
     let server = Server::with(|port| format!("iperf -s -p {port}"));
     let keyed = Server::with(|port| format!("iperf -s -p {port} --permit-key=secret123"));
-    std::thread::scope(|scope| {
-        for (run, hex) in recorded(OF_IPERF2, "stream") {
-            let header = bytes(hex);
-            let word = u32::from_be_bytes(header[..4].try_into().expect("a header"));
-            let port = if run.contains("permitkey") {
-                keyed.port
-            } else {
-                server.port
-            };
-            scope.spawn(move || {
-                let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect(run);
-                client.set_read_timeout(Some(LIMIT)).expect("not zero");
-                client.write_all(&header).expect(run);
-                let data = client.write_all(&[b'0'; 10_000]);
-                let ended = data.and_then(|()| client.shutdown(Shutdown::Write));
-                let mut answer = Vec::new();
-                let read = client.read_to_end(&mut answer);
-                if run == "tcp-permitkey-bad" {
-                    assert!(
-                        answer.is_empty() && (read.is_err() || ended.is_err()),
-                        "{run}"
-                    );
-                    return;
-                }
-                assert!(read.is_ok(), "{run}: {read:?}");
-                let is_quiet = word & flags::VERSION2 != 0 && word & flags::PEER_DETECT == 0;
-                if word & flags::EXTEND == 0 {
-                    assert!(answer.is_empty(), "{run}");
-                } else if is_quiet {
-                    // A second of data.
-                    assert!(answer.len() > 10_000, "{run}: {}", answer.len());
-                } else {
-                    // Those with trip times have times, if they began not long ago: these did not.
-                    assert!(
-                        Acknowledgement::decode(&answer).is_some(),
-                        "{run}: {answer:?}"
-                    );
-                    assert_eq!(answer.len(), Acknowledgement::SHORT, "{run}");
-                }
-            });
-        }
-    });
+    side_by_side(recorded(OF_IPERF2, "stream").map(|(run, hex)| {
+        let is_keyed = run.contains("permitkey");
+        let port = if is_keyed { keyed.port } else { server.port };
+        move || a_stream_is_answered(run, &bytes(hex), port)
+    }));
     for server in [server, keyed] {
         assert!(!server.panicked(), "{}", server.log());
         assert!(server.stdout().contains("/sec"));
@@ -200,9 +163,38 @@ fn streams_of_iperf2() {
     }
 }
 
+fn a_stream_is_answered(run: &str, header: &[u8], port: u16) {
+    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect(run);
+    client.set_read_timeout(Some(LIMIT)).expect("not zero");
+    client.write_all(header).expect(run);
+    let data = client.write_all(&[b'0'; 10_000]);
+    let ended = data.and_then(|()| client.shutdown(Shutdown::Write));
+    let mut answer = Vec::new();
+    let read = client.read_to_end(&mut answer);
+    if run == "tcp-permitkey-bad" {
+        let is_cut = read.is_err() || ended.is_err();
+        assert!(answer.is_empty() && is_cut, "{run}");
+        return;
+    }
+    assert!(read.is_ok(), "{run}: {read:?}");
+    let word = u32::from_be_bytes(header[..4].try_into().expect("a header"));
+    let is_quiet = word & flags::VERSION2 != 0 && word & flags::PEER_DETECT == 0;
+    if word & flags::EXTEND == 0 {
+        assert!(answer.is_empty(), "{run}");
+    } else if is_quiet {
+        // A second of data.
+        assert!(answer.len() > 10_000, "{run}: {}", answer.len());
+    } else {
+        // Acknowledgements of old trip times carry no times.
+        let decoded = Acknowledgement::decode(&answer);
+        assert!(decoded.is_some(), "{run}: {answer:?}");
+        assert_eq!(answer.len(), Acknowledgement::SHORT, "{run}");
+    }
+}
+
 /// The first datagrams of a recorded run, and a last one after them: the report counts them.
 fn datagrams_of_iperf2() {
-    let (mut server, port) = datagram_server(ours2, "-u");
+    let mut server = server_of(ours2, "-u");
     let mut played = 0;
     let mut runs: Vec<&str> = recorded(OF_IPERF2, "datagram")
         .map(|(run, _)| run)
@@ -217,7 +209,7 @@ fn datagrams_of_iperf2() {
         let mut datagrams: Vec<Vec<u8>> = of_run.map(|(_, hex)| bytes(hex)).collect();
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         client
-            .connect((Ipv4Addr::LOCALHOST, port))
+            .connect((Ipv4Addr::LOCALHOST, server.port))
             .expect("loopback");
         client.set_read_timeout(Some(LIMIT)).expect("not zero");
         let word = |bytes: &[u8], at: usize| -> u32 {

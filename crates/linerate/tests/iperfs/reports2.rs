@@ -3,19 +3,21 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use testkit::{Finished, Process, Trial, eventually, free_port, trials, unless};
+use testkit::{Finished, Process, Trial, eventually, free_port, side_by_side, trials, unless};
 
-use super::lost2::{AT_ONCE, DEADLINE, KINDS, start_server};
-use super::{ours2, stock2, stock2_missing};
+use super::lost2::{DEADLINE, KINDS, server_for};
+use super::{AT_ONCE, Make, ours2, stock2, stock2_missing};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = trials![
         a_client_reports_a_server_that_dies,
         a_client_reports_a_server_that_says_nothing,
         a_client_of_datagrams_reports_a_server_that_says_nothing,
+        a_client_of_datagrams_ends_without_the_last_one,
     ];
     trials.push(unless(
         stock2_missing(),
@@ -83,16 +85,15 @@ fn a_client_reports_a_server_that_dies() {
 }
 
 fn a_client_reports_a_server_that_says_nothing() {
-    std::thread::scope(|scope| {
-        for (options, taken, answer) in TESTS.into_iter().chain([("-R", 60, &[][..])]) {
-            scope.spawn(move || {
-                is_reported(
-                    &client_of(options, taken, answer, false),
-                    &format!("{options}, {taken}"),
-                );
-            });
+    let tests = TESTS.into_iter().chain([("-R", 60, &[][..])]);
+    side_by_side(tests.map(|(options, taken, answer)| {
+        move || {
+            is_reported(
+                &client_of(options, taken, answer, false),
+                &format!("{options}, {taken}"),
+            );
         }
-    });
+    }));
 }
 
 fn a_client_of_datagrams_reports_a_server_that_says_nothing() {
@@ -113,30 +114,68 @@ fn a_client_of_datagrams_reports_a_server_that_says_nothing() {
     }
 }
 
-fn a_client_reports_a_process_that_is_killed_or_stopped() {
-    let makes: [fn(&str) -> Command; 2] = [ours2, stock2];
-    std::thread::scope(|scope| {
-        for make in makes {
-            for kind in KINDS {
-                for signal in [Signal::KILL, Signal::STOP] {
-                    scope.spawn(move || {
-                        let (server, port) = start_server(make, kind, "");
-                        // A receiver of datagrams learns it by the clock alone.
-                        let ends = signal == Signal::KILL && !kind.contains("-u");
-                        let time = if ends { 30 } else { 3 };
-                        let line =
-                            format!("-c 127.0.0.1 -p {port} -t {time} -i 0.1 -l 1000 {kind}");
-                        let client = Process::start(&mut ours2(&line));
-                        assert!(eventually(AT_ONCE, || client.stdout().contains("/sec")));
-                        server.signal(signal);
-                        let patience = if ends { AT_ONCE } else { DEADLINE };
-                        let client = client.finish(patience);
-                        let what = format!("{signal:?}, {kind}: {client:#?}");
-                        assert_eq!(client.code, Some(1), "{what}");
-                        assert!(!client.stderr.is_empty(), "{what}");
-                    });
-                }
-            }
+/// The client's end if the server sends a datagram per 10 ms for this time, and then nothing, not even the last one.
+fn client_of_datagrams(options: &str, time: Duration) -> Finished {
+    let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = server.local_addr().expect("it is bound").port();
+    let mut client = Process::start(&mut ours2(&format!(
+        "-c 127.0.0.1 -p {port} -u -l 100 -b 80k -R {options}"
+    )));
+    let (_, to) = server.recv_from(&mut [0; 100]).expect("a request");
+    let began = Instant::now();
+    let mut datagram = [0; 100];
+    for number in 1_u32.. {
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        // The client may have ended.
+        let _ = server.send_to(&datagram, to);
+        if began.elapsed() >= time || !client.is_running() {
+            break;
         }
-    });
+        thread::sleep(Duration::from_millis(10));
+    }
+    client.finish(AT_ONCE)
+}
+
+fn a_client_of_datagrams_ends_without_the_last_one() {
+    let seconds = Duration::from_secs;
+    let good = client_of_datagrams("-t 2", seconds(2));
+    assert_eq!(good.code, Some(0), "{good:#?}");
+    assert!(good.stdout.contains("0.0000-2.0000 sec"), "{good:#?}");
+    let strict = client_of_datagrams("-t 2 --strict", seconds(2));
+    assert_eq!(strict.code, Some(3), "{strict:#?}");
+    let doubt = "iperf: the peer cannot tell the number of datagrams that it sent: its last one did not arrive";
+    assert!(strict.stderr.contains(doubt), "{strict:#?}");
+    // One that ends too early, and one that does not end.
+    for time in [Duration::from_millis(800), seconds(60)] {
+        is_reported(&client_of_datagrams("-t 2", time), "-R");
+    }
+}
+
+fn a_client_reports_a_process_that_is_killed_or_stopped() {
+    let makes: [Make; 2] = [ours2, stock2];
+    let pairs = makes
+        .into_iter()
+        .flat_map(|make| KINDS.map(|kind| (make, kind)));
+    side_by_side(pairs.flat_map(|(make, kind)| {
+        [Signal::KILL, Signal::STOP]
+            .map(|signal| move || a_client_reports_a_server_with(make, kind, signal))
+    }));
+}
+
+fn a_client_reports_a_server_with(make: Make, kind: &str, signal: Signal) {
+    let server = server_for(make, kind, "");
+    // The receiver of datagrams sees the end by its clock alone.
+    let ends = signal == Signal::KILL && !kind.contains("-u");
+    let (time, patience) = if ends { (30, AT_ONCE) } else { (3, DEADLINE) };
+    let line = format!(
+        "-c 127.0.0.1 -p {} -t {time} -i 0.1 -l 1000 {kind}",
+        server.port
+    );
+    let client = Process::start(&mut ours2(&line));
+    assert!(eventually(AT_ONCE, || client.stdout().contains("/sec")));
+    server.signal(signal);
+    let client = client.finish(patience);
+    let what = format!("{signal:?}, {kind}: {client:#?}");
+    assert_eq!(client.code, Some(1), "{what}");
+    assert!(!client.stderr.is_empty(), "{what}");
 }

@@ -17,6 +17,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         })
     };
     vec![
+        unless(stock2_missing(), "iperf::wrong_words_are_named", || {
+            NAMED
+                .iter()
+                .try_for_each(|(line, words, names)| named(line, words, names))
+        }),
         case(
             "iperf::wrong_words",
             stock2_missing(),
@@ -45,6 +50,48 @@ fn agrees([ours, stock]: [fn(&str) -> Command; 2], line: &str) -> Result<(), Str
     Err(format!("{line}:\nours {ours:#?}\nstock {stock:#?}"))
 }
 
+/// The only line on standard error has stock's words, and the option and the value that are wrong.
+fn named(line: &str, words: &str, names: &[&str]) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{line}: {error}");
+    let (ours, stock) = (
+        run(ours2(line), PATIENCE).map_err(failed)?,
+        run(stock2(line), PATIENCE).map_err(failed)?,
+    );
+    let has = |name: &&str| ours.stderr.contains(*name);
+    let is_named = names.iter().all(has) && ours.stderr.lines().count() == 1;
+    let says_so = stock.stderr.contains(words) && ours.stderr.contains(words);
+    if is_named && says_so && ours.code.is_some_and(|code| code != 0) {
+        return Ok(());
+    }
+    Err(format!("{line}:\nours {ours:#?}\nstock {stock:#?}"))
+}
+
+const INCOMPATIBLE: &str =
+    "ERROR: compatibility mode not supported with the requested with options";
+
+/// Lines, stock's words, and the names of options and values that these words lack.
+const NAMED: &[(&str, &str, &[&str])] = &[
+    ("-c 127.0.0.1 -C -R", INCOMPATIBLE, &["-C", "-R"]),
+    ("-c 127.0.0.1 -C -d", INCOMPATIBLE, &["-C", "-d"]),
+    ("-c 127.0.0.1 -C -u -r", INCOMPATIBLE, &["-C", "-r"]),
+    (
+        "-c 127.0.0.1 -C --full-duplex",
+        INCOMPATIBLE,
+        &["-C", "--full-duplex"],
+    ),
+    (
+        "-c 127.0.0.1 -u -b 1",
+        "ERROR: IPG delay target of 11760.0 secs too large (max value is 60 secs)",
+        &["-b 1 ", "-l 1470"],
+    ),
+    (
+        "-c 127.0.0.1 -V",
+        "ERROR: failed to find an ip address for host '127.0.0.1'",
+        &["-V"],
+    ),
+    ("-s -B foo.invalid", "foo.invalid: ", &["-B foo.invalid"]),
+];
+
 const IPERF2: &[&str] = &[
     "",
     "-t",
@@ -67,6 +114,8 @@ const IPERF2: &[&str] = &[
     "-c 127.0.0.1 --permit-key=ab",
     "-c 127.0.0.1 --connect-only -u",
     "-c 127.0.0.1 --near-congestion -u",
+    "-c 127.0.0.1 --near-congestion -b 1m",
+    "-c 127.0.0.1 -u --ipg abc",
     "-c 127.0.0.1 --no-udp-fin",
     "-c 127.0.0.1 --incr-srcip",
     "-c 127.0.0.1 -D",

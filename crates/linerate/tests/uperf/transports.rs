@@ -156,10 +156,10 @@ fn datagrams_in_batches() {
     assert_eq!((&slave[2], &slave[4]), (&master[2], &master[4]));
 }
 
-/// The slave writes half of what the reads want, so that some of them fail however late they come.
+/// The slave writes one datagram for two reads, so that some of them fail however late they come.
 fn who_does_not_block_goes_on() {
     let profile = |options: &str| {
-        let read = format!("read size=100 rsize=50 non_blocking {options}");
+        let read = format!("read size=100 rsize=200 count=2 non_blocking {options}");
         Profile::new("hasty")
             .group("nthreads=1")
             .once("connect remotehost=$h protocol=udp")

@@ -1,0 +1,125 @@
+//! The limits and secrets of `linerate serve`: options, and files of lines that are named as the options are.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+use server::{Limits, Network};
+
+/// What one address may take.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct LimitArgs {
+    /// Run at most N tests of one address at a time (of IPv6, of one /64)
+    #[arg(long, value_name = "N")]
+    max_tests: Option<u32>,
+
+    /// End the tests of an address that together move more than this many bits per second (100mbit, 1gbit) beyond the first second's worth
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    max_rate: Option<u64>,
+
+    /// Refuse tests that are longer, and end those that are 10 s longer
+    #[arg(long, value_name = "SEC")]
+    max_seconds: Option<u64>,
+
+    /// Serve clients of these networks only, such as 10.0.0.0/8
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
+    pub(super) allow_peers: Vec<Network>,
+
+    /// Let clients of these networks get more than three times the bytes that they sent, even if nothing proves their address: UDP tests
+    /// of stock iperf 2 in which the server sends, and long responses to stock UDPmon
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
+    allow_third_party: Vec<Network>,
+}
+
+/// What clients have to know.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct Auth {
+    #[arg(long)]
+    pub(super) netperf_passphrase: Option<String>,
+    #[arg(long)]
+    pub(super) iperf_permit_key: Option<String>,
+    #[arg(long, requires = "iperf3_authorized_users")]
+    pub(super) iperf3_rsa_private_key: Option<PathBuf>,
+    #[arg(long, requires = "iperf3_rsa_private_key")]
+    pub(super) iperf3_authorized_users: Option<PathBuf>,
+}
+
+/// A file of such lines.
+#[derive(Parser)]
+struct Lines<T: clap::Args> {
+    #[command(flatten)]
+    of: T,
+}
+
+impl LimitArgs {
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        lines(path)
+    }
+
+    /// Takes what a file has.
+    pub(super) fn replace_by(&mut self, file: Self) {
+        self.max_tests = file.max_tests.or(self.max_tests);
+        self.max_rate = file.max_rate.or(self.max_rate);
+        self.max_seconds = file.max_seconds.or(self.max_seconds);
+        if !file.allow_peers.is_empty() {
+            self.allow_peers = file.allow_peers;
+        }
+        if !file.allow_third_party.is_empty() {
+            self.allow_third_party = file.allow_third_party;
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            tests: self.max_tests,
+            rate: self.max_rate,
+            length: self.max_seconds.map(Duration::from_secs),
+            unproven: Some(self.allow_third_party.clone()),
+        }
+    }
+}
+
+impl Auth {
+    /// Reads a file that only its owner may read.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let file = std::fs::metadata(path).map_err(|error| failed(path, &error))?;
+        if file.permissions().mode() & 0o077 != 0 {
+            return Err(format!(
+                "{}: other users may read it (chmod 600)",
+                path.display()
+            ));
+        }
+        lines(path)
+    }
+}
+
+/// Reads a file with an option per line, without its dashes; `#` begins a comment.
+fn lines<T: clap::Args>(path: &Path) -> Result<T, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| failed(path, &error))?;
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim());
+    let words = lines.filter(|line| !line.is_empty()).map(|line| {
+        let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        format!("--{name}={}", value.trim())
+    });
+    let parsed = Lines::<T>::try_parse_from(std::iter::once(String::new()).chain(words));
+    let parsed = parsed.map_err(|error| {
+        let text = error.to_string();
+        let what = text.split("\n\n").next().unwrap_or_default();
+        let words: Vec<_> = what.split_whitespace().skip(1).collect();
+        format!("{}: {}", path.display(), words.join(" "))
+    });
+    Ok(parsed?.of)
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {}", path.display(), sys::describe(error))
+}
+
+fn rate(text: &str) -> Result<u64, &'static str> {
+    let rate = units::bit_rate(text).filter(|rate| rate.0 >= 1.0);
+    rate.map(|rate| rate.0 as u64)
+        .ok_or("not a rate (100mbit, 1gbit)")
+}

@@ -1,0 +1,113 @@
+//! What `linerate serve` writes: a line for each test to standard output, and notes to standard error.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::ValueEnum;
+use server::{Log, Pace, TestRecord, Verdict};
+use units::BitRate;
+
+/// The most notes per period: hosts that are no clients may cause them.
+const MOST_NOTES: u32 = 1000;
+
+static PACE: Mutex<Option<Pace>> = Mutex::new(None);
+
+/// The format of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A sentence
+    Text,
+    /// A JSON object
+    Json,
+    /// No lines
+    None,
+}
+
+impl Format {
+    /// Writes a line for each test that has ended. A reader that has closed the pipe is no failure.
+    pub(super) fn writer(self) -> Option<Log> {
+        match self {
+            Self::None => None,
+            Self::Text => Some(|test| drop(writeln!(io::stdout(), "{}", line(test)))),
+            Self::Json => Some(|test| {
+                let line = serde_json::to_string(test).unwrap_or_default();
+                drop(writeln!(io::stdout(), "{line}"));
+            }),
+        }
+    }
+}
+
+/// A test's line in the log.
+fn line(test: &TestRecord) -> String {
+    let TestRecord {
+        started,
+        peer,
+        dialect,
+        seconds,
+        ..
+    } = test;
+    let started = humantime::format_rfc3339_millis(*started);
+    let (amount, rate) = (amount(test), BitRate(test.bits_per_second));
+    let end = test.end.as_deref().unwrap_or_default();
+    let mut line = format!(
+        "{started} {peer} {dialect} {}: {amount} in {seconds:.2} s ({rate}): {end}",
+        test.test
+    );
+    if test.overlapping_tests > 0 {
+        let (others, named) = (test.overlapping_tests, test.overlapped_with.join(", "));
+        let _ = write!(line, "; tests at the same time: {others}: {named}");
+    }
+    line
+}
+
+/// What a test has moved: `received 1.10 GBytes`.
+pub(super) fn amount(test: &TestRecord) -> String {
+    let show = |bytes: u64| units::iperf::Scale::Bytes(None).show(bytes as f64);
+    let show = |bytes| show(bytes).trim_start().to_owned();
+    match (test.received_bytes, test.sent_bytes) {
+        (received, 0) => format!("received {}", show(received)),
+        (0, sent) => format!("sent {}", show(sent)),
+        (received, sent) => format!("received {}, sent {}", show(received), show(sent)),
+    }
+}
+
+/// Writes a line to standard error; not more than so many in a time.
+pub(super) fn note(line: fmt::Arguments<'_>) {
+    let mut pace = PACE.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    let pace = pace.get_or_insert(Pace::begin(now));
+    if let Verdict::Written { left_out } = pace.judge(now, MOST_NOTES) {
+        let mut text = String::new();
+        if left_out > 0 {
+            let _ = write!(text, "{left_out} lines left out\nlinerate serve: ");
+        }
+        sys::write_error_line(format_args!("linerate serve: {text}{line}"));
+    }
+}
+
+/// What dialects have to say, as notes.
+#[cfg(any(feature = "iperf", feature = "iperf3"))]
+pub(super) struct Notes;
+
+#[cfg(feature = "iperf3")]
+impl Write for Notes {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        note(format_args!("{}", String::from_utf8_lossy(line).trim_end()));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "iperf")]
+impl iperf::event::Observer for Notes {
+    fn see(&self, event: &iperf::event::Event<'_>) {
+        if let iperf::event::Event::Trouble(line) = event {
+            note(format_args!("iperf: {line}"));
+        }
+    }
+}

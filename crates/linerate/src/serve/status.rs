@@ -1,0 +1,226 @@
+//! What `linerate serve` is doing: it answers each connection to a Unix socket with a document, which `linerate status` shows.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use server::{Service, TestRecord};
+use units::BitRate;
+
+use super::log::amount;
+
+/// How long a reader may take for a document, and a server to write it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest document that is read.
+const LONGEST: u64 = 64 << 20;
+
+/// What `linerate status` is told.
+///
+/// Shows the clients that `linerate serve` of this user serves now.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Args {
+    /// The server's --status [default: as there]
+    #[arg(long, value_name = "PATH")]
+    status: Option<PathBuf>,
+
+    /// Print one JSON document in place of the table
+    #[arg(long)]
+    json: bool,
+
+    /// Print again each second, until interrupted
+    #[arg(long)]
+    follow: bool,
+}
+
+/// The document.
+#[derive(Debug, Deserialize, Serialize)]
+struct Document {
+    version: String,
+    process: u32,
+    started: String,
+    stopping: bool,
+    tests: Vec<TestRecord>,
+}
+
+/// The socket of a server.
+pub(super) struct Listener {
+    path: PathBuf,
+    socket: UnixListener,
+}
+
+/// Shows the status.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    loop {
+        match read(args) {
+            // A reader that has had enough ends it.
+            Ok(text) if io::stdout().write_all(text.as_bytes()).is_err() => {
+                return ExitCode::SUCCESS;
+            }
+            Ok(_) if !args.follow => return ExitCode::SUCCESS,
+            Ok(_) => std::thread::sleep(Duration::from_secs(1)),
+            Err(why) => {
+                eprintln!("linerate status: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+}
+
+fn read(args: &Args) -> Result<String, String> {
+    let path = args.status.clone().map_or_else(default_path, Ok)?;
+    let text = fetch(&path).map_err(|error| {
+        let why = sys::describe(&error);
+        format!(
+            "cannot read {}: {why}; is linerate serve running?",
+            path.display()
+        )
+    })?;
+    if args.json {
+        return Ok(text);
+    }
+    let document: Document = serde_json::from_str(&text)
+        .map_err(|error| format!("{}: not a status: {error}", path.display()))?;
+    let is_redrawn = args.follow && io::stdout().is_terminal();
+    let clear = if is_redrawn { "\x1b[H\x1b[2J" } else { "" };
+    Ok(format!("{clear}{}", table(&document)))
+}
+
+fn fetch(path: &Path) -> io::Result<String> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn table(document: &Document) -> String {
+    let stopping = if document.stopping { ", stopping" } else { "" };
+    let mut text = format!(
+        "linerate {}, process {}, since {}{stopping}: {} tests\n",
+        document.version,
+        document.process,
+        document.started,
+        document.tests.len(),
+    );
+    if !document.tests.is_empty() {
+        text += "STARTED               SECONDS  RATE           CLIENT                   DIALECT  TEST, AMOUNT\n";
+    }
+    for test in &document.tests {
+        let TestRecord {
+            peer,
+            dialect,
+            seconds,
+            ..
+        } = test;
+        let started = humantime::format_rfc3339_seconds(test.started);
+        let rate = BitRate(test.bits_per_second).to_string();
+        let (name, amount) = (&test.test, amount(test));
+        let _ = writeln!(
+            text,
+            "{started}  {seconds:7.1}  {rate:13}  {peer:23}  {dialect:7}  {name}, {amount}"
+        );
+    }
+    text
+}
+
+fn default_path() -> Result<PathBuf, String> {
+    let of = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let directory = of("RUNTIME_DIRECTORY")
+        .or_else(|| (sys::process::user() == 0).then(|| PathBuf::from("/run/linerate")))
+        .or_else(|| of("XDG_RUNTIME_DIR").map(|directory| directory.join("linerate")));
+    let directory = directory.ok_or("no XDG_RUNTIME_DIR is set: use --status PATH")?;
+    Ok(directory.join("status.sock"))
+}
+
+impl Listener {
+    /// Listens at a path in a directory that only this user can write to. Replaces the socket of a server that is gone, and nothing else.
+    pub(super) fn open(path: Option<&Path>) -> Result<Self, String> {
+        let path = path.map_or_else(default_path, |path| Ok(path.to_owned()))?;
+        let socket = listen(&path).map_err(|error| {
+            format!(
+                "status socket {}: {}",
+                path.display(),
+                sys::describe(&error)
+            )
+        })?;
+        Ok(Self { path, socket })
+    }
+
+    /// Answers from a thread of its own, until the process ends.
+    pub(super) fn serve(&self, service: &Service) -> io::Result<()> {
+        let (socket, service) = (self.socket.try_clone()?, service.clone());
+        let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let answers = move || {
+            for stream in socket.incoming() {
+                let Ok(mut stream) = stream else {
+                    // No descriptor is left for now.
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                let _ = stream.set_write_timeout(Some(PATIENCE));
+                let document = document(&service, &started);
+                let _ = writeln!(
+                    stream,
+                    "{}",
+                    serde_json::to_string(&document).unwrap_or_default()
+                );
+            }
+        };
+        let thread = std::thread::Builder::new().name("status".to_owned());
+        thread.spawn(answers).map(drop)
+    }
+}
+
+impl Drop for Listener {
+    /// Removes the socket's name; a server that has become another user may leave it to the next one.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn document(service: &Service, started: &str) -> Document {
+    Document {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        process: std::process::id(),
+        started: started.to_owned(),
+        stopping: service.stop().is_set(),
+        tests: service.running().records(),
+    }
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let refused = |why: &str| {
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            why.to_owned(),
+        ))
+    };
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    if !directory.exists() {
+        std::fs::DirBuilder::new().mode(0o700).create(directory)?;
+    }
+    let user = sys::process::user();
+    let held = std::fs::metadata(directory)?;
+    if held.uid() != user || held.mode() & 0o022 != 0 {
+        return refused("other users can write to its directory");
+    }
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+        Ok(there) if !there.file_type().is_socket() => return refused("it is no socket"),
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return refused("a server is listening there");
+        }
+        Ok(_) => std::fs::remove_file(path)?,
+    }
+    sys::process::with_private_files(|| UnixListener::bind(path))
+}
