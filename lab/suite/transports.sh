@@ -96,8 +96,26 @@ content() {
     $NEAR "$OURS/netperf" -N -H "$ADDRESS" -t OMNI -l -300000 -b 1 -w 1 -F fill -W 100 -P 0 \
         -- -T "$transport" -d send -m 1000 -P ,20997 "$@" >out 2>err || fail "$(cat err out)"
     wait $!
-    cat fill fill fill | cmp - got || fail "other bytes arrived"
+    if [ "$transport" = dccp ]; then
+        # A receiver that has no CPU for a while loses datagrams.
+        perl -e "$IN_ORDER" || fail "other bytes arrived, or in another order"
+    else
+        cat fill fill fill | cmp - got || fail "other bytes arrived"
+    fi
 }
+
+# Fails unless "got" has messages of "fill" only, in the order of three rounds; any but most of them may be missing.
+IN_ORDER='
+    sub messages { open(my $file, "<", $_[0]) or die "$_[0]: $!"; local $/ = \1000; my @all = <$file>; @all }
+    my @sent = (messages("fill")) x 3;
+    my @got = messages("got");
+    die "only " . @got . " messages\n" if @got < @sent / 2;
+    for my $message (@got) {
+        shift @sent while @sent && $sent[0] ne $message;
+        die "a message that was not sent\n" unless @sent;
+        shift @sent;
+    }
+'
 
 # Perl without its library: numbers of linux/socket.h, linux/in.h and linux/dccp.h.
 RECEIVER='
