@@ -8,6 +8,8 @@
 //! exit code counts; `numbers` for output with numbers within words, of which any run of digits and blanks is as good as
 //! any other; `exit=N` when the last command's is not 0; `needs=FILE` for a block that is passed over on a
 //! machine without this program.
+//!
+//! Further trials check the book's form: the summary, and the tables of docs/differences.md.
 
 use std::ffi::OsString;
 use std::fs;
@@ -41,11 +43,14 @@ const NAMES: [&str; 13] = [
 
 pub(crate) fn trials() -> Vec<Trial> {
     let missing = Namespace::missing();
-    let mut trials = vec![testkit::unless(
-        None,
-        "every_chapter_is_in_the_summary",
-        summary,
-    )];
+    let mut trials = vec![
+        testkit::unless(None, "every_chapter_is_in_the_summary", summary),
+        testkit::unless(
+            None,
+            "differences_are_one_table_per_tool",
+            differences_are_one_table_per_tool,
+        ),
+    ];
     for path in chapters() {
         let name = path
             .file_stem()
@@ -102,6 +107,73 @@ fn links(page: &Path) -> Result<Vec<String>, String> {
     let targets = text.split("](").skip(1);
     let targets = targets.filter_map(|rest| rest.split(')').next());
     Ok(targets.map(str::to_owned).collect())
+}
+
+/// The sections of docs/differences.md, in order.
+const TOOLS: [&str; 5] = [
+    "netperf and netserver",
+    "uperf",
+    "iperf3",
+    "iperf (iperf 2)",
+    "UDPmon",
+];
+
+/// The line below the head of a table of differences: where, stock, linerate.
+const RULE: &str = "|---|---|---|";
+
+/// The most characters of a cell in a table of differences. Longer explanations belong in a chapter.
+const LONGEST_CELL: usize = 200;
+
+fn differences_are_one_table_per_tool() -> Result<(), String> {
+    let path = book().join("../differences.md");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut parts = text.split("\n## ");
+    let introduction = parts.next().unwrap_or_default();
+    let sections: Vec<(&str, &str)> = parts
+        .map(|section| section.split_once('\n').unwrap_or((section, "")))
+        .collect();
+    let tools: Vec<&str> = sections.iter().map(|(tool, _)| *tool).collect();
+    let mut wrong = Vec::new();
+    if tools != TOOLS {
+        wrong.push(format!("the sections are {tools:?}, not {TOOLS:?}"));
+    }
+    if introduction.contains("\n|") {
+        wrong.push("a table stands above the first section".to_owned());
+    }
+    for (tool, section) in sections {
+        let faults = table_faults(section.trim());
+        wrong.extend(faults.into_iter().map(|fault| format!("{tool}: {fault}")));
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n"))
+    }
+}
+
+/// Returns what keeps a section from being one table of three columns with short cells.
+fn table_faults(section: &str) -> Vec<String> {
+    let lines: Vec<&str> = section.lines().collect();
+    if lines.len() < 3 || lines[1] != RULE {
+        return vec![format!("does not begin with a head and {RULE}")];
+    }
+    let mut faults = Vec::new();
+    for (at, line) in lines.iter().enumerate().filter(|(at, _)| *at != 1) {
+        let cells = line
+            .strip_prefix("| ")
+            .and_then(|line| line.strip_suffix(" |"));
+        let cells: Vec<&str> = cells.into_iter().flat_map(|row| row.split(" | ")).collect();
+        if cells.len() != 3 {
+            faults.push(format!("line {}: no row of three cells: {line}", at + 1));
+        }
+        for cell in cells {
+            let length = cell.chars().count();
+            if length > LONGEST_CELL {
+                faults.push(format!("line {}: {length} characters: {cell}", at + 1));
+            }
+        }
+    }
+    faults
 }
 
 fn chapter(path: &Path) -> Result<(), String> {
