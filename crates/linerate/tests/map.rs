@@ -1,6 +1,10 @@
-//! ARCHITECTURE.md has a row for each crate, with what it depends on, and each source says in its first line what
-//! it is; no document and no comment names a file that does not exist; rooms of a dialect that must not depend on each other do not. No test of the program's is left out
-//! of the list of its suite.
+//! Checks the structure of the checkout against its documents.
+//!
+//! - ARCHITECTURE.md has a row for each crate, with the crate's dependencies.
+//! - The first line of each source describes the source.
+//! - Documents and comments name only files that exist.
+//! - Modules that must not import each other do not.
+//! - The runner of this program runs every test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,10 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// These say themselves what is in their directory.
-const ROOTS: [&str; 3] = ["lib.rs", "main.rs", "mod.rs"];
-
-/// The rows of ARCHITECTURE.md's table of crates: the name, and what stands in the last column.
+/// Compares the rows of ARCHITECTURE.md's table of crates with the manifests: name, and last column.
 fn every_crate_has_its_row() {
     let text = architecture();
     let rows = text.lines().filter_map(|line| {
@@ -63,7 +64,7 @@ fn every_crate_has_its_row() {
         assert_eq!(
             row,
             Some(expected),
-            "{name} in ARCHITECTURE.md, and in its manifest"
+            "dependencies of {name}: in ARCHITECTURE.md (left) and in its manifest (right)"
         );
     }
 }
@@ -75,29 +76,21 @@ fn every_file_says_what_it_is() {
         .filter(|path| path.iter().nth(1).is_some_and(|part| part == "src"))
         .filter(|path| !read(&crates.join(path)).starts_with("//! "))
         .collect();
-    assert_eq!(silent, [""; 0].map(PathBuf::from));
+    assert_eq!(
+        silent,
+        [""; 0].map(PathBuf::from),
+        "sources without a module doc in the first line"
+    );
 }
-
-/// Directories of the checkout whose files have paths in comments and documents.
-const NAMED: [&str; 8] = [
-    "crates",
-    "docs",
-    "bench",
-    "scripts",
-    "lab",
-    "packaging",
-    "workloads",
-    "examples",
-];
 
 fn what_is_named_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let below = NAMED.map(|directory| files_below(&root.join(directory)));
+    let directories = directories_of(&root);
+    let below = directories
+        .iter()
+        .flat_map(|directory| files_below(&root.join(directory)));
     let in_root = fs::read_dir(&root).expect("a checkout").flatten();
-    let all = below
-        .into_iter()
-        .flatten()
-        .chain(in_root.map(|entry| entry.path()));
+    let all = below.chain(in_root.map(|entry| entry.path()));
     let all: Vec<PathBuf> = all.collect();
     let known: BTreeSet<PathBuf> = all
         .iter()
@@ -111,33 +104,46 @@ fn what_is_named_is_there() {
             Some("md") if !path.ends_with("CHANGELOG.md") => prose(&read(path)),
             _ => continue,
         };
-        let names = files_named(&text).filter(|name| {
+        let names = files_named(&text, &directories).filter(|name| {
             let name = without_src(Path::new(name));
-            let from_root = NAMED.iter().any(|directory| name.starts_with(directory));
+            let from_root = directories.iter().any(|first| name.starts_with(first));
             !(known.contains(&name)
                 || !from_root && known.iter().any(|known| known.ends_with(&name)))
         });
         gone.extend(names.map(|name| format!("{}: {name}", path.display())));
     }
-    assert_eq!(gone, [""; 0]);
+    assert_eq!(gone, [""; 0], "documents and comments name missing files");
 }
 
-/// The words of a text that are a path: below a directory of the checkout, or of a source or a document.
-fn files_named(text: &str) -> impl Iterator<Item = &str> {
+/// The directories of the checkout that are part of the project: neither hidden nor in .gitignore.
+fn directories_of(root: &Path) -> Vec<String> {
+    let ignored = read(&root.join(".gitignore"));
+    let entries = fs::read_dir(root).expect("a checkout").flatten();
+    let names = entries
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| name(&entry.path()));
+    names
+        .filter(|name| !name.starts_with('.'))
+        .filter(|name| !ignored.lines().any(|line| line.trim_matches('/') == name))
+        .collect()
+}
+
+/// Returns the words of a text that are a path: of a source, of a document, or below one of `directories`.
+fn files_named<'t>(text: &'t str, directories: &[String]) -> impl Iterator<Item = &'t str> {
     let is_of_path = |char: char| char.is_ascii_alphanumeric() || "_./-$".contains(char);
     let words = text.split(move |char| !is_of_path(char));
     let words = words.map(|word| word.trim_start_matches("../").trim_end_matches(['.', '/']));
-    words.filter(|word| {
+    words.filter(move |word| {
         let path = Path::new(word);
         let extension = path.extension().and_then(|extension| extension.to_str());
         let is_file = matches!(extension, Some("rs" | "md" | "sh")) && !word.starts_with('/');
         is_file
             || path.parent() != Some(Path::new(""))
-                && NAMED.iter().any(|directory| path.starts_with(directory))
+                && directories.iter().any(|first| path.starts_with(first))
     })
 }
 
-/// The lines of a source that are comments.
+/// Returns the lines of a source that are comments.
 fn comments(text: &str) -> String {
     let lines = text
         .lines()
@@ -145,35 +151,43 @@ fn comments(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A document without its examples: what a shell is told names files of the reader's.
+/// Returns a document without its examples, which name the reader's own files.
 fn prose(text: &str) -> String {
     let outside = text.split("```").step_by(2).flat_map(str::lines);
     let lines = outside.filter(|line| !line.trim_start().starts_with("$ "));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A dialect's crate, a room of it, and one that it must not import.
-const APART: [(&str, &str, &str); 4] = [
-    ("netperf", "client", "output"),
-    ("netperf", "output", "client"),
-    ("uperf", "master", "output"),
-    ("uperf", "output", "master"),
-];
+/// The modules of a dialect that do not import its `output`, and that `output` does not import.
+const CLIENTS: [&str; 2] = ["client", "master"];
 
+/// In every crate that has a module `output`.
 fn rooms_are_apart() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut imports = Vec::new();
-    for (dialect, room, other) in APART {
-        let room = crates.join(dialect).join("src").join(room);
-        let files = files_below(&room);
-        assert!(!files.is_empty(), "{} has no file", room.display());
-        imports.extend(
-            files
-                .into_iter()
-                .filter(|file| imports_room(&read(file), other)),
-        );
+    let (mut imports, mut pairs) = (Vec::new(), 0);
+    for entry in fs::read_dir(&crates).expect("crates").flatten() {
+        let source = entry.path().join("src");
+        for client in CLIENTS {
+            for (room, other) in [(client, "output"), ("output", client)] {
+                let (files, others) = (files_of(&source, room), files_of(&source, other));
+                if files.is_empty() || others.is_empty() {
+                    continue;
+                }
+                pairs += 1;
+                imports.extend(
+                    files
+                        .into_iter()
+                        .filter(|file| imports_room(&read(file), other)),
+                );
+            }
+        }
     }
-    assert_eq!(imports, [""; 0].map(PathBuf::from));
+    assert!(pairs > 0, "no crate has a client and an output");
+    assert_eq!(
+        imports,
+        [""; 0].map(PathBuf::from),
+        "a client and its output must not import each other"
+    );
     for text in [
         "use crate::output::Part;",
         "use crate::{client, output};",
@@ -187,7 +201,22 @@ fn rooms_are_apart() {
     ));
 }
 
-/// Whether a source has a path into this room of its crate, outside its comments and its unit tests.
+/// Returns the files of a module: the one with its name, and those in the directory with its name.
+fn files_of(source: &Path, room: &str) -> Vec<PathBuf> {
+    let directory = source.join(room);
+    let mut files = if directory.is_dir() {
+        files_below(&directory)
+    } else {
+        Vec::new()
+    };
+    let file = directory.with_extension("rs");
+    if file.exists() {
+        files.push(file);
+    }
+    files
+}
+
+/// Whether a source imports this module of its crate, outside its comments and unit tests.
 fn imports_room(source: &str, room: &str) -> bool {
     let code = source
         .split("#[cfg(test)]\nmod ")
@@ -215,7 +244,7 @@ fn imports_room(source: &str, room: &str) -> bool {
     })
 }
 
-/// The compiler drops functions with this attribute from a test program that has its own `main`.
+/// No test has the attribute of the compiler's own runner, which drops such tests from a program with a `main`.
 fn no_test_is_for_another_runner() {
     let attribute = concat!("#[", "test]");
     let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
@@ -223,11 +252,16 @@ fn no_test_is_for_another_runner() {
         .into_iter()
         .filter(|path| is_rust(path) && read(path).contains(attribute))
         .collect();
-    assert_eq!(lost, [""; 0].map(PathBuf::from));
+    assert_eq!(
+        lost,
+        [""; 0].map(PathBuf::from),
+        "files with tests that this program does not run"
+    );
 }
 
-/// Cycles of imports would leave no order in which to read the files. A directory's `mod.rs` is a file like any other,
-/// and only lists the rest; tests may import anything.
+/// Checks that imports have no cycles, so that a reader can read the files in order.
+///
+/// The `mod.rs` of a directory is a file like any other. Tests may import anything.
 fn no_files_of_the_engine_import_each_other() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
     let mut imports: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
@@ -248,7 +282,7 @@ fn no_files_of_the_engine_import_each_other() {
         let others = all.filter(|path| path != module).collect();
         imports.insert(module.clone(), others);
     }
-    // What imports nothing that is left can be read next.
+    // Remove files without imports, until no file or only cycles are left.
     while let Some(next) = imports.iter().find(|(_, of)| of.is_empty()) {
         let next = next.0.clone();
         imports.remove(&next);
@@ -259,17 +293,16 @@ fn no_files_of_the_engine_import_each_other() {
     assert_eq!(imports, BTreeMap::new(), "files that import each other");
 }
 
-/// The module of a file, from its crate's root on.
+/// Returns the path of a file's module, from the root of its crate.
 fn module(path: &Path) -> Vec<String> {
     let path = path.with_extension("");
     let parts = path.iter().map(|part| part.to_string_lossy().into_owned());
-    let roots = ROOTS.map(|root| root.trim_end_matches(".rs"));
     parts
-        .filter(|part| !roots.contains(&part.as_str()))
+        .filter(|part| !matches!(part.as_str(), "lib" | "main" | "mod"))
         .collect()
 }
 
-/// The paths that a file imports from its own crate, or names from its root.
+/// Returns the paths that a file imports from its own crate.
 fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
     let (code, _) = text
         .split_once("#[cfg(test)]\nmod tests {")
@@ -286,7 +319,7 @@ fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
         let base = match word {
             "crate" => Vec::new(),
             "super" => module[..module.len() - 1].to_vec(),
-            // A `mod.rs` names the files that it lists.
+            // In `mod.rs`, a path may begin with a child module.
             child => [module, &[child.to_owned()]].concat(),
         };
         let rest = &code[at + 2..];
@@ -305,10 +338,14 @@ fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
     all
 }
 
-/// Every file of Rust, its path from `crates` on.
+/// Returns every Rust file, with its path below `crates`.
 fn sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let from_crates = |path: PathBuf| path.strip_prefix(&crates).expect("it is below").to_owned();
+    let from_crates = |path: PathBuf| {
+        path.strip_prefix(&crates)
+            .expect("a path below crates")
+            .to_owned()
+    };
     let files = files_below(&crates)
         .into_iter()
         .filter(|path| is_rust(path));
@@ -319,11 +356,11 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let (mut directories, mut files) = (vec![directory.to_owned()], Vec::new());
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).expect("sources are there") {
+        for entry in fs::read_dir(directory).expect("a directory") {
             let path = entry.expect("readable").path();
             if path.is_dir() {
                 directories.push(path);
@@ -350,5 +387,5 @@ fn name(path: &Path) -> String {
 
 fn architecture() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
-    fs::read_to_string(path).expect("it is there")
+    fs::read_to_string(path).expect("ARCHITECTURE.md")
 }
