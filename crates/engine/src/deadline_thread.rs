@@ -123,19 +123,34 @@ impl DeadlineThread {
     /// Pulls `stop` when the peer of this connection hangs up, unless the watch is dropped before. Several watches may
     /// be on one connection. The thread that makes a watch must drop it: threads may have descriptors of their own.
     pub fn on_hang_up<'a>(&'a self, connection: BorrowedFd<'a>, stop: &Stop) -> Watch<'a> {
+        self.watch(connection, stop, Poller::watch)
+    }
+
+    /// As [`DeadlineThread::on_hang_up`], but only when the connection is reset: a peer that has nothing more to send may still
+    /// receive.
+    pub fn on_reset<'a>(&'a self, connection: BorrowedFd<'a>, stop: &Stop) -> Watch<'a> {
+        self.watch(connection, stop, Poller::watch_reset)
+    }
+
+    fn watch<'a>(
+        &'a self,
+        connection: BorrowedFd<'a>,
+        stop: &Stop,
+        watch: impl Fn(&Poller, BorrowedFd<'_>, u64) -> io::Result<()>,
+    ) -> Watch<'a> {
         let mut state = self.state();
         let number = state.number();
         state
             .watched
             .insert(number, (stop.clone(), Reason::PeerClosed));
         drop(state);
-        let mut watched = self.poller.watch(connection, number);
+        let mut watched = watch(&self.poller, connection, number);
         // epoll takes a descriptor once, by its number: another thread may have a copy with the same one.
         let mut copies = Vec::new();
         while matches!(&watched, Err(error) if error.kind() == io::ErrorKind::AlreadyExists)
             && let Ok(copy) = connection.try_clone_to_owned()
         {
-            watched = self.poller.watch(copy.as_fd(), number);
+            watched = watch(&self.poller, copy.as_fd(), number);
             copies.push(copy);
         }
         // A descriptor that cannot be watched costs the early end only.

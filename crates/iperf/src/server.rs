@@ -343,6 +343,7 @@ impl Iperf {
                 shape: &shape,
                 receives_bursts: kind.map(|_| false),
                 started: WallTime::now(),
+                ends_with_peer: true,
                 stop: server.cut,
             };
             let mut leg = connection::leg(id, plan, data, &connection)?;
@@ -557,6 +558,7 @@ impl Iperf {
             shape: &Shape::default(),
             receives_bursts: None,
             started: WallTime::now(),
+            ends_with_peer: true,
             stop: server.cut,
         };
         match connection::leg(id, sender, &data, &connection) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, Counters, DataSocket, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings, Ran, Stop,
+    deadline_thread,
 };
 use model::{Ended, FlowPlan, Limit, Side, Warning};
 use sys::{Address, call};
@@ -41,6 +42,8 @@ pub(crate) struct Orders<'a> {
     pub(crate) receives_bursts: Option<bool>,
     /// The start of the test, for records.
     pub(crate) started: WallTime,
+    /// A sender ends when its connection is reset, however long it would wait before its next send call.
+    pub(crate) ends_with_peer: bool,
     /// Ends it.
     pub(crate) stop: &'a Stop,
 }
@@ -167,6 +170,9 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, reports: &Arc<ReportGroup>) ->
         group: orders.group,
     };
     let mut phase = MeasuredPhase::start(&flow.here, settings);
+    let stop = phase.stop.clone();
+    let watched = orders.ends_with_peer && leg.sends;
+    let watch = watched.then(|| deadline_thread().on_reset(data.socket.as_fd(), &stop));
     reports.begin(leg);
     if leg.sends {
         leg.counters.count_sent(orders.before, 1);
@@ -186,6 +192,7 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, reports: &Arc<ReportGroup>) ->
     } else {
         orders.run_loop(&mut phase, (&flow, limit), leg, &mut buffers)
     };
+    drop(watch);
     let received = leg.counters.counts().received.0;
     let mut end = whole(&ran.ended, flow.limit, received, phase.passed.elapsed);
     if leg.sends {
@@ -199,7 +206,8 @@ pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, reports: &Arc<ReportGroup>) ->
     let facts = data.facts_at_end(&data.socket);
     let ended = match (&ran.ended, ran.failure) {
         // A sender ends before the other end does.
-        (Ended::PeerClosed, Some((_, errno))) if leg.sends => {
+        (Ended::PeerClosed, failure) if leg.sends => {
+            let errno = failure.map_or(call::Error::CONNRESET.raw_os_error(), |(_, errno)| errno);
             let why = sys::describe(&std::io::Error::from_raw_os_error(errno));
             Ended::Failed(format!("write failed: {why}"))
         }

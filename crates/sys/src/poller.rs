@@ -62,24 +62,23 @@ impl Poller {
 
     /// Reports `tag` (below `u64::MAX - 1`) once when the peer of this connection hangs up or resets.
     pub fn watch(&self, connection: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
-        let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
-        Ok(epoll::add(
-            &self.epoll,
-            connection,
-            epoll::EventData::new_u64(tag),
-            flags,
-        )?)
+        self.add(connection, tag, epoll::EventFlags::RDHUP)
+    }
+
+    /// Reports `tag` once when this connection is reset, or has ended in both directions.
+    pub fn watch_reset(&self, connection: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
+        // epoll always reports HUP and ERR.
+        self.add(connection, tag, epoll::EventFlags::empty())
     }
 
     /// Reports `tag` once when there is something to read.
     pub fn watch_input(&self, source: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-        Ok(epoll::add(
-            &self.epoll,
-            source,
-            epoll::EventData::new_u64(tag),
-            flags,
-        )?)
+        self.add(source, tag, epoll::EventFlags::IN)
+    }
+
+    fn add(&self, source: BorrowedFd<'_>, tag: u64, events: epoll::EventFlags) -> io::Result<()> {
+        let (data, once) = (epoll::EventData::new_u64(tag), epoll::EventFlags::ONESHOT);
+        Ok(epoll::add(&self.epoll, source, data, events | once)?)
     }
 
     /// Ends a [`Poller::watch`].

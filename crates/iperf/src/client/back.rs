@@ -76,6 +76,7 @@ impl Run<'_> {
                 shape: &Shape::default(),
                 receives_bursts: None,
                 started: WallTime::now(),
+                ends_with_peer: false,
                 stop: self.stop,
             };
             match connection::leg(self.id(number, false), flow, &data, &connection) {

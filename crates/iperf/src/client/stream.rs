@@ -112,6 +112,7 @@ impl Run<'_> {
                         shape: &self.client.shape,
                         receives_bursts: self.receives_bursts().then_some(true),
                         started,
+                        ends_with_peer: false,
                         stop: self.stop,
                     };
                     match connection::leg(self.id(number, inbound), plan, data, connection) {

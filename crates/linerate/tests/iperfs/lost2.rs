@@ -1,7 +1,7 @@
 //! An iperf 2 whose peer dies, or says nothing any more, in each phase of a test: it reports that in one line within
 //! its deadline, and has nothing left of the test.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
@@ -72,6 +72,14 @@ fn parts() -> Vec<(String, Vec<u8>)> {
     parts
 }
 
+/// Requests a reverse test whose second buffer is due hours after the first one.
+fn slow_reverse() -> Vec<u8> {
+    let mut slow = header(HEADERS[1]);
+    slow[20..24].copy_from_slice(&(-10_000_000_i32).to_be_bytes());
+    slow[48..52].copy_from_slice(&8_u32.to_be_bytes());
+    slow
+}
+
 fn client(port: u16, bytes: &[u8]) -> TcpStream {
     let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
     client.write_all(bytes).expect("a new connection");
@@ -84,6 +92,10 @@ fn a_server_outlives_clients_that_die() {
         drop(client(server.port, &bytes));
         server.is_back_at(rest, AT_ONCE, &format!("a death, {what}"));
     }
+    let mut slow = client(server.port, &slow_reverse());
+    slow.read_exact(&mut [0; 1000]).expect("the first buffer");
+    drop(slow);
+    server.is_back_at(rest, AT_ONCE, "a death between two buffers");
     serves(&server, ours2, &STREAMS);
     assert!(!server.panicked());
 }
