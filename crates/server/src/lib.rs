@@ -24,4 +24,4 @@ pub use peer::{Accepted, DataPeer, Door, Nonce, Others, PREFERENCE, Policy, acce
 pub use permissions::Permissions;
 pub use registry::{Log, Registry, Running, Test, TestRecord};
 pub use server::{Dialect, Server, ServerContext};
-pub use service::{Limits, Refusal, ServerConfig, Service};
+pub use service::{Limits, Place, Refusal, ServerConfig, Service};

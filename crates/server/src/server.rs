@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::ControlConnection;
-use engine::{Share, Stop, deadline_thread};
+use engine::{Stop, deadline_thread};
 use sys::call::Error;
 use sys::{Address, Socket};
 
 use crate::listener::accept;
-use crate::{Refusal, Running, ServerConfig, Service, Test};
+use crate::{Place, Refusal, Running, ServerConfig, Service, Test};
 
 /// A session's stack. Its buffers are on the heap.
 const STACK: usize = 256 * 1024;
@@ -174,12 +174,7 @@ impl<D: Dialect> Server<D> {
         let before = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
             server.serve(control, &cut, before);
-            drop(place);
-            // What many clients have freed at once the allocator would keep for ever.
-            if server.service.is_idle() {
-                sys::process::release_freed_memory();
-            }
-            drop(held);
+            drop((place, held));
         };
         std::thread::Builder::new()
             .stack_size(STACK)
@@ -189,7 +184,7 @@ impl<D: Dialect> Server<D> {
     }
 
     /// The control connection of a client, its stop and its place; a refused client finds its connection closed.
-    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, Share)> {
+    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, Place)> {
         let cut = self.service.cut().follower();
         let control = ControlConnection::new(socket, cut.clone()).ok()?;
         match self.service.admit(control.peer()) {

@@ -126,21 +126,20 @@ impl Service {
     }
 
     /// Gives a client its place.
-    pub fn admit(&self, peer: &Address) -> Result<Share, Refusal> {
+    pub fn admit(&self, peer: &Address) -> Result<Place, Refusal> {
         let config = self.config();
         if !config.admits(peer) {
             return Err(Refusal::Network);
         }
         let place = self.0.clients.take(Holder::of(peer), 1);
-        place.map_err(|exceeded| match exceeded {
+        let share = place.map_err(|exceeded| match exceeded {
             Exceeded::Holder { .. } => Refusal::AddressFull(config.clients),
             _ => Refusal::Full(config.clients),
+        })?;
+        Ok(Place {
+            share: Some(share),
+            clients: self.0.clients.clone(),
         })
-    }
-
-    /// Whether it has no clients.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.0.clients.used() == 0
     }
 
     /// Begins a test, which runs as long as it is held. `cut` ends it early, by the dialect's own means.
@@ -200,6 +199,24 @@ impl Service {
             if test.elapsed() > most + GRACE {
                 test.cut_for(&Refusal::Long(most));
             }
+        }
+    }
+}
+
+/// A client's place, given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    /// `None` while it is dropped.
+    share: Option<Share>,
+    clients: Budget,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.share = None;
+        // What many clients have freed the allocator would keep for ever.
+        if self.clients.used() == 0 {
+            sys::process::release_freed_memory();
         }
     }
 }

@@ -5,11 +5,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{DataSocket, FirstDatagram, Reason, Role as End, Share, Stop};
+use engine::{DataSocket, FirstDatagram, Reason, Role as End, Stop};
 use model::{Ended, FlowPlan, Limit, SocketOptions, Transport};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
-use server::{DatagramDoor, DatagramPeer, Dialect, ExpectedFlows, Running, ServerConfig, Service};
+use server::{
+    DatagramDoor, DatagramPeer, Dialect, ExpectedFlows, Place, Running, ServerConfig, Service,
+};
 use sys::{Address, Socket, call, multicast};
 
 use super::client::SMALL;
@@ -76,7 +78,7 @@ struct Caller {
     from: Address,
     first: Vec<FirstDatagram>,
     socket: Socket,
-    _place: Option<Share>,
+    _place: Option<Place>,
 }
 
 /// Runs a server until `stop`.
@@ -587,7 +589,7 @@ impl<'a> Receiver<'a> {
 }
 
 impl Caller {
-    fn of(mut peer: DatagramPeer, expected: &ExpectedFlows<'_>, place: Option<Share>) -> Self {
+    fn of(mut peer: DatagramPeer, expected: &ExpectedFlows<'_>, place: Option<Place>) -> Self {
         expected.settle(&mut peer);
         Self {
             from: peer.from,

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use engine::{Budget, Reason, Share, Stop, datagram_branch, datagram_listener};
+use engine::{Budget, Reason, Stop, datagram_branch, datagram_listener};
 use model::Transport;
-use server::{Refusal, Service};
+use server::{Place, Refusal, Service};
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 use sys::{Address, Socket};
@@ -193,7 +193,7 @@ impl Server<'_> {
 
     /// A place for a test. Where there is none, a session of the same host makes room: one that nothing came for yet, or, if
     /// there is one place only, the one that has it.
-    fn place(&self, peer: &Address, own: Option<&Entry>) -> Result<Share, Refusal> {
+    fn place(&self, peer: &Address, own: Option<&Entry>) -> Result<Place, Refusal> {
         let refusal = match self.service.admit(peer) {
             Err(refusal @ (Refusal::Full(_) | Refusal::AddressFull(_))) => refusal,
             other => return other,

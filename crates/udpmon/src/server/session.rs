@@ -4,11 +4,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use engine::Share;
 use model::Ended;
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
-use server::Test as Registered;
+use server::{Place, Test as Registered};
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 
@@ -57,7 +56,7 @@ impl<'a> Session<'a> {
     }
 
     /// Serves tests until the requester has no more; the first one's request came at this time of the monotonic clock.
-    pub(super) fn run(mut self, request: Vec<u8>, came_ns: u64, place: Share) {
+    pub(super) fn run(mut self, request: Vec<u8>, came_ns: u64, place: Place) {
         let mut next = Some((request, came_ns, place));
         while let Some((request, came_ns, place)) = next {
             self.count_received(&request);
@@ -112,7 +111,7 @@ impl<'a> Session<'a> {
     }
 
     /// Gives the next test of the same requester its place.
-    fn admit(&mut self, mut request: Vec<u8>, came_ns: u64) -> Option<(Vec<u8>, u64, Share)> {
+    fn admit(&mut self, mut request: Vec<u8>, came_ns: u64) -> Option<(Vec<u8>, u64, Place)> {
         let Ok(place) = self.server.place(&self.entry.peer, Some(self.entry)) else {
             self.answer(&mut request, Command::InUse);
             return None;
@@ -121,7 +120,7 @@ impl<'a> Session<'a> {
         Some((request, came_ns, place))
     }
 
-    fn wait_for_next(&mut self) -> Option<(Vec<u8>, u64, Share)> {
+    fn wait_for_next(&mut self) -> Option<(Vec<u8>, u64, Place)> {
         if !self.server.may_wait() {
             return None;
         }
