@@ -36,6 +36,9 @@ pub fn free_port() -> u16 {
 /// Below the ports that the kernel chooses (32768 to 60999), above the usual ports of servers.
 const PORTS: Range<u32> = 22_000..32_000;
 
+/// From one port to the next. Its neighbours, which a test may need too, come thousands of ports later.
+const STRIDE: u32 = 7;
+
 /// Sockets that other sockets with SO_REUSEADDR, such as servers' have, may share their port with.
 ///
 /// A child that another thread starts at the same time has copies of them until its execve(2), a long time on a busy
@@ -46,7 +49,7 @@ fn bound_to_a_port() -> (Vec<OwnedFd>, u16) {
     let begin = std::process::id().wrapping_mul(769);
     (0..PORTS.len())
         .find_map(|_| {
-            let next = begin.wrapping_add(NEXT.fetch_add(1, Relaxed));
+            let next = begin.wrapping_add(NEXT.fetch_add(STRIDE, Relaxed));
             let port = PORTS.start + next % (PORTS.end - PORTS.start);
             let port = u16::try_from(port).expect("all of PORTS are ports");
             Some((bound_to(port)?, port))
