@@ -1,4 +1,4 @@
-//! Receives single datagrams with the times of their arrival, on a socket that also carries requests.
+//! Receives single datagrams with their arrival times, on a socket that also carries requests.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,60 +17,60 @@ use crate::numbers::{Classifier, Order};
 use crate::packet_records::{PacketArrival, PacketRecords, PacketTimes, Recording};
 use crate::stop::{Reason, Stop};
 
-/// What a [`PacketReceiver`] takes for its own.
+/// Settings of a [`PacketReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct PacketReceiverSettings {
-    /// How the datagrams are numbered and stamped.
+    /// The format of numbers and stamps.
     pub format: DatagramFormat,
-    /// Bytes of the longest datagram; what is longer is cut off.
+    /// Bytes of the longest datagram; longer ones are truncated.
     pub longest: u32,
-    /// Datagrams a call, where the kernel stamps each; without its stamps they are received one by one.
+    /// Datagrams per call if the kernel stamps each; without its stamps, one datagram per call.
     pub width: u32,
-    /// Ask for the stamps of the kernel and of the NIC.
+    /// Enables the stamps of the kernel and of the NIC.
     pub stamps: bool,
     /// Which datagrams are recorded.
     pub recording: Recording,
-    /// How long nothing may come.
+    /// Time without a datagram after which the receiver reports silence.
     pub silence: Duration,
 }
 
-/// Tells datagrams of the flow from requests, and sees each when it has been counted.
+/// Separates the flow's datagrams from requests, and receives each of the flow's after it was counted.
 pub trait PacketWatch {
-    /// Whether it is one of the flow.
+    /// Returns whether the datagram belongs to the flow.
     fn is_of_flow(&self, datagram: &[u8]) -> bool;
 
-    /// One of the flow has come.
+    /// Receives a datagram of the flow.
     fn see(&mut self, arrival: &PacketArrival);
 }
 
-/// Why a [`PacketReceiver`] returns.
+/// Reason for which a [`PacketReceiver`] returns.
 #[derive(Debug)]
 pub enum Arrived<'a> {
-    /// A datagram that is not the flow's.
+    /// A datagram that does not belong to the flow.
     Other {
-        /// What it carried, maybe cut off.
+        /// Its payload, possibly truncated.
         datagram: &'a mut [u8],
-        /// When it came.
+        /// Its arrival times.
         times: PacketTimes,
     },
-    /// Nothing came for so long.
+    /// No datagram arrived for the configured time.
     Silence,
-    /// Somebody stopped it.
+    /// The stop was set.
     Stopped(Reason),
 }
 
-/// Whose times `came_ns` of the flow's datagrams are.
+/// Sources of `came_ns` of the flow's datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StampCounts {
-    /// The kernel's.
+    /// Stamped by the kernel.
     pub kernel: u64,
-    /// This process's, for want of a stamp.
+    /// Timed by this process, because there was no stamp.
     pub user: u64,
-    /// With a stamp of the NIC besides.
+    /// Also stamped by the NIC.
     pub nic: u64,
 }
 
-/// Receives a flow's datagrams: counts, times and records them. It may be called again and again.
+/// Receives a flow's datagrams; counts, times and records them. It can be called repeatedly.
 #[derive(Debug)]
 pub struct PacketReceiver<'a> {
     socket: BorrowedFd<'a>,
@@ -78,7 +78,7 @@ pub struct PacketReceiver<'a> {
     format: DatagramFormat,
     classifier: Classifier<'a>,
     batch: StampedBatch,
-    /// The next one of the batch, and how many are in it.
+    /// Index of the next datagram of the batch, and the number of datagrams in it.
     next: usize,
     filled: usize,
     user_ns: u64,
@@ -93,7 +93,7 @@ pub struct PacketReceiver<'a> {
 }
 
 impl<'a> PacketReceiver<'a> {
-    /// Prepares the socket and all memory. `counters` are a flow's own.
+    /// Prepares the socket and allocates all memory. `counters` are those of one flow.
     pub fn new(
         socket: BorrowedFd<'a>,
         settings: &PacketReceiverSettings,
@@ -129,8 +129,8 @@ impl<'a> PacketReceiver<'a> {
         })
     }
 
-    /// Receives until something comes that is not the flow's, nothing comes any more, or somebody stops it. An error that
-    /// an earlier datagram of this end has caused (ICMP) is passed over.
+    /// Receives until a datagram arrives that does not belong to the flow, no datagram arrives for the configured time,
+    /// or the stop is set. It ignores errors that an earlier datagram of this end has caused (ICMP).
     pub fn receive(
         &mut self,
         stop: &Stop,
@@ -160,7 +160,7 @@ impl<'a> PacketReceiver<'a> {
         Ok(Arrived::Other { datagram, times })
     }
 
-    /// Takes the flow's datagrams out of the batch, up to one that is not the flow's: its place.
+    /// Handles the flow's datagrams of the batch. It returns the index of the first datagram that is not the flow's.
     #[inline]
     fn empty_batch(&mut self, watch: &mut impl PacketWatch) -> Option<(usize, PacketTimes)> {
         while self.next < self.filled {
@@ -184,7 +184,7 @@ impl<'a> PacketReceiver<'a> {
         None
     }
 
-    /// Counts and records one.
+    /// Counts and records a datagram.
     #[inline]
     fn arrival(&mut self, at: usize, times: PacketTimes) -> PacketArrival {
         let bytes = self.batch.length(at);
@@ -227,39 +227,40 @@ impl<'a> PacketReceiver<'a> {
         arrival
     }
 
-    /// What has been counted so far; stock's "received" also has those that came again: [`Counters::counts`].
+    /// Returns the counts so far. Its `received` counts each number once; [`Counters::counts`] also counts repeats.
     pub fn counts(&self) -> DatagramCounts {
         self.counters.datagrams().unwrap_or_default()
     }
 
-    /// Arrivals of the first datagram and the last, by the monotonic clock.
+    /// Returns the arrival times of the first and of the last datagram, by the monotonic clock.
     pub fn first_and_last_ns(&self) -> Option<(u64, u64)> {
         Some((self.first_ns?, self.last.times.came_ns))
     }
 
-    /// Times between successive arrivals.
+    /// Returns the times between successive arrivals.
     pub fn gaps(&self) -> &Histogram {
         &self.gaps
     }
 
-    /// What has been recorded.
+    /// Returns the records.
     pub fn records(&self) -> &PacketRecords {
         &self.records
     }
 
-    /// Whose times the arrivals are.
+    /// Returns the sources of the arrival times.
     pub fn stamped(&self) -> StampCounts {
         self.stamped
     }
 
-    /// Datagrams that came for the socket since the start, and that it had no room for; `None` if the kernel does not tell.
+    /// Returns the socket's datagrams that were dropped since the start because its buffer was full; `None` if
+    /// unavailable.
     pub fn socket_drops(&self) -> Option<u64> {
         let now = sys::option::dropped(self.socket).ok()?;
         Some(now.wrapping_sub(self.drops_before?).into())
     }
 
-    /// By how much the wall clock was set at most, in nanoseconds: an arrival within some milliseconds of that may be off by
-    /// as much. 0 if nobody set it.
+    /// Returns the largest step of the wall clock in nanoseconds; 0 without a step. Arrival times within some
+    /// milliseconds of the step may be wrong by this amount.
     pub fn clock_step_ns(&self) -> i64 {
         self.clocks.largest_step_ns
     }
@@ -275,7 +276,7 @@ impl StampCounts {
     }
 }
 
-/// The difference of the wall clock and the monotonic one, which changes only where somebody sets the wall clock.
+/// The difference of the wall clock and the monotonic clock, which changes only if the wall clock is set.
 #[derive(Debug)]
 struct Clocks {
     ahead: Ahead,
@@ -283,23 +284,23 @@ struct Clocks {
     largest_step_ns: i64,
 }
 
-/// How far the wall clock is ahead, in nanoseconds.
+/// By how much the wall clock is ahead, in nanoseconds.
 #[derive(Debug)]
 struct Ahead {
     now: i64,
-    /// Before the last step: datagrams in the socket's queue may still have stamps of it.
+    /// The value before the last step; datagrams in the socket's queue may still have stamps from before it.
     before: i64,
 }
 
 impl Clocks {
-    /// A stamp that is older than this, or newer than now, may be one of another wall clock.
+    /// A stamp that is older than this, or newer than now, may be from before or after a clock step. In nanoseconds.
     const DOUBTFUL_NS: u64 = 10_000_000;
 
-    /// How often they are compared, and how often at most for doubtful stamps.
+    /// Interval of the comparisons, and the shorter interval for doubtful stamps. In nanoseconds.
     const LOOK_NS: u64 = 10_000_000;
     const LOOK_AGAIN_NS: u64 = 1_000_000;
 
-    /// Two comparisons differ by less than this without a step.
+    /// Without a step, two comparisons differ by less than this. In nanoseconds.
     const NOISE_NS: u64 = 100_000;
 
     fn now() -> Self {
@@ -314,7 +315,7 @@ impl Clocks {
         }
     }
 
-    /// A stamp, which was made before now, by the monotonic clock.
+    /// Converts a stamp to the monotonic clock; the stamp is older than `now_ns`.
     #[inline]
     fn monotonic_ns(&mut self, kernel_ns: u64, now_ns: u64) -> u64 {
         let came_ns = kernel_ns.wrapping_sub(self.ahead.now as u64);
@@ -325,7 +326,7 @@ impl Clocks {
         self.likely_ns(kernel_ns, now_ns)
     }
 
-    /// Compares them, if that was not done for so long.
+    /// Compares the clocks, if the last comparison is older than `interval_ns`.
     #[inline]
     fn look(&mut self, now_ns: u64, interval_ns: u64) {
         if now_ns.saturating_sub(self.looked_ns) > interval_ns {
@@ -334,7 +335,7 @@ impl Clocks {
         }
     }
 
-    /// A difference that is seen twice is a step.
+    /// Detects a step: two comparisons in a row must show the difference.
     #[cold]
     fn compare(&mut self, ahead_ns: impl Fn() -> i64) {
         let ahead = ahead_ns();
@@ -348,11 +349,11 @@ impl Clocks {
         }
     }
 
-    /// The one of both wall clocks by which it was stamped the shorter time ago.
+    /// Converts a stamp by the clock difference, before or after the step, that makes it more recent.
     fn likely_ns(&self, kernel_ns: u64, now_ns: u64) -> u64 {
         let by = |ahead_ns: i64| kernel_ns.wrapping_sub(ahead_ns as u64);
         let (after, before) = (by(self.ahead.now), by(self.ahead.before));
-        // One that would come from the future is a very long time ago.
+        // A time in the future wraps to a very long time ago.
         if now_ns.wrapping_sub(before) < now_ns.wrapping_sub(after) {
             before
         } else {
@@ -393,7 +394,7 @@ mod tests {
         silence: Duration::from_millis(200),
     };
 
-    /// Datagrams that begin with a 4 are the flow's.
+    /// Datagrams that begin with a 4 belong to the flow.
     #[derive(Default)]
     struct Seen(Vec<PacketArrival>);
 
@@ -422,7 +423,7 @@ mod tests {
         }
     }
 
-    /// What a receiver makes of datagrams with these numbers.
+    /// Runs a receiver on datagrams with these numbers and returns its result.
     fn received<R>(
         settings: PacketReceiverSettings,
         numbers: &[i64],
@@ -616,17 +617,17 @@ mod tests {
                 clocks.monotonic_ns(stamp(now_ns - 100, 0), now_ns),
                 now_ns - 100
             );
-            // One that has waited long in the socket is no step.
+            // A datagram that has waited long in the socket is not a step.
             let long_ago_ns = now_ns - 3 * second_ns as u64;
             assert_eq!(clocks.monotonic_ns(long_ago_ns, now_ns), long_ago_ns);
-            // A reading that was interrupted is no step.
+            // An interrupted clock read is not a step.
             let readings = std::cell::Cell::new(0);
             clocks.compare(|| readings.replace(-200_000));
             clocks.compare(|| readings.replace(0));
             assert_eq!((clocks.ahead.now, clocks.largest_step_ns), (0, 0));
             clocks.compare(|| step_ns);
             assert_eq!(clocks.largest_step_ns, step_ns);
-            // Stamped after the step, and before it.
+            // Stamped after the step and before it.
             for ahead_ns in [step_ns, 0] {
                 let came_ns = clocks.monotonic_ns(stamp(now_ns - 200, ahead_ns), now_ns);
                 assert_eq!(came_ns, now_ns - 200, "{step_ns} {ahead_ns}");

@@ -1,4 +1,4 @@
-//! Sends single datagrams, each at a time of its own.
+//! Sends datagrams one by one on a schedule.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -13,45 +13,45 @@ use crate::held::Holder;
 use crate::spacing::{Outgoing, Schedule, Sent};
 use crate::stop::Stop;
 
-/// The longest spin before a datagram's time; what is left of a longer gap is slept before. A late wake-up takes less than
-/// this, unless the machine has no free CPU anyway.
+/// Longest spin before a datagram's time, in nanoseconds; the rest of a longer gap is slept. A wake-up is less late
+/// than this, unless the machine has no free CPU.
 const LONGEST_SPIN_NS: u64 = 2_000_000;
 
-/// Sends one datagram again and again, with a number and its time, to a socket's peer.
+/// Sends one datagram repeatedly to a socket's peer, each time with a new number and time.
 #[derive(Debug)]
 pub struct PacketSender<'a> {
-    /// Connected.
+    /// A connected socket.
     pub socket: BorrowedFd<'a>,
-    /// What is sent. Number and stamp are written into it.
+    /// The datagram; each send overwrites its number and stamp.
     pub datagram: &'a mut [u8],
-    /// How it is numbered and stamped.
+    /// The format of number and stamp.
     pub format: DatagramFormat,
-    /// Stamps are times since this moment of the monotonic clock.
+    /// Zero point of the stamps, in nanoseconds of the monotonic clock.
     pub zero_ns: u64,
-    /// When each is sent.
+    /// The schedule.
     pub spacing: &'a Spacing,
-    /// How many there are, if the spacing has no bursts; `None` is until the stop.
+    /// Number of datagrams, if the spacing has no bursts; `None` sends until the stop.
     pub count: Option<u64>,
-    /// Where it counts.
+    /// The sender's counters.
     pub counters: &'a Counters,
-    /// Gets the stamp of each datagram in nanoseconds, as far as it has room.
+    /// Receives the stamp of each datagram in nanoseconds, up to its capacity.
     pub log: Option<&'a mut Vec<i64>>,
 }
 
-/// What became of a [`PacketSender`].
+/// Result of a [`PacketSender`].
 #[derive(Debug)]
 pub struct PacketsSent {
-    /// What became of the schedule.
+    /// Result of the schedule.
     pub spaced: Spaced,
-    /// When the first datagram and the last left, by the monotonic clock; `None` of none.
+    /// Departure times of the first and of the last datagram, by the monotonic clock; `None` if none left.
     pub first_and_last_ns: Option<(u64, u64)>,
     /// How it ended.
     pub ran: Ran,
 }
 
 impl PacketSender<'_> {
-    /// Sends, from now on, until all are sent or somebody stops it. It fails where nobody would keep to the times that the
-    /// kernel is to keep to.
+    /// Sends until all datagrams are sent or `stop` is set. It fails if the kernel cannot hold datagrams to their times
+    /// as the spacing requires.
     pub fn run(self, stop: &Stop) -> PacketsSent {
         let _attending = stop.attend();
         let _exact_sleep = ExactSleep::begin();
@@ -82,7 +82,8 @@ impl PacketSender<'_> {
     }
 }
 
-/// The clock read that finds that a datagram is due is its time: that in the datagram, in the gaps and in the lateness.
+/// Sends from this thread. The clock read that finds a datagram due is its time in the datagram, in the gaps and in the
+/// lateness.
 fn spin(
     mut outgoing: Outgoing<'_>,
     mut schedule: Schedule,
@@ -117,11 +118,11 @@ fn spin(
     (LoopEnd::Count, now_ns.max(schedule.last_gap_ends_ns))
 }
 
-/// Waits a little for a time that is to come; what time it is then.
+/// Waits briefly towards a future time and returns the current time.
 #[inline]
 fn wait_towards(due_ns: u64, now_ns: u64) -> u64 {
     if due_ns - now_ns > LONGEST_SPIN_NS {
-        // Interrupted or not, the clock says whether it was long enough.
+        // The clock read below covers an interrupted sleep.
         let _ = sleep_until(due_ns - LONGEST_SPIN_NS);
     } else {
         std::hint::spin_loop();
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// What a sender makes of a spacing, and the datagrams that came.
+    /// Runs a sender and returns its result and the received datagrams.
     fn sent(spacing: &Spacing, count: Option<u64>, stop: &Stop) -> (PacketsSent, Vec<Vec<u8>>) {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
@@ -223,7 +224,7 @@ mod tests {
             assert_eq!((spaced.sent, spaced.refused), (50, 0));
             assert_eq!((spaced.gaps.len(), spaced.lateness.len()), (49, 50));
             assert_eq!(spaced.gaps.total(), spaced.first_to_last);
-            // The last is not before its time, nor is its gap left out.
+            // The last datagram is not early, and its gap counts.
             assert!(spaced.first_to_last >= Duration::from_micros(49 * 20));
             assert!(spaced.elapsed >= Duration::from_millis(1));
         }

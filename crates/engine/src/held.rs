@@ -1,4 +1,4 @@
-//! Sends single datagrams ahead of their times, to which the kernel or the NIC keeps them.
+//! Sends datagrams ahead of their times; the kernel or the NIC holds them until then.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,36 +17,36 @@ use crate::end::LoopEnd;
 use crate::spacing::{Outgoing, Schedule, Sent};
 use crate::stop::Stop;
 
-/// How many datagrams are ahead of their times at most: fq drops what a flow has beyond 100 (`flow_limit`).
+/// Most datagrams in the kernel ahead of their times. fq drops a flow's datagrams beyond 100 (`flow_limit`).
 const MOST_AHEAD: u64 = 64;
 
-/// How long one is ahead of its time at most.
+/// Longest time by which a datagram is sent ahead, in nanoseconds.
 const LONGEST_AHEAD_NS: u64 = 4_000_000;
 
-/// etf drops what comes after its time. What is late gets a time this far ahead.
+/// Margin of a late datagram's new launch time, in nanoseconds; etf drops datagrams after their launch time.
 const MARGIN_NS: u64 = 100_000;
 
-/// The priority of datagrams with launch times for etf, which has to be below something that tells them from all other
-/// traffic: that of the examples in tc-etf(8).
+/// Priority of datagrams with launch times for etf. etf must be below a discipline that separates this traffic by
+/// priority. The examples in tc-etf(8) use this value.
 const ETF_PRIORITY: i32 = 3;
 
-/// How long the kernel may take to say when the last one has left.
+/// Longest wait for the kernel's last departure reports.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// A socket whose datagrams the kernel keeps to their times.
+/// A socket whose datagrams the kernel holds until their times.
 pub(crate) struct Holder<'a> {
     socket: BorrowedFd<'a>,
     launch: Option<Launch>,
-    /// The kernel tells when they have left.
+    /// Departure times as reported by the kernel.
     departures: Departures,
 }
 
-/// Launch times, one with each datagram.
+/// Settings for one launch time per datagram.
 struct Launch {
-    /// How far the queueing discipline's clock is ahead of the monotonic one.
+    /// By how much the queueing discipline's clock is ahead of the monotonic one.
     ahead_ns: i64,
     margin_ns: u64,
-    /// Of the socket before, where etf needs another one.
+    /// The socket's former priority, if etf needs another one.
     old: Option<OldPriority>,
 }
 
@@ -56,7 +56,7 @@ struct OldPriority {
 }
 
 impl<'a> Holder<'a> {
-    /// Prepares the socket, which is connected. `None` if the sender itself is to wait.
+    /// Prepares a connected socket. Returns `None` if the sender itself waits.
     pub(crate) fn prepare(
         method: SpacingMethod,
         socket: BorrowedFd<'a>,
@@ -78,7 +78,7 @@ impl<'a> Holder<'a> {
         }))
     }
 
-    /// Sends what is due within the next few milliseconds, and sleeps until half of that has left.
+    /// Sends the datagrams due within the next few milliseconds, then sleeps until half of that time has passed.
     pub(crate) fn send(
         &mut self,
         mut outgoing: Outgoing<'_>,
@@ -102,7 +102,7 @@ impl<'a> Holder<'a> {
             let now_ns = monotonic_ns();
             if schedule.due_ns > now_ns + lead_ns {
                 self.departures.note(self.socket, sent);
-                // Interrupted or not, the clock says whether it was long enough.
+                // The next clock read covers an interrupted sleep.
                 let _ = sleep_until(schedule.due_ns - lead_ns / 2);
                 continue;
             }
@@ -133,7 +133,7 @@ impl<'a> Holder<'a> {
             }
         };
         self.departures.settle(self.socket, sent);
-        // Where no driver tells, these are the times that were asked for.
+        // Without departure reports of the driver, these are the requested times.
         sent.times_ns = sent.times_ns.or(handed_ns);
         let last_ns = sent.times_ns.map_or(0, |(_, last_ns)| last_ns);
         (end, last_ns + schedule.gap_ns)
@@ -152,7 +152,7 @@ impl<'a> Holder<'a> {
 }
 
 impl Drop for Holder<'_> {
-    /// What the socket sends from now on is kept to nothing. An error leaves it as it is.
+    /// Removes the pacing rate, or restores the priority, and disables departure reports. It ignores errors.
     fn drop(&mut self) {
         let _ = stamped::tell_nothing(self.socket);
         match &self.launch {
@@ -168,7 +168,7 @@ impl Drop for Holder<'_> {
     }
 }
 
-/// Has the socket take launch times, by the clock of the queueing discipline that they pass.
+/// Enables launch times, by the clock of the queueing discipline that the datagrams pass.
 fn launch(socket: BorrowedFd<'_>) -> Result<Launch, String> {
     let path = Path::of(socket)?;
     let holds = |qdisc: &Qdisc| qdisc.launch_clock.is_some();
@@ -195,16 +195,16 @@ fn launch(socket: BorrowedFd<'_>) -> Result<Launch, String> {
     })
 }
 
-/// Has all that a connected socket sends from now on another priority. A socket keeps to the device's queue of its first
-/// datagram; connected anew, it looks for one again.
+/// Sets the priority of a connected socket's future datagrams. It also reconnects the socket: otherwise the socket
+/// keeps the device queue of its first datagram.
 fn set_priority(socket: BorrowedFd<'_>, priority: i32, peer: &Peer) -> io::Result<()> {
     option::set_priority(socket, priority)?;
     Ok(call::connect(socket, peer)?)
 }
 
-/// Has the kernel pace the socket's datagrams, at the rate of one in each gap.
+/// Makes the kernel pace the socket's datagrams at one per gap.
 fn pace(socket: BorrowedFd<'_>, spacing: &Spacing, bytes: usize) -> Result<(), String> {
-    /// fq counts an Ethernet header, as nearly every device has.
+    /// fq counts the link header; nearly every device has an Ethernet header. In bytes.
     const ETHERNET: usize = 14;
     let path = Path::of(socket)?;
     if path.qdisc(|qdisc| qdisc.kind == "fq").is_none() {
@@ -218,7 +218,7 @@ fn pace(socket: BorrowedFd<'_>, spacing: &Spacing, bytes: usize) -> Result<(), S
         .map_err(|error| format!("set SO_MAX_PACING_RATE: {}", sys::describe(&error)))
 }
 
-/// The interface that a socket's datagrams leave by.
+/// The interface through which a socket's datagrams leave.
 struct Path {
     interface: String,
     qdiscs: Vec<Qdisc>,
@@ -246,8 +246,8 @@ impl Path {
         })
     }
 
-    /// The queueing discipline that the datagrams pass, if it is one of these: the root, or below a root that only has one
-    /// for each of the device's queues.
+    /// Returns the queueing discipline that the datagrams pass, if it is a wanted one. It is the root, or it is below a
+    /// root that only has one discipline per device queue.
     fn qdisc(&self, is_wanted: impl Fn(&Qdisc) -> bool) -> Option<&Qdisc> {
         let root = self.qdiscs.iter().find(|qdisc| qdisc.is_root)?;
         if is_wanted(root) {
@@ -274,17 +274,18 @@ impl Path {
     }
 }
 
-/// When the datagrams of a socket leave, by the kernel.
+/// Departure times of a socket's datagrams, as reported by the kernel.
 struct Departures {
-    /// `None` if nobody tells.
+    /// `None` if departure reports are unavailable.
     batch: Option<StampedBatch>,
     wall_ahead_ns: i64,
-    /// When those on their way were due, and whether they begin a burst, by the low bits of their index.
+    /// Due time of each datagram that has not left, and whether it begins a burst. The index is the low bits of the
+    /// datagram's index.
     expected: Box<[(u64, bool); EXPECTED]>,
     last: Option<u32>,
 }
 
-/// More than can be on their way.
+/// More datagrams than can be waiting.
 const EXPECTED: usize = 1024;
 
 impl Departures {
@@ -302,7 +303,7 @@ impl Departures {
         self.expected[index as usize % EXPECTED] = expected;
     }
 
-    /// Notes those that have left.
+    /// Records the datagrams that have left.
     fn note(&mut self, socket: BorrowedFd<'_>, sent: &mut Sent) {
         let Some(batch) = &mut self.batch else {
             return;
@@ -326,7 +327,7 @@ impl Departures {
         }
     }
 
-    /// Waits a little for the last ones.
+    /// Waits briefly for the last departure reports.
     fn settle(&mut self, socket: BorrowedFd<'_>, sent: &mut Sent) {
         let until_ns = monotonic_ns() + LONGEST_AHEAD_NS + SETTLE.as_nanos() as u64;
         loop {

@@ -1,4 +1,4 @@
-//! What a worker runs, and where its data moves.
+//! A worker's job, and the sockets that it uses.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::numbers::{DatagramWatch, FirstDatagram};
 use crate::script::{ConnectionManager, Script, StepTimes};
 use crate::stop::Stop;
 
-/// One worker's part of a plan, everything settled. It can be run again; a job of other sizes needs counters of its
-/// own, which have one size per pass.
+/// One worker's part of a plan, with all settings resolved. It can be run again. A job with other sizes needs counters
+/// of its own, because counters assume one size per pass.
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// What is repeated.
+    /// The repeated operations or steps.
     pub body: JobBody<'a>,
-    /// Bytes, transactions or rounds after which it ends; time is the [`Stop`]'s business.
+    /// Bytes, transactions or rounds after which the job ends; [`Stop`] enforces time limits.
     pub limit: Limit,
-    /// What ends it.
+    /// Stops the job.
     pub stop: &'a Stop,
-    /// Where it counts.
+    /// The job's counters.
     pub counters: &'a Counters,
 }
 
-/// What a job repeats.
+/// The repeated part of a job.
 #[derive(Debug)]
 pub enum JobBody<'a> {
-    /// The operations of one flow, by a loop of their own.
+    /// The operations of one flow, run by a specialized loop.
     Loop(Loop<'a>),
     /// A list of steps over several connections.
     Steps(Steps<'a>),
@@ -40,50 +40,50 @@ pub enum JobBody<'a> {
 /// The operations of one flow.
 #[derive(Debug)]
 pub struct Loop<'a> {
-    /// What is repeated.
+    /// The repeated operations.
     pub workload: &'a Workload,
-    /// Requests in flight beyond one.
+    /// Requests in flight beyond the first.
     pub burst: u32,
-    /// Which times are kept.
+    /// Which times are recorded.
     pub timing: Timing,
-    /// How one-way datagrams are numbered and stamped; `None` if they are not.
+    /// Numbers and stamps of one-way datagrams; `None` without them.
     pub datagrams: Option<DatagramFormat>,
-    /// Those that came before, which the loop counts first.
+    /// Datagrams that arrived before the loop; it counts them first.
     pub first: &'a [FirstDatagram],
-    /// Sees each numbered datagram that is received.
+    /// Receives each numbered datagram.
     pub watch: Option<&'a dyn DatagramWatch>,
-    /// Figures of the schedule begin after this time.
+    /// Statistics of the schedule start after this time.
     pub warm_up: Duration,
-    /// How this end moves its data.
+    /// Settings of this end: its socket, buffers and calls.
     pub half: &'a Half,
-    /// What it sends from and receives into.
+    /// Buffers to send from and receive into.
     pub buffers: &'a mut Buffers,
-    /// A connection that is open at the stop is served to its end, or until this.
+    /// Deadline for a connection that is still open at the stop; until then it is served to its end.
     pub drain: Option<&'a Stop>,
 }
 
 /// A list of steps.
 #[derive(Debug)]
 pub struct Steps<'a> {
-    /// The list, with the connections of its steps.
+    /// The steps, with their connections.
     pub script: &'a mut Script,
-    /// When each round begins; `None` is as fast as it goes.
+    /// The schedule of the rounds; `None` runs them without pauses.
     pub pacing: Option<Pacing>,
-    /// What it sends from and receives into.
+    /// Buffer to send from and receive into.
     pub buffer: &'a mut [u8],
-    /// The times that are kept.
+    /// Recorded times.
     pub times: Option<&'a mut StepTimes>,
 }
 
-/// Where the data moves.
+/// The sockets that a job uses.
 pub enum Path<'a> {
     /// Open sockets.
     Flow(Flow<'a>),
-    /// A new connection a pass, opened.
+    /// Opens a new connection per pass.
     Connector(&'a mut Connector),
-    /// A new connection a pass, accepted.
+    /// Accepts a new connection per pass.
     Listener(&'a mut Accepting),
-    /// The connections that the steps of a list ask for.
+    /// Manages the connections of a list of steps.
     Manager(&'a mut dyn ConnectionManager),
 }
 
@@ -110,7 +110,7 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// What may be moved: without end, unless the limit is a count.
+    /// Returns the data budget: unlimited, unless the limit is a count.
     pub(crate) fn budget(&self, limit: Limit) -> Budget {
         Budget(match limit {
             Limit::Bytes(count) | Limit::Transactions(count) => count,
@@ -122,7 +122,7 @@ impl<'a> Loop<'a> {
         })
     }
 
-    /// How long this end goes on of its own accord; a receiver goes on to the end of the data.
+    /// Returns the time after which this end stops by itself; a receiver continues to the end of the data.
     pub(crate) fn length(&self, limit: Limit) -> Option<Duration> {
         let begins = matches!(
             self.workload.body.first(),

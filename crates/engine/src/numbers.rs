@@ -1,4 +1,4 @@
-//! The numbers and stamps of datagrams: written before each send, and counted by after each receive.
+//! Numbers and stamps of datagrams: written before each send, counted after each receive.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,24 +9,24 @@ use crate::counters::{DatagramCounter, DatagramWriter};
 use crate::hooks::{Extras, Hooks};
 use crate::stop::Stop;
 
-/// How many of the highest numbers a receiver keeps. What comes later than these is left lost, as nobody can tell
-/// whether it came before.
+/// How many of the highest numbers a receiver remembers. Datagrams with lower numbers stay counted as lost, because
+/// they may be repeats.
 pub(crate) const WINDOW: i64 = 1 << 16;
 
-/// A number that is further ahead than this is none of the flow's.
+/// A number that is further ahead than this does not belong to the flow.
 const MOST_AHEAD: i64 = 1 << 32;
 
-/// A datagram that came before its flow's loop.
+/// A datagram that arrived before its flow's loop started.
 #[derive(Clone, Debug)]
 pub struct FirstDatagram {
-    /// What it carried.
+    /// Its payload.
     pub data: Box<[u8]>,
-    /// When it came, by the monotonic clock.
+    /// Its arrival time, by the monotonic clock.
     came_ns: u64,
 }
 
 impl FirstDatagram {
-    /// One that has come now.
+    /// Creates one that arrives now.
     pub fn now(data: &[u8]) -> Self {
         Self {
             data: data.into(),
@@ -34,7 +34,7 @@ impl FirstDatagram {
         }
     }
 
-    /// When it came, by the clock of the format's stamps.
+    /// Returns its arrival time by the clock of the format's stamps.
     pub(crate) fn came_ns(&self, format: DatagramFormat) -> u64 {
         let ahead_ns = match format.stamp.map(|stamp| stamp.clock) {
             Some(StampClock::Wall) => sys::clock::wall_ahead_ns(),
@@ -44,27 +44,27 @@ impl FirstDatagram {
     }
 }
 
-/// Sees the datagrams of a flow as they are received.
+/// Receives the datagrams of a flow.
 pub trait DatagramWatch: std::fmt::Debug {
-    /// One that came at this time, by the clock of the stamps; 0 without stamps.
+    /// Receives a datagram and its arrival time, by the clock of the stamps; 0 without stamps.
     fn see(&self, datagram: &[u8], now_ns: u64);
 }
 
 /// The hooks of a sender of numbered datagrams.
 ///
-/// A number is used up when the kernel has taken its datagram: a refused or interrupted send uses none.
+/// A number is used only if the kernel takes the datagram: a refused or interrupted send uses none.
 pub(crate) struct Numbering {
     format: DatagramFormat,
     pub(crate) extras: Extras,
     next: i64,
-    /// Datagrams that are prepared for the next call.
+    /// Datagrams prepared for the next call.
     prepared: i64,
-    /// As many as that at most.
+    /// Limit of `prepared`.
     most: u64,
 }
 
 impl Numbering {
-    /// A call takes at most `most` datagrams: two in one buffer would have the same number.
+    /// Limits a call to `most` datagrams: two datagrams in the same buffer would have the same number.
     pub(crate) fn new(format: DatagramFormat, extras: Extras, most: u64) -> Self {
         Self {
             next: format.first.into(),
@@ -96,7 +96,7 @@ impl Hooks for Numbering {
         self.extras.turns_left().min(self.most)
     }
 
-    /// Of a send that was refused.
+    /// Called for a refused send.
     fn took_turn(&mut self) {
         self.extras.took_turns(1);
     }
@@ -122,7 +122,7 @@ impl Hooks for Numbering {
     fn before_close(&mut self, _: BorrowedFd<'_>) {}
 }
 
-/// Now, by the clock of a format's stamps; 0 without stamps.
+/// Returns the current time by the clock of a format's stamps; 0 without stamps.
 #[inline]
 pub(crate) fn now_ns(format: DatagramFormat) -> u64 {
     match format.stamp.map(|stamp| stamp.clock) {
@@ -132,39 +132,39 @@ pub(crate) fn now_ns(format: DatagramFormat) -> u64 {
     }
 }
 
-/// What a datagram's number is to those of the datagrams before it.
+/// A datagram's number relative to the earlier numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The next one.
+    /// The next number.
     InTurn,
-    /// Above all, and not the next one.
+    /// Above all earlier numbers, but not the next one.
     Ahead {
-        /// The numbers between, none of which has come.
+        /// The numbers in between, none of which has arrived.
         passed_over: u64,
     },
     /// Below the highest, and the first of its number.
     Late,
-    /// One of this number has come before.
+    /// A repeat of an earlier number.
     Repeated,
-    /// So far below the highest that nobody knows whether it has come before.
+    /// So far below the highest that it may be a repeat.
     TooLate,
-    /// None of the flow's: there is no number, or one that cannot be.
+    /// Not of the flow: no number, or an impossible one.
     Alien,
 }
 
 /// Classifies the datagrams of one flow by their numbers.
 ///
-/// Places count from 1, the first number's.
+/// Places count from 1, the place of the first number.
 #[derive(Debug)]
 pub(crate) struct Classifier<'a> {
     format: DatagramFormat,
     counts: DatagramWriter<'a>,
-    /// Whether each of the highest places has come.
+    /// Whether each of the highest places has arrived.
     seen: Box<[u64]>,
     pub(crate) highest: i64,
     jitter_ns: f64,
     last_delay_ns: Option<i64>,
-    /// Delays that are not negative, where they are kept.
+    /// Non-negative delays, if they are recorded.
     pub(crate) delays: Option<Histogram>,
 }
 
@@ -185,8 +185,8 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// Counts a datagram that came at this time; whether it marks the end. One that is too short for a number, or whose
-    /// number cannot be the flow's, is left out.
+    /// Counts a datagram that arrived at this time, and returns whether it marks the end. It ignores a datagram that is
+    /// too short for a number or has an impossible number.
     #[inline]
     pub(crate) fn classify(&mut self, datagram: &[u8], now_ns: u64) -> bool {
         let before_first = i64::from(self.format.first) - 1;
@@ -207,7 +207,7 @@ impl<'a> Classifier<'a> {
         is_end
     }
 
-    /// The same for one that came before; whether it marks the end.
+    /// Does the same for a datagram that arrived before the loop.
     pub(crate) fn classify_first(&mut self, first: &FirstDatagram) -> bool {
         self.classify(&first.data, first.came_ns(self.format))
     }
@@ -225,7 +225,7 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// A place above all others has come.
+    /// Counts a new highest place.
     #[inline]
     fn advance(&mut self, place: i64) {
         let (word, bit) = bit(place);
@@ -269,7 +269,8 @@ impl<'a> Classifier<'a> {
         Order::Late
     }
 
-    /// None of the places from one up to before another has come. Words of them go at once: a peer chooses how many.
+    /// Clears the places from `place` up to, but without, `end`. It clears 64 places at once if it can, because the
+    /// peer chooses the range.
     fn forget(&mut self, mut place: i64, end: i64) {
         while place < end {
             let (word, bit) = bit(place);
@@ -283,7 +284,7 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// RFC 3550, section 6.4.1, from the second delay on; both clocks' difference is in each of them.
+    /// Updates the jitter by RFC 3550, section 6.4.1, from the second delay on. The clocks' difference cancels out.
     #[inline]
     pub(crate) fn time(&mut self, delay_ns: i64) {
         if let Some(last_ns) = self.last_delay_ns {
@@ -300,7 +301,7 @@ impl<'a> Classifier<'a> {
     }
 }
 
-/// Where the window has a place.
+/// Returns the word and the bit of a place in the window.
 #[inline]
 fn bit(place: i64) -> (usize, u64) {
     let at = (place % WINDOW) as usize;
@@ -329,7 +330,7 @@ mod tests {
         order: ByteOrder::BigEndian,
     };
 
-    /// What is counted of datagrams with these numbers, and whether the last one is an end.
+    /// Counts datagrams with these numbers; returns the counts and whether the last one marks the end.
     fn counted(format: DatagramFormat, numbers: &[i64]) -> (DatagramCounts, bool) {
         let counters = Counters::default();
         let mut classifier = Classifier::new(format, counters.datagram_writer(), false);
@@ -351,11 +352,11 @@ mod tests {
             (&[1, 2, 3][..], [3, 0, 0, 0], [3, 0, 0, 0]),
             (&[1, 4, 5], [3, 2, 0, 0], [5, 2, 0, 2]),
             (&[1, 3, 2, 4], [4, 0, 1, 0], [4, 1, 1, 0]),
-            // A datagram that comes again makes up for no loss, but by order it does.
+            // A repeat does not compensate for a loss, except in the counts by order.
             (&[1, 3, 3, 4], [3, 1, 0, 1], [4, 1, 1, 0]),
             (&[1, 1, 3], [2, 1, 0, 1], [3, 1, 1, 1]),
             (&[2, 1, 1], [2, 0, 1, 1], [2, 1, 2, 0]),
-            // A number that cannot be the flow's, and the end after a loss.
+            // An impossible number, and the end after a loss.
             (&[1, 0, 1 << 40, 2, -4], [3, 1, 0, 0], [4, 1, 0, 1]),
             (&[1, WINDOW + 2, 2, 3], [3, (WINDOW - 1) as u64, 1, 0],
              [(WINDOW + 2) as u64, WINDOW as u64, 2, (WINDOW - 2) as u64]),
@@ -376,7 +377,7 @@ mod tests {
         let mut numbers: Vec<i64> = (1..=3 * WINDOW + 7).collect();
         numbers.retain(|number| number % 1000 != 0);
         let lost = 3 * WINDOW / 1000;
-        // The last of what is missing comes, twice, and one that came is sent again.
+        // The last missing number arrives twice, and an earlier one is repeated.
         numbers.extend([lost * 1000, lost * 1000, 3 * WINDOW]);
         let (counts, _) = counted(FORMAT, &numbers);
         assert_eq!(
@@ -385,7 +386,7 @@ mod tests {
         );
     }
 
-    /// Each jump clears exactly the places that it passes over.
+    /// Each jump clears exactly the places that it skips.
     #[test]
     fn a_jump_of_any_length_passes_over_all_between() {
         for jump in [
@@ -402,7 +403,7 @@ mod tests {
         ] {
             for before in [1, 62, 63, 64, 65] {
                 let numbers = |from: i64| (from..from + before).collect::<Vec<_>>();
-                // A window that is full, so that what is not cleared shows as come again.
+                // In a full window, a place that was not cleared would count as a repeat.
                 let mut all: Vec<i64> = (1..=WINDOW).collect();
                 all.extend(numbers(WINDOW + 1));
                 let next = WINDOW + before + jump;
@@ -451,14 +452,14 @@ mod tests {
         assert_eq!(counts.jitter, Some(Duration::from_nanos(18_789)));
         let (mean_ns, deviation_ns) = counts.delays.mean_and_deviation_ns().unwrap();
         assert_eq!(mean_ns as i64, hour_ns as i64 + 80_000);
-        // The squares of an hour leave no more of it in 64 bits.
+        // The squares of one-hour delays exceed the precision of 64 bits, so the deviation is approximate.
         assert!((deviation_ns - 80_000.0).abs() < 2_000.0, "{deviation_ns}");
         assert_eq!(classifier.delays.unwrap().len(), 4);
         let extremes_ns = Some((hour_ns as i64, hour_ns as i64 + 160_000));
         assert_eq!(counts.delays.extremes_ns, extremes_ns);
     }
 
-    /// Datagrams of any length and content, those of the flow among them.
+    /// Datagrams of any length and content, including those of the flow.
     #[test]
     fn no_datagrams_make_false_counts() {
         use rand::Rng;

@@ -1,5 +1,5 @@
-//! The loops of one direction beside `loops/bulk.rs`: numbered datagrams, and streams whose receive calls are counted by size, copy nothing,
-//! or write to a file.
+//! One-directional loops other than `loops/bulk.rs`. They send and receive numbered datagrams, or receive streams. The
+//! stream loops count receive calls by size, discard the data in the kernel, or write it to a file.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::loops::{bulk, numbered};
 use crate::numbers::{Classifier, Numbering};
 use crate::timer::timed;
 
-/// Runs the loop of a body that asks for one of these; `None` if it asks for none. `length` is how long a sender goes on
-/// of its own accord.
+/// Runs the loop of a body that needs one of these; returns `None` if it needs none. `length` is the duration after
+/// which a sender ends by itself.
 pub(crate) fn run(
     body: &mut Loop<'_>,
     flow: &Flow<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn run(
             let received = call::receive(socket, ring.advance())?;
             if let Some(filled) = received.checked_sub(1) {
                 let count = &counts.0[filled * 8 / size];
-                // Nobody else writes.
+                // This thread is the only writer.
                 count.store(count.load(Relaxed) + 1, Relaxed);
             }
             Ok(Moved::one(received))
@@ -67,7 +67,7 @@ pub(crate) fn run(
     })
 }
 
-/// Receives a stream by this call.
+/// Receives a stream with this call.
 fn stream(bounds: Bounds<'_>, mut call: impl FnMut() -> Result<Moved, Error>) -> Ran {
     bulk::receive(|(): &mut ()| call(), bounds, &mut (), &mut ()).ran(bounds.stop)
 }
@@ -151,7 +151,7 @@ impl io::Work for Datagrams<'_, '_> {
     }
 }
 
-/// Room for as many datagrams as the kernel joins (UDP_GRO), if it is to do so.
+/// Allocates room for the most datagrams that the kernel joins (UDP_GRO), if UDP_GRO is requested.
 fn joined(half: &Half, io: &impl Io) -> Option<BufferRing> {
     let wants = half.io == IoMethod::Gso;
     let joins = wants && sys::option::set_udp_receive_offload(io.socket(), true).is_ok();

@@ -1,38 +1,38 @@
-//! What is known of a datagram that came, and bounded records of each of a flow or of each that was lost.
+//! The data of a received datagram, and bounded records of all or of the lost datagrams of a flow.
 
 use model::DatagramFormat;
 use sys::stamped::Stamps;
 
 use crate::numbers::Order;
 
-/// When a datagram came.
+/// Arrival times of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTimes {
-    /// The best that is known, in nanoseconds of the monotonic clock: the kernel's stamp if there is one, which is as right
-    /// after a step of the wall clock, or else `user_ns`.
+    /// Best known arrival time, in nanoseconds of the monotonic clock. It is the kernel's stamp, corrected for steps of
+    /// the wall clock; without a stamp it is `user_ns`.
     pub came_ns: u64,
-    /// When the call returned that received it, by the monotonic clock.
+    /// Time at which the receive call returned, by the monotonic clock.
     pub user_ns: u64,
-    /// The stamps as they are; 0 where nobody stamped.
+    /// The original stamps; 0 if missing.
     pub stamps: Stamps,
 }
 
-/// One datagram that came.
+/// A datagram that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketArrival {
-    /// Its number, or that of the datagram before if it has none.
+    /// Its number; without one, that of the datagram before.
     pub number: i64,
-    /// What that is to the numbers before.
+    /// Its number relative to the earlier numbers.
     pub order: Order,
-    /// How far its number is above the highest before it; 0 and less is out of order.
+    /// Its number minus the highest number before it; out of order if 0 or less.
     pub step: i64,
-    /// The time of sending that it carries, in nanoseconds.
+    /// The send time that it carries, in nanoseconds.
     pub sent_ns: i64,
     /// Its payload.
     pub bytes: u32,
-    /// When it came.
+    /// Its arrival times.
     pub times: PacketTimes,
-    /// The time since the one before it came, whichever that was; `None` of the first.
+    /// Time since the previous arrival, of any number; `None` for the first.
     pub gap_ns: Option<u64>,
 }
 
@@ -42,60 +42,61 @@ pub enum Recording {
     /// None.
     #[default]
     None,
-    /// Those with the numbers from `skip` to before `skip + limit`.
+    /// Numbers from `skip` up to, but without, `skip + limit`.
     All {
         /// The first number.
         skip: u64,
-        /// How many numbers.
+        /// Count of numbers.
         limit: u64,
     },
-    /// Numbers that were passed over, of those from `skip` on.
+    /// Numbers that were passed over, from `skip` on.
     Lost {
         /// The first number.
         skip: u64,
-        /// How many of them.
+        /// Most records.
         limit: u64,
     },
 }
 
-/// One datagram that was received, the first of its number. The record of a number that has not come is [`ReceivedPacket::is_missing`].
+/// The first received datagram of its number. [`ReceivedPacket::is_missing`] marks the record of a number that has not
+/// arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
     /// Its number.
     pub number: u64,
     /// Its payload.
     pub bytes: u32,
-    /// The time of sending that it carries, in nanoseconds.
+    /// The send time that it carries, in nanoseconds.
     pub sent_ns: i64,
-    /// When it came.
+    /// Its arrival times.
     pub times: PacketTimes,
 }
 
-/// A number that was passed over, whether or not it came later.
+/// A number that was passed over, whether or not it arrived later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedOver {
     /// The number.
     pub number: u64,
-    /// When the last datagram before it in turn came.
+    /// Arrival time of the last datagram with a new highest number before it.
     pub came_ns: u64,
-    /// The time of sending that this one carries.
+    /// The send time in that datagram, in nanoseconds.
     pub sent_ns: i64,
 }
 
-/// What a [`Recording`] has kept.
+/// The records of a [`Recording`].
 #[derive(Debug)]
 pub struct PacketRecords {
     recording: Recording,
     packets: Vec<ReceivedPacket>,
-    /// Numbers up to the highest that has come, in `packets`.
+    /// Records in use in `packets`, up to the highest number that has arrived.
     used: usize,
     lost: Vec<PassedOver>,
-    /// The last datagram in turn.
+    /// Arrival and send time of the last datagram with a new highest number.
     last: (u64, i64),
 }
 
 impl Recording {
-    /// Bytes that its records take; `None` is more than there can be.
+    /// Returns the memory of the records in bytes; `None` on overflow.
     pub(crate) fn footprint(self) -> Option<usize> {
         match self {
             Self::None => Some(0),
@@ -110,7 +111,7 @@ impl Recording {
 }
 
 impl PacketArrival {
-    /// What is before a flow's first datagram.
+    /// Returns the state before a flow's first datagram.
     pub(crate) fn before(format: DatagramFormat) -> Self {
         Self {
             number: i64::from(format.first) - 1,
@@ -139,14 +140,15 @@ impl ReceivedPacket {
         },
     };
 
-    /// Whether it is the record of a number that has not come.
+    /// Returns whether this is the record of a number that has not arrived.
     pub fn is_missing(&self) -> bool {
         self.number == u64::MAX
     }
 }
 
 impl PacketRecords {
-    /// All memory at once, and written to, so that the first datagrams do not wait for it. `None` if there is none.
+    /// Allocates all memory and writes to it, so that the first datagrams do not wait for page faults. Returns `None`
+    /// if there is not enough memory.
     pub(crate) fn new(recording: Recording) -> Option<Self> {
         let (mut packets, mut lost) = (Vec::new(), Vec::new());
         match recording {
@@ -169,7 +171,7 @@ impl PacketRecords {
         })
     }
 
-    /// A datagram of the flow has come.
+    /// Records a datagram of the flow.
     #[inline]
     pub(crate) fn record(&mut self, arrival: &PacketArrival) {
         match self.recording {
@@ -219,12 +221,13 @@ impl PacketRecords {
         }
     }
 
-    /// The records of the numbers from `skip` on, up to the highest that has come; each at its number less `skip`.
+    /// Returns the records of the numbers from `skip` up to the highest that has arrived; the index is the number minus
+    /// `skip`.
     pub fn packets(&self) -> &[ReceivedPacket] {
         &self.packets[..self.used]
     }
 
-    /// Numbers that were passed over.
+    /// Returns the numbers that were passed over.
     pub fn lost(&self) -> &[PassedOver] {
         &self.lost
     }

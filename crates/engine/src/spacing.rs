@@ -1,4 +1,4 @@
-//! Times at which single datagrams are due, and what became of them.
+//! The schedule of single datagrams and its results.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sys::call::Error;
 use crate::counters::{Counter, CounterWriter};
 use crate::end::LoopEnd;
 
-/// A datagram that is sent again and again.
+/// A datagram that is sent repeatedly.
 pub(crate) struct Outgoing<'a> {
     pub(crate) socket: BorrowedFd<'a>,
     pub(crate) datagram: &'a mut [u8],
@@ -21,7 +21,7 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Writes the next number and this time into it.
+    /// Writes the next number and this time into the datagram.
     #[inline]
     pub(crate) fn prepare(&mut self, at_ns: u64) {
         self.format.write_number(self.datagram, self.number);
@@ -29,7 +29,7 @@ impl Outgoing<'_> {
         self.format.write_stamp(self.datagram, since_zero_ns);
     }
 
-    /// The kernel took it, with this time in it.
+    /// Counts a datagram that the kernel took and that carries this time.
     #[inline]
     pub(crate) fn took(&mut self, bytes: usize, at_ns: u64) {
         self.counters.sent(bytes, 1);
@@ -41,8 +41,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// The call failed: the end of all if it is no other than that the kernel has no room, or tells what an earlier datagram
-    /// met (ICMP) instead of sending this one. No number is used.
+    /// Handles a failed call, which uses no number. It continues if the call was interrupted, if the kernel has no
+    /// room, or if the error reports an earlier datagram (ICMP). Other errors end the loop.
     #[cold]
     pub(crate) fn failed(
         &self,
@@ -64,16 +64,16 @@ impl Outgoing<'_> {
     }
 }
 
-/// What has been sent, by the times that its datagrams left.
+/// Statistics of sent datagrams, by their departure times.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) spaced: Spaced,
-    /// Of the first and of the last.
+    /// Departure times of the first and of the last datagram.
     pub(crate) times_ns: Option<(u64, u64)>,
 }
 
 impl Sent {
-    /// A datagram left at this time. It was due at `due_ns`, unless that was at once.
+    /// Records a datagram that left at this time. It was due at `due_ns`; `None` means at once.
     #[inline]
     pub(crate) fn left(&mut self, at_ns: u64, due_ns: Option<u64>, begins_burst: bool) {
         match &mut self.times_ns {
@@ -91,7 +91,7 @@ impl Sent {
     }
 }
 
-/// When the next datagram is due. All times are nanoseconds of the monotonic clock.
+/// The time of the next datagram. All times are nanoseconds of the monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) gap_ns: u64,
@@ -99,10 +99,10 @@ pub(crate) struct Schedule {
     lateness: Lateness,
     pub(crate) due_ns: u64,
     pub(crate) last_gap_ends_ns: u64,
-    /// Datagrams a burst, and those that are left of this one.
+    /// Datagrams per burst, and those left in this burst.
     burst: u64,
     left: u64,
-    /// Bursts that are left with this one.
+    /// Remaining bursts, including this one.
     bursts_left: u64,
 }
 
@@ -141,13 +141,13 @@ impl Schedule {
         self.left == self.burst
     }
 
-    /// When the next one is due, unless that is at once.
+    /// Returns the time at which the next datagram is due; `None` means at once.
     #[inline]
     pub(crate) fn due(&self) -> Option<u64> {
         (self.gap_ns > 0).then_some(self.due_ns)
     }
 
-    /// The datagram that was due was sent at this time.
+    /// Advances the schedule after the due datagram was sent at this time.
     #[inline]
     pub(crate) fn took(&mut self, now_ns: u64, skipped: &mut u64) {
         let next_ns = self.due_ns.saturating_add(self.gap_ns);
@@ -177,7 +177,7 @@ impl Schedule {
         }
     }
 
-    /// The datagram that was due has the next one's time.
+    /// Skips a time: the due datagram gets the next one's time.
     #[cold]
     pub(crate) fn pass_over(&mut self) {
         self.due_ns = self.due_ns.saturating_add(self.gap_ns);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_becomes_of_a_time_that_has_passed() {
-        // Sent so long after the schedule's begin, and when the next one is due.
+        // Lateness mode; pairs of send time and next due time, relative to the start of the schedule; skipped times.
         for (lateness, sent_and_due_ns, skipped) in [
             (
                 Lateness::CatchUp,
@@ -257,7 +257,7 @@ mod tests {
         ];
         assert_eq!(due, expected);
         assert_eq!(schedule.last_gap_ends_ns, 260);
-        // Without a gap, the pause counts from the last one.
+        // Without a gap, the pause starts at the last datagram.
         spaced.gap = Duration::ZERO;
         let mut schedule = Schedule::new(&spaced, None, 0);
         schedule.took(5, &mut 0);

@@ -1,14 +1,13 @@
-//! Times that a loop keeps.
+//! Timers of a loop's passes and of a script's steps.
 
 use stats::Histogram;
 use sys::clock::monotonic_ns;
 
-/// Times that a loop keeps, or not: `()` is nothing, and costs nothing.
+/// Timer of a loop; `()` records nothing and costs nothing.
 pub(crate) trait Timer {
-    /// A time begins, before the first pass or after one that does not count.
+    /// Starts a measurement, before the first pass or after a pass that does not count.
     fn start(&mut self);
-    /// It ends, and the next one begins: a loop's next pass starts where the last one ended, so that
-    /// one clock read does for both.
+    /// Ends a measurement and starts the next one. Both share one clock read.
     fn lap(&mut self);
 }
 
@@ -19,13 +18,13 @@ impl Timer for () {
     fn lap(&mut self) {}
 }
 
-/// Times that a script keeps, or not: `()` is nothing, and costs nothing.
+/// Timer of a script; `()` records nothing and costs nothing.
 pub trait Watch {
-    /// A time begins, with the first step or after a pause that is no step's.
+    /// Starts a measurement, before the first step or after a pause that belongs to no step.
     fn start(&mut self);
-    /// A step has been executed this often, and the next one begins.
+    /// Ends a step that was executed `executions` times, and starts the next one.
     fn step(&mut self, step: usize, executions: u64);
-    /// A round is done.
+    /// Ends a round.
     fn round(&mut self);
 }
 
@@ -38,7 +37,7 @@ impl Watch for () {
     fn round(&mut self) {}
 }
 
-/// One clock read a time, into a histogram.
+/// Records into a histogram, with one clock read per measurement.
 pub(crate) struct Clocked {
     pub(crate) times: Histogram,
     started_ns: u64,
@@ -67,7 +66,7 @@ impl Timer for Clocked {
     }
 }
 
-/// Runs a loop, compiled with a timer whose times go to the field of [`Ran`], and without one.
+/// Compiles a loop twice, with and without a timer, and runs one of them. The times go to the given field of [`Ran`].
 macro_rules! timed {
     ($is_timed:expr, $times:ident, $stop:expr, |$timer:ident| $run:expr) => {
         if $is_timed {

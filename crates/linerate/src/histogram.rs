@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(why) => {
-            eprintln!("linerate histogram: {why}");
+            sys::write_error_line(format_args!("linerate histogram: {why}"));
             ExitCode::FAILURE
         }
     }

@@ -24,13 +24,13 @@ pub(crate) fn iperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
         Err(exit) => return exit.print(),
     };
     for notice in &settings.notices {
-        eprintln!("{notice}");
+        sys::write_error_line(format_args!("{notice}"));
     }
     sys::process::raise_descriptor_limit();
     if settings.real_time
         && let Err(error) = sys::clock::be_real_time()
     {
-        eprintln!("{program}: -z: {}", sys::describe(&error));
+        sys::write_error_line(format_args!("{program}: -z: {}", sys::describe(&error)));
         return ExitCode::FAILURE;
     }
     let done = match &settings.role {
@@ -38,7 +38,7 @@ pub(crate) fn iperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
         Role::Server(server) => serve(&settings, server).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|why| {
-        eprintln!("{program}: {why}");
+        sys::write_error_line(format_args!("{program}: {why}"));
         ExitCode::FAILURE
     })
 }
@@ -56,7 +56,8 @@ fn printer(settings: &Settings, is_quiet: bool) -> Result<Arc<dyn Observer>, Str
                 |error| format!("cannot write {}: {}", path.display(), sys::describe(&error));
             let file = File::create(path).map_err(unwritten)?;
             let copy = file.try_clone().map_err(unwritten)?;
-            println!(
+            let _ = writeln!(
+                std::io::stdout(),
                 "Output from stdout and stderr will be redirected to file {}",
                 path.display()
             );
@@ -99,7 +100,7 @@ fn serve(settings: &Arc<Settings>, server: &Serve) -> Result<(), String> {
     let is_silent = settings.print.file.is_none();
     let begin = || {
         if server.daemon {
-            println!("Running Iperf Server as a daemon");
+            let _ = writeln!(std::io::stdout(), "Running Iperf Server as a daemon");
         }
         crate::signals::begin_serving(server.daemon, is_silent, &stop)
     };

@@ -22,7 +22,7 @@ pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) ->
         Err(exit) => return exit.print(),
     };
     for notice in &settings.notices {
-        eprintln!("{notice}");
+        sys::write_error_line(format_args!("{notice}"));
     }
     sys::process::raise_descriptor_limit();
     let done = match &settings.role {
@@ -30,7 +30,7 @@ pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) ->
         Role::Server(server) => serve(&settings.common, server),
     };
     done.unwrap_or_else(|why| {
-        eprintln!("iperf3: error - {why}");
+        sys::write_error_line(format_args!("iperf3: error - {why}"));
         ExitCode::FAILURE
     })
 }

@@ -19,7 +19,7 @@ pub(crate) fn run(directory: &Path) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(refusal) => {
-            eprintln!("linerate links: {refusal}");
+            sys::write_error_line(format_args!("linerate links: {refusal}"));
             ExitCode::FAILURE
         }
     }

@@ -15,21 +15,21 @@ use sys::WholeFile;
 /// Writes the pages into `directory`, which it makes if it is missing, and prints their names.
 pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
     if let Err(error) = std::fs::create_dir_all(directory) {
-        eprintln!(
+        sys::write_error_line(format_args!(
             "linerate man: {}: {}",
             directory.display(),
             sys::describe(&error)
-        );
+        ));
         return ExitCode::FAILURE;
     }
     for (file, page) in pages(command_line) {
         let path = directory.join(file);
         if let Err(error) = page.and_then(|text| WholeFile::begin(&path)?.write(&text)) {
-            eprintln!(
+            sys::write_error_line(format_args!(
                 "linerate man: {}: {}",
                 path.display(),
                 sys::describe(&error)
-            );
+            ));
             return ExitCode::FAILURE;
         }
         // A reader that has had enough is no failure.

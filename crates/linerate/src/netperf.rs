@@ -22,7 +22,7 @@ pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) ->
     match netperf::server::run(&settings, crate::signals::stop_on_signals) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            sys::write_error_line(format_args!("{error}"));
             ExitCode::FAILURE
         }
     }
@@ -48,7 +48,10 @@ pub(crate) fn many(program: &str, settings: Result<Settings, Exit>) -> ExitCode 
     match reason.filter(|_| exit.code != 0 && !settings.json) {
         None => exit.print(),
         Some(reason) => {
-            eprintln!("{program}: {}", reason.trim_start_matches("netperf: "));
+            sys::write_error_line(format_args!(
+                "{program}: {}",
+                reason.trim_start_matches("netperf: ")
+            ));
             ExitCode::from(exit.code)
         }
     }

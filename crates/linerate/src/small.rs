@@ -17,7 +17,11 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         ["-V" | "--version"] => print(concat!("linerate ", env!("CARGO_PKG_VERSION"), "\n")),
         ["links", directory] => links::run(Path::new(directory)),
         _ => {
-            eprint!("linerate: no such command: {}\n{}", text.join(" "), help());
+            sys::write_error(format_args!(
+                "linerate: no such command: {}\n{}",
+                text.join(" "),
+                help()
+            ));
             ExitCode::from(2)
         }
     }

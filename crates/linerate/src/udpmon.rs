@@ -14,24 +14,22 @@ use udpmon::run::{self, Finished};
 
 use crate::document::{Documents, Page};
 
-/// A program's words.
+/// The arguments of a program.
 type Words = Vec<OsString>;
 
-/// Runs the program of the first word, which may lack the `udpmon_`.
+/// Runs the program that the first argument names. The prefix `udpmon_` may be omitted.
 pub(crate) fn udpmon(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut words = args.into_iter();
     let Some(name) = words.next() else {
-        eprint!("{}", help(program));
-        return ExitCode::FAILURE;
+        return Exit::stderr(help(program), 1).print();
     };
     let name = name.to_string_lossy();
     if ["-h", "--help"].contains(&&*name) {
-        print!("{}", help(program));
-        return ExitCode::SUCCESS;
+        return Exit::stdout(help(program), 0).print();
     }
     let short = name.strip_prefix("udpmon_").unwrap_or(&name);
     let Some((_, run)) = PROGRAMS.iter().find(|(known, _)| *known == short) else {
-        eprintln!("{program}: '{name}' is none of {}", names());
+        sys::write_error_line(format_args!("{program}: '{name}' is none of {}", names()));
         return ExitCode::FAILURE;
     };
     run(&format!("{program} {name}"), words.collect())
@@ -91,7 +89,7 @@ pub(crate) fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> E
     })
 }
 
-/// Runs `udpmon_resp`. Must be called before the process has a second thread, because it may fork.
+/// Runs `udpmon_resp`. Call it before the process starts a second thread, because it may fork.
 pub(crate) fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let settings = match options::resp(program, args) {
         Ok(settings) => settings,
@@ -103,16 +101,16 @@ pub(crate) fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> E
     match run::resp(&settings, &stop, begin) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("udpmon_resp: {why}");
+            sys::write_error_line(format_args!("udpmon_resp: {why}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// The host, the settings of all programs, the documents, and the plan of a run that measured nothing.
+/// The host, the settings of all programs, the documents, and the plan of a run without results.
 type Facts<'a> = (&'a str, &'a Common, &'a Wanted, Plan);
 
-/// Parses the words, runs the tests, and writes the documents.
+/// Parses the arguments, runs the tests, and writes the documents.
 fn measure<T>(
     name: &'static str,
     (program, words): (&str, Words),
@@ -136,17 +134,17 @@ fn measure<T>(
     reported
         .measure(common, documents, run)
         .unwrap_or_else(|why| {
-            eprintln!("{name}: {why}");
+            sys::write_error_line(format_args!("{name}: {why}"));
             ExitCode::FAILURE
         })
 }
 
-/// What the documents of a run begin with.
+/// The data of a run that its documents need.
 struct Reported<'a> {
     program: &'static str,
     typed: String,
     host: &'a str,
-    /// Of a run that measured nothing.
+    /// The plan of a run without results.
     plan: Plan,
 }
 
@@ -166,22 +164,23 @@ impl Reported<'_> {
         let started = SystemTime::now();
         let mut finished = run(&stop, &mut io::stdout());
         if let Some(line) = &finished.found {
-            // Standard output may be a document.
+            // Standard output may contain a document.
             if wanted.json {
-                eprint!("{line}");
+                sys::write_error(format_args!("{line}"));
             } else {
-                print!("{line}");
+                // A reader that has closed the pipe is no failure.
+                let _ = io::stdout().write_all(line.as_bytes());
             }
         }
         if finished.left_out > 0 {
             let (program, count) = (self.program, finished.left_out);
-            eprintln!(
+            sys::write_error_line(format_args!(
                 "{program}: the records of {count} datagrams are in no document; it would become too large"
-            );
+            ));
         }
         let doubt = doubt(self.program, &mut finished, wanted.strict);
         if let Some(why) = &finished.error {
-            eprintln!("{}: {why}", self.program);
+            sys::write_error_line(format_args!("{}: {why}", self.program));
         }
         let code = if finished.error.is_some() { 1 } else { doubt };
         let report = self.report(common, started, finished, stop.is_set());
@@ -219,7 +218,7 @@ impl Reported<'_> {
     }
 }
 
-/// Adds the doubts about each test to its outcome, and prints each once; returns the exit code for them.
+/// Adds each test's doubts to its outcome and prints each doubt once. Returns the exit code.
 fn doubt(program: &str, finished: &mut Finished, is_strict: bool) -> u8 {
     let is_own = finished.peer.is_some_and(sys::facts::is_own);
     let mut all: Vec<Warning> = Vec::new();

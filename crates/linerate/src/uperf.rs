@@ -28,7 +28,7 @@ pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
         Err(exit) => return exit.print(),
     };
     for notice in &settings.notices {
-        eprintln!("{notice}");
+        sys::write_error_line(format_args!("{notice}"));
     }
     sys::process::raise_descriptor_limit();
     match &settings.role {
@@ -47,7 +47,7 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
     let documents = match Documents::begin(json, master.html.as_deref()) {
         Ok(documents) => documents,
         Err(why) => {
-            eprintln!("{program}: {why}");
+            sys::write_error_line(format_args!("{program}: {why}"));
             return ExitCode::FAILURE;
         }
     };
@@ -64,7 +64,7 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
     let is_interrupted = code == uperf::INTERRUPTED;
     let report = report(typed, settings.port, outcome, is_interrupted);
     if let Err(why) = documents.write(&report) {
-        eprintln!("{program}: {why}");
+        sys::write_error_line(format_args!("{program}: {why}"));
         code = code.max(1);
     }
     ExitCode::from(code)
@@ -87,14 +87,14 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
     let tls = match Security::of_slave(&settings.tls, settings.verbose) {
         Ok(tls) => Arc::new(tls),
         Err(trouble) => {
-            eprintln!("{program}: {trouble}");
+            sys::write_error_line(format_args!("{program}: {trouble}"));
             return ExitCode::FAILURE;
         }
     };
     let shelf = match Shelf::open(&limits.directories) {
         Ok(shelf) => Arc::new(shelf),
         Err(error) => {
-            eprintln!("{program}: {}", sys::describe(&error));
+            sys::write_error_line(format_args!("{program}: {}", sys::describe(&error)));
             return ExitCode::FAILURE;
         }
     };
@@ -132,7 +132,7 @@ fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCo
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("{program}: {why}");
+            sys::write_error_line(format_args!("{program}: {why}"));
             ExitCode::FAILURE
         }
     }
@@ -149,7 +149,7 @@ fn check(path: &Path) -> ExitCode {
     };
     let check = profile::check(&source, &Surroundings::real());
     print(&check.plan);
-    eprint!("{}", check.notes);
+    sys::write_error(format_args!("{}", check.notes));
     if check.runs {
         ExitCode::SUCCESS
     } else {
@@ -167,7 +167,7 @@ fn read(path: &Path) -> Option<(Workorder, String)> {
     };
     let parsed = profile::parse(&source, &Surroundings::real());
     let shows_source = std::io::stderr().is_terminal();
-    eprint!("{}", parsed.notes_text(&name, shows_source));
+    sys::write_error(format_args!("{}", parsed.notes_text(&name, shows_source)));
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Some((parsed.workorder?, text))
 }
@@ -179,7 +179,7 @@ fn contents(path: &Path) -> Option<Vec<u8>> {
         Err(error) => {
             let what = if path.exists() { "open" } else { "stat" };
             let why = sys::describe(&error);
-            eprintln!("Cannot {what} file {}: {why}", path.display());
+            sys::write_error_line(format_args!("Cannot {what} file {}: {why}", path.display()));
             None
         }
     }

@@ -14,6 +14,7 @@ use testkit::{Process, Trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     testkit::trials![
+        a_closed_pipe_changes_no_exit_code,
         help,
         a_dialect_has_its_words_untouched,
         wrong_words_are_exit_code_2_and_one_line_where_they_are_ours,
@@ -468,4 +469,27 @@ fn matches_snapshot(name: &str, text: &str) {
         "{}",
         path.display()
     );
+}
+
+/// `program 2>&1 | head` must not abort the program.
+fn a_closed_pipe_changes_no_exit_code() {
+    for (line, code) in [
+        ("nonsense", 2),
+        ("netperf -H 127.0.0.1 -p 1", 255),
+        ("uperf -m /no/such/profile", 1),
+        ("iperf -c 127.0.0.1 -p 1", 1),
+        ("iperf3 -c 127.0.0.1 -p 1", 1),
+        ("udpmon", 1),
+        ("udpmon -h", 0),
+        ("udpmon_bw_mon -d 127.0.0.1 -u 1 -l 1", 1),
+        ("serve --auth /no/such/file", 1),
+        ("status --status /no/such/socket", 1),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = testkit::linerate(line);
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let status = command.status().unwrap();
+        assert_eq!(status.code(), Some(code), "{line}: {status}");
+    }
 }

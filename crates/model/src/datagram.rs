@@ -1,4 +1,4 @@
-//! Numbered and stamped datagrams: how a protocol lays them out, and what their receiver counts.
+//! Layout of numbered and stamped datagrams, and the counts of their receiver.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::optional_nanos;
 
-/// The fields of a flow's datagrams: words of 32 bits.
+/// The fields of a flow's datagrams, in words of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramFormat {
     /// Offset of the number, or of its low word.
     #[serde(rename = "number_at_bytes")]
     pub number_at: u32,
-    /// Offset of the number's high word; `None` of a number with 32 bits.
+    /// Offset of the number's high word; `None` for a 32-bit number.
     #[serde(rename = "high_word_at_bytes")]
     pub high_word_at: Option<u32>,
     /// The number of a flow's first datagram.
     pub first: u32,
-    /// When a datagram is sent; `None` without stamps.
+    /// The send time; `None` without stamps.
     pub stamp: Option<Stamp>,
-    /// Numbers are signed, and a negative one marks the flow's last datagram: its magnitude is the number.
+    /// Whether numbers are signed: a negative one marks the flow's last datagram, and its magnitude is the number.
     pub ends_negative: bool,
-    /// The order of the bytes in each word, and of the words of a stamp.
+    /// The byte order of each word, and the order of a stamp's words.
     #[serde(default, skip_serializing_if = "ByteOrder::is_big_endian")]
     pub order: ByteOrder,
 }
@@ -46,7 +46,8 @@ impl ByteOrder {
         *self == Self::BigEndian
     }
 
-    /// Words of this order as big-endian ones, or the other way round. One decision for both: this is done for each datagram.
+    /// Converts between words of this order and big-endian words. Both words share one branch, because this runs for
+    /// each datagram.
     #[inline]
     fn words(self, words: [u32; 2]) -> [u32; 2] {
         match self {
@@ -55,7 +56,7 @@ impl ByteOrder {
         }
     }
 
-    /// The same for a number of 64 bits.
+    /// Does the same for a 64-bit number.
     #[inline]
     fn long(self, number: u64) -> u64 {
         match self {
@@ -65,27 +66,27 @@ impl ByteOrder {
     }
 }
 
-/// A time in a datagram, in two words.
+/// A time in a datagram, as two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Offset of its first word.
     #[serde(rename = "at_bytes")]
     pub at: u32,
-    /// Whose time it is.
+    /// The clock of the time.
     pub clock: StampClock,
-    /// What its words are.
+    /// The meaning of the words.
     #[serde(default, skip_serializing_if = "StampUnit::is_seconds_and_micros")]
     pub unit: StampUnit,
 }
 
-/// What the two words of a stamp are.
+/// The meaning of a stamp's two words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StampUnit {
-    /// Seconds, and microseconds.
+    /// Seconds and microseconds.
     #[default]
     SecondsAndMicros,
-    /// One signed number of 64 bits: tenths of a microsecond since a moment that the sender chose.
+    /// One signed 64-bit number: tenths of a microsecond since a moment chosen by the sender.
     TenthsOfMicros,
 }
 
@@ -103,14 +104,14 @@ impl StampUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StampClock {
-    /// `CLOCK_MONOTONIC`: only differences of two delays have a meaning.
+    /// `CLOCK_MONOTONIC`: only differences of two delays are meaningful.
     Monotonic,
-    /// `CLOCK_REALTIME`: a delay is right as far as both hosts' clocks agree.
+    /// `CLOCK_REALTIME`: a delay is as accurate as the two hosts' clocks agree.
     Wall,
 }
 
 impl DatagramFormat {
-    /// The shortest datagram that has all fields.
+    /// Returns the length of the shortest datagram with all fields.
     pub fn bytes(&self) -> u32 {
         let words = [
             Some(self.number_at),
@@ -120,7 +121,7 @@ impl DatagramFormat {
         words.into_iter().flatten().max().unwrap_or(0) + 4
     }
 
-    /// Writes a number. A word that the datagram has no room for is left out.
+    /// Writes a number. It omits a word that does not fit into the datagram.
     #[inline]
     pub fn write_number(&self, datagram: &mut [u8], number: i64) {
         let [low, high] = self.order.words([number as u32, (number >> 32) as u32]);
@@ -130,7 +131,7 @@ impl DatagramFormat {
         }
     }
 
-    /// Writes the time of sending, in nanoseconds of the stamp's clock.
+    /// Writes the send time, in nanoseconds of the stamp's clock.
     #[inline]
     pub fn write_stamp(&self, datagram: &mut [u8], now_ns: u64) {
         let Some(Stamp { at, unit, .. }) = self.stamp else {
@@ -150,8 +151,8 @@ impl DatagramFormat {
         put(datagram, at + 4, second);
     }
 
-    /// Reads the number; `None` of a datagram that is too short for one. A missing high word makes it one of 32 bits,
-    /// which counts on from `near`, or is signed if numbers may be negative.
+    /// Reads the number; `None` if the datagram is too short. Without its high word, the number has 32 bits: it
+    /// continues from `near`, or is signed if numbers may be negative.
     #[inline]
     pub fn number(&self, datagram: &[u8], near: i64) -> Option<i64> {
         let low = get(datagram, self.number_at)?;
@@ -164,7 +165,8 @@ impl DatagramFormat {
         })
     }
 
-    /// Reads the time of sending, in nanoseconds; `None` without a stamp. A negative one is its two's complement.
+    /// Reads the send time, in nanoseconds; `None` without a stamp. A negative time is returned as its two's
+    /// complement.
     #[inline]
     pub fn sent_ns(&self, datagram: &[u8]) -> Option<u64> {
         let Stamp { at, unit, .. } = self.stamp?;
@@ -199,57 +201,58 @@ fn get(datagram: &[u8], at: u32) -> Option<u32> {
     Some(u32::from_be_bytes(*word))
 }
 
-/// What the receiver of numbered datagrams has counted: RFC 4737, RFC 5560, RFC 7680.
+/// Counts of a receiver of numbered datagrams: RFC 4737, RFC 5560, RFC 7680.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatagramCounts {
-    /// Received, each once.
+    /// Received numbers, without repeats.
     pub received: u64,
-    /// Numbers that were passed over and have not come.
+    /// Numbers that were passed over and have not arrived.
     pub lost: u64,
-    /// Came after one of a higher number.
+    /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// Came again.
+    /// Repeated datagrams.
     pub duplicated: u64,
-    /// The delay variation that RFC 3550, section 6.4.1, has: `None` without stamps.
+    /// Delay variation by RFC 3550, section 6.4.1; `None` without stamps.
     #[serde(rename = "jitter_ns", with = "optional_nanos")]
     pub jitter: Option<Duration>,
-    /// The same by the rules of common tools.
+    /// The counts by the rules of common tools.
     #[serde(skip)]
     pub by_order: OrderCounts,
-    /// Delays from the stamp to the arrival, by both clocks.
+    /// Delays from the stamp to the arrival, each by its own host's clock.
     #[serde(skip)]
     pub delays: DelaySums,
 }
 
-/// Counts of a receiver that keeps nothing but the highest number: it takes what comes again for what comes late.
+/// Counts of a receiver that remembers only the highest number, and so counts repeats as out of order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCounts {
-    /// The highest number, which is how many were sent up to it.
+    /// The highest number; equals the datagrams sent up to it.
     pub highest: u64,
-    /// Numbers that were passed over, whether or not they came later.
+    /// Numbers that were passed over, whether or not they arrived later.
     pub passed_over: u64,
-    /// Came with a number that is not above the highest.
+    /// Datagrams whose number is not above the highest.
     pub out_of_order: u64,
-    /// Passed over, less one for each that came out of order later: iperf3's "lost".
+    /// Numbers passed over, minus one for each later datagram out of order: iperf3's "lost".
     pub missing: u64,
 }
 
-/// Sums of delays, of which an interval's mean and deviation are made. Delays may be negative.
+/// Sums of delays, for an interval's mean and deviation. Delays may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelaySums {
     /// Datagrams with a stamp.
     pub count: u64,
-    /// Nanoseconds.
+    /// Sum of the delays, in nanoseconds.
     pub sum_ns: i64,
-    /// Of the squares, in square microseconds.
+    /// Sum of the squares, in square microseconds.
     pub squares_us2: f64,
-    /// The least and the most, in nanoseconds: of a sample, since the one before it.
+    /// Least and largest delay, in nanoseconds; in a sample, those since the previous sample.
     pub extremes_ns: Option<(i64, i64)>,
 }
 
 impl DatagramCounts {
-    /// The counts that were added after `earlier`. Jitter is a moving mean, and stays; so do the highest number and
-    /// the least and most delay. A loss that was made good after `earlier` is none before it.
+    /// Returns the counts added after `earlier`. Jitter is a moving mean and is not subtracted. The highest number and
+    /// the least and largest delays are not subtracted either. A loss that was made up for after `earlier` does not
+    /// count as lost before it.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let (now, then) = (&self.by_order, &earlier.by_order);
@@ -274,7 +277,7 @@ impl DatagramCounts {
         }
     }
 
-    /// Adds another flow's counts. The jitter of several is their largest.
+    /// Adds another flow's counts. The jitter of several flows is their largest.
     pub fn add(&mut self, other: &Self) {
         self.received = self.received.saturating_add(other.received);
         self.lost = self.lost.saturating_add(other.lost);
@@ -290,7 +293,7 @@ impl DatagramCounts {
 }
 
 impl DelaySums {
-    /// The mean and the standard deviation, in nanoseconds; `None` of no delays.
+    /// Returns the mean and the standard deviation in nanoseconds; `None` without delays.
     pub fn mean_and_deviation_ns(&self) -> Option<(f64, f64)> {
         let count = self.count as f64;
         let mean_ns = self.sum_ns as f64 / count;
@@ -368,9 +371,9 @@ mod tests {
         );
         assert_eq!(LITTLE.number(&datagram, 0), Some(0x0102_0304_0506_0708));
         assert_eq!(LITTLE.sent_ns(&datagram), Some(0x1_0000_0002 * 100));
-        // Of a number that is cut off, the low word counts on.
+        // A number without its high word continues from the low word.
         assert_eq!(LITTLE.number(&[9, 0, 0, 0, 7], 8), Some(9));
-        // A time before the moment that they count from.
+        // A time before the zero point of the stamps.
         LITTLE.write_stamp(&mut datagram, -700_i64 as u64);
         assert_eq!(datagram[8..16], (-7_i64).to_le_bytes());
         assert_eq!(LITTLE.sent_ns(&datagram), Some(-700_i64 as u64));

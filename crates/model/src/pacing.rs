@@ -6,35 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::nanos;
 
-/// A schedule: `burst` passes of the workload at the beginning of each interval. It counts from the
-/// first pass and does not move: an interval that begins late is caught up with at once.
+/// A schedule: `burst` passes of the workload at the beginning of each interval. The schedule is fixed from the first
+/// pass on. Late intervals are made up for at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pacing {
-    /// Passes (sends, receives, transactions) an interval, at least 1.
+    /// Passes (sends, receives, transactions) per interval, at least 1.
     pub burst: u64,
-    /// From the beginning of one interval to that of the next, not 0.
+    /// Time from the beginning of one interval to the beginning of the next, not 0.
     #[serde(rename = "interval_ns", with = "nanos")]
     pub interval: Duration,
-    /// How the next interval is awaited.
+    /// Method of waiting for the next interval.
     pub wait: Wait,
 }
 
 impl Pacing {
-    /// Bits per second in blocks of so many bytes, `burst` of them at a time; `None` if that is no schedule: a rate or
-    /// size of 0, or more blocks than any machine moves.
+    /// Returns the schedule for a rate in bits per second, in bursts of `burst` blocks. Returns `None` if the rate or
+    /// the size is 0, or if the rate is more blocks than any machine can move.
     pub fn of_bits(bits_per_second: u64, block_bytes: u32, burst: u64) -> Option<Self> {
         Self::of_passes(u128::from(block_bytes) * 8, bits_per_second, burst)
     }
 
-    /// Packets per second.
+    /// Returns the schedule for a rate in packets per second.
     pub fn of_packets(per_second: u64, burst: u64) -> Option<Self> {
         Self::of_passes(1, per_second, burst)
     }
 
-    /// A schedule for `rate` units per second, of which a pass has `units`. An interval is a whole number of
-    /// nanoseconds: a burst is repeated as often as it takes to have that change the rate by no more than 10 ppm.
+    /// Returns the schedule for `rate` units per second and `units` per pass. An interval is a whole number of
+    /// nanoseconds. Several bursts share an interval if rounding would otherwise change the rate by more than 10 ppm.
     fn of_passes(units: u128, rate: u64, burst: u64) -> Option<Self> {
-        /// Of a longer interval half a nanosecond is less than 10 ppm.
+        /// Half a nanosecond is less than 10 ppm of a longer interval.
         const LONG_NS: u128 = 50_000;
         if units == 0 || rate == 0 {
             return None;
@@ -55,22 +55,22 @@ impl Pacing {
         })
     }
 
-    /// Passes a second when the schedule is held.
+    /// Returns the passes per second of the schedule.
     pub fn rate(&self) -> f64 {
         self.burst as f64 / self.interval.as_secs_f64()
     }
 }
 
-/// How time is let pass.
+/// Method of waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// By sleeping: the thread wakes some microseconds late, and takes no CPU time.
+    /// Sleep: the thread wakes some microseconds late and uses no CPU time.
     #[default]
     Sleep,
-    /// By looking at the clock: right to a fraction of a microsecond, and takes a CPU.
+    /// Poll the clock: accurate to a fraction of a microsecond, but uses a full CPU.
     Spin,
-    /// By spinning for at most half of an interval, and sleeping before that: for an end that another one directs.
+    /// Sleep, then spin for at most half of an interval; for an end that another one controls.
     SpinHalf,
 }
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_rate_becomes_intervals_of_whole_nanoseconds() {
         for (bits, bytes, burst, expected) in [
-            // 1470 bytes at 1 Mbit/s as iperf has it.
+            // 1470 bytes at 1 Mbit/s as in iperf.
             (1 << 20, 1470, 1, (1, 11_215_210)),
             (1_000_000_000, 1472, 1, (1, 11_776)),
             (5_000_000_000, 131_072, 1, (1, 209_715)),
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(Pacing::of_bits(0, 1, 1), None);
         assert_eq!(Pacing::of_packets(100, 1).unwrap().interval.as_millis(), 10);
         for step in 1..2000_u64 {
-            // Up to 100 Gbit/s in steps that divide nothing, of the smallest datagrams and of blocks.
+            // Up to 100 Gbit/s in uneven steps, for the smallest datagrams and for large blocks.
             let bits = step * 50_000_017;
             for bytes in [16, 1448, 65_507, 131_072] {
                 let pacing = Pacing::of_bits(bits, bytes, 1).unwrap();
@@ -104,7 +104,7 @@ mod tests {
                 assert!((rate / bits as f64 - 1.0).abs() < 1.1e-5, "{bits} {bytes}");
             }
         }
-        // No machine makes more than a pass a nanosecond.
+        // No machine makes more than one pass per nanosecond.
         assert_eq!(Pacing::of_bits(u64::MAX, 1, 1), None);
     }
 }

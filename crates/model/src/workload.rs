@@ -1,11 +1,11 @@
-//! What one end repeats.
+//! The repeated operations of one end.
 
 use serde::{Deserialize, Serialize};
 
-/// One step of a workload, on the flow's one connection.
+/// One step of a workload, on the flow's only connection.
 ///
-/// Nothing in it says that an operation blocks: straight loops run the common lists, and a state
-/// machine over readiness could walk the same ones.
+/// An operation does not imply a blocking call. Straight loops run the common lists; a state machine over readiness
+/// could run the same lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -17,9 +17,9 @@ pub enum Operation {
     Send,
     /// One receive call of at most the receive buffer's size.
     Receive,
-    /// Receive calls until a whole receive buffer has come.
+    /// Receive calls until the receive buffer is full.
     ReceiveAll,
-    /// End this end's stream.
+    /// Shut down this end's stream.
     HalfClose,
     /// Wait for the peer's end of stream.
     AwaitClose,
@@ -27,11 +27,11 @@ pub enum Operation {
     Close,
 }
 
-/// What one end does: `body` over and over until the limit.
+/// One end's workload: repeats `body` until the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Workload {
-    /// The repeated operations, in order.
+    /// The operations of one pass, in order.
     pub body: Vec<Operation>,
 }
 
@@ -50,21 +50,21 @@ impl Workload {
         }
     }
 
-    /// Send a request, await the whole response.
+    /// Send a request, wait for the whole response.
     pub fn ask() -> Self {
         Self {
             body: vec![Operation::Send, Operation::ReceiveAll],
         }
     }
 
-    /// Await a whole request, send the response.
+    /// Wait for a whole request, send the response.
     pub fn answer() -> Self {
         Self {
             body: vec![Operation::ReceiveAll, Operation::Send],
         }
     }
 
-    /// [`Workload::ask`] on a new connection each time, which the peer closes.
+    /// [`Workload::ask`] on a new connection per pass, which the peer closes.
     pub fn connect_and_ask() -> Self {
         use Operation::{AwaitClose, Close, Connect, ReceiveAll, Send};
         Self {
@@ -72,7 +72,7 @@ impl Workload {
         }
     }
 
-    /// [`Workload::answer`] on a new connection each time.
+    /// [`Workload::answer`] on a new connection per pass.
     pub fn accept_and_answer() -> Self {
         use Operation::{Accept, Close, ReceiveAll, Send};
         Self {
@@ -80,7 +80,7 @@ impl Workload {
         }
     }
 
-    /// Open a connection, which the peer closes, over and over.
+    /// Open a connection, which the peer closes, in each pass.
     pub fn connect_and_close() -> Self {
         use Operation::{AwaitClose, Close, Connect};
         Self {
@@ -88,15 +88,15 @@ impl Workload {
         }
     }
 
-    /// Accept a connection and close it, over and over.
+    /// Accept a connection and close it, in each pass.
     pub fn accept_and_close() -> Self {
         Self {
             body: vec![Operation::Accept, Operation::Close],
         }
     }
 
-    /// The peer's operations during these. Messages that are answered are received whole; of a connection a pass, the
-    /// end that accepts closes first.
+    /// Returns the peer's operations. Messages that need an answer are received whole. With one connection per pass,
+    /// the accepting end closes first.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         use Operation::{Accept, AwaitClose, Close, Connect, HalfClose, Receive, ReceiveAll, Send};
@@ -116,8 +116,7 @@ impl Workload {
         }
     }
 
-    /// The same with this end's stream ended before the peer's end is awaited, where it is in each
-    /// pass: for a peer that does not close by itself.
+    /// Adds a half-close before the wait for the peer's end of stream, for a peer that does not close by itself.
     #[must_use]
     pub fn closing_first(mut self) -> Self {
         if let Some(at) = self.body.iter().position(|op| *op == Operation::AwaitClose) {
@@ -126,24 +125,24 @@ impl Workload {
         self
     }
 
-    /// Whether one pass of the body is a transaction: data in both directions, or a connection.
+    /// Returns whether one pass of the body is a transaction: data in both directions, or a connection.
     pub fn is_transactional(&self) -> bool {
         self.connects() || (self.sends() && self.receives())
     }
 
-    /// Whether every pass has a connection of its own.
+    /// Returns whether each pass has its own connection.
     pub fn connects(&self) -> bool {
         self.body
             .iter()
             .any(|op| matches!(op, Operation::Connect | Operation::Accept))
     }
 
-    /// Whether this end sends data.
+    /// Returns whether this end sends data.
     pub fn sends(&self) -> bool {
         self.body.contains(&Operation::Send)
     }
 
-    /// Whether this end receives data.
+    /// Returns whether this end receives data.
     pub fn receives(&self) -> bool {
         self.body
             .iter()

@@ -1,4 +1,4 @@
-//! Flows that come to one datagram socket and are told apart by their source.
+//! Flows that arrive at one datagram socket and differ by their source address.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,17 +11,17 @@ use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-/// Datagrams that wait for a session, and their bytes. More are dropped.
+/// The maximum number of datagrams that wait for a session, and of their bytes. Further datagrams are dropped.
 const MOST_WAITING: usize = 1024;
 const MOST_BYTES: usize = 4 << 20;
 
-/// How long a session waits before it looks for what another one has received for it.
+/// The interval at which a session checks for datagrams that another session received for it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a datagram may be on its way through this host: one that is later comes to its own socket.
+/// The maximum time a datagram takes through this host. A later one arrives at the flow's own socket.
 const ON_ITS_WAY: Duration = Duration::from_millis(2);
 
-/// How long a source that has a socket of its own is no new one.
+/// The time for which a source with a socket of its own does not count as new.
 const KNOWN: Duration = Duration::from_secs(1);
 
 /// The datagram socket of a server. Each source of datagrams gets a connected socket at the same address and port.
@@ -36,17 +36,17 @@ pub struct DatagramDoor {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The hosts that sessions expect, each with the session's number; `None` is any.
+    /// The hosts expected by sessions, each with the session's number; `None` means any host.
     expected: Vec<(u64, Option<Address>)>,
     waiting: VecDeque<(Address, FirstDatagram)>,
     bytes: usize,
     known: Vec<(Address, Instant)>,
-    /// Sources whose datagrams may still come here after their socket was opened.
+    /// Sources whose datagrams may still arrive here after their socket was opened.
     settling: Vec<Address>,
     last_number: u64,
 }
 
-/// A session that expects flows. Dropping it lets the next one from the same host have its turn.
+/// A session that expects flows. Dropping it admits the next session for the same host.
 #[derive(Debug)]
 #[must_use]
 pub struct ExpectedFlows<'a> {
@@ -58,11 +58,11 @@ pub struct ExpectedFlows<'a> {
 /// A flow of datagrams.
 #[derive(Debug)]
 pub struct DatagramPeer {
-    /// Connected to the source, at the server's address and port.
+    /// The socket, connected to the source, at the server's address and port.
     pub socket: Socket,
-    /// The source.
+    /// The address of the source.
     pub from: Address,
-    /// What came before the socket was there, in its order; at least one.
+    /// Datagrams received before the socket existed, in order; at least one.
     pub first: Vec<FirstDatagram>,
 }
 
@@ -76,7 +76,7 @@ impl DatagramDoor {
         })
     }
 
-    /// Takes a [`datagram_listener`].
+    /// Wraps a [`datagram_listener`].
     pub fn of(listener: Socket) -> io::Result<Self> {
         Ok(Self {
             bound: Address::of(&listener)?,
@@ -86,26 +86,26 @@ impl DatagramDoor {
         })
     }
 
-    /// Lets flows begin with such datagrams only; those of other new sources are dropped.
+    /// Restricts new flows to those whose first datagram passes this check. Datagrams of other new sources are dropped.
     #[must_use]
     pub fn beginning_with(self, begins: fn(&[u8]) -> bool) -> Self {
         Self { begins, ..self }
     }
 
-    /// The address and port that flows come to.
+    /// Returns the address and port where flows arrive.
     pub fn address(&self) -> &Address {
         &self.bound
     }
 
-    /// The size of the socket's receive buffer, as the kernel gave it.
+    /// Returns the granted size of the socket's receive buffer, in bytes.
     pub fn receive_buffer_bytes(&self) -> u32 {
         self.listener.recv_buffer_size().unwrap_or(0) as u32
     }
 
-    /// Expects flows of a host, or of any. Waits while another session expects flows of the same host, because their
-    /// first datagrams do not say whose they are. What came from that host before is dropped.
+    /// Expects flows of a host, or of any host. Waits while another session expects flows of the same host, because
+    /// their first datagrams do not identify the session. Drops earlier datagrams from that host.
     ///
-    /// Call it before the peer is told to begin.
+    /// Call it before the peer receives the request to start.
     pub fn expect(
         &self,
         host: Option<&Address>,
@@ -120,7 +120,7 @@ impl DatagramDoor {
             let mut state = self.state();
             if !state.expected.iter().any(|(_, other)| is_same(other)) {
                 if host.is_some() {
-                    // Nobody expects these.
+                    // No session expects these datagrams.
                     state.collect(self);
                 }
                 state.last_number += 1;
@@ -154,9 +154,9 @@ fn pause(until: Instant, stop: &Stop) -> Result<(), Error> {
 }
 
 impl ExpectedFlows<'_> {
-    /// Accepts the next flow, on a socket with these options: [`Error::TIMEDOUT`] if none comes until then. A peer that
-    /// `goes_on` does not wait for an answer: some of its datagrams may still come to the server's own socket, until
-    /// [`Self::settle`].
+    /// Accepts the next flow on a socket with these options. Returns [`Error::TIMEDOUT`] if none arrives before
+    /// `until`. A peer with `goes_on` does not wait for an answer, so some of its datagrams may still arrive at the
+    /// server's own socket. [`Self::settle`] collects them.
     pub fn next(
         &self,
         options: &SocketOptions,
@@ -169,7 +169,7 @@ impl ExpectedFlows<'_> {
             let mut state = self.door.state();
             state.collect(self.door);
             if let Some(from) = state.next_source(self.host.as_ref()) {
-                // The socket's options change meanwhile, so others have to wait.
+                // Opening the branch changes the options of the listening socket, so other sessions must wait.
                 let bound = (listener, &self.door.bound);
                 let socket = datagram_branch(bound, Transport::Udp, &from, options);
                 let socket = socket.map_err(|error| errno(&error))?;
@@ -189,14 +189,15 @@ impl ExpectedFlows<'_> {
             if Instant::now() >= until {
                 return Err(Error::TIMEDOUT);
             }
-            // Another session may receive what is meant for this one.
+            // Another session may receive the datagrams of this one.
             stop.wait_readable(listener.as_fd(), until.min(Instant::now() + LOOK))?;
         }
     }
 
-    /// Waits for what is still on its way to the server's own socket. On the flow's own thread: others are accepted meanwhile.
+    /// Collects datagrams that are still in transit to the server's own socket. Runs on the flow's own thread, so that
+    /// other flows can be accepted meanwhile.
     pub fn settle(&self, peer: &mut DatagramPeer) {
-        // What comes to the new socket was sent after all that does not.
+        // Datagrams at the new socket were sent after all those at the server's socket.
         let _ = call::wait_readable(peer.socket.as_fd(), ON_ITS_WAY);
         let mut state = self.door.state();
         state.collect(self.door);
@@ -218,7 +219,7 @@ fn errno(error: &SocketError) -> Error {
 }
 
 impl State {
-    /// Receives all that is there, for the sessions that expect it.
+    /// Receives all pending datagrams for the sessions that expect them.
     fn collect(&mut self, door: &DatagramDoor) {
         let mut buffer = vec![0; 1 << 16];
         let now = Instant::now();
@@ -255,7 +256,7 @@ impl State {
         next.cloned()
     }
 
-    /// Takes the datagrams of a source.
+    /// Removes and returns the datagrams of a source.
     fn take(&mut self, source: &Address) -> Vec<FirstDatagram> {
         let waiting = std::mem::take(&mut self.waiting);
         let (taken, left): (Vec<_>, Vec<_>) =
@@ -296,7 +297,7 @@ mod tests {
         DatagramDoor::open(&bind, &SocketOptions::default()).unwrap()
     }
 
-    /// A socket as systemd hands it over.
+    /// Creates a socket like one passed by systemd.
     fn handed_over(bind: &str) -> DatagramDoor {
         let at: std::net::SocketAddr = bind.parse().unwrap();
         let socket = Socket::new(socket2::Domain::for_address(at), sys::Type::DGRAM, None).unwrap();
@@ -339,7 +340,7 @@ mod tests {
                 let mut buffer = [0; 8];
                 let length = call::receive(flow.socket.as_fd(), &mut buffer).unwrap();
                 assert_eq!(&buffer[..length], expected);
-                // The answer comes from where the datagrams went to.
+                // The answer comes from the destination address of the datagrams.
                 call::send(flow.socket.as_fd(), b"answer").unwrap();
                 assert_eq!(client.recv(&mut [0; 8]).unwrap(), 6);
             }
@@ -356,7 +357,7 @@ mod tests {
         clients[0].send(b"too early").unwrap();
         let [one, two] = hosts.map(|host| door.expect(Some(&address(host)), soon(), &stop));
         let (one, two) = (one.unwrap(), two.unwrap());
-        // A second session of a host waits for its turn.
+        // A second session for a host waits for the first to end.
         let again = door.expect(Some(&address(hosts[0])), Instant::now(), &stop);
         assert_eq!(again.err(), Some(Error::TIMEDOUT));
         client(&door, "127.0.0.4").send(b"nobody's").unwrap();

@@ -1,8 +1,9 @@
-//! A server of any dialect, and the rules that all of them keep.
+//! The server framework of all dialects, and their common rules.
 //!
-//! A dialect implements [`Dialect`], what it does with one client. [`Server`] accepts the clients that [`ServerConfig`]
-//! admits, and ends them when it stops. Whose data a test takes, and where its data may go: [`DataPeer`],
-//! [`accept_data`] and [`Door`]; of datagrams, [`DatagramDoor`]. What clients may have the host do: [`Permissions`].
+//! A dialect implements [`Dialect`], which serves one client. [`Server`] accepts the clients that [`ServerConfig`]
+//! admits, and ends them when it stops. [`DataPeer`], [`accept_data`] and [`Door`] decide which data connections a test
+//! accepts and where it may send data. [`DatagramDoor`] does so for datagrams. [`Permissions`] limits changes to the
+//! host.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The sockets that a server takes its control connections from.
+//! The sockets on which a server accepts control connections.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,14 +8,15 @@ use model::Transport;
 use sys::call::{self, Error};
 use sys::{Address, Protocol, Socket, Type};
 
-/// Control connections that wait for accept(2).
+/// The maximum number of control connections that wait for accept(2).
 const BACKLOG: i32 = 1024;
 
-/// The longest wait for a connection; a stop interrupts it.
+/// The maximum wait for a connection. A stop interrupts it.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Listens at each of the addresses, at the same port if the kernel chooses one. Fails only if none can be had, and
-/// names the first: the IPv6 wildcard takes IPv4 too unless `only_v6` is set, so that a second bind may find the port taken.
+/// Listens at each of the addresses, at the same port if the kernel chooses one. Fails only if all fail, and returns
+/// the first error. The IPv6 wildcard also takes IPv4 unless `only_v6` is set, so a second bind may find the port in
+/// use.
 pub fn listen(
     transport: Transport,
     addresses: &[Address],
@@ -66,8 +67,8 @@ pub fn inherited_listeners() -> io::Result<Vec<Socket>> {
         .collect()
 }
 
-/// Returns the sockets of TCP and UDP that systemd passes to a service, each with its name: LISTEN_FDNAMES. Those of UDP are as
-/// [`engine::datagram_listener`] makes them, for which they need SO_REUSEPORT since before their bind.
+/// Returns the TCP and UDP sockets that systemd passes to a service, each with its name: LISTEN_FDNAMES. UDP sockets
+/// are configured like those of [`engine::datagram_listener`]. They need SO_REUSEPORT from before their bind.
 pub fn inherited_sockets() -> io::Result<Vec<(String, Socket)>> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut inherited = listenfd::ListenFd::from_env();

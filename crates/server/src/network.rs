@@ -3,17 +3,17 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// Addresses whose first bits are the same.
+/// A set of addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// One of them, of IPv4 never in IPv6's notation.
+    /// One address of the network. An IPv4 address is never in IPv6 notation.
     address: IpAddr,
-    /// How many bits are the same.
+    /// The length of the common prefix in bits.
     bits: u8,
 }
 
 impl Network {
-    /// Parses `10.0.0.0/8`, `fd00::/8`, or one address. The error says what is wrong.
+    /// Parses `10.0.0.0/8`, `fd00::/8`, or one address. The error gives the reason.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         Self::parsed(text)
             .ok_or("not an address, nor one with a prefix length (10.0.0.0/8, fd00::/8)")
@@ -25,7 +25,7 @@ impl Network {
             None => (text, None),
         };
         let address: IpAddr = address.parse().ok()?;
-        // A prefix length of the IPv6 notation of an IPv4 address would be another one.
+        // The prefix length of an IPv4 address in IPv6 notation would differ.
         if address != address.to_canonical() {
             return None;
         }
@@ -38,7 +38,7 @@ impl Network {
         (bits <= most).then_some(Self { address, bits })
     }
 
-    /// Whether it has this address, in whichever notation.
+    /// Whether the network contains this address, in either notation.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => same_bits(
@@ -55,7 +55,7 @@ impl Network {
     }
 }
 
-/// Whether two addresses of `width` bits have their first `bits` in common.
+/// Whether two addresses of `width` bits agree in their first `bits` bits.
 fn same_bits(ours: u128, theirs: u128, width: u8, bits: u8) -> bool {
     let differ = (ours ^ theirs).checked_shr(u32::from(width - bits));
     differ.unwrap_or(0) == 0

@@ -1,11 +1,11 @@
-//! A bound for the lines of a log, so that clients cannot fill a disk.
+//! A rate limit for log lines, so that clients cannot fill a disk.
 
 use std::time::{Duration, Instant};
 
-/// How long a period is.
+/// The length of a period.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The lines of the current period.
+/// The number of lines in the current period.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     since: Instant,
@@ -13,20 +13,20 @@ pub struct Pace {
     left_out: u64,
 }
 
-/// Whether a line is written.
+/// The decision about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is written, after a count of the lines left out before.
+    /// Write it. First report the number of lines left out before.
     Written {
-        /// So many.
+        /// The number of lines left out.
         left_out: u64,
     },
-    /// It is not.
+    /// Do not write it.
     LeftOut,
 }
 
 impl Pace {
-    /// Begins a period.
+    /// Starts a period.
     pub fn begin(now: Instant) -> Self {
         Self {
             since: now,
@@ -35,7 +35,7 @@ impl Pace {
         }
     }
 
-    /// Whether a line is written now, of which a period has `most`.
+    /// Decides whether to write a line now. A period has at most `most` lines.
     pub fn judge(&mut self, now: Instant, most: u32) -> Verdict {
         let mut left_out = 0;
         if now.saturating_duration_since(self.since) >= PERIOD {

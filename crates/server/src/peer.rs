@@ -1,8 +1,9 @@
-//! Whose the data of a test is.
+//! The check that a test's data comes from its client.
 //!
-//! A control connection proves its peer's address; a data connection, which anybody can open, proves its own
-//! alone, and a datagram's source proves nothing. So a test takes its data from the address that its control
-//! connection comes from, or that its request names, and sends datagrams nowhere else.
+//! A control connection proves its peer's address. Any host can open a data connection, which proves only its own
+//! address; the source of a datagram proves nothing. So a test takes its data from the peer of its control connection,
+//! or from the address in its request. It sends datagrams only to the peer of its control connection, unless the
+//! operator allows more.
 
 use std::io;
 use std::mem::discriminant;
@@ -16,72 +17,72 @@ use sys::{Address, Socket};
 
 use crate::{Dialect, ServerContext};
 
-/// How long a connection from another address waits for one from an expected address.
+/// The time for which a connection from another address waits for one from an expected address.
 pub const PREFERENCE: Duration = Duration::from_secs(2);
 
-/// Connections that wait for it at a time; more are closed.
+/// The maximum number of connections that wait at a time. Further ones are closed.
 const MOST_WAITING: usize = 8;
 
-/// What an operator allows.
+/// The permissions set by the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// `--allow-third-party`: datagrams may go to any address that a client names.
+    /// `--allow-third-party`: datagrams may go to any address in a client's request.
     pub third_party: bool,
     /// `--strict-peers`: no connection is accepted from an address that is not expected.
     pub strict: bool,
 }
 
-/// Where the data of one test is expected from.
+/// The expected source of a test's data.
 #[derive(Clone, Copy, Debug)]
 pub struct DataPeer<'a> {
     /// The other end of the control connection.
     pub control: &'a Address,
-    /// The address that the request names, if it names one.
+    /// The address in the request, if any.
     pub named: Option<&'a Address>,
-    /// What the operator allows.
+    /// The permissions set by the operator.
     pub policy: Policy,
 }
 
-/// Bytes with which a linerate client begins its data connection, so that no stranger's is taken for it.
+/// The bytes at the start of a linerate client's data connection, which distinguish it from connections of other hosts.
 pub type Nonce = [u8; 16];
 
-/// A data connection, and whose it is.
+/// A data connection, and its peer.
 #[derive(Debug)]
 pub struct Accepted {
     /// The connection.
     pub socket: Socket,
     /// Its other end.
     pub from: Address,
-    /// Whether it comes from an address that is not expected. The caller logs that.
+    /// Whether it comes from an unexpected address. The caller logs that.
     pub is_stranger: bool,
 }
 
-/// Accepts a test's data connections, of which there are many at one listener. The first one decides whether the
-/// others may come from an address that is not expected.
+/// Accepts a test's data connections, of which there are many on one listener. The first one decides whether the others
+/// may come from an unexpected address.
 #[derive(Debug, Default)]
 pub struct Door {
-    /// Whether the first one came from such an address.
+    /// Whether the first connection came from an unexpected address.
     takes_strangers: Option<bool>,
-    /// The peer of the last expected one, and where it came from: the next is compared with it first.
+    /// The peer of the last expected connection, and its address. The next connection is compared with it first.
     last: Option<(Address, Peer)>,
-    /// Where the first one came from that was closed for its address.
+    /// The source of the first connection that was closed because of its address.
     refused: Option<Address>,
-    /// Those of other peers of the same test, which are accepted later.
+    /// Connections of other peers of the same test, which are accepted later.
     kept: Vec<Accepted>,
 }
 
-/// Who else connects to the same listener for the same test.
+/// Whether another peer of the same test uses this address on the same listener.
 pub type Others<'a> = &'a dyn Fn(&Address) -> bool;
 
 /// A connection that may become the test's.
 struct Candidate {
     accepted: Accepted,
-    /// What it has sent of its nonce.
+    /// The received part of its nonce.
     nonce: Nonce,
     filled: usize,
 }
 
-/// What a candidate has proved.
+/// The result of the nonce check.
 enum Proof {
     Missing,
     Right,
@@ -98,9 +99,9 @@ impl<'a> DataPeer<'a> {
         }
     }
 
-    /// Whether data from `source` is expected: from the control connection's peer, from the address that the
-    /// request names, or from any address of this host if the control connection's peer is on it. An address
-    /// of another family than the control connection's cannot be compared, and is expected too.
+    /// Whether data from `source` is expected. Expected sources are the control connection's peer, the address in the
+    /// request, and any address of this host if the control connection's peer is on it. An address of another family
+    /// than the control connection's cannot be compared, so it is expected too.
     pub fn expects(&self, source: &Address) -> bool {
         let is_comparable = discriminant(source) == discriminant(self.control);
         !is_comparable
@@ -110,11 +111,11 @@ impl<'a> DataPeer<'a> {
                 .is_some_and(|named| named.shares_host_with(source))
     }
 
-    /// Whether datagrams may be sent to `target`: to the control connection's peer only, unless the operator
-    /// allows more. That a request names an address is no permission of whoever has it.
+    /// Whether datagrams may be sent to `target`. Only the control connection's peer is allowed, unless the operator
+    /// allows more. An address in a request does not prove that its owner agrees.
     pub fn may_send_to(&self, target: &Address) -> bool {
-        // A path, or a hardware address on the same link, is none that a third party could be aimed at: the
-        // kernel says that the datagram came from there.
+        // A path, or a hardware address on the same link, cannot be used to attack a third party: the kernel reports
+        // that the datagram came from there.
         let is_local = match target {
             Address::Unix(path) => !path.as_os_str().is_empty(),
             Address::Llc(_) => true,
@@ -133,20 +134,20 @@ impl<'a> DataPeer<'a> {
 }
 
 impl Door {
-    /// Whether no connection has been accepted yet: the first may have to wait for a better one.
+    /// Whether no connection has been accepted yet. The first may have to wait for a better one.
     pub fn is_first(&self) -> bool {
         self.takes_strangers.is_none()
     }
 
-    /// Where the first connection came from that was closed for its address, if there was one.
+    /// Returns the source of the first connection that was closed because of its address.
     pub fn refused(&self) -> Option<&Address> {
         self.refused.as_ref()
     }
 
-    /// Accepts the next connection of `peer`. The first is accepted by [`accept_data`]'s rule within `patience`; later ones
-    /// when they come, or until `stop`: if an expected one was first, others are closed. With the connection comes its
-    /// address, if that is not expected. Connections of `others` are
-    /// kept until their turn.
+    /// Accepts the next connection of `peer` and returns its address if that is unexpected. The first connection
+    /// follows the rule of [`accept_data`] and must arrive within `patience`. Later ones are accepted until `stop`; if
+    /// the first came from an expected address, connections from unexpected ones are closed. Connections of `others`
+    /// are kept until they are requested.
     pub fn accept(
         &mut self,
         listener: &Socket,
@@ -233,11 +234,11 @@ impl Door {
     }
 }
 
-/// Accepts the data connection of a test until `until`; [`Error::TIMEDOUT`] if none comes.
+/// Accepts the data connection of a test. Returns [`Error::TIMEDOUT`] if none arrives before `until`.
 ///
-/// With a `nonce` it is the one that begins with it, wherever it comes from. Without, it is the first one from
-/// an expected address; or, if none comes within 2 s of it, the first one from another, unless the operator
-/// forbids that. `refused` is called for each connection that is closed because of its address.
+/// With a `nonce`, the data connection is the one that starts with it, from any address. Without one, it is the first
+/// from an expected address. If none arrives within 2 s of a connection from an unexpected address, that connection is
+/// accepted, unless the operator forbids it. `refused` is called for each connection closed because of its address.
 pub fn accept_data(
     listener: &Socket,
     peer: &DataPeer<'_>,
@@ -257,9 +258,9 @@ pub fn accept_data(
 }
 
 impl ServerContext<'_> {
-    /// Accepts the one data connection of a client on a listener, from the client's own host, within `patience`:
-    /// [`control::is_late`]. A client that hangs up ends the wait at once, as [`io::ErrorKind::UnexpectedEof`], and so
-    /// does [`Self::cut`]. Refused connections are logged.
+    /// Accepts the one data connection of a client on a listener, from the client's own host, within `patience`; see
+    /// [`control::is_late`]. If the client hangs up, the wait ends at once with [`io::ErrorKind::UnexpectedEof`].
+    /// [`Self::cut`] also ends it. Refused connections are logged.
     pub fn accept_data(
         &self,
         dialect: &impl Dialect,
@@ -289,10 +290,10 @@ impl ServerContext<'_> {
     }
 }
 
-/// What becomes of a connection from an unexpected address: it waits for a better one, or it is taken away.
+/// The treatment of a connection from an unexpected address: it waits for a better one, or it is removed.
 type MayWait<'a> = &'a mut dyn FnMut(Accepted) -> Option<Accepted>;
 
-/// As [`accept_data`], with another rule for strangers.
+/// Like [`accept_data`], with another rule for unexpected addresses.
 fn accept_first(
     listener: &Socket,
     peer: &DataPeer<'_>,
@@ -314,7 +315,7 @@ fn accept_first(
         }
         if now >= decision {
             waiting.retain(|candidate| call::is_open(candidate.accepted.socket.as_fd()));
-            // Without a nonce whoever waits is all that there is.
+            // Without a nonce, the waiting candidates are the only choice.
             if nonce.is_none() && !waiting.is_empty() {
                 return Ok(waiting.remove(0).accepted);
             }
@@ -334,7 +335,7 @@ fn accept_first(
         let mut accepted = match next(listener, peer) {
             Ok(Some(accepted)) => accepted,
             Ok(None) => continue,
-            // No descriptor is left: drop a candidate to get one.
+            // No descriptor is free: drop a candidate to get one.
             Err(Error::MFILE | Error::NFILE) if !waiting.is_empty() => {
                 waiting.remove(least(&waiting));
                 continue;
@@ -369,8 +370,8 @@ fn accept_first(
     }
 }
 
-/// A listener whose accepts end by themselves: a connection that is aborted after the wait for it leaves nothing to
-/// accept. Later accepts wait for as long as it takes.
+/// A listener whose accept calls time out. A connection that is aborted after the wait for it leaves nothing to accept.
+/// Later accept calls wait without limit.
 struct Limited<'a>(&'a Socket);
 
 impl<'a> Limited<'a> {
@@ -387,13 +388,13 @@ impl Drop for Limited<'_> {
 }
 
 /// Returns the candidate that is least likely to be the client's: the oldest from an unexpected address, or else the
-/// oldest, because a client sends its nonce at once.
+/// oldest. A client sends its nonce at once.
 fn least(waiting: &[Candidate]) -> usize {
     let stranger = waiting.iter().position(|one| one.accepted.is_stranger);
     stranger.unwrap_or(0)
 }
 
-/// Whether a connection can be accepted, or a candidate has sent something, by then.
+/// Waits for a connection to accept or for data from a candidate. Returns whether either arrived in time.
 fn wait_for_any(
     listener: &Socket,
     waiting: &[Candidate],
@@ -415,7 +416,7 @@ fn wait_for_any(
     }
 }
 
-/// The next connection; none if it was aborted meanwhile.
+/// Accepts the next connection; `None` if it was aborted meanwhile.
 fn next(listener: &Socket, peer: &DataPeer<'_>) -> Result<Option<Accepted>, Error> {
     let ready = call::wait_readable(listener.as_fd(), Duration::ZERO);
     if !matches!(ready, Ok(true)) {
@@ -424,7 +425,8 @@ fn next(listener: &Socket, peer: &DataPeer<'_>) -> Result<Option<Accepted>, Erro
     match call::accept_from(listener.as_fd()) {
         Ok((connection, from)) => {
             let socket = Socket::from(connection);
-            // It has the listener's, which would have the kernel set a timer in each call that waits.
+            // The socket inherits the listener's timeout, with which the kernel would set a timer in each call that
+            // waits.
             let _ = socket.set_read_timeout(None);
             let Some(from) = from.and_then(|from| from.address()) else {
                 return Ok(None);
@@ -441,7 +443,7 @@ fn next(listener: &Socket, peer: &DataPeer<'_>) -> Result<Option<Accepted>, Erro
     }
 }
 
-/// The candidate that has sent the nonce; those that have sent something else are closed.
+/// Returns the candidate that has sent the nonce. Closes those that have sent other bytes.
 fn proved(waiting: &mut Vec<Candidate>, nonce: &Nonce) -> Option<Accepted> {
     let mut at = 0;
     while at < waiting.len() {
@@ -463,7 +465,7 @@ impl Candidate {
             Err(Error::AGAIN | Error::INTR) => return Proof::Missing,
             Err(_) => return Proof::Wrong,
         }
-        // Only a whole one is judged, or a stranger could find it out byte by byte.
+        // Only a complete nonce is compared. Otherwise an attacker could find it byte by byte.
         if self.filled < nonce.len() {
             Proof::Missing
         } else if self.nonce == *nonce {
@@ -512,7 +514,7 @@ mod tests {
 
     #[test]
     fn datagrams_go_to_the_control_peer_alone() {
-        // A peer elsewhere: on this host each address is as good as another.
+        // The peer is on another host, so all addresses of this host are treated alike.
         let control = inet("192.0.2.1:7");
         let named = inet("192.0.2.2:7");
         let mut peer = DataPeer {
@@ -640,7 +642,7 @@ mod tests {
     fn connections_of_another_peer_of_the_test_wait_for_their_turn() {
         let (listening, at) = listener();
         let (here, there) = (inet("127.0.0.3:1"), inet("127.0.0.2:1"));
-        // The addresses of this host are all expected if one is, so both are named.
+        // If one address of this host is expected, all are, so both are named.
         let control = inet("192.0.2.1:1");
         let peer = |named| DataPeer {
             named: Some(named),

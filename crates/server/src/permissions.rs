@@ -1,40 +1,40 @@
-//! What a request may change on this host. A server that runs as root could load kernel modules or open ports of
-//! the host's services for any client.
+//! The changes that a request may make to this host. Without limits, a server that runs as root could load kernel
+//! modules or open ports of the host's services for any client.
 
 use model::Transport;
 use sys::Address;
 use sys::facts;
 
-/// What an operator allows.
+/// The permissions set by the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// `--allow-modules`: requests may have the kernel load modules.
+    /// `--allow-modules`: requests may cause the kernel to load modules.
     pub modules: bool,
-    /// `--allow-privileged-ports`: requests may name ports that need a privilege.
+    /// `--allow-privileged-ports`: requests may use privileged ports.
     pub privileged_ports: bool,
 }
 
-/// The first VSOCK port that needs no privilege: vsock(7).
+/// The first unprivileged VSOCK port: vsock(7).
 const FIRST_UNPRIVILEGED: u32 = 1024;
 
 impl Permissions {
     /// The reason to refuse `--user` and `--allow-privileged-ports` together.
     pub const NOT_WITH_USER: &str = "--allow-privileged-ports has no effect with --user, which gives up the privilege to bind such ports";
 
-    /// Whether a socket of this transport may be opened for an address of this family: only if the kernel has the
-    /// protocol already.
+    /// Whether a socket of this transport may be opened for an address of this family. Without the permission, the
+    /// kernel must already have the protocol.
     pub fn allows_transport(self, transport: Transport, address: &Address) -> bool {
         if self.modules {
             return true;
         }
         match protocol(transport, address.is_ipv6()) {
-            // Built in wherever there is a control connection.
+            // Always available, because a control connection exists.
             None => true,
             Some(name) => facts::has_protocol(name),
         }
     }
 
-    /// Whether this congestion control may be set: only if the kernel has it already.
+    /// Whether this congestion control may be set. Without the permission, the kernel must already have it.
     pub fn allows_congestion_control(self, name: &str) -> bool {
         self.modules || facts::has_congestion_control(name)
     }

@@ -1,4 +1,4 @@
-//! The running tests of a server, and what is known of each when it ends.
+//! The running tests of a server, and the record of each finished test.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -13,14 +13,14 @@ use sys::Address;
 
 use crate::{Limits, Refusal};
 
-/// The most overlapping tests that a record names; all are counted.
+/// The maximum number of overlapping tests listed in a record. All are counted.
 const MOST_NAMED: usize = 8;
 
-/// The shortest time over which a current rate is measured.
+/// The minimum time over which a current rate is measured.
 const RATE: Duration = Duration::from_secs(1);
 
-/// How much less than its length a complete test may take here: a client starts its clock before this end does, on a busy
-/// host long before.
+/// The tolerance for the duration of a complete test. A client starts its clock before this end does; on a busy host
+/// the difference is large.
 const TOLERANCE: Duration = Duration::from_millis(300);
 
 /// The tests that are running.
@@ -30,26 +30,26 @@ pub struct Registry(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     tests: Mutex<Vec<Weak<Running>>>,
-    /// Bytes that each address has moved beyond its limit's rate, also in tests that have ended.
+    /// Bytes that each address has moved beyond its rate limit, including finished tests.
     beyond: Mutex<HashMap<Holder, u64>>,
-    /// Whether a watcher takes the bytes out of `beyond` again. Without one it would only grow.
+    /// Whether a watcher reduces `beyond`. Without one, it would only grow.
     is_measured: AtomicBool,
     log: Option<Log>,
 }
 
-/// Writes the record of a test that has ended.
+/// Writes the record of a finished test.
 pub type Log = fn(&TestRecord);
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, Default)]
 pub struct Test {
-    /// In the dialect's words.
+    /// The test, in the terms of the dialect.
     pub name: String,
-    /// How long it is to take, where the request says that.
+    /// The requested duration, if known.
     pub length: Option<Duration>,
 }
 
-/// A test, which runs as long as it is held. Its record is logged when it ends.
+/// A test, which runs until this value is dropped. Its record is then logged.
 #[derive(Debug)]
 pub struct Running {
     registry: Registry,
@@ -65,39 +65,39 @@ struct State {
     record: TestRecord,
     counters: Vec<Arc<Counters>>,
     ended: Option<Instant>,
-    /// The bytes that [`Inner::beyond`] has.
+    /// The bytes already counted in [`Inner::beyond`].
     counted: u64,
-    /// When the current rate was measured last, and the bytes until then.
+    /// The time of the last rate measurement, and the bytes until then.
     last: (Instant, u64),
 }
 
-/// What is known of a test.
+/// The record of a test.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct TestRecord {
-    /// When it began.
+    /// The start time.
     #[serde(with = "rfc3339")]
     pub started: SystemTime,
     /// The client's address and port.
     pub peer: String,
-    /// Its dialect.
+    /// The dialect.
     pub dialect: String,
-    /// The test, in the dialect's words.
+    /// The test, in the terms of the dialect.
     pub test: String,
-    /// How long it has taken.
+    /// The duration so far.
     pub seconds: f64,
-    /// Payload that this end has received.
+    /// Payload received by this end.
     pub received_bytes: u64,
-    /// Payload that this end has sent.
+    /// Payload sent by this end.
     pub sent_bytes: u64,
-    /// The rate of all of it, or of the last second as long as the test runs.
+    /// The rate of sent and received payload; for a running test, that of the last second.
     pub bits_per_second: f64,
-    /// How many other tests overlapped with it on this host.
+    /// The number of other tests on this host that overlapped with it.
     pub overlapping_tests: u32,
-    /// The dialects and peers of the first of them.
+    /// The dialects and peers of the first overlapping tests.
     pub overlapped_with: Vec<String>,
-    /// Whether it ended as its client asked.
+    /// Whether the test completed as its client requested.
     pub is_complete: bool,
-    /// How it ended; `None` while it runs.
+    /// The end of the test; `None` while it runs.
     pub end: Option<String>,
 }
 
@@ -166,7 +166,7 @@ impl Registry {
         Ok(running)
     }
 
-    /// Returns what is known of the running tests.
+    /// Returns the records of the running tests.
     pub fn records(&self) -> Vec<TestRecord> {
         self.tests().iter().map(|test| test.record()).collect()
     }
@@ -177,8 +177,8 @@ impl Registry {
         tests
     }
 
-    /// Measures all tests; returns those of addresses that have moved more than `allowed` bytes since the last time, by more than
-    /// `burst`.
+    /// Measures all tests. `allowed` is the number of bytes that an address may move since the previous call. Returns
+    /// the tests of addresses whose excess is more than `burst` bytes.
     pub(crate) fn measure(&self, allowed: u64, burst: u64) -> Vec<Arc<Running>> {
         self.0.is_measured.store(true, Relaxed);
         let mut tests = self.tests();
@@ -198,23 +198,25 @@ impl Registry {
     }
 }
 
-/// Tests that have not been dropped. None of them may be dropped while a lock is held: one that is held here alone is logged then.
+/// Returns the tests that still exist. Do not drop the result while holding a lock: dropping the last reference logs
+/// the test.
 fn upgraded(tests: &[Weak<Running>]) -> Vec<Arc<Running>> {
     tests.iter().filter_map(Weak::upgrade).collect()
 }
 
 impl Running {
-    /// Counts what these counters count.
+    /// Adds counters to the test.
     pub fn count(&self, counters: &Arc<Counters>) {
         self.state().counters.push(Arc::clone(counters));
     }
 
-    /// Gives it another name, where the client's first request does not say what it is.
+    /// Renames the test, if the client's first request does not describe it.
     pub fn rename(&self, name: &str) {
         name.clone_into(&mut self.state().record.test);
     }
 
-    /// Ends it as its client asked; but not before its length has passed.
+    /// Marks the test as completed by its client. A test shorter than its requested duration does not count as
+    /// complete.
     pub fn complete(&self) {
         let elapsed = self.elapsed();
         if let Some(length) = self.length
@@ -228,7 +230,7 @@ impl Running {
         self.end("complete".to_owned(), true);
     }
 
-    /// Ends it before that. The first reason counts, and a stop of the server is one.
+    /// Ends the test early. The first reason counts; a stop of the server is a reason too.
     pub fn fail(&self, why: &dyn Display) {
         let is_cut = self.cut.reason() == Some(Reason::Cancelled);
         let why = if is_cut {
@@ -239,23 +241,23 @@ impl Running {
         self.end(why.to_string(), false);
     }
 
-    /// Ends it as a run of the engine has ended.
+    /// Records the end of an engine run.
     pub fn ended(&self, ended: &Ended) {
         match ended {
             Ended::Failed(why) => self.fail(why),
-            // For a reason that is known where it was cancelled.
+            // The code that cancelled the run records the reason.
             Ended::Cancelled => {}
             Ended::Deadline | Ended::Count | Ended::PeerClosed => self.complete(),
         }
     }
 
-    /// Ends it because it is beyond a limit.
+    /// Ends the test because it exceeds a limit.
     pub(crate) fn cut_for(&self, why: &Refusal) {
         self.fail(why);
         self.cut.pull(Reason::Cancelled);
     }
 
-    /// Ends it early.
+    /// Ends the test early.
     pub fn cut(&self) -> &Stop {
         &self.cut
     }
@@ -293,7 +295,7 @@ impl Running {
         }
     }
 
-    /// Measures its current rate, and adds its bytes to its address's.
+    /// Measures the current rate, and adds the bytes to those of the address.
     fn measure(&self) {
         let mut state = self.state();
         let (bytes, now) = (state.bytes(), Instant::now());
@@ -376,7 +378,7 @@ fn rate(bytes: u64, time: Duration) -> f64 {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Sums and lists are whole after any panic.
+    // Sums and lists are complete even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,4 +1,4 @@
-//! Accepts clients, and gives each a session on a thread of its own.
+//! Accepts clients, and runs one session thread per client.
 
 use std::fmt;
 use std::io;
@@ -16,26 +16,26 @@ use sys::{Address, Socket};
 use crate::listener::accept;
 use crate::{Place, Refusal, Running, ServerConfig, Service, Test};
 
-/// A session's stack. Its buffers are on the heap.
+/// The stack size of a session in bytes. Its buffers are on the heap.
 const STACK: usize = 256 * 1024;
 
 /// The pause after a failed accept(2). The connection stays in the queue.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long sessions may take to end after [`ServerContext::cut`].
+/// The time for sessions to end after [`ServerContext::cut`].
 const LAST_MESSAGES: Duration = Duration::from_secs(10);
 
-/// A dialect's part of a server: the sessions with its clients.
+/// A dialect's part of a server, which serves its clients.
 pub trait Dialect: Send + Sync + 'static {
-    /// Its name in the log and in the status.
+    /// The name in the log and in the status.
     const NAME: &'static str;
 
-    /// Serves a client to the end of its connection, on a thread of its own. The server logs an error.
+    /// Serves a client on a separate thread until its connection ends. The server logs an error.
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()>;
 
-    /// Reports to a client why it is not served, or not to its end, if the protocol has a message for that. The client may
-    /// be gone. No other one is accepted meanwhile, so it must not wait. The server closes the connection and writes
-    /// the log line.
+    /// Reports a refusal or an early end to a client, if the protocol has a message for it. The client may be gone.
+    /// This call blocks the acceptance of other clients, so it must not wait. The server closes the connection and
+    /// writes the log line.
     fn tell(&self, _control: &ControlConnection, _why: &str) {}
 
     /// Writes a line to the log, if the user wants one.
@@ -47,18 +47,18 @@ pub trait Dialect: Send + Sync + 'static {
     }
 }
 
-/// What a session sees of its server.
+/// The server state that a session can access.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerContext<'a> {
-    /// What it shares with other dialects' servers.
+    /// The service shared with the servers of other dialects.
     pub service: &'a Service,
-    /// Its dialect.
+    /// The dialect.
     pub dialect: &'static str,
-    /// No test may begin.
+    /// When set, no test may start.
     pub stop: &'a Stop,
-    /// Ends this session's test: `--drain-on-exit` after the stop, or beyond a limit.
+    /// Ends this session's test: after the time of `--drain-on-exit`, or beyond a limit.
     pub cut: &'a Stop,
-    /// The number of clients that were accepted before this one.
+    /// The number of clients accepted before this one.
     pub before: u64,
 }
 
@@ -78,12 +78,12 @@ pub struct Server<D> {
 }
 
 impl<D: Dialect> Server<D> {
-    /// A server of its own that accepts clients until `stop`.
+    /// Creates a server with a service of its own that accepts clients until `stop`.
     pub fn new(dialect: D, config: ServerConfig, stop: Stop) -> Arc<Self> {
         Self::of(dialect, &Service::new(config, stop))
     }
 
-    /// One of several servers that share a service.
+    /// Creates one of several servers that share a service.
     pub fn of(dialect: D, service: &Service) -> Arc<Self> {
         Arc::new(Self {
             dialect,
@@ -92,19 +92,19 @@ impl<D: Dialect> Server<D> {
         })
     }
 
-    /// The stop that ends running tests, also before their time to drain is over.
+    /// Returns the stop that ends running tests, even during their time to drain.
     pub fn cut(&self) -> &Stop {
         self.service.cut()
     }
 
-    /// Serves each client on a thread of its own until the stop, and then waits for those that it has.
+    /// Serves each client on a separate thread until the stop, and then waits for the remaining sessions.
     pub fn run(self: &Arc<Self>, listeners: Vec<Socket>) {
-        // Before the first session: a client may have its thread bound to a CPU, and threads inherit that.
+        // This precedes the first session: a client may bind its thread to a CPU, and child threads inherit that.
         deadline_thread();
-        // Every session holds a sender, so that the receiver notices the end of the last one.
+        // Every session holds a sender, so the receiver detects the end of the last one.
         let (held, ended) = mpsc::channel();
         self.accept_until_stopped(&listeners, &held);
-        // The kernel refuses new clients from now on, so that they do not wait for the drain.
+        // From now on the kernel refuses new clients, so they do not wait during the drain.
         drop((listeners, held));
         let _ = ended.recv_timeout(self.service.config().drain + LAST_MESSAGES);
         for test in self.service.running().records() {
@@ -131,7 +131,7 @@ impl<D: Dialect> Server<D> {
                     }
                 }
                 Ok(None) | Err(Error::INTR | Error::CONNABORTED) => {}
-                // Descriptors or memory are used up, until clients that have some leave.
+                // Descriptors or memory are exhausted until other clients leave.
                 Err(error) => {
                     if !fails {
                         let why = sys::describe(&error);
@@ -170,7 +170,7 @@ impl<D: Dialect> Server<D> {
         let (control, cut, place) = self.admit(socket)?;
         let peer = control.peer().clone();
         let server = Arc::clone(self);
-        // Here, as the threads of two sessions may begin in another order.
+        // Counted here, because the threads of two sessions may start in another order.
         let before = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
             server.serve(control, &cut, before);
@@ -183,7 +183,7 @@ impl<D: Dialect> Server<D> {
             .ok()
     }
 
-    /// The control connection of a client, its stop and its place; a refused client finds its connection closed.
+    /// Returns a client's control connection, its stop and its place. Closes the connection of a refused client.
     fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, Place)> {
         let cut = self.service.cut().follower();
         let control = ControlConnection::new(socket, cut.clone()).ok()?;
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers each client with a line, and keeps it until it leaves.
+    /// A dialect that answers each client with a line and keeps it until it leaves.
     struct Greeter;
 
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -253,7 +253,7 @@ mod tests {
         let runs = std::thread::spawn(move || server.run(vec![listener.into()]));
         let connect = || {
             let mut stream = TcpStream::connect(at).unwrap();
-            // Unread bytes must not keep the answer from the client.
+            // Unread bytes would prevent the delivery of the answer.
             stream.write_all(b"hello").unwrap();
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();

@@ -1,4 +1,4 @@
-//! What the servers of one process share: which clients they accept, what a client may take, and how they end.
+//! The state shared by the servers of one process: client admission, limits and the stop.
 
 use std::fmt;
 use std::io;
@@ -12,43 +12,44 @@ use sys::Address;
 use crate::Network;
 use crate::registry::{Log, Registry, Running, Test};
 
-/// How often the watcher compares the running tests with the limits.
+/// The interval at which the watcher compares the running tests with the limits.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What an address may move at once: what its rate moves in this time.
+/// The allowed burst of an address, as a duration at its maximum rate.
 const BURST: Duration = Duration::from_secs(1);
 
-/// How much longer than [`Limits::length`] a test may take, for its begin and its end.
+/// The extra time of a test beyond [`Limits::length`], for its start and its end.
 const GRACE: Duration = Duration::from_secs(10);
 
 with_defaults! {
-    /// Which clients a server accepts, and what a stop does to them.
+    /// The clients that a server accepts, and the effect of a stop on them.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ServerConfig {
         /// `--allow-peers`: the networks that clients may connect from; empty for any address.
         pub networks: Vec<Network> = Vec::new(),
-        /// `--max-clients`, `--max-masters`: control connections at a time, of which one address gets at most 15/16.
+        /// `--max-clients`, `--max-masters`: the maximum number of control connections at a time. One address gets at
+        /// most 15/16.
         pub clients: u32 = 1024,
-        /// `--drain-on-exit`: how long running tests may go on after a stop.
+        /// `--drain-on-exit`: the time for which running tests may continue after a stop.
         pub drain: Duration = Duration::ZERO,
-        /// One client at a time; the others wait.
+        /// Whether to serve one client at a time while others wait.
         pub serial: bool = false,
-        /// The limits of `linerate serve`; none otherwise.
+        /// The limits of `linerate serve`; otherwise none.
         pub limits: Limits = Limits::default(),
     }
 }
 
-/// What one address may take. The first 64 bits of an IPv6 address count as one address.
+/// Limits for one address. The first 64 bits of an IPv6 address count as one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Tests at a time.
+    /// The maximum number of tests at a time.
     pub tests: Option<u32>,
-    /// Bits of payload per second of all its tests together, in both directions.
+    /// The maximum total payload rate of its tests in bits per second, in both directions.
     pub rate: Option<u64>,
-    /// The length of a test.
+    /// The maximum duration of a test.
     pub length: Option<Duration>,
-    /// The networks with addresses that may get more than three times the bytes that they sent, although nothing proves that
-    /// they asked for it; `None` for all.
+    /// Networks of addresses that may receive more than three times the bytes that they sent, although their address is
+    /// unproven; `None` means all.
     pub unproven: Option<Vec<Network>>,
 }
 
@@ -64,7 +65,7 @@ fn is_in(peer: &Address, networks: &[Network]) -> bool {
         .is_some_and(|ip| networks.iter().any(|network| network.contains(ip)))
 }
 
-/// What the servers of one process share.
+/// The state shared by the servers of one process.
 #[derive(Clone, Debug)]
 pub struct Service(Arc<Inner>);
 
@@ -83,7 +84,7 @@ impl Service {
         Self::with_log(config, stop, None)
     }
 
-    /// The same; each test gets a record in the log when it has ended.
+    /// Creates the same, and logs a record of each finished test.
     pub fn with_log(config: ServerConfig, stop: Stop, log: Option<Log>) -> Self {
         Self(Arc::new(Inner {
             clients: Budget::new(config.clients.into()),
@@ -94,12 +95,12 @@ impl Service {
         }))
     }
 
-    /// Lets no test begin.
+    /// Prevents new tests.
     pub fn stop(&self) -> &Stop {
         &self.0.stop
     }
 
-    /// Ends running tests: the time to drain after the stop.
+    /// Ends running tests, after the stop and the time to drain.
     pub fn cut(&self) -> &Stop {
         &self.0.cut
     }
@@ -115,7 +116,7 @@ impl Service {
         Arc::clone(&config.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the networks and the limits. The rest keeps what it was when the service began.
+    /// Replaces the networks and the limits. All other settings remain as they were at the start.
     pub fn reload(&self, config: ServerConfig) {
         let mut current = self
             .0
@@ -125,7 +126,7 @@ impl Service {
         *current = Arc::new(config);
     }
 
-    /// Gives a client its place.
+    /// Assigns a place to a client.
     pub fn admit(&self, peer: &Address) -> Result<Place, Refusal> {
         let config = self.config();
         if !config.admits(peer) {
@@ -142,7 +143,7 @@ impl Service {
         })
     }
 
-    /// Begins a test, which runs as long as it is held. `cut` ends it early, by the dialect's own means.
+    /// Starts a test, which runs until the result is dropped. `cut` ends it early, by the dialect's own means.
     pub fn begin(
         &self,
         dialect: &str,
@@ -159,14 +160,14 @@ impl Service {
         (self.0.running).enter((dialect, peer), test, cut, limits)
     }
 
-    /// Whether a peer may get more than three times the bytes that it sent although its address is unproven.
+    /// Whether a peer may receive more than three times the bytes that it sent, although its address is unproven.
     pub fn may_amplify(&self, peer: &Address) -> bool {
         let config = self.config();
         let networks = config.limits.unproven.as_ref();
         networks.is_none_or(|networks| is_in(peer, networks))
     }
 
-    /// Starts the thread that ends tests beyond their limits, and keeps the rates that a status shows.
+    /// Starts the thread that ends tests beyond their limits and updates the rates of the status.
     pub fn watch(&self) -> io::Result<()> {
         let service = self.clone();
         let watcher = std::thread::Builder::new().name("watcher".to_owned());
@@ -181,7 +182,7 @@ impl Service {
         }
     }
 
-    /// Ends the tests that are beyond a limit, `passed` after the last time.
+    /// Ends the tests that exceed a limit. `passed` is the time since the previous call.
     fn compare(&self, passed: Duration) {
         let Limits { rate, length, .. } = self.config().limits;
         let allowed = |time: Duration| {
@@ -203,10 +204,10 @@ impl Service {
     }
 }
 
-/// A client's place, given back when it is dropped.
+/// A client's place, released when dropped.
 #[derive(Debug)]
 pub struct Place {
-    /// `None` while it is dropped.
+    /// `None` only during the drop.
     share: Option<Share>,
     clients: Budget,
 }
@@ -214,27 +215,27 @@ pub struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.share = None;
-        // What many clients have freed the allocator would keep for ever.
+        // Otherwise the allocator would keep the memory freed by many clients.
         if self.clients.used() == 0 {
             sys::process::release_freed_memory();
         }
     }
 }
 
-/// Why a server does not serve a client, or not to its end.
+/// The reason why a server refuses a client or ends it early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its address is outside the networks of `--allow-peers`.
+    /// The address is outside the networks of `--allow-peers`.
     Network,
-    /// All places are taken, which are this many.
+    /// All places are taken; the value is their number.
     Full(u32),
-    /// Its address has all that one address may have of this many places.
+    /// The address holds the maximum share of this number of places.
     AddressFull(u32),
-    /// Its address has this many tests already: [`Limits::tests`].
+    /// The address already has this number of tests: [`Limits::tests`].
     Tests(u32),
-    /// The test is longer: [`Limits::length`].
+    /// The test exceeds this duration: [`Limits::length`].
     Long(Duration),
-    /// Its address has moved more: [`Limits::rate`].
+    /// The address exceeds this rate: [`Limits::rate`].
     Fast(u64),
 }
 

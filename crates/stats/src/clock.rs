@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One request and its response. The requester's and the responder's clock may have any zero.
+/// One request and its response. Each clock may have any zero point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// Departure of the request, by the requester's clock.
@@ -16,32 +16,35 @@ pub struct Exchange {
 /// The responder's clock relative to the requester's.
 ///
 /// The offset is that of the exchange with the least round trip. It includes half the difference between the path's two
-/// directions, which no exchange can show; half the least round trip bounds it. That part is the same in all exchanges,
-/// so only the excess over the least round trip limits the skew: the fit takes the least round trip of each slice of
+/// directions, which no exchange can show. Half the least round trip bounds this error.
+///
+/// The error is the same in all exchanges, so only the excess over the least round trip limits the skew. The fit takes
+/// the exchange with the least round trip in each slice of time. Of these, it uses the two that bound the skew best.
 /// time, and of these the two that bound the skew best.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockFit {
     /// Time of the best exchange, by the responder's clock.
     pub at_ns: i64,
-    /// The responder's clock minus the requester's at this time.
+    /// The responder's clock minus the requester's clock at this time.
     pub offset_ns: i64,
-    /// Bound of the offset's error: half the least round trip, plus half the resolution of the response's time.
+    /// Error bound of the offset: half the least round trip plus half the resolution of the response's time.
     pub offset_error_ns: u64,
-    /// By how much the responder's clock is faster, in parts per million; `None` if the exchanges are too close in time.
+    /// Relative speed of the responder's clock, in parts per million, positive if it is faster. `None` if the exchanges
+    /// are too close in time.
     pub skew_ppm: Option<f64>,
-    /// Bound of the skew's error, as long as the asymmetry of the path does not change.
+    /// Error bound of the skew, if the asymmetry of the path does not change.
     pub skew_error_ppm: f64,
     /// The least round trip.
     pub least_rtt_ns: u64,
-    /// Exchanges.
+    /// Count of exchanges.
     pub exchanges: usize,
 }
 
-/// Parts of the exchanges' time of which each gives its least round trip.
+/// Slices of time; the fit takes one exchange of each.
 const SLICES: usize = 16;
 
-/// Most by which the clocks of two hosts differ: two quartzes without a correction. A skew with a larger error is no
-/// measurement.
+/// Largest difference in speed between the clocks of two hosts: two quartzes without correction. A skew with a larger
+/// error is useless.
 const LARGEST_SKEW_PPM: f64 = 100.0;
 
 /// An exchange as a sample of the offset, in nanoseconds.
@@ -53,7 +56,8 @@ struct OffsetSample {
 }
 
 impl ClockFit {
-    /// Fits exchanges whose response times were cut to multiples of `resolution_ns`; `None` without an exchange.
+    /// Fits exchanges whose response times are truncated to multiples of `resolution_ns`. Returns `None` without an
+    /// exchange.
     pub fn of(exchanges: &[Exchange], resolution_ns: u64) -> Option<Self> {
         let half_step = i64::try_from(resolution_ns / 2).ok()?;
         let samples: Vec<OffsetSample> = exchanges
@@ -90,7 +94,7 @@ impl ClockFit {
         })
     }
 
-    /// Converts a time of the responder's clock to the requester's.
+    /// Converts a time from the responder's clock to the requester's.
     pub fn own_ns(&self, peer_ns: i64) -> i64 {
         let away_ns = peer_ns.saturating_sub(self.at_ns) as f64;
         let drift_ns = self.skew_ppm.unwrap_or(0.0) * 1e-6 * away_ns;
@@ -99,12 +103,13 @@ impl ClockFit {
             .saturating_sub(drift_ns.round() as i64)
     }
 
-    /// The one-way delay of a packet, from its departure by the requester's clock to its arrival by the responder's.
+    /// Returns the one-way delay of a packet, from its departure (requester's clock) to its arrival (responder's
+    /// clock).
     pub fn delay_ns(&self, sent_ns: i64, received_ns: i64) -> i64 {
         self.own_ns(received_ns).saturating_sub(sent_ns)
     }
 
-    /// The error bound of a delay whose packet arrived at this time of the responder's clock.
+    /// Returns the error bound of the delay of a packet that arrived at this time of the responder's clock.
     pub fn error_ns(&self, peer_ns: i64) -> u64 {
         let away_ns = peer_ns.abs_diff(self.at_ns) as f64;
         let drift_ns = (away_ns * self.skew_error_ppm * 1e-6).ceil() as u64;
@@ -112,7 +117,7 @@ impl ClockFit {
     }
 }
 
-/// `None` of a response that came before its request.
+/// Returns `None` if the response arrived before its request was sent.
 fn sample(exchange: &Exchange, half_step: i64) -> Option<OffsetSample> {
     let rtt = exchange.received_ns.checked_sub(exchange.sent_ns)?;
     let at = exchange.answered_ns.checked_add(half_step)?;
@@ -123,7 +128,7 @@ fn sample(exchange: &Exchange, half_step: i64) -> Option<OffsetSample> {
     })
 }
 
-/// The least round trip of each slice of time, in the order of time.
+/// Returns the sample with the least round trip of each slice, ordered by time.
 fn envelope(samples: &[OffsetSample]) -> Vec<OffsetSample> {
     let times = samples.iter().map(|sample| sample.at);
     let (Some(first), Some(last)) = (times.clone().min(), times.max()) else {
@@ -140,7 +145,7 @@ fn envelope(samples: &[OffsetSample]) -> Vec<OffsetSample> {
     envelope.into_iter().flatten().collect()
 }
 
-/// The slope and the intercept of the line with the least squares, of points `(x, y)`; `None` if all x are the same.
+/// Returns the slope and the intercept of the least-squares line through points `(x, y)`; `None` if all x are equal.
 pub fn least_squares(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -159,8 +164,8 @@ pub fn least_squares(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
 
-    /// Exchanges of a responder whose clock is `skew_ppm` faster and 5 s ahead. Both directions take 20 µs; one in
-    /// eight meets no queue, the others up to 70 µs more in one direction.
+    /// Exchanges with a responder whose clock is `skew_ppm` faster and 5 s ahead. Both directions take 20 µs. One
+    /// exchange in eight meets no queue; the others take up to 70 µs more in one direction.
     fn exchanges(begin_ns: i64, count: i64, skew_ppm: f64) -> Vec<Exchange> {
         let exchange = |at: i64| {
             let sent_ns = begin_ns + at * 100_000;
@@ -208,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Least squares over the same few milliseconds find a slope that is far off.
+    /// A least-squares fit over the same few milliseconds would give a slope that is far off.
     #[test]
     fn exchanges_close_in_time_give_no_skew() {
         let before = exchanges(0, 50, 30.0);

@@ -5,10 +5,15 @@ use std::io::{IsTerminal, Write};
 
 use model::Warning;
 
-/// Writes a line to standard error by one write(2): the lines of several processes do not mix, and nobody reads a
-/// part of one. Failures are ignored.
+/// Writes a line to standard error: [`write_error`].
 pub fn write_error_line(line: Arguments<'_>) {
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    write_error(format_args!("{line}\n"));
+}
+
+/// Writes to standard error by one write(2), so that the lines of several processes do not mix. Ignores failures:
+/// `eprint!` panics if the reader of a pipe has gone.
+pub fn write_error(text: Arguments<'_>) {
+    let _ = std::io::stderr().write_all(text.to_string().as_bytes());
 }
 
 /// Prints what makes a result doubtful on standard error; returns the exit code for it.

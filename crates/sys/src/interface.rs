@@ -1,5 +1,5 @@
-//! The interfaces of this network namespace, by netlink and ioctl. /sys/class/net would be of the
-//! namespace that /sys was mounted in.
+//! The interfaces of this network namespace, by netlink and ioctl. /sys/class/net shows the namespace in which /sys was
+//! mounted, which may be another one.
 
 use std::ffi::{CStr, c_char};
 use std::io::{self, Read, Write};
@@ -9,20 +9,20 @@ use std::{fs, ptr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// An interface, as rtnetlink(7) has it.
+/// An interface as reported by rtnetlink(7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Its name.
     pub name: String,
     /// Its MTU in bytes.
     pub mtu_bytes: u32,
-    /// Its hardware address, if it is one of Ethernet.
+    /// Its hardware address, if it is an Ethernet address.
     pub mac: Option<[u8; 6]>,
-    /// What it has carried.
+    /// Its traffic counters.
     pub traffic: Traffic,
 }
 
-/// What an interface has carried since it was made, as its driver counts.
+/// Traffic of an interface since its creation, as counted by its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is one counter, named as it is")]
 pub struct Traffic {
@@ -32,20 +32,20 @@ pub struct Traffic {
     pub sent_bytes: u64,
 }
 
-/// What drives an interface, in the words of its driver; empty is that it has none.
+/// An interface's driver and device, as reported by the driver; unavailable fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
     /// The driver's name.
     pub name: String,
-    /// The driver's version; the kernel's where it has none of its own.
+    /// The driver's version; the kernel's version if the driver has none.
     pub version: String,
     /// The device's firmware.
     pub firmware: String,
-    /// Where the device sits: for PCI `domain:bus:device.function`.
+    /// The device's bus address; for PCI `domain:bus:device.function`.
     pub bus: String,
 }
 
-/// The numbers that a PCI device is known by: pci.ids.
+/// The PCI IDs of a device: pci.ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "they are the field's names")]
 pub struct PciIds {
@@ -55,7 +55,7 @@ pub struct PciIds {
     pub subdevice: u16,
 }
 
-/// The index of the interface that packets to this address leave by.
+/// Returns the index of the interface that the route to this address uses.
 pub fn index_towards(remote: SocketAddr) -> io::Result<u32> {
     if let SocketAddr::V6(address) = remote
         && address.scope_id() != 0
@@ -77,8 +77,8 @@ pub fn index_towards(remote: SocketAddr) -> io::Result<u32> {
         .ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
 }
 
-/// The index of the interface of this name. By netlink, because the ioctl (`SIOCGIFINDEX`, netdevice(7)) has the
-/// kernel look for a module of an unknown name.
+/// Returns the index of the interface with this name. It uses netlink because the ioctl (`SIOCGIFINDEX`, netdevice(7))
+/// makes the kernel search for a module if the name is unknown.
 pub fn index_of(name: &str) -> io::Result<u32> {
     let mut request = vec![0; LINK_HEADER];
     put_attribute(
@@ -87,14 +87,14 @@ pub fn index_of(name: &str) -> io::Result<u32> {
         &[name.as_bytes(), &[0]].concat(),
     );
     let answer = ask(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
-    // struct ifinfomsg of linux/rtnetlink.h has the index in its bytes 4 to 7.
+    // Bytes 4 to 7 of struct ifinfomsg (linux/rtnetlink.h) are the index.
     let index = answer.get(4..8).and_then(|word| word.try_into().ok());
     index
         .map(u32::from_ne_bytes)
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The interface with this index.
+/// Returns the interface with this index.
 pub fn link(index: u32) -> io::Result<Link> {
     let mut request = vec![0; LINK_HEADER];
     request[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -106,14 +106,14 @@ pub fn link(index: u32) -> io::Result<Link> {
         let mut counters = find(libc::IFLA_STATS64)?
             .chunks_exact(8)
             .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
-        // struct rtnl_link_stats64 of linux/if_link.h begins with these.
+        // These are the first fields of struct rtnl_link_stats64 (linux/if_link.h).
         let traffic = Traffic {
             received_packets: counters.next()?,
             sent_packets: counters.next()?,
             received_bytes: counters.next()?,
             sent_bytes: counters.next()?,
         };
-        // struct ifinfomsg of linux/rtnetlink.h has the hardware's kind in its bytes 2 and 3.
+        // Bytes 2 and 3 of struct ifinfomsg (linux/rtnetlink.h) are the hardware type.
         let hardware = u16::from_ne_bytes([*answer.get(2)?, *answer.get(3)?]);
         let mac = find(libc::IFLA_ADDRESS)
             .filter(|_| hardware == libc::ARPHRD_ETHER)
@@ -133,19 +133,19 @@ pub fn link(index: u32) -> io::Result<Link> {
 pub struct Qdisc {
     /// Its name.
     pub kind: String,
-    /// Whether all that leaves by the interface passes it; others are for a part of that.
+    /// Whether all traffic that leaves through the interface passes it; other disciplines get a part of the traffic.
     pub is_root: bool,
-    /// The clock that launch times are of (`libc::CLOCK_*`), of one that has them: fq and etf.
+    /// The clock of its launch times (`libc::CLOCK_*`), if it supports them: fq and etf.
     pub launch_clock: Option<i32>,
 }
 
-/// The queueing disciplines of the interface with this index. There may be none, as it may have no queue.
+/// Returns the queueing disciplines of the interface with this index; empty if the interface has no queue.
 pub fn qdiscs(index: u32) -> io::Result<Vec<Qdisc>> {
     let mut request = vec![0; QDISC_HEADER];
     request[4..8].copy_from_slice(&index.to_ne_bytes());
     let mut qdiscs = Vec::new();
     ask_all(libc::RTM_GETQDISC, &request, |answer| {
-        // struct tcmsg of linux/rtnetlink.h has the interface in its bytes 4 to 7, the parent in 12 to 15.
+        // struct tcmsg (linux/rtnetlink.h): bytes 4 to 7 are the interface, 12 to 15 the parent.
         if answer.get(4..8) == Some(&index.to_ne_bytes()) {
             qdiscs.extend(qdisc(answer));
         }
@@ -175,7 +175,7 @@ fn qdisc(answer: &[u8]) -> Option<Qdisc> {
     })
 }
 
-/// What drives the interface of this name; an error for one that nothing drives, such as `lo`.
+/// Returns the driver of the interface with this name. It fails for an interface without a driver, such as `lo`.
 /// netdevice(7), `SIOCETHTOOL`.
 pub fn driver(name: &str) -> io::Result<Driver> {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
@@ -200,7 +200,7 @@ pub fn driver(name: &str) -> io::Result<Driver> {
     };
     // SAFETY: a zeroed ifreq is a valid one: integers, and a pointer that is set below.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays NUL; no interface's name is that long.
+    // The last byte stays NUL; interface names are shorter than IFNAMSIZ.
     for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1]
         .iter_mut()
         .zip(name.bytes())
@@ -209,8 +209,8 @@ pub fn driver(name: &str) -> io::Result<Driver> {
     }
     request.ifr_ifru.ifru_data = ptr::from_mut(&mut info).cast();
     let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
-    // SAFETY: the request is an ifreq with a NUL-terminated name, and its pointer leads to a live
-    // struct of the layout that ETHTOOL_GDRVINFO writes, 196 bytes; this one is longer, not shorter.
+    // SAFETY: the request is an ifreq with a NUL-terminated name. Its pointer leads to a live struct with the layout
+    // that ETHTOOL_GDRVINFO writes, 196 bytes; this one is longer.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -228,7 +228,7 @@ pub fn driver(name: &str) -> io::Result<Driver> {
     })
 }
 
-/// The numbers of the PCI device at this place of the bus. `None` when it is no place of PCI's.
+/// Returns the PCI IDs of the device at this bus address; `None` if it is not a PCI address.
 pub fn pci_ids(bus: &str) -> Option<PciIds> {
     let id = |file: &str| {
         let text = fs::read_to_string(format!("{}/{file}", pci_device(bus)?)).ok()?;
@@ -242,7 +242,7 @@ pub fn pci_ids(bus: &str) -> Option<PciIds> {
     })
 }
 
-/// The name of the slot that the PCI device at this place of the bus sits in, if it has one.
+/// Returns the slot name of the PCI device at this bus address, if it has one.
 pub fn pci_slot(bus: &str) -> Option<String> {
     pci_device(bus)?;
     let place = bus.split('.').next()?;
@@ -253,7 +253,7 @@ pub fn pci_slot(bus: &str) -> Option<String> {
     })
 }
 
-/// Devices of the bus are the same in every namespace.
+/// Returns the device's directory; unlike interfaces, devices are the same in every namespace.
 fn pci_device(bus: &str) -> Option<String> {
     let is_place = bus.starts_with(|first: char| first.is_ascii_hexdigit())
         && bus
@@ -262,10 +262,10 @@ fn pci_device(bus: &str) -> Option<String> {
     is_place.then(|| format!("/sys/bus/pci/devices/{bus}"))
 }
 
-/// Asks netlink, and gives the body of its answer: a header of the kind's length, then attributes.
+/// Sends a netlink request and returns the body of the answer: a header of fixed length, then attributes.
 fn ask(request: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut socket = asked(request, libc::NLM_F_REQUEST, body)?;
-    // One message, whose length the kernel knows; it has answered before the call came back.
+    // The answer is one message, and the kernel has queued it before the request's send call returned.
     let mut received = vec![0; 64 << 10];
     let length = socket.read(&mut received)?;
     let message = &received[..length];
@@ -276,7 +276,7 @@ fn ask(request: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// As [`ask`], for all that there are; `see` gets the body of each answer.
+/// Sends a netlink dump request and passes the body of each answer to `see`.
 fn ask_all(request: u16, body: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<()> {
     let mut socket = asked(request, libc::NLM_F_REQUEST | libc::NLM_F_DUMP, body)?;
     let mut received = vec![0; 64 << 10];
@@ -300,7 +300,7 @@ fn ask_all(request: u16, body: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<
     }
 }
 
-/// A socket on which netlink has been asked.
+/// Opens a netlink socket and sends a request on it.
 fn asked(request: u16, flags: i32, body: &[u8]) -> io::Result<Socket> {
     let protocol = Protocol::from(libc::NETLINK_ROUTE);
     let domain = Domain::from(libc::AF_NETLINK);
@@ -315,13 +315,13 @@ fn asked(request: u16, flags: i32, body: &[u8]) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The kind of a message; `None` if there is none.
+/// Returns the type of a message; `None` if the message is too short.
 fn kind_of(message: &[u8]) -> Option<u16> {
     let kind = message.get(4..6)?.try_into().ok()?;
     Some(u16::from_ne_bytes(kind))
 }
 
-/// What an error message says.
+/// Returns the error in an error message.
 fn error_of(message: &[u8]) -> io::Error {
     let number = word(message, MESSAGE_HEADER).map_or(libc::EPROTO, u32::cast_signed);
     io::Error::from_raw_os_error(number.wrapping_neg().max(libc::EPERM))
@@ -332,7 +332,7 @@ fn word(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes))
 }
 
-/// Appends an attribute: length, kind and value, and nothing up to the next multiple of four.
+/// Appends an attribute: length, kind and value, zero-padded to a multiple of 4 bytes.
 fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
     message.extend(kind.to_ne_bytes());
@@ -340,7 +340,7 @@ fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// The value of the first attribute of a kind in what stands behind a header.
+/// Returns the value of the first attribute of a kind after a header.
 fn attribute(message: &[u8], header: usize, wanted: u16) -> Option<&[u8]> {
     let mut rest = message.get(header..)?;
     while let [a, b, c, d, ..] = *rest {
@@ -363,7 +363,7 @@ const ROUTE_HEADER: usize = 12;
 /// Length of `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
 
-/// Of linux/pkt_sched.h.
+/// From linux/pkt_sched.h.
 const TC_H_ROOT: u32 = u32::MAX;
 
 /// Length of `struct tcmsg`.
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn qdiscs_are_of_their_interface() {
-        // A network namespace has nothing but `lo`, which has no queue; the host's may have had another one put there.
+        // A network namespace has only `lo`, which has no queue. On a host, `lo` may have been given one.
         for qdisc in qdiscs(index_of("lo").unwrap()).unwrap() {
             assert!(!qdisc.kind.is_empty());
             assert!(qdisc.launch_clock.is_none() || ["fq", "etf"].contains(&&*qdisc.kind));

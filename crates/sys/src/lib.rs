@@ -38,6 +38,6 @@ pub mod wake;
 mod whole_file;
 
 pub use address::{Address, Llc};
-pub use error::{describe, report_doubts, write_error_line};
+pub use error::{describe, report_doubts, write_error, write_error_line};
 pub use socket2::{Domain, Protocol, SockRef, Socket, Type};
 pub use whole_file::WholeFile;

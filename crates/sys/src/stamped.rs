@@ -1,4 +1,4 @@
-//! Datagrams with the times of their arrival and of their departure: SO_TIMESTAMPING, recvmmsg(2),
+//! Datagrams with their arrival and departure times: SO_TIMESTAMPING, recvmmsg(2),
 //! Documentation/networking/timestamping.rst.
 
 use std::fmt;
@@ -11,8 +11,9 @@ use rustix::io::Errno;
 
 use crate::option::set_int;
 
-/// Whose times a socket tells of each datagram. Neither costs a datagram more than its control data; the driver of a NIC
-/// stamps only what its owner has told it to.
+/// Enables the kernel's and the NIC's arrival stamps of a socket's datagrams.
+///
+/// Each stamp costs a datagram only its control data. A NIC stamps only if its driver is configured to do so.
 pub fn tell_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
         | libc::SOF_TIMESTAMPING_SOFTWARE
@@ -21,19 +22,19 @@ pub fn tell_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_stamping(socket, flags)
 }
 
-/// Has a socket tell when its datagrams leave, as messages of its error queue: [`StampedBatch::receive_departures`]. They
-/// count from 0 from now on.
+/// Enables departure reports in a socket's error queue, which [`StampedBatch::receive_departures`] receives. The
+/// datagram index starts at 0 with this call.
 pub fn tell_departures(socket: BorrowedFd<'_>) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE
         | libc::SOF_TIMESTAMPING_SOFTWARE
         | libc::SOF_TIMESTAMPING_OPT_ID
         | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-    // Those who count already would go on counting.
+    // Without this reset, a socket that counts already would not restart at 0.
     set_stamping(socket, 0)?;
     set_stamping(socket, flags)
 }
 
-/// Ends what [`tell_arrivals`] or [`tell_departures`] has begun.
+/// Disables the stamps that [`tell_arrivals`] or [`tell_departures`] enabled.
 pub fn tell_nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_stamping(socket, 0)
 }
@@ -43,30 +44,30 @@ fn set_stamping(socket: BorrowedFd<'_>, flags: u32) -> io::Result<()> {
     set_int(socket, level, name, flags as i32)
 }
 
-/// When a datagram came, where somebody stamped it; 0 where nobody did.
+/// Arrival stamps of a datagram; 0 if a stamp is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// When its driver gave it to the kernel, in nanoseconds of CLOCK_REALTIME.
+    /// Time at which the driver passed it to the kernel, in nanoseconds of CLOCK_REALTIME.
     pub kernel_ns: u64,
-    /// When it came in, in nanoseconds of the NIC's clock.
+    /// Time of arrival at the NIC, in nanoseconds of the NIC's clock.
     pub nic_ns: u64,
 }
 
-/// What the error queue tells of a datagram that was sent.
+/// Error queue's report on a sent datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Its driver took it.
+    /// The driver took it.
     Left {
-        /// Which one, of those since [`tell_departures`].
+        /// Index among the datagrams since [`tell_departures`].
         index: u32,
-        /// When, in nanoseconds of CLOCK_REALTIME.
+        /// Time, in nanoseconds of CLOCK_REALTIME.
         kernel_ns: u64,
     },
-    /// The queueing discipline dropped it, as its launch time had passed or made no sense.
+    /// The queueing discipline dropped it because its launch time had passed or was invalid.
     Missed,
 }
 
-/// Room for several datagrams and their control data, of which one call receives as many as are there.
+/// Buffers for several datagrams and their control data; one call fills as many as have arrived.
 pub struct StampedBatch {
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
@@ -74,19 +75,20 @@ pub struct StampedBatch {
     data: Vec<u8>,
     longest: usize,
     stride: usize,
-    /// How many have been received since their headers were made: the kernel has changed these.
+    /// Datagrams received since the headers were last set up; the kernel has modified these headers.
     used: usize,
 }
 
-/// Control data: the stamps have 64 bytes, and the rest is for what somebody else has the socket tell.
+/// Control data: the stamps take 64 bytes. The rest is for other control messages that are enabled on the socket.
 type Control = [u64; 24];
 
-/// Distance of two datagrams' places beyond their length: not a multiple of a page, else the first bytes of all would fall
-/// into the same lines of the CPU's cache.
+/// Extra distance between two datagrams' buffers, in bytes. It is not a multiple of a page: otherwise all first bytes
+/// would fall into the same CPU cache lines.
 const APART: usize = 17 * 64;
 
 impl StampedBatch {
-    /// For `count` datagrams of at most so many bytes; what is longer is cut off. `None` if there is no memory for it.
+    /// Allocates buffers for `count` datagrams of at most `longest` bytes; longer ones are truncated. Returns `None` if
+    /// there is not enough memory.
     pub fn new(count: usize, longest: usize) -> Option<Self> {
         let count = count.clamp(1, crate::message::MOST);
         let stride = stride(longest)?;
@@ -106,20 +108,20 @@ impl StampedBatch {
         })
     }
 
-    /// How much memory that is; `None` is more than there can be.
+    /// Returns the memory that a batch needs, in bytes; `None` on overflow.
     pub fn footprint(count: usize, longest: usize) -> Option<usize> {
         let each = stride(longest)? + size_of::<(libc::mmsghdr, libc::iovec, Control)>();
         each.checked_mul(count)
     }
 
-    /// Receives as many datagrams as there are, and waits for the first alone; how many. EAGAIN at the end of the socket's
-    /// timeout (SO_RCVTIMEO).
+    /// Receives all datagrams that have arrived and returns their count. It waits only for the first one. It fails with
+    /// EAGAIN when the socket's timeout (SO_RCVTIMEO) expires.
     #[inline]
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
         self.call(socket, libc::MSG_WAITFORONE | libc::MSG_TRUNC)
     }
 
-    /// Receives as many messages of the error queue as there are, without waiting; how many.
+    /// Receives all messages in the error queue without waiting, and returns their count.
     pub fn receive_departures(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
         match self.call(socket, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
             Err(Errno::AGAIN) => Ok(0),
@@ -141,8 +143,8 @@ impl StampedBatch {
             header.msg_controllen = size_of::<Control>() as _;
         }
         self.used = 0;
-        // SAFETY: there are as many headers as are told of. Each points to a piece and control data of this batch, as long as
-        // it says, which nobody refers to during the call.
+        // SAFETY: the call passes the number of headers. Each header points to a piece and to control data of this
+        // batch with their true lengths. Nothing else refers to them during the call.
         let received = unsafe {
             libc::syscall(
                 libc::SYS_recvmmsg,
@@ -160,7 +162,7 @@ impl StampedBatch {
         Ok(self.used)
     }
 
-    /// One of the datagrams that the last call received, as far as there was room for it.
+    /// Returns a datagram of the last call, without its truncated part.
     #[inline]
     pub fn datagram(&mut self, at: usize) -> &mut [u8] {
         let begin = at * self.stride;
@@ -168,19 +170,19 @@ impl StampedBatch {
         &mut self.data[begin..begin + length]
     }
 
-    /// Its length, also of what was cut off.
+    /// Returns its full length, including the truncated part.
     #[inline]
     pub fn length(&self, at: usize) -> usize {
         self.headers[at].msg_len as usize
     }
 
-    /// When it came.
+    /// Returns its arrival stamps.
     #[inline]
     pub fn stamps(&self, at: usize) -> Stamps {
         let mut stamps = Stamps::default();
         self.control(at, |level, kind, data| {
             if (level, kind) == (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) {
-                // SAFETY: such a message has these, maybe unaligned: struct scm_timestamping of linux/errqueue.h.
+                // SAFETY: the message contains struct scm_timestamping of linux/errqueue.h, possibly unaligned.
                 let times = unsafe { data.cast::<[libc::timespec; 3]>().read_unaligned() };
                 stamps = Stamps {
                     kernel_ns: nanos(times[0]),
@@ -191,7 +193,7 @@ impl StampedBatch {
         stamps
     }
 
-    /// What one of the messages that the last [`Self::receive_departures`] received tells; `None` is something else.
+    /// Parses a message of the last [`Self::receive_departures`]; `None` if it is not a departure report.
     pub fn departure(&self, at: usize) -> Option<Departure> {
         let mut error = None;
         self.control(at, |level, kind, data| {
@@ -200,7 +202,7 @@ impl StampedBatch {
                 (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
             ];
             if kinds.contains(&(level, kind)) {
-                // SAFETY: such a message begins with this, maybe unaligned: linux/errqueue.h.
+                // SAFETY: the message begins with struct sock_extended_err of linux/errqueue.h, possibly unaligned.
                 error = Some(unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() });
             }
         });
@@ -215,11 +217,11 @@ impl StampedBatch {
         }
     }
 
-    /// Shows the control messages of a datagram: level, kind, and where the kernel's data of that kind begins.
+    /// Passes each control message of a datagram to `see`: level, kind, and the start of its data.
     #[inline]
     fn control(&self, at: usize, mut see: impl FnMut(i32, i32, *const u8)) {
         let header = &self.headers[at].msg_hdr;
-        // SAFETY: the header is what recvmmsg(2) has left of it, with its control data.
+        // SAFETY: recvmmsg(2) has set the header, including the length of its control data.
         let mut message = unsafe { libc::CMSG_FIRSTHDR(header) };
         while !message.is_null() {
             // SAFETY: `message` is a header within the control data.
@@ -232,7 +234,7 @@ impl StampedBatch {
     }
 }
 
-/// Of linux/errqueue.h.
+/// From linux/errqueue.h.
 const SO_EE_ORIGIN_TXTIME: u8 = 6;
 
 fn stride(longest: usize) -> Option<usize> {
@@ -269,7 +271,7 @@ mod tests {
         near.connect(far.local_addr().unwrap()).unwrap();
         tell_arrivals(far.as_fd()).unwrap();
         let mut batch = StampedBatch::new(3, 4).unwrap();
-        // The kernel begins to stamp a little after the first socket has asked for it.
+        // The kernel starts stamping shortly after the first socket enables it.
         let before_ns = loop {
             let before_ns = wall_ns();
             near.send(b"a").unwrap();
@@ -317,7 +319,7 @@ mod tests {
             for _ in 0..3 {
                 near.send(b"abc").unwrap();
             }
-            // The loopback device stamps within the call.
+            // The loopback device stamps during the call.
             assert_eq!(batch.receive_departures(near.as_fd()), Ok(3));
             let mut last_ns = before_ns;
             for at in 0..3 {

@@ -1,19 +1,19 @@
-//! What the clock costs, as stock's first lines show it.
+//! The cost of the clock, as stock prints it in its first lines.
 
 use sys::clock::monotonic_ns;
 
 use crate::output::Calibration;
 
-/// Pairs of clock reads, of which the shortest counts.
+/// Pairs of clock reads. The shortest pair counts.
 const READS: u32 = 10_000;
 
-/// Busy waits, of which the one that is least too long counts.
+/// Busy waits. The wait with the smallest overrun counts.
 const WAITS: u32 = 100;
 
-/// How long one of them is meant to be.
+/// The intended duration of a busy wait.
 const WAIT_NS: u64 = 10_000;
 
-/// Measures it, which takes some 2 ms.
+/// Measures the cost, which takes about 2 ms.
 pub(crate) fn calibrate() -> Calibration {
     let read_ns = (0..READS).map(|_| {
         let before = monotonic_ns();

@@ -1,4 +1,4 @@
-//! The UDP socket and the CPUs of a program, as its options ask for them.
+//! The UDP socket and the CPUs of a program, as the options request.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ pub(crate) fn open(
     Ok((socket, opened))
 }
 
-/// Binds this thread, and those that it starts, to the CPUs of the options, and looks what the socket got.
+/// Binds this thread and its future child threads to the CPUs of the options, and reads the granted socket options.
 pub(crate) fn opened(
     common: &Common,
     socket: &Socket,
@@ -73,13 +73,13 @@ fn buffers(socket: &Socket, is_v6: bool) -> Buffers {
     }
 }
 
-/// Gives a socket that receives packets a large buffer, unless `-S` says another: stock's default holds 56 packets of 1472
-/// bytes, which is too little whenever the program is not scheduled for some milliseconds.
+/// Gives a socket that receives packets a large buffer, unless `-S` sets a size. Stock's default holds 56 packets of
+/// 1472 bytes, which is too small if the program is not scheduled for some milliseconds.
 pub(crate) fn widen(socket: &Socket, common: &Common) {
     const WIDE: u32 = 4 << 20;
     let is_default = common.buffer_bytes == Common::default().buffer_bytes;
     if is_default && option::force_receive_buffer(socket.as_fd(), WIDE).is_err() {
-        // Without privilege, as much as net.core.rmem_max allows.
+        // Without privilege, the limit is net.core.rmem_max.
         let _ = socket.set_recv_buffer_size(WIDE as usize);
     }
 }
@@ -94,7 +94,7 @@ fn granted(name: &str, asked: Option<u32>, given: u32) -> io::Result<()> {
     }
 }
 
-/// Binds this thread, and those that it starts, to the CPUs of a mask: the masks before and after that.
+/// Binds this thread and its future child threads to the CPUs of a mask. Returns the masks before and after that.
 pub(crate) fn bind_to_cpus(mask: Option<u64>) -> io::Result<(u64, u64)> {
     let allowed = || -> io::Result<u64> {
         let cpus = sys::cpu::allowed()?;

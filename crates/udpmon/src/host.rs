@@ -1,4 +1,5 @@
-//! What this host does over a test: CPU time, interfaces, protocols, and the counters of one interface's driver.
+//! The activity of this host during a test: CPU time, interfaces, protocols, and the counters of one interface's
+//! driver.
 
 use std::fs;
 use std::path::Path;
@@ -9,18 +10,18 @@ use sys::cpu::{self, Ticks};
 use crate::result::HostUse;
 use crate::wire::{CpuLoad, HostCounters, NicCounters, Texts};
 
-/// A reading of the host's counters, from which its use is measured.
+/// A snapshot of the host's counters. The difference of two snapshots shows the host's activity.
 #[derive(Debug)]
 pub(crate) struct HostMeter {
     cpus: Vec<(u32, Ticks)>,
     counters: HostCounters,
-    /// The interface whose own counters are read, with them.
+    /// The interface with driver counters, and their values.
     nic: Option<(String, [Option<i64>; NicCounters::NAMES.len()])>,
     is_v6: bool,
 }
 
 impl HostMeter {
-    /// Reads the counters; `interface` is the one whose own counters are wanted.
+    /// Reads the counters, and the driver counters of `interface`.
     pub(crate) fn start(interface: Option<&str>, is_v6: bool) -> Self {
         Self {
             cpus: cpu::snapshot().unwrap_or_default(),
@@ -30,7 +31,7 @@ impl HostMeter {
         }
     }
 
-    /// What was counted since the start.
+    /// Returns the difference to the counters at the start.
     pub(crate) fn since_start(&self) -> HostUse {
         HostUse {
             cpus: loads(&self.cpus, &cpu::snapshot().unwrap_or_default()),
@@ -74,7 +75,7 @@ fn loads(before: &[(u32, Ticks)], after: &[(u32, Ticks)]) -> Vec<CpuLoad> {
     std::iter::once(&all).chain(&each).map(load).collect()
 }
 
-/// Shares in whole per cent. Stolen time is no part of them.
+/// Returns shares in whole per cent, without stolen time.
 fn load(ticks: &Ticks) -> CpuLoad {
     let system = ticks.system + ticks.iowait + ticks.irq + ticks.softirq;
     let total = (ticks.user + ticks.nice + system + ticks.idle).max(1);
@@ -92,7 +93,7 @@ fn load(ticks: &Ticks) -> CpuLoad {
     }
 }
 
-/// The counters that any driver has, in the places of [`NicCounters::NAMES`].
+/// Returns the counters that any driver has, in the order of [`NicCounters::NAMES`].
 fn nic_counters(interface: &str) -> [Option<i64>; NicCounters::NAMES.len()] {
     let read = |name: &str| {
         let path = Path::new("/sys/class/net")

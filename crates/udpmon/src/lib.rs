@@ -15,5 +15,5 @@ pub mod server;
 pub mod steps;
 pub mod wire;
 
-/// The UDPmon that this one stands in for.
+/// The version of UDPmon that this dialect replaces.
 pub const VERSION: &str = "1.5.2";

@@ -1,4 +1,4 @@
-//! The receiver of `udpmon_recv`: counts whatever comes to a port, and looks at its counts now and then.
+//! The receiver of `udpmon_recv`. It counts the datagrams that arrive at a port, and reads the counts at intervals.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,23 +19,24 @@ use crate::result::{ByOrder, Interval, Opened, RecordRows, Records, Snapshot};
 use crate::server::tally::{Tally, lost_record, packet_record};
 use crate::wire::{LostRecord, PacketRecord};
 
-/// What a receiver has to report.
+/// The events of a receiver.
 #[derive(Debug)]
 pub enum Event {
     /// The socket is open.
     Opened(Opened),
-    /// A look at the counts; the last one has the histograms and records.
+    /// A snapshot of the counts. The last one includes histograms and records.
     Snapshot(Box<Snapshot>),
 }
 
-/// Datagrams per call, and the bytes of them that are read.
+/// The number of datagrams per call, and the number of bytes read of each.
 const WIDTH: u32 = 64;
 const LONGEST: u32 = 2048;
 
-/// The most memory for the records of a receiver.
+/// The maximum record memory of a receiver, in bytes.
 const MOST_MEMORY: u64 = 8 << 30;
 
-/// Receives until the end of `-t` or the stop, with a look every `-T`. Looks are on this thread, datagrams on another.
+/// Receives until the end of `-t` or the stop, with a snapshot every `-T`. This thread takes the snapshots; another
+/// receives the datagrams.
 pub fn run(settings: &Recv, stop: &Stop, on: &mut dyn FnMut(Event)) -> io::Result<()> {
     let [v6, v4] = Address::wildcards(settings.common.port);
     let bind = if settings.common.v6 { v6 } else { v4 };
@@ -53,7 +54,7 @@ pub fn run(settings: &Recv, stop: &Stop, on: &mut dyn FnMut(Event)) -> io::Resul
             let _ = ready.send(());
             receive(receiver, settings, times, receiving)
         });
-        // Datagrams may follow at once. A receiver that has failed is found below.
+        // Datagrams may follow at once. The code below detects a failed receiver.
         let _ = is_ready.recv();
         on(Event::Opened(opened));
         let mut looks = Looks::new(counters, times, settings);
@@ -90,10 +91,10 @@ pub fn run(settings: &Recv, stop: &Stop, on: &mut dyn FnMut(Event)) -> io::Resul
     })
 }
 
-/// Longer than any receiver runs.
+/// Longer than any run of a receiver.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// Waits until a time; whether the stop came before.
+/// Waits until a time. Returns whether the stop came first.
 fn wait(until: Instant, stop: &Stop) -> bool {
     const LOOK: Duration = Duration::from_millis(20);
     while !stop.is_set() && Instant::now() < until {
@@ -102,15 +103,15 @@ fn wait(until: Instant, stop: &Stop) -> bool {
     stop.is_set()
 }
 
-/// Arrival times that the receiving thread shares, in ns of the monotonic clock; 0 is none.
+/// Arrival times shared by the receiving thread, in ns of the monotonic clock; 0 means none.
 #[derive(Debug, Default)]
 struct Times {
-    /// Of the first packet since the last look.
+    /// The first packet since the last snapshot.
     first_ns: AtomicU64,
     last_ns: AtomicU64,
 }
 
-/// Sees each packet, and shares the times.
+/// Handles each packet, and shares the times.
 struct Watch<'a> {
     tally: Tally,
     times: &'a Times,
@@ -180,7 +181,7 @@ fn recording(wanted: RecordsWanted) -> Recording {
     }
 }
 
-/// The records, with arrival times since the first packet.
+/// Returns the records, with arrival times relative to the first packet.
 fn records(receiver: &PacketReceiver<'_>, wanted: &RecordsWanted, with_stamps: bool) -> Records {
     let zero_ns = receiver
         .first_and_last_ns()
@@ -212,15 +213,15 @@ fn records(receiver: &PacketReceiver<'_>, wanted: &RecordsWanted, with_stamps: b
     }
 }
 
-/// Looks at the counts of the receiving thread.
+/// Takes snapshots of the receiving thread's counts.
 struct Looks<'a> {
     counters: &'a Counters,
     times: &'a Times,
     settings: &'a Recv,
-    /// Since the start, and since the last look.
+    /// The counts since the start, and since the last snapshot.
     meters: [HostMeter; 2],
     before: Interval,
-    /// When the first packet of all came.
+    /// The arrival time of the first packet of the run.
     first_ns: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the programs measured.
+//! The results of the programs.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,36 +13,36 @@ use crate::wire::{
 /// One test of `udpmon_bw_mon`.
 #[derive(Clone, Debug)]
 pub struct Throughput {
-    /// What was sent.
+    /// The sent load.
     pub load: Load,
-    /// Both ends' figures. The responder's counts are the corrected ones where they are known.
+    /// Both ends' figures. The responder's counts are corrected if the correct ones are known.
     pub outcome: Outcome,
-    /// Datagrams that send calls took.
+    /// Datagrams accepted by send calls.
     pub sent: u64,
-    /// From before the first departure to after the last, with the last gap.
+    /// The time from before the first departure to after the last one, including the last gap.
     pub send_time: Duration,
-    /// Control messages that were sent again for want of a reply.
+    /// Control messages repeated for lack of a reply.
     pub timeouts: u32,
     /// The responder's counts by stock's rule.
     pub received: ByOrder,
-    /// What became of the datagrams, where that is known beyond stock's rule.
+    /// The fate of the datagrams, if more is known than stock's rule shows.
     pub fate: Option<Fate>,
-    /// The responder's histograms in the order of their numbers: the first alone without `-H`.
+    /// The responder's histograms in the order of their numbers; only the first without `-H`.
     pub histograms: Vec<Histogram>,
-    /// What this host did meanwhile.
+    /// The activity of this host meanwhile.
     pub here: HostUse,
-    /// What the responder's host did meanwhile.
+    /// The activity of the responder's host meanwhile.
     pub there: HostUse,
     /// Per-packet records: `-G`, `-L`.
     pub records: Option<Records>,
-    /// The arrival times of the records and histograms.
+    /// The source of the arrival times in records and histograms.
     pub arrivals: Option<StampSource>,
-    /// Exact figures of a responder that is a linerate.
+    /// Exact figures of a linerate responder.
     pub details: Option<Details>,
 }
 
 impl Throughput {
-    /// What became of the datagrams. Without a late or repeated one, stock's own sums show it.
+    /// Returns the fate of the datagrams. If none was late or repeated, stock's own sums show it.
     pub fn fate(&self) -> Option<Fate> {
         let sums = || {
             (self.received.bad_order == 0).then(|| Fate {
@@ -60,15 +60,15 @@ impl Throughput {
 /// One test of `udpmon_send`.
 #[derive(Clone, Debug)]
 pub struct Sending {
-    /// What was sent.
+    /// The sent load.
     pub load: Load,
     /// This end's figures.
     pub outcome: Outcome,
-    /// Datagrams that send calls took.
+    /// Datagrams accepted by send calls.
     pub sent: u64,
-    /// From before the first departure to after the last, with the last gap.
+    /// The time from before the first departure to after the last one, including the last gap.
     pub send_time: Duration,
-    /// What this host did meanwhile.
+    /// The activity of this host meanwhile.
     pub here: HostUse,
 }
 
@@ -79,62 +79,62 @@ pub struct Latency {
     pub request_bytes: u32,
     /// Payload of a response.
     pub response_bytes: u32,
-    /// This end's figures: `here.latency` has the times.
+    /// This end's figures; `here.latency` contains the times.
     pub outcome: Outcome,
-    /// Requests that were answered.
+    /// Answered requests.
     pub requests: u32,
-    /// Requests that were not answered in time.
+    /// Requests without an answer before the timeout.
     pub timeouts: u32,
-    /// Wall time of all of them, with pauses.
+    /// The wall time of all requests, including pauses.
     pub elapsed: Duration,
     /// The times in whole microseconds.
     pub times: Histogram,
 }
 
-/// What `udpmon_recv` received over some time.
+/// The data received by `udpmon_recv` over some time.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     /// Counts by stock's rule.
     pub received: ByOrder,
-    /// Payload of them.
+    /// The payload of these datagrams.
     pub bytes: u64,
     /// The corrected counts.
     pub counts: DatagramCounts,
-    /// What this host did meanwhile.
+    /// The activity of this host meanwhile.
     pub host: HostUse,
 }
 
-/// A look of `udpmon_recv` at its counts.
+/// A snapshot of the counts of `udpmon_recv`.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When, by the wall clock.
+    /// The wall-clock time of the snapshot.
     pub at: SystemTime,
-    /// Since the look before.
+    /// The counts since the previous snapshot.
     pub delta: Interval,
-    /// Since the start.
+    /// The counts since the start.
     pub total: Interval,
-    /// Histograms 0 to 4, at a look that prints them.
+    /// Histograms 0 to 4, in a snapshot that prints them.
     pub histograms: Vec<Histogram>,
-    /// Per-packet records, at a look that prints them.
+    /// Per-packet records, in a snapshot that prints them.
     pub records: Option<Records>,
 }
 
-/// Counts of a receiver that keeps nothing but the highest number.
+/// Counts of a receiver that stores only the highest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByOrder {
-    /// Datagrams, with repeated ones.
+    /// Datagrams, including repeated ones.
     pub received: u64,
-    /// Numbers that were passed over, whether or not they came later.
+    /// Skipped numbers, even if they arrived later.
     pub lost: u64,
-    /// Datagrams with a number that was not above the highest.
+    /// Datagrams with a number not above the highest one.
     pub bad_order: u64,
-    /// From the first arrival to the last.
+    /// The time from the first arrival to the last.
     pub elapsed: Duration,
 }
 
 impl ByOrder {
-    /// Numbers above the highest one that came. With repeated datagrams among `bad_order` this is exact all the same:
-    /// each late or repeated one is counted once there and once in `received`.
+    /// Returns the count of numbers above the highest received one. The result is exact even if `bad_order` includes
+    /// repeated datagrams: each late or repeated datagram counts once in `bad_order` and once in `received`.
     pub fn lost_at_end(&self, sent: u64) -> u64 {
         let came_or_passed = self.received.saturating_add(self.lost);
         sent.saturating_add(self.bad_order)
@@ -142,32 +142,32 @@ impl ByOrder {
     }
 }
 
-/// What became of the datagrams of a test.
+/// The fate of a test's datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// Came, each counted once.
+    /// Datagrams that arrived, each counted once.
     pub received: u64,
-    /// Did not come, though a later one did.
+    /// Datagrams that did not arrive, although a later one did.
     pub lost: u64,
-    /// Did not come, nor did any later one.
+    /// Datagrams that did not arrive; nor did any later one.
     pub lost_at_end: u64,
-    /// Came after one with a higher number: RFC 4737.
+    /// Datagrams that arrived after one with a higher number: RFC 4737.
     pub late: u64,
-    /// Came again: RFC 5560.
+    /// Datagrams that arrived again: RFC 5560.
     pub repeated: u64,
-    /// Where the numbers are from.
+    /// The source of the numbers.
     pub source: FateSource,
 }
 
-/// Where a [`Fate`] is from.
+/// The source of a [`Fate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FateSource {
-    /// The responder keeps each number's arrival.
+    /// The responder stores each number's arrival.
     #[default]
     Responder,
-    /// The per-packet records have each number.
+    /// The per-packet records contain each number.
     Records,
-    /// The sums of a responder that received all in order.
+    /// The sums of a responder that received all datagrams in order.
     Sums,
 }
 
@@ -185,7 +185,7 @@ pub enum StampSource {
 /// Per-packet records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Records {
-    /// Datagrams with a lower number have none.
+    /// The lowest recorded number.
     pub skip: u32,
     /// The records.
     pub rows: RecordRows,
@@ -198,11 +198,11 @@ pub struct Records {
 pub enum RecordRows {
     /// `-G`: one per number.
     All(Vec<PacketRecord>),
-    /// `-L`: one per number that was passed over.
+    /// `-L`: one per skipped number.
     Lost(Vec<LostRecord>),
 }
 
-/// What a host did over a test, of all its programs.
+/// The activity of a host during a test, by all its programs.
 #[derive(Clone, Debug, Default)]
 pub struct HostUse {
     /// CPU time: the sum over all CPUs, then each CPU; empty if unknown.
@@ -218,11 +218,11 @@ pub struct HostUse {
 pub struct Opened {
     /// CPUs that the process may run on: before and after `-a`.
     pub cpus: (u64, u64),
-    /// The socket before its options were set.
+    /// The socket options before the program sets them.
     pub default: Buffers,
-    /// The socket after that.
+    /// The socket options afterwards.
     pub set: Buffers,
-    /// The peer's name, as typed; empty of a receiver.
+    /// The peer's name as given on the command line; empty for a receiver.
     pub peer_name: String,
     /// The peer's address.
     pub peer_address: String,
@@ -230,16 +230,16 @@ pub struct Opened {
     pub local_address: String,
     /// This host's name.
     pub node: String,
-    /// The local port, if one was picked.
+    /// The local port, if the system picked one.
     pub bound_port: Option<u16>,
 }
 
 /// A socket's buffers and type of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
-    /// SO_RCVBUF in bytes: of `default` as getsockopt(2) has it, of `set` half of that, which is what was granted.
+    /// SO_RCVBUF in bytes. `default` is the value of getsockopt(2); `set` is half of it, the granted size.
     pub receive: u32,
-    /// SO_SNDBUF in bytes, likewise.
+    /// SO_SNDBUF in bytes, in the same way.
     pub send: u32,
     /// IP_TOS or IPV6_TCLASS.
     pub type_of_service: u8,
@@ -249,7 +249,7 @@ pub struct Buffers {
 mod tests {
     use super::*;
 
-    /// The cases of the relay that drops 3 and 4, swaps 6 and 7 and doubles 8, and of loss at the end.
+    /// The cases of the relay that drops 3 and 4, swaps 6 and 7 and duplicates 8, and of loss at the end.
     #[test]
     fn loss_at_the_end_follows_from_the_sums() {
         for (sent, received, lost, bad_order, at_end) in [
@@ -258,7 +258,7 @@ mod tests {
             (200, 104, 0, 0, 96),
             (10, 10, 0, 0, 0),
             (10, 13, 0, 3, 0),
-            // Nonsense from a peer.
+            // Invalid values from a peer.
             (0, u64::from(u32::MAX), u64::from(u32::MAX), 0, 0),
         ] {
             let counts = ByOrder {

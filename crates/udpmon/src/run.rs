@@ -1,4 +1,4 @@
-//! The runs of the five programs: test after test, each printed when it ends.
+//! The runs of the five programs. Each test is printed when it ends.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -22,19 +22,19 @@ use crate::result::{Opened, RecordRows, Records, Snapshot, Throughput};
 use crate::steps::{Evidence, Found, Searcher, Walk};
 use crate::{endpoint, server};
 
-/// Packet records that are kept for the documents of all tests together: some 150 MB.
+/// The maximum number of packet records for the documents of all tests together; about 150 MB.
 const MOST_KEPT: usize = 1 << 21;
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Finished {
     /// Each test's figures.
     pub outcomes: Vec<Outcome>,
-    /// The peer, if it was found.
+    /// The peer's address, if the name was resolved.
     pub peer: Option<IpAddr>,
-    /// Why the run could not go on, in one line.
+    /// The error that ended the run, in one line.
     pub error: Option<String>,
-    /// Records of packets that the documents lack, as there were too many.
+    /// The number of packet records that the documents omit because there are too many.
     pub left_out: usize,
     /// The last line of a search.
     pub found: Option<String>,
@@ -80,7 +80,7 @@ pub fn bw_mon(settings: &BwMon, stop: &Stop, out: &mut dyn Write) -> Finished {
     run.ended(stop)
 }
 
-/// Searches for the highest rate that is carried; `None` if a test failed or the run was stopped.
+/// Searches for the highest rate that the path carries; `None` if a test failed or the run was stopped.
 fn find(
     run: &mut Run,
     search: Search,
@@ -185,12 +185,12 @@ pub fn recv(settings: &Recv, stop: &Stop, out: &mut dyn Write) -> Finished {
     run.tested(done.map_err(|error| control::why(&error)));
     match settings.time {
         Some(_) => run.ended(stop),
-        // It has no other end.
+        // Only the stop ends this run.
         None => run.finished,
     }
 }
 
-/// The figures of a receiver, which knows nothing of the sender.
+/// Returns the figures of a receiver, which has no data of the sender.
 fn outcome_of(settings: &Recv, look: &Snapshot) -> Outcome {
     let total = &look.total;
     let side = Side {
@@ -234,8 +234,8 @@ fn outcome_of(settings: &Recv, look: &Snapshot) -> Outcome {
     outcome
 }
 
-/// Runs `udpmon_resp` until the stop. `begin` is called when it listens, and before it starts a thread; it says whether this
-/// process is to serve.
+/// Runs `udpmon_resp` until the stop. It calls `begin` after it opens its sockets and before it starts a thread.
+/// `begin` returns whether this process serves.
 pub fn resp(
     settings: &Resp,
     stop: &Stop,
@@ -253,23 +253,23 @@ pub fn resp(
     if !begin()? {
         return Ok(());
     }
-    // Threads of before would not be those of a daemon.
+    // A daemon loses threads that were started before it forks.
     endpoint::bind_to_cpus(settings.common.cpus).map_err(why)?;
     let service = Service::new(settings.limits.server.clone(), stop.clone());
     server::serve(listeners, settings, &service, &|line| {
-        eprintln!("udpmon_resp: {line}");
+        sys::write_error_line(format_args!("udpmon_resp: {line}"));
     });
     Ok(())
 }
 
-/// What is printed.
+/// The form of the printed output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
     Text,
     /// `-q`.
     Lines,
     Csv,
-    /// Of `--json`: nothing here.
+    /// `--json`: prints nothing here.
     Nothing,
 }
 
@@ -281,7 +281,7 @@ struct Run<'a> {
     packets: Option<PathBuf>,
     out: &'a mut dyn Write,
     opened: Opened,
-    /// The size whose line was printed last.
+    /// The size in the last printed size line.
     size: Option<u32>,
     has_titles: bool,
     finished: Finished,
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Prints the lines before the first test; `None` if there is no socket.
+    /// Prints the lines before the first test; `None` if the socket failed to open.
     fn opened<T>(
         &mut self,
         program: Program,
@@ -342,12 +342,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A result, or the end of the run.
+    /// Returns a result, or records the error that ends the run.
     fn tested<T>(&mut self, test: Result<T, String>) -> Option<T> {
         test.map_err(|why| self.finished.error = Some(why)).ok()
     }
 
-    /// The end of a run that ends by itself: a stop leaves only a part of it.
+    /// Ends a run. A stop makes it incomplete, which is an error.
     fn ended(mut self, stop: &Stop) -> Finished {
         if stop.is_set() {
             let interrupted = || "interrupted".to_owned();
@@ -385,7 +385,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Prints what a receiver has received since the look before; `is_interrupted` shows the whole time as well.
+    /// Prints the counts since the previous snapshot; with `is_interrupted`, also those of the whole time.
     fn look(
         &mut self,
         settings: &Recv,
@@ -415,7 +415,7 @@ impl<'a> Run<'a> {
         self.remark(&remarks::received(&look.total.counts));
     }
 
-    /// Prints titles before the first result, and of CSV the result as well.
+    /// Prints titles before the first result; in CSV, also the result.
     fn titled<T: AsRef<str>>(&mut self, titles: impl Fn() -> T, row: impl Fn() -> csv::Row) {
         let is_first = !std::mem::replace(&mut self.has_titles, true);
         match self.style {
@@ -441,20 +441,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Prints a line of ours.
+    /// Prints a line that stock does not have.
     fn remark(&mut self, line: &str) {
         if self.style == Style::Text {
             self.write(line);
         }
     }
 
-    /// A reader that has had enough is no failure.
+    /// Ignores a closed pipe.
     fn write(&mut self, text: &str) {
         let _ = self.out.write_all(text.as_bytes());
         let _ = self.out.flush();
     }
 
-    /// Writes the records of a test to the file of `--packets`, or of none the names of its values.
+    /// Writes the records of a test to the file of `--packets`; without a test, writes the names of the values.
     fn write_packets(&mut self, outcome: Option<&Outcome>) {
         let Some(path) = &self.packets else { return };
         let mut options = OpenOptions::new();
@@ -477,7 +477,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps a test's figures, without its packets if no document shows them or there are too many.
+    /// Stores a test's figures. Drops its packet records if no document shows them or if there are too many.
     fn keep(&mut self, mut outcome: Outcome) {
         if let Ended::Failed(why) = &outcome.ended {
             self.finished.error = Some(why.clone());

@@ -51,12 +51,12 @@ pub fn run(
         Err(_) if stop.is_set() => (INTERRUPTED, None),
         Err(trouble) => {
             let code = printer.trouble(&trouble);
-            eprintln!("uperf: {trouble}");
+            sys::write_error_line(format_args!("uperf: {trouble}"));
             (code, None)
         }
     };
     if code == INTERRUPTED {
-        eprint!("\nGot SIGINT Aborting ...: Interrupt\n");
+        sys::write_error(format_args!("\nGot SIGINT Aborting ...: Interrupt\n"));
     }
     Finished { code, outcome }
 }
@@ -144,7 +144,7 @@ impl Printer<'_> {
     /// A line that is not of the result.
     fn tell(&mut self, line: &str) {
         if self.is_mute {
-            eprint!("{line}");
+            sys::write_error(format_args!("{line}"));
         } else {
             self.print(line);
         }

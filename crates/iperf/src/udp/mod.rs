@@ -3,6 +3,7 @@
 
 pub(crate) mod client;
 mod frames;
+mod group;
 pub(crate) mod server;
 mod silence;
 

@@ -1,20 +1,20 @@
 //! A server of datagrams; also the end of a client's that the server sends to (`-d`, `-r`).
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{DataSocket, FirstDatagram, Reason, Role as End, Stop};
-use model::{Ended, FlowPlan, Limit, SocketOptions, Transport};
+use model::{Ended, FlowPlan, Limit, Transport};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{
     DatagramDoor, DatagramPeer, Dialect, ExpectedFlows, Place, Running, ServerConfig, Service,
 };
-use sys::{Address, Socket, call, multicast};
+use sys::{Address, Socket, call};
 
 use super::client::SMALL;
+use super::group::Group;
 use super::{LARGEST, OneWay, report};
 use crate::client::Run;
 use crate::connection::{self, Numbers};
@@ -148,7 +148,7 @@ pub fn serve_datagrams(
     .serve(&doors);
 }
 
-fn bind_failed(error: &std::io::Error) -> String {
+pub(super) fn bind_failed(error: &std::io::Error) -> String {
     format!("listener bind failed: {}", sys::describe(error))
 }
 
@@ -269,52 +269,16 @@ impl<'a> Receiver<'a> {
         let at = &group.address;
         self.announce((at, at), window, Some(group.text()));
         let _ends = end_after(group.time, self.service.stop());
-        while let Some(caller) = self.next_of_group(socket, group) {
-            self.attend(caller);
-            socket = group.join(&self.settings.socket)?;
-        }
-        Ok(())
-    }
-
-    fn next_of_group(&self, socket: Socket, group: &Group) -> Option<Caller> {
-        let mut buffer = vec![0; LARGEST as usize];
-        loop {
-            let until = Instant::now() + Duration::from_secs(3600);
-            let readable = self.service.stop().wait_readable(socket.as_fd(), until);
-            if !readable.ok()? || self.service.stop().is_set() {
-                return None;
-            }
-            let received = call::receive_from_without_waiting(socket.as_fd(), &mut buffer);
-            let Ok((length, Some(from))) = received else {
-                continue;
-            };
-            let mut first = vec![FirstDatagram::now(&buffer[..length])];
-            let is_wanted = group
-                .networks
-                .iter()
-                .any(|network| from.ip().is_some_and(|ip| network.contains(ip)));
-            if !begins(&first[0].data) || !(group.networks.is_empty() || is_wanted) {
-                continue;
-            }
-            // From now on others' datagrams do not come; what did until now is this one's, or is left out.
-            socket.connect(&from.to_kernel().ok()?).ok()?;
-            while let Ok((length, Some(other))) =
-                call::receive_from_without_waiting(socket.as_fd(), &mut buffer)
-            {
-                if other == from {
-                    first.push(FirstDatagram::now(&buffer[..length]));
-                }
-                if first.len() > 1024 {
-                    break;
-                }
-            }
-            return Some(Caller {
+        while let Some((from, first)) = group.next(&socket, self.service.stop()) {
+            self.attend(Caller {
                 from,
                 first,
                 socket,
                 _place: None,
             });
+            socket = group.join(&self.settings.socket)?;
         }
+        Ok(())
     }
 
     fn trouble(&self, line: String) {
@@ -675,7 +639,7 @@ fn both<E: Send>(
 }
 
 /// Whether a flow may begin with this datagram, which is not the rest of another flow.
-fn begins(datagram: &[u8]) -> bool {
+pub(super) fn begins(datagram: &[u8]) -> bool {
     let header = DatagramHeader::read(datagram, false);
     // All versions send a time here; what has none is no client's.
     header.is_some_and(|header| header.number >= 0 && header.sent.micros < 1_000_000)
@@ -716,78 +680,4 @@ fn asked_by(first: &[u8]) -> (Hello, bool) {
         .get(head..)
         .map(|bytes| Hello::decode(bytes, Over::Datagram));
     (hello.and_then(Result::ok).unwrap_or_default(), wide)
-}
-
-/// A group that a server receives.
-struct Group {
-    address: Address,
-    ip: IpAddr,
-    /// `-H`.
-    source: Option<IpAddr>,
-    device: Option<String>,
-    networks: Vec<server::Network>,
-    /// `-t`.
-    time: Option<Duration>,
-}
-
-impl Group {
-    fn of(settings: &Settings, serve: &Serve, address: &Address) -> Result<Self, String> {
-        let ip = address.ip().ok_or("listener bind failed: no group")?;
-        let device = settings
-            .bind
-            .as_deref()
-            .and_then(|bind| bind.split_once('%'));
-        let source = serve.source.as_deref().map(|source| {
-            let found = sys::resolve::resolve(source, sys::resolve::Wanted::Any);
-            let ip = found.ok().and_then(|found| found.addresses.first()?.ip());
-            ip.ok_or_else(|| format!("-H {source}: Unknown host"))
-        });
-        Ok(Self {
-            address: address.clone(),
-            ip,
-            source: source.transpose()?,
-            device: device.map(|(_, device)| device.to_owned()),
-            networks: serve.config.networks.clone(),
-            time: serve.time,
-        })
-    }
-
-    fn join(&self, options: &SocketOptions) -> Result<Socket, String> {
-        let failed =
-            |error: &std::io::Error| format!("multicast join failed: {}", sys::describe(error));
-        let index = self.device.as_deref().map(sys::interface::index_of);
-        let index = index
-            .transpose()
-            .map_err(|error| failed(&error))?
-            .unwrap_or(0);
-        let mut at = self.address.clone();
-        if let (IpAddr::V6(ip), port) = (self.ip, at.port() as u16) {
-            at = Address::Inet(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)));
-        }
-        let made = Socket::new(at.domain(), sys::Type::DGRAM, None);
-        let socket = made.map_err(|error| bind_failed(&error))?;
-        if let Some(bytes) = options.receive_buffer_bytes {
-            let _ = socket.set_recv_buffer_size(bytes as usize);
-        }
-        // A group has any number of receivers on a host.
-        let bound = socket.set_reuse_address(true);
-        let bound = bound.and_then(|()| socket.bind(&at.to_kernel()?));
-        bound.map_err(|error| bind_failed(&error))?;
-        let joined = multicast::join(socket.as_fd(), self.ip, self.source, index);
-        joined.map_err(|error| failed(&error))?;
-        Ok(socket)
-    }
-
-    /// As stock's banner has it.
-    fn text(&self) -> String {
-        let device = self
-            .device
-            .as_ref()
-            .map_or(String::new(), |name| format!(" w/iface {name}"));
-        match (self.source, &self.device) {
-            (Some(source), _) => format!("Joining multicast (S,G)={source},{}{device}", self.ip),
-            (None, Some(_)) => format!("Joining multicast (*,G)=*,{}{device}", self.ip),
-            (None, None) => format!("Joining multicast group  {}", self.ip),
-        }
-    }
 }

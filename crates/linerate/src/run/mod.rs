@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let tests = match args.tests() {
         Ok(tests) => tests,
         Err(unknown) => {
-            eprintln!("linerate run: {unknown}");
+            sys::write_error_line(format_args!("linerate run: {unknown}"));
             return ExitCode::from(USAGE);
         }
     };
@@ -51,14 +51,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         None => None,
         Some(Ok(log)) => Some(log),
         Some(Err(error)) => {
-            eprintln!("linerate run: {error}");
+            sys::write_error_line(format_args!("linerate run: {error}"));
             return ExitCode::from(FAILED);
         }
     };
     let page = match args.html.as_deref().map(Page::begin).transpose() {
         Ok(page) => page,
         Err(error) => {
-            eprintln!("linerate run: {error}");
+            sys::write_error_line(format_args!("linerate run: {error}"));
             return ExitCode::from(FAILED);
         }
     };
@@ -77,12 +77,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let logged = logged.map_err(|error| error.to_string());
     let written = page.map_or(Ok(()), |page| page.write(&report));
     if let Err(error) = logged.and(written) {
-        eprintln!("linerate run: {error}");
+        sys::write_error_line(format_args!("linerate run: {error}"));
         return ExitCode::from(FAILED);
     }
     match print(&text) {
         Err(error) => {
-            eprintln!("linerate run: standard output: {}", sys::describe(&error));
+            sys::write_error_line(format_args!(
+                "linerate run: standard output: {}",
+                sys::describe(&error)
+            ));
             ExitCode::from(FAILED)
         }
         Ok(()) if report.interrupted => ExitCode::from(INTERRUPTED),

@@ -1,4 +1,4 @@
-//! The limits and secrets of `linerate serve`: options, and files of lines that are named as the options are.
+//! The limits and secrets of `linerate serve`. They are options, or lines of a file that have the options' names.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,32 +7,34 @@ use std::time::Duration;
 use clap::Parser;
 use server::{Limits, Network};
 
-/// What one address may take.
+/// Limits for one address.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct LimitArgs {
     /// Run at most N tests of one address at a time (of IPv6, of one /64)
     #[arg(long, value_name = "N")]
     max_tests: Option<u32>,
 
-    /// End the tests of an address that together move more than this many bits per second (100mbit, 1gbit) beyond the first second's worth
+    /// End the tests of an address if their total rate exceeds RATE in bits per second (100mbit, 1gbit); a burst of one
+    /// second's worth is allowed
     #[arg(long, value_name = "RATE", value_parser = rate)]
     max_rate: Option<u64>,
 
-    /// Refuse tests that are longer, and end those that are 10 s longer
+    /// Refuse tests longer than SEC seconds; end a running test after SEC + 10 seconds
     #[arg(long, value_name = "SEC")]
     max_seconds: Option<u64>,
 
-    /// Serve clients of these networks only, such as 10.0.0.0/8
+    /// Serve only clients of these networks, such as 10.0.0.0/8
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
     pub(super) allow_peers: Vec<Network>,
 
-    /// Let clients of these networks get more than three times the bytes that they sent, even if nothing proves their address: UDP tests
-    /// of stock iperf 2 in which the server sends, and long responses to stock UDPmon
+    /// Let clients of these networks receive more than three times the bytes that they sent, even if their address is
+    /// unproven. This applies to UDP tests of stock iperf 2 in which the server sends, and to long responses to stock
+    /// UDPmon
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
     allow_third_party: Vec<Network>,
 }
 
-/// What clients have to know.
+/// Secrets that clients must know.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct Auth {
     #[arg(long)]
@@ -45,7 +47,7 @@ pub(super) struct Auth {
     pub(super) iperf3_authorized_users: Option<PathBuf>,
 }
 
-/// A file of such lines.
+/// The lines of such a file, parsed as options.
 #[derive(Parser)]
 struct Lines<T: clap::Args> {
     #[command(flatten)]
@@ -57,7 +59,7 @@ impl LimitArgs {
         lines(path)
     }
 
-    /// Takes what a file has.
+    /// Replaces each limit that the file sets.
     pub(super) fn replace_by(&mut self, file: Self) {
         self.max_tests = file.max_tests.or(self.max_tests);
         self.max_rate = file.max_rate.or(self.max_rate);
@@ -81,7 +83,7 @@ impl LimitArgs {
 }
 
 impl Auth {
-    /// Reads a file that only its owner may read.
+    /// Reads a secrets file. Fails if other users may read the file.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let file = std::fs::metadata(path).map_err(|error| failed(path, &error))?;
         if file.permissions().mode() & 0o077 != 0 {
@@ -94,7 +96,7 @@ impl Auth {
     }
 }
 
-/// Reads a file with an option per line, without its dashes; `#` begins a comment.
+/// Parses a file with one option per line, without the leading dashes; `#` begins a comment.
 fn lines<T: clap::Args>(path: &Path) -> Result<T, String> {
     let text = std::fs::read_to_string(path).map_err(|error| failed(path, &error))?;
     let lines = text

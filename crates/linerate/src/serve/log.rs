@@ -1,4 +1,4 @@
-//! What `linerate serve` writes: a line for each test to standard output, and notes to standard error.
+//! The log of `linerate serve`: one line per test on standard output, and notes on standard error.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use clap::ValueEnum;
 use server::{Log, Pace, TestRecord, Verdict};
 use units::BitRate;
 
-/// The most notes per period: hosts that are no clients may cause them.
+/// The maximum number of notes per period. The limit is needed because any host can cause notes.
 const MOST_NOTES: u32 = 1000;
 
 static PACE: Mutex<Option<Pace>> = Mutex::new(None);
 
-/// The format of the lines.
+/// The format of the test lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// A sentence
@@ -26,7 +26,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Writes a line for each test that has ended. A reader that has closed the pipe is no failure.
+    /// Returns a writer of one line per finished test. It ignores write errors, such as a closed pipe.
     pub(super) fn writer(self) -> Option<Log> {
         match self {
             Self::None => None,
@@ -39,7 +39,7 @@ impl Format {
     }
 }
 
-/// A test's line in the log.
+/// Formats the log line of a test.
 fn line(test: &TestRecord) -> String {
     let TestRecord {
         started,
@@ -62,7 +62,7 @@ fn line(test: &TestRecord) -> String {
     line
 }
 
-/// What a test has moved: `received 1.10 GBytes`.
+/// Formats the bytes of a test: `received 1.10 GBytes`.
 pub(super) fn amount(test: &TestRecord) -> String {
     let show = |bytes: u64| units::iperf::Scale::Bytes(None).show(bytes as f64);
     let show = |bytes| show(bytes).trim_start().to_owned();
@@ -73,7 +73,7 @@ pub(super) fn amount(test: &TestRecord) -> String {
     }
 }
 
-/// Writes a line to standard error; not more than so many in a time.
+/// Writes a line to standard error, at most [`MOST_NOTES`] per period.
 pub(super) fn note(line: fmt::Arguments<'_>) {
     let mut pace = PACE.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
@@ -87,7 +87,7 @@ pub(super) fn note(line: fmt::Arguments<'_>) {
     }
 }
 
-/// What dialects have to say, as notes.
+/// Writes the messages of dialects as notes.
 #[cfg(any(feature = "iperf", feature = "iperf3"))]
 pub(super) struct Notes;
 

@@ -1,4 +1,4 @@
-//! `linerate serve`: one process for the clients of all dialects.
+//! `linerate serve`: one server process for the clients of all dialects.
 
 mod config;
 mod log;
@@ -20,21 +20,21 @@ use self::config::{Auth, LimitArgs};
 use self::log::Format;
 use self::sockets::Bound;
 
-/// What `linerate serve` is told.
+/// Arguments of `linerate serve`.
 ///
-/// Serves the clients of all dialects at their usual ports, and writes one line to standard output for each test. SIGTERM ends the
-/// tests and the server; SIGHUP reads the limits again.
+/// Serves the clients of all dialects at their usual ports, and writes one line per test to standard output. SIGTERM
+/// ends the tests and the server. SIGHUP reads the limits file again.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
-    /// Serve these dialects only
+    /// Serve only these dialects
     #[arg(long, value_name = "DIALECT,...", value_delimiter = ',')]
     only: Vec<Name>,
 
-    /// Listen on this address, or on those of this host name [default: all]
+    /// Listen on this address, or on the addresses of this host name [default: all]
     #[arg(long, value_name = "HOST")]
     bind: Option<String>,
 
-    /// Port of netperf; 0 in a port option chooses a free one
+    /// Port of netperf; 0 in any port option chooses a free port
     #[arg(long, value_name = "PORT", default_value_t = 12865)]
     netperf_port: u16,
 
@@ -54,41 +54,42 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 14233)]
     udpmon_port: u16,
 
-    /// Write each test's line in this format
+    /// Format of the log line of each test
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: Format,
 
-    /// Serve at most N connections and UDP flows at a time, one address at most 15/16 of them
+    /// Serve at most N connections and UDP flows at a time; one address gets at most 15/16 of them
     #[arg(long, value_name = "N", default_value_t = 4096)]
     max_clients: u32,
 
     #[command(flatten)]
     limits: LimitArgs,
 
-    /// Read more limits from this file, again at each SIGHUP: lines such as "max-tests 4", named as the options are; those
-    /// of the file count
+    /// Read limits from this file, and again at each SIGHUP. Each line is an option without its dashes, such as
+    /// "max-tests 4". Limits in the file override the options
     #[arg(long, value_name = "FILE")]
     limits_file: Option<PathBuf>,
 
-    /// Serve only clients that authenticate, in the dialects with a line in this file: netperf-passphrase WORD, iperf-permit-key KEY,
-    /// iperf3-rsa-private-key FILE and iperf3-authorized-users FILE. Only this user may read the file
+    /// Require authentication in each dialect that has a line in this file: netperf-passphrase WORD, iperf-permit-key
+    /// KEY, iperf3-rsa-private-key FILE and iperf3-authorized-users FILE. Other users must not have access to the file
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
 
-    /// Let running tests go on for up to SEC seconds after SIGTERM; without it, they end at once
+    /// Let running tests continue for up to SEC seconds after SIGTERM; 0 ends them at once
     #[arg(long, value_name = "SEC", default_value_t = 0)]
     drain_on_exit: u64,
 
-    /// Change to this user, without any capability, once the ports are open
+    /// Change to this user and drop all capabilities after opening the ports
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Listen for `linerate status` at this path [default: status.sock in $RUNTIME_DIRECTORY, /run/linerate or $XDG_RUNTIME_DIR/linerate]
+    /// Path of the socket for `linerate status` [default: status.sock in $RUNTIME_DIRECTORY, /run/linerate or
+    /// $XDG_RUNTIME_DIR/linerate]
     #[arg(long, value_name = "PATH")]
     status: Option<PathBuf>,
 }
 
-/// A dialect that has a server.
+/// A dialect with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     Netperf,
@@ -98,7 +99,7 @@ enum Name {
     Udpmon,
 }
 
-/// What one dialect has to do until the stop.
+/// Serves one dialect until the stop.
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Serves until a signal.
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("linerate serve: {why}");
+            sys::write_error_line(format_args!("linerate serve: {why}"));
             ExitCode::FAILURE
         }
     }
@@ -122,7 +123,7 @@ fn serve(args: &Args) -> Result<(), String> {
     let is_drained = !config.drain.is_zero();
     let stop = Stop::new();
     let service = Service::with_log(config, stop.clone(), args.log.writer());
-    // Before a client can find it: a signal then ends it in order.
+    // Install the handlers before any client can connect, so that a signal always ends the server in order.
     if is_drained {
         crate::signals::stop_in_turn(vec![stop, service.cut().clone()]);
     } else {
@@ -202,7 +203,7 @@ fn of_server<D: Dialect>(server: Arc<Server<D>>, listeners: Vec<Socket>) -> Job 
     Box::new(move || server.run(listeners))
 }
 
-/// TCP and UDP; the dialect's own server has one of them.
+/// Serves TCP and UDP. The dialect's own server serves only one of them.
 #[cfg(feature = "iperf")]
 fn iperf(bound: Bound, service: &Service, auth: &Auth) -> Result<Job, String> {
     let settings = |option: Option<String>| {
@@ -246,7 +247,7 @@ fn udpmon(bound: Bound, service: &Service) -> Job {
 }
 
 impl Args {
-    /// The configuration, with the limits that the file has now.
+    /// Returns the configuration, with limits read from the file now.
     fn config(&self) -> Result<ServerConfig, String> {
         let mut limits = self.limits.clone();
         if let Some(path) = &self.limits_file {
@@ -262,7 +263,7 @@ impl Args {
     }
 }
 
-/// Reads the limits again at each SIGHUP. Those in force stay if the file cannot be used.
+/// Reads the limits again at each SIGHUP. Keeps the current limits if the file is unusable.
 fn reload_on_signals(args: &Args, service: &Service) -> std::io::Result<()> {
     let mut bell = sys::signal::each_hangup()?;
     let (args, service) = (args.clone(), service.clone());

@@ -1,4 +1,4 @@
-//! Where `linerate serve` listens: at its own sockets, or at those that systemd hands over.
+//! The sockets of `linerate serve`: its own, or sockets passed by systemd.
 
 use std::io;
 
@@ -16,11 +16,11 @@ pub(super) struct Bound {
     /// `--bind`.
     pub(super) bind: Option<String>,
     pub(super) listeners: Vec<Socket>,
-    /// As [`engine::datagram_listener`] makes them.
+    /// Made by [`engine::datagram_listener`], or equivalent.
     pub(super) datagrams: Vec<Socket>,
 }
 
-/// Opens the sockets of each dialect. With sockets of systemd, the dialects are those that have one.
+/// Opens the sockets of each dialect. If systemd passes sockets, serves only the dialects that have one.
 pub(super) fn bind(args: &Args) -> Result<Vec<Bound>, String> {
     let inherited = inherited_sockets();
     let inherited = inherited.map_err(|error| format!("LISTEN_FDS: {}", sys::describe(&error)))?;
@@ -69,7 +69,7 @@ fn taken(args: &Args, inherited: Vec<(String, Socket)>) -> Result<Vec<Bound>, St
 }
 
 impl Name {
-    /// Its name in options.
+    /// Returns the dialect's name in options.
     fn text(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
@@ -133,13 +133,13 @@ impl Bound {
         address.map_or(0, |address| address.port() as u16)
     }
 
-    /// `iperf 5001`
+    /// Returns the dialect and the port, such as `iperf 5001`.
     pub(super) fn describe(&self) -> String {
         format!("{} {}", self.name.text(), self.port())
     }
 }
 
-/// At each address; the IPv6 wildcard has IPv4 too, and then the other one cannot be had.
+/// Opens a socket per address. The IPv6 wildcard also takes IPv4, so the bind to the IPv4 wildcard may then fail.
 fn listen_for_datagrams(addresses: &[Address]) -> io::Result<Vec<Socket>> {
     let open = |at| engine::datagram_listener(Transport::Udp, at, &SocketOptions::default());
     let (mut opened, mut refused) = (Vec::new(), None);

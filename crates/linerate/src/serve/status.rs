@@ -1,4 +1,5 @@
-//! What `linerate serve` is doing: it answers each connection to a Unix socket with a document, which `linerate status` shows.
+//! The status of `linerate serve`. The server answers each connection to a Unix socket with a JSON document, which
+//! `linerate status` shows.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
@@ -14,31 +15,31 @@ use units::BitRate;
 
 use super::log::amount;
 
-/// How long a reader may take for a document, and a server to write it.
+/// The timeout for reading or writing a document.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest document that is read.
+/// The maximum length of a document in bytes.
 const LONGEST: u64 = 64 << 20;
 
-/// What `linerate status` is told.
+/// Arguments of `linerate status`.
 ///
-/// Shows the clients that `linerate serve` of this user serves now.
+/// Shows the running tests of a `linerate serve` process of this user.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
-    /// The server's --status [default: as there]
+    /// Path of the server's status socket [default: same as for `linerate serve --status`]
     #[arg(long, value_name = "PATH")]
     status: Option<PathBuf>,
 
-    /// Print one JSON document in place of the table
+    /// Print a JSON document instead of a table
     #[arg(long)]
     json: bool,
 
-    /// Print again each second, until interrupted
+    /// Repeat every second until interrupted
     #[arg(long)]
     follow: bool,
 }
 
-/// The document.
+/// The status document.
 #[derive(Debug, Deserialize, Serialize)]
 struct Document {
     version: String,
@@ -48,24 +49,24 @@ struct Document {
     tests: Vec<TestRecord>,
 }
 
-/// The socket of a server.
+/// The status socket of a server.
 pub(super) struct Listener {
     path: PathBuf,
     socket: UnixListener,
 }
 
-/// Shows the status.
+/// Prints the status.
 pub(crate) fn run(args: &Args) -> ExitCode {
     loop {
         match read(args) {
-            // A reader that has had enough ends it.
+            // A closed pipe ends the output.
             Ok(text) if io::stdout().write_all(text.as_bytes()).is_err() => {
                 return ExitCode::SUCCESS;
             }
             Ok(_) if !args.follow => return ExitCode::SUCCESS,
             Ok(_) => std::thread::sleep(Duration::from_secs(1)),
             Err(why) => {
-                eprintln!("linerate status: {why}");
+                sys::write_error_line(format_args!("linerate status: {why}"));
                 return ExitCode::FAILURE;
             }
         }
@@ -139,7 +140,8 @@ fn default_path() -> Result<PathBuf, String> {
 }
 
 impl Listener {
-    /// Listens at a path in a directory that only this user can write to. Replaces the socket of a server that is gone, and nothing else.
+    /// Listens at a path in a directory that only this user can write to. Replaces the socket of a server that has
+    /// ended, but no other file.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, String> {
         let path = path.map_or_else(default_path, |path| Ok(path.to_owned()))?;
         let socket = listen(&path).map_err(|error| {
@@ -152,14 +154,14 @@ impl Listener {
         Ok(Self { path, socket })
     }
 
-    /// Answers from a thread of its own, until the process ends.
+    /// Answers connections on a separate thread until the process ends.
     pub(super) fn serve(&self, service: &Service) -> io::Result<()> {
         let (socket, service) = (self.socket.try_clone()?, service.clone());
         let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let answers = move || {
             for stream in socket.incoming() {
                 let Ok(mut stream) = stream else {
-                    // No descriptor is left for now.
+                    // No descriptor is free at the moment.
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };
@@ -178,7 +180,8 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Removes the socket's name; a server that has become another user may leave it to the next one.
+    /// Removes the socket file. A server that has changed its user may lack the permission; the next server then
+    /// replaces the file.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

@@ -28,17 +28,17 @@ pub struct Finished {
 pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> Finished {
     for notice in &settings.notices {
         if settings.json {
-            eprintln!("{notice}");
+            sys::write_error_line(format_args!("{notice}"));
             continue;
         }
         // A reader that has gone away is no failure of the measurement.
         let _ = writeln!(out, "{notice}");
     }
     for warning in &settings.warnings {
-        eprintln!("{warning}");
+        sys::write_error_line(format_args!("{warning}"));
     }
     if settings.debug > 0 {
-        eprintln!("netperf: {:#?}", settings.plan());
+        sys::write_error_line(format_args!("netperf: {:#?}", settings.plan()));
     }
     if let Form::Human(Selection::List)
     | Form::Csv(Selection::List)

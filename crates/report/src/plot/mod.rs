@@ -1,4 +1,4 @@
-//! Plots as SVG pictures, which need nothing but themselves.
+//! Plots as self-contained SVG pictures.
 
 mod scale;
 mod spaced;
@@ -16,33 +16,33 @@ pub(crate) struct Plot {
     pub title: String,
     pub x: Axis,
     pub y: Axis,
-    /// Curves leave the picture at its top above this y; `None` shows all.
+    /// The upper limit of y: curves are cut off above it. `None` shows all.
     pub limit: Option<f64>,
     pub lines: Vec<Line>,
 }
 
-/// One curve, in the order of its points.
+/// One curve. Its points are in drawing order.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub name: String,
     pub points: Vec<(f64, f64)>,
     pub style: Style,
-    /// Place among the colours; `None` is that of losses.
+    /// The index of its colour; `None` selects the colour of losses.
     pub colour: Option<usize>,
 }
 
-/// How a curve is drawn.
+/// The style of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Solid,
     Dashed,
-    /// A value holds from the x before its own.
+    /// Steps: each value is valid from the previous x to its own.
     Steps,
     Dots,
 }
 
-/// Draws the plots of tests with spaced datagrams, and of packet records, as one SVG picture: throughput and loss against
-/// spacing and against size, and per test the delays and the arrivals. Without such tests the picture says so.
+/// Draws tests with spaced datagrams, and packet records, as one SVG picture. It shows throughput and loss against
+/// spacing and against size, and the delays and arrivals of each test. Without such tests, the picture contains a note.
 pub fn plots_svg(report: &Report) -> String {
     svg::sheet(&plots(report))
 }

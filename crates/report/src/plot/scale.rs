@@ -1,4 +1,4 @@
-//! Axes: from values to places on a picture, with round ticks.
+//! Axes: conversion of values to positions in a picture, with round ticks.
 
 use std::ops::RangeInclusive;
 
@@ -11,20 +11,20 @@ pub(crate) struct Axis {
     pub label: &'static str,
     /// The unit of its values.
     pub unit: Unit,
-    /// Equal factors are equally far apart.
+    /// Whether the axis is logarithmic.
     pub is_log: bool,
 }
 
 /// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Something per second, with decimal prefixes.
+    /// A quantity per second, with decimal prefixes.
     Rate(&'static str),
     /// Nanoseconds.
     Time,
     /// A count, or an amount without a prefix.
     Plain(&'static str),
-    /// One of so many values is larger: 100 is 99 %.
+    /// A percentile scale. A value n means that one of n values is larger: 100 is 99 %.
     Rarity,
 }
 
@@ -37,11 +37,11 @@ pub(crate) const fn axis(label: &'static str, unit: Unit) -> Axis {
     }
 }
 
-/// Prefixes by steps of a thousand.
+/// Prefixes in steps of a factor 1000.
 const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
 const TIMES: [&str; 4] = ["ns", "µs", "ms", "s"];
 
-/// A mean character of the labels, in pixels.
+/// The mean width of a label character, in pixels.
 pub(super) const CHARACTER: f64 = 6.7;
 
 /// An axis with the range of its values and of its pixels.
@@ -49,13 +49,13 @@ pub(super) struct Scale {
     axis: Axis,
     low: f64,
     high: f64,
-    /// Between two ticks; a factor if the axis is logarithmic.
+    /// The distance of two ticks; a factor if the axis is logarithmic.
     step: f64,
     pixels: (f64, f64),
 }
 
 impl Scale {
-    /// An axis along `pixels` for all of the values, with at most `most` steps.
+    /// Creates an axis along `pixels` that contains all of the values, with at most `most` steps.
     pub(super) fn of(axis: Axis, values: impl Iterator<Item = f64>, most: f64) -> Self {
         let is_valid = |value: &f64| value.is_finite() && (!axis.is_log || *value > 0.0);
         let range = values
@@ -70,7 +70,7 @@ impl Scale {
             let is_amount = matches!(axis.unit, Unit::Rate(_) | Unit::Plain("%"));
             round(if is_amount { low.min(0.0) } else { low }, high, most)
         };
-        // A histogram begins below 1, so that a single count shows.
+        // The axis of a histogram starts below 1, so that a single count is visible.
         let has_counts = axis.is_log && matches!(axis.unit, Unit::Plain(_));
         let low = if has_counts { low } else { begin };
         Self {
@@ -97,7 +97,7 @@ impl Scale {
         self.pixels.0 + share * (self.pixels.1 - self.pixels.0)
     }
 
-    /// The values that have a tick, with their labels.
+    /// Returns the values with a tick, and their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let tick = |number: i32| {
             if self.axis.is_log {
@@ -140,7 +140,7 @@ impl Scale {
         if decimals == 0 {
             return thousands(value);
         }
-        // Not -0.0.
+        // Avoids -0.0.
         format!("{:.decimals$}", value + 0.0)
     }
 
@@ -154,7 +154,7 @@ impl Scale {
         }
     }
 
-    /// What the values are divided by for the labels, and its place among the prefixes.
+    /// Returns the divisor of the values for the labels, and the index of its prefix.
     fn prefix(&self) -> (f64, usize) {
         let most = match self.axis.unit {
             Unit::Rate(_) => PREFIXES.len(),
@@ -162,7 +162,7 @@ impl Scale {
             _ => 1,
         };
         let largest = self.high.abs().max(self.low.abs());
-        // 1,000 rather than 1.0 of the next prefix.
+        // Prefer 1,000 to 1.0 of the next prefix.
         prefix(largest * 0.999, most)
     }
 }
@@ -194,8 +194,8 @@ pub(super) fn with_unit(value: f64, unit: Unit) -> String {
     }
 }
 
-/// The range with both ends at a tick, and the distance of ticks: 1, 2 or 5 times a power of ten. It begins at 0 unless
-/// more than half would be empty.
+/// Returns a range with a tick at both ends, and the distance of ticks: 1, 2 or 5 times a power of ten. The range
+/// starts at 0 unless more than half of it would be empty.
 fn round(low: f64, high: f64, most: f64) -> (f64, f64, f64) {
     let is_far = low > high / 2.0 && low < high;
     let low = if low < 0.0 || is_far { low } else { 0.0 };

@@ -1,4 +1,4 @@
-//! What is plotted of tests with spaced datagrams, and of packet records.
+//! The plots of tests with spaced datagrams, and of packet records.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::scale::with_unit;
 use super::{Axis, Line, Plot, Style, Unit, axis};
 use crate::{Figures, Report};
 
-/// Curves of one plot, and tests whose packets are shown.
+/// The maximum number of curves in a plot, and of tests with packet plots.
 const MOST_CURVES: usize = 8;
 
-/// The offered rate is shown up to this share of the highest received one.
+/// The offered rate is drawn up to this multiple of the highest received one.
 const ABOVE_RECEIVED: f64 = 1.6;
 
-/// Lost numbers without a record that are shown.
+/// The maximum number of lost numbers without a record to draw.
 const MOST_UNRECORDED: usize = 1_000_000;
 
 /// Bins of a histogram of delays.
@@ -44,7 +44,7 @@ const SIZE: Axis = axis("payload of a packet", Unit::Plain("B"));
 const THROUGHPUT: Axis = axis("throughput", Unit::Rate("bit/s"));
 const LOST: Axis = axis("packets lost", Unit::Plain("%"));
 
-/// The plots of a report; none without spaced datagrams and without packet records.
+/// Returns the plots of a report; empty without spaced datagrams and packet records.
 pub(crate) fn plots(report: &Report) -> Vec<Plot> {
     let median = report
         .tests
@@ -52,7 +52,7 @@ pub(crate) fn plots(report: &Report) -> Vec<Plot> {
         .filter_map(|tested| tested.runs.get(tested.median()?));
     let runs: Vec<&Outcome> = median.collect();
     let tests: Vec<Test> = runs.iter().filter_map(|run| test(run)).collect();
-    // What is sent without a gap would hide the rest.
+    // The rate of tests without a gap would hide the rest.
     let received = tests.iter().filter_map(|test| test.received_bps);
     let highest = received.reduce(f64::max).map(|rate| rate * ABOVE_RECEIVED);
     let sizes = grouped(&tests, |test| (u64::from(test.bytes), test.gap_ns));
@@ -75,7 +75,7 @@ pub(crate) fn plots(report: &Report) -> Vec<Plot> {
             });
         }
     }
-    // One point is no curve.
+    // A single point does not make a curve.
     plots.retain(|plot| plot.lines.iter().any(|line| line.points.len() > 1));
     let recorded: Vec<&Outcome> =
         (runs.into_iter().filter(|run| !run.packets.is_empty())).collect();
@@ -104,7 +104,7 @@ fn bytes(flow: &FlowPlan) -> Option<u32> {
     }
 }
 
-/// Groups of tests, each by its x. Of tests with the same x the last one counts.
+/// Groups of tests by a key; in a group, tests by x. If tests have the same x, the last one counts.
 type Groups<'a> = BTreeMap<u64, BTreeMap<u64, &'a Test>>;
 
 fn grouped(tests: &[Test], key: fn(&Test) -> (u64, u64)) -> Groups<'_> {
@@ -134,7 +134,7 @@ fn curves(groups: &Groups, unit: Unit, quantities: &[Quantity]) -> Vec<Line> {
     lines
 }
 
-/// At most as many as one plot has room for, evenly chosen, with the first and the last.
+/// Selects at most as many items as fit into one plot. They are evenly spaced and include the first and the last.
 fn spread<T>(all: Vec<T>) -> Vec<T> {
     let last = all.len().saturating_sub(1);
     let steps = last.clamp(1, MOST_CURVES - 1);
@@ -146,7 +146,7 @@ fn spread<T>(all: Vec<T>) -> Vec<T> {
         .collect()
 }
 
-/// The points of a curve, of one-way delays or of delays above the least one.
+/// The points of a curve of one-way delays, or of delays above the minimum.
 type Points = fn(&[Packet], bool) -> Vec<(f64, f64)>;
 
 fn packet_plots(runs: &[&Outcome]) -> Vec<Plot> {
@@ -200,7 +200,7 @@ fn name(run: &Outcome) -> String {
     bytes + " every " + &with_unit(test.gap_ns as f64, SPACING.unit)
 }
 
-/// Departures with delays: one-way delays, or delays above the least one.
+/// Returns departures with one-way delays, or with delays above the minimum.
 fn over_time(packets: &[Packet], is_fitted: bool) -> Vec<(f64, f64)> {
     let timed = |packet: &Packet| Some((packet.sent_ns?, packet.relative_delay_ns()?));
     let timed: Vec<(i64, i64)> = packets.iter().filter_map(timed).collect();
@@ -210,7 +210,7 @@ fn over_time(packets: &[Packet], is_fitted: bool) -> Vec<(f64, f64)> {
     timed.into_iter().map(point).collect()
 }
 
-/// Counts of delays in bins of the same width. Empty bins have no place on a logarithmic axis; they are below 1.
+/// Counts delays in bins of equal width. Empty bins are placed below 1, because a logarithmic axis has no 0.
 fn histogram(packets: &[Packet], is_fitted: bool) -> Vec<(f64, f64)> {
     let delays = over_time(packets, is_fitted)
         .into_iter()
@@ -236,7 +236,7 @@ fn histogram(packets: &[Packet], is_fitted: bool) -> Vec<(f64, f64)> {
     steps
 }
 
-/// The DataTAG project's picture: a full queue shows as a bend, from which on packets are lost.
+/// The plot of the DataTAG project. A full queue appears as a bend, after which packets are lost.
 fn arrivals(name: &str, packets: &[Packet]) -> Plot {
     let first = packets.iter().filter_map(|packet| packet.received_ns).min();
     let arrived = packets.iter().filter_map(|packet| {

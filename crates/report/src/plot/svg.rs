@@ -1,4 +1,4 @@
-//! The drawing of plots.
+//! SVG output of plots.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::html::escaped;
 /// The colours of pictures, light and dark.
 pub(crate) const STYLE: &str = include_str!("plot.css");
 
-/// Stands in the place of plots.
+/// The text in place of the plots.
 pub(crate) const NOTHING: &str =
     "Nothing to plot: no tests with spaced datagrams, no packet records";
 
@@ -18,35 +18,35 @@ const WIDTH: f64 = 800.0;
 /// Pixels of the plot's own area.
 const HEIGHT: f64 = 300.0;
 const TOP: f64 = 40.0;
-/// Right of the area, where half of the last tick's label goes.
+/// Margin right of the area, for half of the last tick's label.
 const RIGHT: f64 = 40.0;
-/// Below the area: the ticks' labels and the axis's.
+/// Margin below the area, for the labels of the ticks and of the axis.
 const BELOW: f64 = 44.0;
 const LEGEND_ROW: f64 = 18.0;
 const SWATCH: f64 = 26.0;
 
-/// Characters of a title.
+/// The maximum number of characters in a title.
 const LONGEST_TITLE: usize = 80;
 
-/// Colours before they repeat.
+/// The number of colours before they repeat.
 const COLOURS: usize = 8;
 
-/// Points of a curve up to which each has a dot.
+/// The maximum number of points of a curve with a dot at each point.
 const MOST_DOTS: usize = 64;
 
-/// Dots from which on they are small.
+/// The number of dots above which dots are small.
 const MANY: usize = 1000;
 
-/// Dots that are no further apart become one stroke, in pixels.
+/// The maximum distance of dots, in pixels, that are merged to one stroke.
 const CELL: f64 = 2.0;
 
-/// One plot as an element of a page that has [`STYLE`].
+/// Draws one plot as an element of a page that contains [`STYLE`].
 pub(crate) fn picture(plot: &Plot) -> String {
     let (body, height) = drawn(plot);
     element(&body, height, &plot.title, "")
 }
 
-/// All plots one below the other as a file.
+/// Draws all plots, one below the other, as a file.
 pub(super) fn sheet(plots: &[Plot]) -> String {
     let mut body = String::new();
     let mut height = 0.0;
@@ -106,7 +106,7 @@ fn drawn(plot: &Plot) -> (String, f64) {
         escaped(&shortened(&plot.title))
     );
     axes(&mut body, &x, &y, (left, right, bottom));
-    // An element of its own cuts off what is above the area.
+    // A separate element cuts off everything above the area.
     let area = HEIGHT + 4.0;
     let _ = write!(
         body,
@@ -120,7 +120,7 @@ fn drawn(plot: &Plot) -> (String, f64) {
     (body, bottom + BELOW + 10.0 + rows * LEGEND_ROW)
 }
 
-/// A title that fits.
+/// Shortens a title to fit.
 fn shortened(title: &str) -> String {
     match title.char_indices().nth(LONGEST_TITLE) {
         Some((end, _)) => format!("{}…", &title[..end]),
@@ -128,7 +128,7 @@ fn shortened(title: &str) -> String {
     }
 }
 
-/// The x axis with as many ticks as have room for their labels.
+/// Creates the x axis with the maximum number of ticks whose labels fit.
 fn fitting<V: Iterator<Item = f64>>(plot: &Plot, values: impl Fn() -> V, width: f64) -> Scale {
     let mut most = 10.0;
     loop {
@@ -225,7 +225,7 @@ fn dash(style: Style) -> &'static str {
     }
 }
 
-/// Many dots are small; those of losses are larger than what they lie among.
+/// Returns the radius of dots. Many dots are small; dots of losses are larger than those around them.
 fn dot(line: &Line) -> f64 {
     match (line.style, line.colour) {
         (Style::Dots, Some(_)) if line.points.len() > MANY => 2.0,
@@ -234,7 +234,7 @@ fn dot(line: &Line) -> f64 {
     }
 }
 
-/// The names of several curves in rows; returns how many.
+/// Draws the names of several curves in rows. Returns the number of rows.
 fn legend(body: &mut String, lines: &[Line], left: f64, top: f64) -> f64 {
     if lines.len() < 2 {
         return 0.0;
@@ -276,8 +276,8 @@ fn class(colour: Option<usize>) -> String {
     )
 }
 
-/// Of a curve with many points, the first, the lowest, the highest and the last of each column of pixels: the picture
-/// stays the same.
+/// Reduces a curve with many points to the first, lowest, highest and last point of each pixel column. The picture does
+/// not change.
 fn decimated(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let columns = points.chunk_by(|a, b| a.0.floor().to_bits() == b.0.floor().to_bits());
     let kept = columns.flat_map(|column| {
@@ -297,7 +297,7 @@ fn decimated(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept.collect()
 }
 
-/// Upright strokes that cover all points: the x, and the first and the last y. Points that are apart have their own.
+/// Merges all points to vertical strokes: the x, and the first and the last y. Distant points get separate strokes.
 fn strokes(points: &[(f64, f64)]) -> Vec<(f64, f64, f64)> {
     let column = |point: &(f64, f64)| (point.0 / CELL).floor() as i32;
     let mut sorted = points.to_vec();
@@ -315,7 +315,7 @@ fn strokes(points: &[(f64, f64)]) -> Vec<(f64, f64, f64)> {
     ends.collect()
 }
 
-/// A tenth of a pixel is as fine as anything shows.
+/// Rounds to 0.1 pixel, which is sufficient for any display.
 fn pixel(at: f64) -> f64 {
     (at * 10.0).round() / 10.0
 }

@@ -1,47 +1,47 @@
-//! The slowest section of a path, from packets that were sent faster than it forwards.
+//! The slowest section of a path, from packets that were sent faster than it forwards them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Arrival, Distribution, Packet};
 use crate::clock::least_squares;
 
-/// What a queue that fills shows of its link. Rates and sizes are those of the payload.
+/// Estimate of the bottleneck link from a queue that fills. Rates and sizes are those of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// Time between arrivals while the queue was not empty.
+    /// Time per arrival while the queue was not empty.
     pub spacing_ns: f64,
     /// Mean payload of the arrivals, in bytes.
     pub packet_bytes: f64,
-    /// Payload that the link forwards.
+    /// Payload rate of the link.
     pub rate_bps: f64,
-    /// Arrivals of which the spacing is the slope.
+    /// Arrivals used for the spacing, which is the slope of their times.
     pub arrivals: u64,
-    /// Payload that the queue holds, from the first lost number k: k packets less what left the queue meanwhile. `None`
-    /// without a loss by a full queue, or without records from number 0 on.
+    /// Payload in the full queue, from the first lost number k: k packets minus those that left the queue in the
+    /// meantime. `None` if no packet was lost to a full queue, or if the records do not start at number 0.
     pub queue_bytes: Option<f64>,
-    /// What a full queue adds to the least delay: the median of the packets right before losses, or without a loss the
-    /// longest.
+    /// Delay of a full queue above the least delay: the median of the packets right before losses. Without losses it is
+    /// the longest delay.
     pub queue_delay_ns: i64,
-    /// Payload that the queue forwards in this time.
+    /// Payload that the link forwards during `queue_delay_ns`.
     pub queue_bytes_by_delay: f64,
 }
 
-/// Windows that the arrivals are cut into.
+/// Number of windows into which the arrivals are divided.
 const WINDOWS: usize = 32;
 
-/// Arrivals of a window: fewer show the timer of a shaper rather than its rate.
+/// Least arrivals per window; smaller windows show the timer of a shaper instead of its rate.
 const FEWEST_OF_A_WINDOW: usize = 8;
 
-/// Less of the windows in a row have the same spacing by chance.
+/// Divisor for the least share of consecutive windows with the same spacing; a smaller share may be chance.
 const LEAST_SHARE: usize = 4;
 
-/// Packets that waited in a queue arrive at least this much further apart than they were sent.
+/// Least ratio of arrival spacing to send spacing of packets that waited in a queue.
 const SLOWER: f64 = 1.02;
 
-/// Spacings in the flat part differ from the most common one by at most this share.
+/// Largest relative difference between a spacing in the flat part and the most common spacing.
 const FLAT: f64 = 0.1;
 
-/// Arrivals in a row, with their mean spacings.
+/// Consecutive arrivals with their mean spacings.
 struct Window {
     first: usize,
     arrived_ns: f64,
@@ -49,7 +49,8 @@ struct Window {
 }
 
 impl Bottleneck {
-    /// The estimate from first arrivals in the order of time; `None` if they came as they were sent, or without departures.
+    /// Estimates the bottleneck from the first arrival of each number, ordered by time. Returns `None` if the arrivals
+    /// are as far apart as the departures, or if departure times are missing.
     pub(super) fn of(arrivals: &[Arrival], by_number: &[Packet]) -> Option<Self> {
         let delays = by_number.iter().filter_map(Packet::relative_delay_ns);
         let (least_ns, longest_ns) = (delays.clone().min()?, delays.max()?);
@@ -109,7 +110,7 @@ impl Bottleneck {
     }
 }
 
-/// `None` if the packets did not arrive slower than they were sent, or if a queue was empty meanwhile.
+/// Returns `None` if the packets did not arrive slower than they were sent, or if the queue was empty at some time.
 fn window(arrivals: &[Arrival], first: usize, least_ns: i64) -> Option<Window> {
     let (begin, end) = (arrivals.first()?, arrivals.last()?);
     let numbers = end.packet.number.checked_sub(begin.packet.number)?;
@@ -126,7 +127,7 @@ fn window(arrivals: &[Arrival], first: usize, least_ns: i64) -> Option<Window> {
     (is_slower && waited >= window.arrived_ns).then_some(window)
 }
 
-/// The most common of continuous values: the middle of the densest half, over and over.
+/// Returns the mode of continuous values. It repeatedly keeps the densest half and returns the middle of the last one.
 fn half_sample_mode(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let mut part = &values[..];
@@ -138,14 +139,14 @@ fn half_sample_mode(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(*part.first()?, *part.last()?))
 }
 
-/// The delay of each packet right before a missing number.
+/// Returns the delay of each packet right before a missing number.
 fn before_losses(by_number: &[Packet]) -> impl Iterator<Item = i64> {
     let pairs = by_number.windows(2);
     let lossy = pairs.filter(|pair| pair[1].number - pair[0].number > 1);
     lossy.filter_map(|pair| pair[0].relative_delay_ns())
 }
 
-/// The first missing number, if the delay before it says that a queue was filling.
+/// Returns the first missing number, if the delay before it shows that a queue was filling.
 fn first_dropped(by_number: &[Packet], least_ns: i64) -> Option<u64> {
     let in_order = by_number.iter().zip(0_u64..);
     let in_order = in_order.take_while(|(packet, number)| packet.number == *number);
@@ -158,12 +159,13 @@ fn first_dropped(by_number: &[Packet], least_ns: i64) -> Option<u64> {
 mod tests {
     use crate::packets::{Packet, PacketFigures};
 
-    /// A link with a queue of so many packets that takes `spacing_ns` per packet, after a bucket of tokens for some.
+    /// A link with a queue of limited length that takes `spacing_ns` per packet; a token bucket passes the first
+    /// packets.
     struct Link {
         spacing_ns: i64,
         queue: usize,
         tokens: usize,
-        /// A timer of this period releases what is due by then.
+        /// Period of a timer, which releases all packets due by then.
         timer_ns: i64,
     }
 
@@ -175,7 +177,7 @@ mod tests {
     };
 
     impl Link {
-        /// What arrives of packets that are sent so far apart; the receiver's clock is 7 s ahead.
+        /// Returns the arrivals of packets sent `send_gap_ns` apart; the receiver's clock is 7 s ahead.
         fn forward(&self, count: u64, send_gap_ns: i64) -> Vec<Packet> {
             let mut departures: Vec<i64> = Vec::new();
             let mut free_at = 0;
@@ -216,7 +218,7 @@ mod tests {
         packets[1000].received_ns = packets[1000].received_ns.map(|at| at + 50_000_000);
         let stalled = PacketFigures::of(&packets).unwrap().bottleneck.unwrap();
         assert_eq!(stalled.queue_delay_ns, found.queue_delay_ns);
-        // A full queue of 100 packets and the one that is being sent.
+        // A full queue of 100 packets, and the packet on the link.
         let peak_ns = figures.peak_relative_delay_ns.unwrap();
         assert!((peak_ns - 100 * 120_000).abs() <= 20_000, "{peak_ns}");
         for queue in [found.queue_bytes.unwrap(), found.queue_bytes_by_delay] {
@@ -225,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A loss by chance before the queue is full, and records that begin later, do not make it look smaller.
+    /// Random losses before the queue is full, or records that start later, do not make the queue look smaller.
     #[test]
     fn the_queue_shows_by_a_loss_when_it_is_full() {
         let mut early = LINK.forward(2000, 20_000);
@@ -238,7 +240,7 @@ mod tests {
         }
     }
 
-    /// The tokens of the first packets and the timer of the shaper do not matter.
+    /// The initial tokens and the timer of the shaper do not affect the estimate.
     #[test]
     fn a_token_bucket_and_a_coarse_timer() {
         for (tokens, timer_ns, queue) in
@@ -267,7 +269,7 @@ mod tests {
                 "{count} packets {gap_ns} ns apart"
             );
         }
-        // Losses by chance, of packets that did not wait.
+        // Random losses of packets that did not wait.
         let mut packets = LINK.forward(2000, 130_000);
         for packet in packets.iter_mut().step_by(9) {
             packet.received_ns = None;

@@ -1,4 +1,5 @@
-//! What records of numbered packets say of a path: loss, duplication, reordering, delay, its variation, the bottleneck.
+//! Figures of a path from records of numbered packets: loss, duplication, reordering, delay, delay variation,
+//! bottleneck.
 
 mod bottleneck;
 mod reordering;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use bottleneck::Bottleneck;
 pub use reordering::{Extremes, Reordering};
 
-/// One arrival, or one lost packet. A duplicate is a further arrival with the same number.
+/// One arrival, or one lost packet. A duplicate is another arrival with the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     /// Sequence number.
@@ -21,24 +22,24 @@ pub struct Packet {
     pub sent_ns: Option<i64>,
     /// Arrival, by the receiver's clock; `None` if the packet was lost.
     pub received_ns: Option<i64>,
-    /// One-way delay, as far as the difference of the clocks is known.
+    /// One-way delay, if the difference of the clocks is known.
     pub delay_ns: Option<i64>,
 }
 
-/// The figures of a set of packets. What the records do not show is `None`.
+/// The figures of a set of packets. Figures that the records do not show are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketFigures {
-    /// Numbers from the lowest to the highest of all records.
+    /// Count of numbers from the lowest to the highest of all records.
     pub numbers: u64,
     /// Distinct numbers that arrived.
     pub arrived: u64,
     /// Numbers that did not arrive.
     pub lost: u64,
-    /// Lost after the last number that arrived.
+    /// Lost numbers above the highest that arrived.
     pub lost_at_end: u64,
-    /// Lengths of runs of lost numbers (RFC 3357's loss periods), each with the count of its runs.
+    /// Lengths of runs of lost numbers (RFC 3357's loss periods), each with its count of runs.
     pub loss_runs: Vec<(u64, u64)>,
-    /// Arrivals beyond the first of their number.
+    /// Arrivals after the first of their number.
     pub duplicates: u64,
     /// Numbers that arrived more than once.
     pub duplicated: u64,
@@ -46,28 +47,28 @@ pub struct PacketFigures {
     pub duplicate_percent: Option<f64>,
     /// Numbers that arrived more than once, per distinct arrival, in percent (RFC 5560's replicated packet rate).
     pub duplicated_percent: Option<f64>,
-    /// RFC 4737, without duplicates.
+    /// Reordering by RFC 4737, without duplicates.
     pub reordering: Reordering,
     /// One-way delays.
     pub delay_ns: Option<Distribution>,
     /// Delays above the least one (RFC 5481's PDV). They need no common clock.
     pub pdv_ns: Option<Distribution>,
-    /// The most that a delay was above the least one.
+    /// Largest delay above the least one.
     pub peak_relative_delay_ns: Option<i64>,
-    /// Changes of the delay from one number to the next (RFC 3393, RFC 5481's IPDV).
+    /// Differences of delay between successive numbers (RFC 3393, RFC 5481's IPDV).
     pub ipdv_ns: Option<Distribution>,
     /// Times between departures of successive numbers.
     pub send_gaps_ns: Option<Distribution>,
     /// Times between successive arrivals.
     pub arrival_gaps_ns: Option<Distribution>,
-    /// `None` if the packets did not fill a queue.
+    /// The bottleneck; `None` if the packets did not fill a queue.
     pub bottleneck: Option<Bottleneck>,
 }
 
-/// How values are distributed. Percentiles are values that occurred.
+/// Distribution of values. Each percentile is one of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Values.
+    /// Count of values.
     pub count: u64,
     /// Least.
     pub min: i64,
@@ -75,17 +76,17 @@ pub struct Distribution {
     pub mean: f64,
     /// Median.
     pub p50: i64,
-    /// 95 % are not above it.
+    /// 95th percentile.
     pub p95: i64,
-    /// 99 % are not above it.
+    /// 99th percentile.
     pub p99: i64,
-    /// 99.9 % are not above it.
+    /// 99.9th percentile.
     pub p999: i64,
     /// Most.
     pub max: i64,
 }
 
-/// A packet that arrived, with the time and its place among all arrivals.
+/// A packet that arrived, with its time and its index among all arrivals.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at_ns: i64,
@@ -94,7 +95,8 @@ struct Arrival {
 }
 
 impl Packet {
-    /// The one-way delay, or without one the difference of the two clocks' times, which only differences have a use for.
+    /// Returns the one-way delay, or without one the difference of the two clocks' times. Only differences of these
+    /// values are meaningful.
     pub fn relative_delay_ns(&self) -> Option<i64> {
         let apart = || Some(self.received_ns?.saturating_sub(self.sent_ns?));
         self.delay_ns.or_else(apart)
@@ -102,8 +104,8 @@ impl Packet {
 }
 
 impl PacketFigures {
-    /// Computes the figures of records in any order; arrivals at the same time are taken in the records' order. `None`
-    /// without a record. A number between the lowest and the highest counts as lost without a record, too.
+    /// Computes the figures of records in any order. Arrivals at the same time keep the order of the records. A number
+    /// between the lowest and the highest counts as lost even without a record. Returns `None` without records.
     pub fn of(packets: &[Packet]) -> Option<Self> {
         let lowest = packets.iter().map(|packet| packet.number).min()?;
         let highest = packets.iter().map(|packet| packet.number).max()?;
@@ -146,7 +148,7 @@ impl PacketFigures {
 }
 
 impl Distribution {
-    /// `None` without a value.
+    /// Returns `None` without values.
     pub fn of(values: impl Iterator<Item = i64>) -> Option<Self> {
         let mut sorted: Vec<i64> = values.collect();
         sorted.sort_unstable();
@@ -167,7 +169,7 @@ impl Distribution {
     }
 }
 
-/// The packets that arrived, in the order of time.
+/// Returns the packets that arrived, ordered by time.
 fn arrivals(packets: &[Packet]) -> Vec<Arrival> {
     let arrival = |packet: &Packet| {
         let at_ns = packet.received_ns?;
@@ -185,7 +187,7 @@ fn arrivals(packets: &[Packet]) -> Vec<Arrival> {
     arrivals
 }
 
-/// The first arrival of each number in the order of numbers, and how many numbers arrived more than once.
+/// Returns the first arrival of each number, ordered by number, and the count of numbers that arrived more than once.
 fn by_number(arrivals: &[Arrival]) -> (Vec<Arrival>, u64) {
     let mut sorted = arrivals.to_vec();
     sorted.sort_by_key(|arrival| arrival.packet.number);
@@ -195,7 +197,7 @@ fn by_number(arrivals: &[Arrival]) -> (Vec<Arrival>, u64) {
     (sorted, duplicated)
 }
 
-/// The lengths of the runs of missing numbers with their counts, and the length of the run at the end.
+/// Returns the lengths of the runs of missing numbers with their counts, and the length of the run at the end.
 fn loss_runs(by_number: &[Packet], lowest: u64, highest: u64) -> (Vec<(u64, u64)>, u64) {
     let mut runs = BTreeMap::new();
     let mut expected = lowest;
@@ -213,7 +215,7 @@ fn loss_runs(by_number: &[Packet], lowest: u64, highest: u64) -> (Vec<(u64, u64)
     (runs.into_iter().collect(), at_end)
 }
 
-/// The change of a value from each number to the next, where both arrived.
+/// Returns the differences of a value between successive numbers that both arrived.
 fn differences(
     by_number: &[Packet],
     of: impl Fn(&Packet) -> Option<i64>,
@@ -238,7 +240,7 @@ mod tests {
         }
     }
 
-    /// 3 and 4 lost, 6 and 7 swapped, 8 doubled, the last two of 12 lost.
+    /// Numbers 3 and 4 are lost, 6 and 7 swapped, 8 doubled; the last two of 12 are lost.
     fn impaired() -> Vec<Packet> {
         let order = [
             (0, 1_000),
@@ -301,7 +303,7 @@ mod tests {
         );
     }
 
-    /// The order of the records does not matter, but for arrivals at the same time.
+    /// The order of the records matters only for arrivals at the same time.
     #[test]
     fn records_come_in_any_order() {
         let mut packets = impaired();

@@ -9,20 +9,20 @@ use super::{Arrival, Distribution};
 pub struct Reordering {
     /// Reordered packets.
     pub reordered: u64,
-    /// The share of reordered packets, in percent of those that arrived.
+    /// Share of reordered packets among those that arrived, in percent.
     pub percent: Option<f64>,
-    /// Packets from the earliest arrival with a higher number to the reordered packet (section 4.2.1).
+    /// Distance in packets from the earliest arrival with a higher number to the reordered packet (section 4.2.1).
     pub extent: Option<Extremes>,
     /// Time between these two arrivals (section 4.2.2).
     pub late_ns: Option<Extremes>,
     /// Payload of higher numbers that arrived before the reordered packet, in bytes (section 4.2.3).
     pub late_bytes: Option<Extremes>,
-    /// How many packets were `n`-reordered: at least `n` packets right before each have higher numbers (section 5.4). The
-    /// first is for n = 1. TCP takes what is 3-reordered for lost.
+    /// Counts of `n`-reordered packets, starting with n = 1. At least `n` packets right before such a packet have
+    /// higher numbers (section 5.4). TCP treats 3-reordered packets as lost.
     pub n_reordered: Vec<u64>,
 }
 
-/// The mean and the most of values.
+/// Mean and maximum of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extremes {
     /// Arithmetic mean.
@@ -31,11 +31,11 @@ pub struct Extremes {
     pub max: i64,
 }
 
-/// Longest list of `n_reordered`.
+/// Most entries of `n_reordered`.
 const MOST_N: usize = 64;
 
 impl Reordering {
-    /// The figures of arrivals in the order of time, without duplicates.
+    /// Computes the figures of arrivals without duplicates, ordered by time.
     pub(super) fn of(arrivals: &[Arrival]) -> Self {
         let numbers: Vec<u64> = arrivals.iter().map(|of| of.packet.number).collect();
         let highest: Vec<u64> = (numbers.iter())
@@ -47,7 +47,7 @@ impl Reordering {
         let late: Vec<usize> = (0..numbers.len())
             .filter(|at| numbers[*at] < highest[*at])
             .collect();
-        // The earliest arrival with a higher number is the first at which the highest one so far is above this one.
+        // The highest number so far first exceeds this number at the earliest arrival with a higher number.
         let earliest = |at: usize| highest.partition_point(|known| *known <= numbers[at]);
         let late_ns = |at: usize| {
             let before = arrivals[earliest(at)].at_ns;
@@ -76,7 +76,8 @@ impl Extremes {
     }
 }
 
-/// Of each arrival the payload of earlier arrivals with higher numbers, by a tree of sums over the order of the numbers.
+/// Returns for each arrival the payload of earlier arrivals with higher numbers, in bytes. It uses a tree of sums over
+/// the ordered numbers.
 fn higher_bytes(arrivals: &[Arrival], numbers: &[u64]) -> Vec<i64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -105,7 +106,7 @@ fn higher_bytes(arrivals: &[Arrival], numbers: &[u64]) -> Vec<i64> {
 
 fn n_reordered(numbers: &[u64]) -> Vec<u64> {
     let mut counts: Vec<u64> = Vec::new();
-    // Arrivals before this one that have lower numbers than all after them.
+    // Earlier arrivals with lower numbers than all arrivals after them, up to this one.
     let mut lower: Vec<usize> = Vec::new();
     for (at, number) in numbers.iter().enumerate() {
         while lower.last().is_some_and(|last| numbers[*last] > *number) {
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(of(&[]), Reordering::default());
     }
 
-    /// The example of RFC 4737, section 7.1: packet 4 comes after 5 to 8.
+    /// The example of RFC 4737, section 7.1: packet 4 arrives after 5 to 8.
     #[test]
     fn a_late_packet() {
         let late = of(&[1, 2, 3, 5, 6, 7, 8, 4, 9, 10]);
@@ -161,7 +162,8 @@ mod tests {
         assert_eq!(late.n_reordered, [1, 1, 1, 1]);
     }
 
-    /// Two late packets in a row: what is right before the second has a lower number, so that it is not 1-reordered.
+    /// Two late packets in a row. The packet right before the second has a lower number, so the second is not
+    /// 1-reordered.
     #[test]
     fn a_late_group_and_a_reversed_order() {
         let group = of(&[1, 4, 5, 2, 3, 6]);

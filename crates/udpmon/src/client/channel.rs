@@ -1,4 +1,5 @@
-//! The control exchange with a responder: each request until its reply, whatever is lost, late or somebody else's.
+//! The control exchange with a responder. It repeats each request until its reply arrives, and discards late or foreign
+//! datagrams.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,24 +14,25 @@ use sys::{Address, Socket};
 
 use crate::wire::{Block, Capability, Command, EndReason, Object, Part, SLICE, VERSION};
 
-/// How long a request waits for its reply, and how many times it is sent.
+/// The timeout of a request, and the number of attempts.
 const WAIT: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
 
-/// The same for the last request of a test that has failed or was interrupted.
+/// The same for the last request of a failed or interrupted test.
 const LAST_WAIT: Duration = Duration::from_millis(300);
 const LAST_TRIES: u32 = 3;
 
-/// How long another requester may hold the responder: a stock one lets go of it after 60 s without a test.
+/// The maximum wait while another requester uses the responder. A stock requester releases it after 60 s without a
+/// test.
 const IN_USE: Duration = Duration::from_secs(65);
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Exchanges that fit the clocks, and how many of them may be lost.
+/// The number of exchanges that fit the clocks, and how many of them may be lost.
 const EXCHANGES: u32 = 200;
 const LOST_EXCHANGES: u32 = 10;
 const EXCHANGE_BYTES: usize = 64;
 
-/// Numbered parts that are asked for at a time, and their bytes.
+/// Numbered parts requested at a time, and their length in bytes.
 const WINDOW: usize = 16;
 const PART: usize = SLICE as usize - Part::LEN;
 
@@ -40,22 +42,22 @@ pub(crate) struct Channel {
     socket: Socket,
     peer: Address,
     options: SocketOptions,
-    /// The nonce of a responder that is a linerate.
+    /// The nonce of a linerate responder.
     nonce: Option<u128>,
     /// The number of the last request.
     request: u64,
-    /// Requests that were sent again for want of a reply.
+    /// Requests repeated for lack of a reply.
     pub(crate) timeouts: u32,
     buffer: Vec<u8>,
     trace: bool,
 }
 
-/// What a request waits for, and what may be lost.
+/// The expected reply of a request, and the tolerated losses.
 #[derive(Clone, Copy)]
 struct Patience {
     wait: Duration,
     tries: u32,
-    /// Replies carry no mark, so a late one would be taken for the next: a new local port cannot get it.
+    /// Replies carry no mark, so a late reply could be mistaken for the next one. A new local port cannot receive it.
     on_new_port: bool,
 }
 
@@ -66,7 +68,7 @@ impl Patience {
         on_new_port: false,
     };
 
-    /// Of a test that has failed or was interrupted.
+    /// The last request of a failed or interrupted test.
     const LAST: Self = Self {
         wait: LAST_WAIT,
         tries: LAST_TRIES,
@@ -74,18 +76,18 @@ impl Patience {
     };
 }
 
-/// An object of which some parts have come.
+/// An object that arrives in parts.
 #[derive(Default)]
 struct Assembly {
     bytes: Vec<u8>,
-    /// Whether each part has come; of none, the length is not known.
+    /// Whether each part has arrived. Before the first part, the length is unknown.
     came: Vec<bool>,
-    /// All parts before this one have come.
+    /// All parts before this one have arrived.
     next: usize,
 }
 
 impl Assembly {
-    /// Numbers of the next parts that have not come; none if all have.
+    /// Returns the numbers of the next missing parts; empty if none is missing.
     fn missing(&self) -> Vec<usize> {
         if self.came.is_empty() {
             return vec![0];
@@ -97,7 +99,7 @@ impl Assembly {
             .collect()
     }
 
-    /// Takes a part, if it is whole.
+    /// Stores a part if it is complete.
     fn take(&mut self, head: &Part, bytes: &[u8]) -> bool {
         if self.came.is_empty() {
             self.bytes = vec![0; head.total as usize];
@@ -119,7 +121,7 @@ impl Assembly {
     }
 }
 
-/// What a responder answers [`Command::ZeroStats`].
+/// The responder's answer to [`Command::ZeroStats`].
 enum Admission {
     Granted,
     InUse,
@@ -139,7 +141,7 @@ impl Channel {
         }
     }
 
-    /// The socket, which the data leaves by, too.
+    /// The socket, which also sends the data.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -162,7 +164,7 @@ impl Channel {
             let timeouts = self.timeouts;
             match self.zero_stats(settings, stop)? {
                 Admission::Granted => return Ok(()),
-                // The lost reply may have been OK, and a stock responder refuses its holder's requests.
+                // The lost reply may have been OK. A stock responder refuses requests of the requester that holds it.
                 Admission::InUse if self.timeouts > timeouts => self.end(&Stop::new())?,
                 Admission::InUse if Instant::now() >= given_up => {
                     let why = format!(
@@ -177,7 +179,7 @@ impl Channel {
     }
 
     fn zero_stats(&mut self, settings: &Block, stop: &Stop) -> io::Result<Admission> {
-        // Version 0, so that a responder which echoes everything is seen.
+        // Version 0 reveals a responder that echoes every request.
         let request = Block {
             command: Command::ZeroStats as u32,
             version: 0,
@@ -254,7 +256,7 @@ impl Channel {
         };
         self.ask(&request, patience, stop, |reply| {
             let block = Block::read(reply).filter(|_| reply.len() == Block::LEN)?;
-            // Stock's reply has any command.
+            // Stock's reply may carry any command.
             let is_mine = if is_ours {
                 Capability::find(reply).is_some_and(|ours| ours.request == number)
             } else {
@@ -264,7 +266,7 @@ impl Channel {
         })
     }
 
-    /// An object of so many bytes, part after part.
+    /// Fetches an object of this length in bytes, part after part.
     pub(crate) fn object(
         &mut self,
         object: Object,
@@ -284,7 +286,7 @@ impl Channel {
         };
         let patience = Patience {
             on_new_port: true,
-            // Stock cuts later parts of other images from a buffer that each request overwrites.
+            // For other images, stock cuts later parts from a buffer that each request overwrites.
             tries: if command == Command::GetRecords {
                 TRIES
             } else {
@@ -326,7 +328,7 @@ impl Channel {
         Ok(image)
     }
 
-    /// Asks for several parts at a time, as each reply has its number.
+    /// Requests several parts at a time. Each reply carries its number.
     fn numbered_parts(&mut self, object: Object, most: u32, stop: &Stop) -> io::Result<Vec<u8>> {
         let first_request = self.request + 1;
         let mut image = Assembly::default();
@@ -368,7 +370,8 @@ impl Channel {
         Err(self.silent(Command::Fetch))
     }
 
-    /// Exchanges that fit the clocks; times are since `zero_ns` of the monotonic clock. Fewer if several are lost.
+    /// Runs the exchanges that fit the clocks. Times are relative to `zero_ns` of the monotonic clock. Returns fewer
+    /// exchanges if several are lost.
     pub(crate) fn exchanges(&mut self, zero_ns: u64, stop: &Stop) -> io::Result<Vec<Exchange>> {
         let mut exchanges = Vec::with_capacity(EXCHANGES as usize);
         let mut lost = 0;
@@ -389,7 +392,8 @@ impl Channel {
         Ok(exchanges)
     }
 
-    /// Sends one request of a length for a response of another: the times, and the bytes that came back.
+    /// Sends one request of one length for a response of another length. Returns the times, and the length of the
+    /// response in bytes.
     pub(crate) fn response(
         &mut self,
         (number, request_bytes, response_bytes): (i64, usize, u32),
@@ -416,7 +420,7 @@ impl Channel {
             let answer = Block::read(reply)?;
             let is_mine = answer.command() == Some(Command::Response)
                 && (answer.number, answer.sent) == (number, block.sent);
-            // Our responder tells the rest of a microsecond, too.
+            // A linerate responder also reports the fraction of a microsecond.
             let rest_ns = if is_ours { answer.low.clamp(0, 999) } else { 0 };
             let exchange = Exchange {
                 sent_ns: (begun_ns - zero_ns) as i64,
@@ -430,7 +434,7 @@ impl Channel {
         })
     }
 
-    /// Sends a request until `accept` takes a reply.
+    /// Sends a request repeatedly until `accept` accepts a reply.
     fn ask<T>(
         &mut self,
         request: &[u8],
@@ -465,7 +469,8 @@ impl Channel {
             match call::send(self.socket.as_fd(), request) {
                 Ok(_) => return Ok(()),
                 Err(Error::INTR) => {}
-                // Of an earlier datagram. If nobody listens, the reply to this one says so, too.
+                // The error belongs to an earlier datagram. If the port is closed, the reply to this datagram reports
+                // it again.
                 Err(Error::CONNREFUSED) if call::send(self.socket.as_fd(), request).is_ok() => {
                     return Ok(());
                 }
@@ -474,7 +479,7 @@ impl Channel {
         }
     }
 
-    /// The next datagram of the responder's; `None` at the deadline.
+    /// Returns the next datagram of the responder; `None` at the deadline.
     fn receive(&mut self, until: Instant, stop: &Stop) -> io::Result<Option<&[u8]>> {
         loop {
             match stop.wait_readable(self.socket.as_fd(), until) {
@@ -496,12 +501,12 @@ impl Channel {
         }
     }
 
-    /// Throws away what came late.
+    /// Discards late datagrams.
     fn drain(&mut self) -> io::Result<()> {
         loop {
             match call::receive_without_waiting(self.socket.as_fd(), &mut self.buffer) {
                 Ok(length) => self.has_ended(&self.buffer[..length])?,
-                // Of an earlier datagram. What came before that says more.
+                // The error belongs to an earlier datagram. Datagrams received before it are more informative.
                 Err(Error::INTR | Error::CONNREFUSED) => {}
                 Err(_) => return Ok(()),
             }
@@ -521,7 +526,7 @@ impl Channel {
         }
     }
 
-    /// Runs something that is stopped when the responder reports that it has ended the test, or is gone.
+    /// Runs a closure, and stops it when the responder reports the end of the test or is gone.
     pub(crate) fn watched<T>(&self, stop: &Stop, run: impl FnOnce(&Stop) -> T) -> io::Result<T> {
         let (running, done) = (stop.follower(), Stop::new());
         std::thread::scope(|scope| {
@@ -579,7 +584,7 @@ impl Channel {
         self.request
     }
 
-    /// Lets some time pass, unless somebody stops it.
+    /// Sleeps for some time, unless a stop interrupts it.
     pub(crate) fn pause(&mut self, time: Duration, stop: &Stop) -> io::Result<()> {
         let until = Instant::now() + time;
         while self.receive(until, stop)?.is_some() {}

@@ -1,4 +1,4 @@
-//! What a test sends, and what this host does meanwhile.
+//! The departures of a test, and the activity of this host meanwhile.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,23 +12,23 @@ use crate::options::{FORMAT, Load};
 use crate::result::HostUse;
 use crate::wire::{Block, Command};
 
-/// How long late datagrams and the counters of both hosts may take.
+/// The wait for late datagrams and for the counters of both hosts.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What a test sent.
+/// The sent data of a test.
 pub(super) struct Departures {
     started: SystemTime,
     ended: Ended,
     counts: Counts,
     pub(super) spaced: Spaced,
     pub(super) host: HostUse,
-    /// When each datagram was sent, as it says, in 0.1 µs: of so many as were asked for.
+    /// The send time in each datagram, in 0.1 µs, for the requested number of datagrams.
     pub(super) times: Vec<i64>,
 }
 
 impl Departures {
-    /// Sends, and lets everything settle. Times in the datagrams are since `zero_ns` of the monotonic clock; those of the
-    /// first `kept` are kept.
+    /// Sends the datagrams and waits until late ones have arrived. Times in the datagrams are relative to `zero_ns` of
+    /// the monotonic clock. The result contains the times of the first `kept` datagrams.
     pub(super) fn run(
         socket: BorrowedFd<'_>,
         load: &Load,
@@ -81,7 +81,7 @@ impl Departures {
         })
     }
 
-    /// The outcome of a test that sent this.
+    /// Returns the outcome of this test.
     pub(super) fn outcome(self, plan: Plan, there: Option<Side>) -> Outcome {
         let here = Side {
             counts: self.counts,

@@ -23,7 +23,7 @@ use crate::options::{BwMon, Common, Load, Req, Send};
 use crate::result::{Latency, Opened, Sending, Throughput};
 use crate::wire::{Block, Histogram};
 
-/// Requests for a response that may go unanswered, one after the other.
+/// Consecutive requests for a response that may remain unanswered.
 const MOST_UNANSWERED: u32 = 30;
 
 /// A client of a responder.
@@ -46,7 +46,7 @@ impl Requester {
         &self.opened
     }
 
-    /// Runs one test with this load, which counts instead of the settings' own. A stop ends the sending.
+    /// Runs one test with this load instead of the load of the settings. A stop ends the sending.
     pub fn throughput(
         &mut self,
         settings: &BwMon,
@@ -82,7 +82,7 @@ impl Requester {
         result
     }
 
-    /// Ends a test at the responder. A responder that is gone has been reported.
+    /// Ends a test at the responder. The error of a lost responder is already reported.
     fn close(&mut self, failed: bool, stop: &Stop) {
         let hurry = Stop::new();
         if failed || stop.is_set() {

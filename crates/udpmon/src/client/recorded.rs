@@ -1,4 +1,4 @@
-//! The records of single packets, as a responder sent them, in the terms of results.
+//! Converts a responder's records of single packets to results.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::options::{RecordKind, RecordsWanted};
 use crate::result::{ByOrder, Fate, FateSource, RecordRows, Records};
 use crate::wire::{LostRecord, PacketRecord, aligned};
 
-/// What a responder recorded.
+/// The records of a responder.
 #[derive(Default)]
 pub(super) struct Recorded {
     pub(super) records: Option<Records>,
     pub(super) clock: Option<ClockFit>,
-    /// Arrival and departure of each recorded number, in ns; an arrival of 0 is none.
+    /// Arrival and departure of each recorded number, in ns. An arrival of 0 means no arrival.
     times_ns: Vec<(i64, i64)>,
     /// The first recorded number.
     skip: u64,
 }
 
 impl Recorded {
-    /// Reads the records. Those of a linerate have arrival times in ns; stock cuts them and the exchanges.
+    /// Reads the records. Arrival times of a linerate are in ns; stock truncates them and the exchanges.
     pub(super) fn new(
         wanted: &RecordsWanted,
         image: &[u8],
@@ -62,7 +62,7 @@ impl Recorded {
         }
     }
 
-    /// Puts the records of a stock responder that counted late or repeated packets to their numbers.
+    /// Moves the records of a stock responder that counted late or repeated packets to their numbers.
     pub(super) fn align(&mut self, image: &[u8], sent: &[i64]) {
         if let Some(Records {
             rows: RecordRows::All(rows),
@@ -76,7 +76,7 @@ impl Recorded {
         }
     }
 
-    /// A record of each arrival in their order, and of each number that did not come.
+    /// Returns a record of each arrival in order of arrival, and of each lost number.
     pub(super) fn packets(&self, bytes: u32, sent: u64) -> Vec<Packet> {
         let time = |ns: i64| Duration::from_nanos(u64::try_from(ns).unwrap_or(0));
         let sent = sent
@@ -99,7 +99,7 @@ impl Recorded {
         packets
     }
 
-    /// What became of the packets, if each has a record.
+    /// Returns the fate of the packets if each packet has a record.
     pub(super) fn fate(&self, received: &ByOrder, sent: u64) -> Option<Fate> {
         let is_whole = self.skip == 0 && self.times_ns.len() as u64 >= sent && sent > 0;
         let came = |(_, (came_ns, _)): &(usize, &(i64, i64))| *came_ns != 0;
@@ -108,7 +108,7 @@ impl Recorded {
         let end = with_record
             .next_back()
             .map_or(0, |(number, _)| number as u64 + 1);
-        // Stock counts each late packet and each repeated one once more in its order count.
+        // Stock counts each late and each repeated packet again in its order count.
         let repeated = received.received.checked_sub(different)?;
         let late = received.bad_order.checked_sub(repeated)?;
         is_whole.then(|| Fate {
@@ -122,7 +122,7 @@ impl Recorded {
     }
 }
 
-/// Arrival and departure of each in ns, from an arrival time in units of so many ns.
+/// Returns arrival and departure of each packet in ns. Arrival times in `rows` are in units of `unit_ns`.
 fn times(rows: &[PacketRecord], unit_ns: i64) -> Vec<(i64, i64)> {
     let time = |row: &PacketRecord| {
         (

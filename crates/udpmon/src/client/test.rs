@@ -16,21 +16,21 @@ use crate::options::{BwMon, Load, RecordKind, RecordsWanted};
 use crate::result::{ByOrder, Fate, FateSource, HostUse, StampSource, Throughput};
 use crate::wire::{Block, CounterImage, CpuLoad, Details, Histogram, NicCounters, Object};
 
-/// Further records for the memory of a stock responder: each late or repeated packet moves all later records by half a
+/// Extra records in the memory of a stock responder. Each late or repeated packet moves all later records by half a
 /// record.
 const STOCK_SHIFTS: u32 = 64;
 
-/// One test, which the responder has agreed to.
+/// One test that the responder has accepted.
 pub(super) struct Test<'a> {
     channel: &'a mut Channel,
     settings: &'a BwMon,
     load: &'a Load,
-    /// The requester's time zero, by the monotonic clock.
+    /// The requester's time zero, in ns of the monotonic clock.
     zero_ns: u64,
     exchanges: Vec<Exchange>,
 }
 
-/// The fields of ZEROSTATS and START; with memory for further records.
+/// Returns the fields of ZEROSTATS and START, with memory for the extra records.
 pub(super) fn request(settings: &BwMon, further: u32) -> Block {
     let records = settings.records;
     Block {
@@ -46,7 +46,7 @@ pub(super) fn request(settings: &BwMon, further: u32) -> Block {
     }
 }
 
-/// The bytes of the records, and of further ones.
+/// Returns the bytes of the records, including extra ones.
 fn record_bytes(wanted: &RecordsWanted, further: u32) -> u32 {
     let more = RecordsWanted {
         count: wanted.count.saturating_add(further),
@@ -87,7 +87,7 @@ impl<'a> Test<'a> {
         let departures = channel.watched(stop, |stop| {
             Departures::run(channel.socket(), load, zero_ns, kept, is_v6, stop)
         })??;
-        // What was sent before a stop is measured.
+        // Datagrams sent before a stop are measured.
         let stop = &if stop.is_set() {
             Stop::new()
         } else {
@@ -136,7 +136,7 @@ impl<'a> Test<'a> {
         })
     }
 
-    /// Fails if a linerate has no room for the records.
+    /// Fails if a linerate lacks memory for the records.
     fn check_memory(&mut self, asked: u32, stop: &Stop) -> io::Result<()> {
         match self.details(stop)? {
             Some(details) if details.record_bytes < asked => Err(io::Error::other(format!(
@@ -148,7 +148,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// The records.
+    /// Fetches the records.
     fn recorded(
         &mut self,
         wanted: &RecordsWanted,
@@ -174,7 +174,7 @@ impl<'a> Test<'a> {
         Ok(recorded)
     }
 
-    /// The exact figures that a linerate keeps.
+    /// Fetches the exact figures of a linerate.
     fn details(&mut self, stop: &Stop) -> io::Result<Option<Details>> {
         if !self.channel.is_ours() {
             return Ok(None);
@@ -199,7 +199,7 @@ impl<'a> Test<'a> {
         Ok(histograms)
     }
 
-    /// What the responder's host did.
+    /// Fetches the activity of the responder's host.
     fn host(&mut self, stop: &Stop) -> io::Result<HostUse> {
         let counters = self
             .channel
@@ -219,7 +219,7 @@ impl<'a> Test<'a> {
         })
     }
 
-    /// The responder's side of the outcome.
+    /// Builds the responder's part of the outcome.
     fn there(&self, received: &ByOrder, details: Option<&Details>, fate: Option<&Fate>) -> Side {
         let bytes = received.received.saturating_mul(self.load.bytes.into());
         let by_order = OrderCounts {
@@ -262,7 +262,7 @@ fn by_order(statistics: &Block) -> ByOrder {
     }
 }
 
-/// A time in 0.1 µs.
+/// Converts a time in 0.1 µs.
 pub(super) fn tenths(time: i64) -> Duration {
     Duration::from_nanos(u64::try_from(time).unwrap_or(0).saturating_mul(100))
 }

@@ -1,4 +1,4 @@
-//! The chapters of the manual pages, which the rows of [`super::table`] are made into.
+//! The chapters of the manual pages, generated from the rows of [`super::table`].
 
 use getopt::manual::{Chapter, chapter};
 

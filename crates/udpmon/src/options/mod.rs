@@ -24,7 +24,7 @@ use value::{MOST_STEPS, steps};
 
 use crate::VERSION;
 
-/// What the command line of `udpmon_bw_mon` asks for. `program` is argv\[0\], `args` the words after it.
+/// Parses the command line of `udpmon_bw_mon`. `program` is argv\[0\], `args` are the arguments after it.
 pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<BwMon, Exit> {
     parse("udpmon_bw_mon", program, &table::BW_MON, args, |mut t| {
         requester(&t)?;
@@ -63,7 +63,7 @@ pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result
     })
 }
 
-/// The same of `udpmon_req`.
+/// Parses the command line of `udpmon_req`.
 pub fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Req, Exit> {
     parse("udpmon_req", program, &table::REQ, args, |t| {
         requester(&t)?;
@@ -82,7 +82,7 @@ pub fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Re
     })
 }
 
-/// The same of `udpmon_send`.
+/// Parses the command line of `udpmon_send`.
 pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Send, Exit> {
     parse("udpmon_send", program, &table::SEND, args, |t| {
         requester(&t)?;
@@ -98,7 +98,7 @@ pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<S
     })
 }
 
-/// The same of `udpmon_recv`.
+/// Parses the command line of `udpmon_recv`.
 pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Recv, Exit> {
     parse("udpmon_recv", program, &table::RECV, args, |t| {
         documents(&t)?;
@@ -118,7 +118,7 @@ pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<R
     })
 }
 
-/// The same of `udpmon_resp`.
+/// Parses the command line of `udpmon_resp`.
 pub fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Resp, Exit> {
     parse("udpmon_resp", program, &table::RESP, args, |t| {
         Ok(Resp {
@@ -131,8 +131,8 @@ pub fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<R
     })
 }
 
-/// Reads a command line, of which `settle` makes settings or names what contradicts. The name of the program that
-/// messages begin with is `name`.
+/// Parses a command line. `settle` converts the options to settings, or reports a contradiction. Messages begin with
+/// `name`, the name of the program.
 fn parse<T>(
     name: &str,
     program: &str,
@@ -167,7 +167,7 @@ fn parse<T>(
     })
 }
 
-/// The usage text: stock's options, and then our own.
+/// Returns the usage text: stock's options, followed by linerate's own.
 fn usage(name: &str, section: &Section<Typed>) -> String {
     const OWN: Layout = Layout {
         indent: "  ",
@@ -188,7 +188,7 @@ fn common(typed: &Typed) -> Common {
     }
 }
 
-/// Checks what each program has that sends.
+/// Checks the options that all sending programs share.
 fn requester(typed: &Typed) -> Result<(), Quit> {
     if typed.host.is_empty() {
         return refuse("-d is missing: the destination");
@@ -209,7 +209,7 @@ fn documents(typed: &Typed) -> Result<(), Quit> {
     Ok(())
 }
 
-/// Applies a script's sweep to what was not typed.
+/// Applies a script's sweep, except for options given on the command line.
 fn preset(typed: &mut Typed) {
     let micros = |gaps: &[u64]| gaps.iter().map(|us| Duration::from_micros(*us)).collect();
     let (sizes, gaps, count): (&[u32], Vec<Duration>, u64) = match typed.preset {
@@ -293,7 +293,7 @@ fn first_gap(typed: &Typed, bytes: u32) -> Result<Duration, Quit> {
     }
 }
 
-/// The gap that makes this rate of payload, in bits per second, to a nanosecond.
+/// Returns the gap for this rate of payload in bits per second, to a nanosecond.
 pub fn gap_of(bytes: u32, bits_per_second: f64) -> Duration {
     Duration::from_nanos((f64::from(bytes) * 8e9 / bits_per_second).round() as u64)
 }
@@ -369,7 +369,7 @@ fn search(typed: &Typed) -> Result<Option<Search>, Quit> {
     }))
 }
 
-/// Names the option that a refusal is about.
+/// Prefixes a refusal with the name of its option.
 fn named<T>(option: &str, result: Result<T, Quit>) -> Result<T, Quit> {
     result.map_err(|quit| match quit {
         Quit::Refused(why) => Quit::Refused(format!("{option}: {why}")),

@@ -11,17 +11,17 @@ use server::ServerConfig;
 
 use crate::wire::{Binning, DEFAULT_PORT};
 
-/// Bytes of the shortest datagram with a whole number.
+/// The length in bytes of the shortest datagram with a whole number.
 pub const SHORTEST_NUMBERED: u32 = 16;
 
-/// Bytes of the shortest datagram with a number and its time of sending.
+/// The length in bytes of the shortest datagram with a number and its send time.
 pub const SHORTEST_STAMPED: u32 = 24;
 
 with_defaults! {
     /// The settings that all programs have.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Common {
-        /// `-u`: the responder's port; of `udpmon_recv` and `udpmon_resp` the port to bind.
+        /// `-u`: the responder's port; for `udpmon_recv` and `udpmon_resp`, the port to bind.
         pub port: u16 = DEFAULT_PORT,
         /// `-6`, or a colon in `-d`.
         pub v6: bool = false,
@@ -41,16 +41,16 @@ with_defaults! {
 }
 
 with_defaults! {
-    /// The documents that a requester or sender writes beside or in the place of its text.
+    /// The documents that a requester or sender writes in addition to its text or instead of it.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Documents {
         /// `--json`: one JSON document on standard output, and nothing else there.
         pub json: bool = false,
-        /// `--csv`: a title line and a line per test, in the place of the text.
+        /// `--csv`: a title line and one line per test, instead of text.
         pub csv: bool = false,
-        /// `--html`: the report's page.
+        /// `--html`: the HTML page of the report.
         pub html: Option<PathBuf> = None,
-        /// `--packets`: the records of `-G`, a line each.
+        /// `--packets`: the records of `-G`, one per line.
         pub packets: Option<PathBuf> = None,
         /// `--plot`: plots, as `.svg` or `.html`.
         pub plot: Option<PathBuf> = None,
@@ -65,7 +65,7 @@ with_defaults! {
     pub struct Load {
         /// `-p`: payload of a datagram.
         pub bytes: u32 = 64,
-        /// `-l`: datagrams, of each burst if there are bursts; with `time`, no bound.
+        /// `-l`: datagrams of a test, or of each burst. Ignored if `time` is set.
         pub datagrams: u64 = 2,
         /// `-t`: send for this long instead of a count.
         pub time: Option<Duration> = None,
@@ -80,14 +80,14 @@ with_defaults! {
 }
 
 impl Load {
-    /// Datagrams of the whole test; `None` of one that ends by time.
+    /// Returns the datagrams of the whole test; `None` if the test ends by time.
     pub fn total(&self) -> Option<u64> {
         let bursts = self.spacing.bursts.map_or(1, |bursts| bursts.count);
         let total = self.datagrams.saturating_mul(bursts);
         self.time.is_none().then_some(total)
     }
 
-    /// The same with another size and gap.
+    /// Returns the same load with another size and gap.
     #[must_use]
     pub fn with(mut self, bytes: u32, gap: Duration) -> Self {
         self.bytes = bytes;
@@ -109,7 +109,7 @@ impl Load {
     }
 }
 
-/// The number and the time of sending in a datagram.
+/// Number and send time in a datagram.
 pub const FORMAT: DatagramFormat = DatagramFormat {
     number_at: 8,
     high_word_at: Some(12),
@@ -124,7 +124,7 @@ pub const FORMAT: DatagramFormat = DatagramFormat {
 };
 
 impl Common {
-    /// What is set on the socket.
+    /// Returns the options of the socket.
     pub fn socket(&self) -> SocketOptions {
         SocketOptions {
             send_buffer_bytes: self.buffer_bytes,
@@ -154,7 +154,7 @@ impl Send {
 }
 
 impl Recv {
-    /// The plan of a receiver, which takes any length.
+    /// Returns the plan of a receiver, which accepts any length.
     pub fn plan(&self) -> Plan {
         let mut flow = FlowPlan::of(Transport::Udp, Workload::receive());
         flow.limit = self.time.map_or(Limit::Unlimited, Limit::Time);
@@ -165,7 +165,7 @@ impl Recv {
 }
 
 impl Req {
-    /// The plan of the requests for one response length.
+    /// Returns the plan of the requests for one response length.
     pub fn plan(&self, response_bytes: u32) -> Plan {
         let mut flow = FlowPlan::of(Transport::Udp, Workload::ask());
         flow.limit = Limit::Transactions(self.requests.into());
@@ -180,25 +180,25 @@ impl Req {
 /// Per-packet records: `-G`, `-L`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordsWanted {
-    /// Which packets have one.
+    /// The packets to record.
     pub kind: RecordKind,
-    /// Datagrams with a lower number have none.
+    /// The lowest datagram number to record.
     pub skip: u32,
-    /// At most so many.
+    /// The maximum number of records.
     pub count: u32,
 }
 
-/// Which packets have a record.
+/// The packets to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// `-G`: all.
+    /// `-G`: all packets.
     All,
-    /// `-L`: those that were passed over.
+    /// `-L`: lost packets.
     Lost,
 }
 
 impl RecordsWanted {
-    /// The responder's memory for them.
+    /// Returns the bytes of record memory at the responder.
     pub fn bytes(&self) -> u64 {
         let bytes = match self.kind {
             RecordKind::All => 32,
@@ -212,7 +212,7 @@ with_defaults! {
     /// The settings of `udpmon_bw_mon`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct BwMon {
-        /// What all programs have.
+        /// The settings of all programs.
         pub common: Common = Common::default(),
         /// `-d`: the responder.
         pub host: String = String::new(),
@@ -220,7 +220,7 @@ with_defaults! {
         pub local_port: Option<u16> = None,
         /// The first test.
         pub load: Load = Load::default(),
-        /// Which tests follow it.
+        /// The sequence of tests.
         pub steps: Steps = Steps::Sweep(Sweep::default()),
         /// `-G`, `-L`.
         pub records: Option<RecordsWanted> = None,
@@ -232,15 +232,15 @@ with_defaults! {
         pub kernel_stamps: bool = false,
         /// `-x`: the long line.
         pub extended: bool = false,
-        /// What is written beside the text.
+        /// The documents.
         pub documents: Documents = Documents::default(),
     }
 }
 
-/// Which tests are run.
+/// The sequence of tests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Steps {
-    /// Each of these.
+    /// A sweep over sizes and gaps.
     Sweep(Sweep),
     /// A search for the highest rate without loss.
     Search(Search),
@@ -250,26 +250,27 @@ with_defaults! {
     /// Sizes, and for each of them gaps: `-w`, `-e`, `-i`, `--sizes`, `--gaps`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Sweep {
-        /// Payloads in bytes, in the order of the tests; never empty.
+        /// Payloads in bytes, in the order of the tests; at least one.
         pub sizes: Vec<u32> = vec![64],
-        /// For each of them; never empty.
+        /// Gaps for each payload; at least one.
         pub gaps: Vec<Duration> = vec![Duration::ZERO],
-        /// `--early-stop`: leave the rest of a size's gaps out after so many tests without loss at the rate asked for.
+        /// `--early-stop`: skip the remaining gaps of a size after this many consecutive tests without loss at the
+        /// requested rate.
         pub early_stop: Option<u32> = None,
     }
 }
 
 with_defaults! {
-    /// How the highest rate without loss is searched for.
+    /// The settings of a search for the highest rate without loss.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Search {
-        /// `--search LOW:HIGH`: bits of payload per second that are known to get through; `None` of nothing known.
+        /// `--search LOW:HIGH`: a rate in bits of payload per second that the path carries; `None` if unknown.
         pub low: Option<f64> = None,
-        /// The highest rate to try; `None` is as fast as possible.
+        /// The highest rate to try; `None` means as fast as possible.
         pub high: Option<f64> = None,
-        /// `--precision`: ends when the bounds are this close, as a part of the rate.
+        /// `--precision`: the search ends when the bounds differ by at most this fraction of the rate.
         pub precision: f64 = 0.005,
-        /// `--tolerate`: a rate with at most this part of its datagrams lost counts as free of loss.
+        /// `--tolerate`: a rate counts as free of loss if at most this fraction of its datagrams is lost.
         pub tolerated: f64 = 0.0,
     }
 }
@@ -278,13 +279,13 @@ with_defaults! {
     /// The settings of `udpmon_req`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Req {
-        /// What all programs have.
+        /// The settings of all programs.
         pub common: Common = Common::default(),
         /// `-d`: the responder.
         pub host: String = String::new(),
         /// `-p`: payload of a request, at least 64.
         pub request_bytes: u32 = 64,
-        /// `-r`, `-e`, `-i`: payloads of responses, in the order of the tests; never empty.
+        /// `-r`, `-e`, `-i`: payloads of responses, in the order of the tests; at least one.
         pub response_bytes: Vec<u32> = vec![1472],
         /// `-l`: requests per response length.
         pub requests: u32 = 10,
@@ -294,7 +295,7 @@ with_defaults! {
         pub bins: Binning = Binning::default(),
         /// `-H`: print it.
         pub histograms: bool = false,
-        /// What is written beside the text.
+        /// The documents.
         pub documents: Documents = Documents::default(),
     }
 }
@@ -303,17 +304,17 @@ with_defaults! {
     /// The settings of `udpmon_send`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Send {
-        /// What all programs have.
+        /// The settings of all programs.
         pub common: Common = Common::default(),
-        /// `-d`: where datagrams are sent to.
+        /// `-d`: the destination.
         pub host: String = String::new(),
         /// `-U`.
         pub local_port: Option<u16> = None,
         /// The first test.
         pub load: Load = Load::default(),
-        /// All of them.
+        /// The sequence of tests.
         pub sweep: Sweep = Sweep::default(),
-        /// What is written beside the text.
+        /// The documents.
         pub documents: Documents = Documents::default(),
     }
 }
@@ -322,13 +323,13 @@ with_defaults! {
     /// The settings of `udpmon_recv`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Recv {
-        /// What all programs have.
+        /// The settings of all programs.
         pub common: Common = Common::default(),
-        /// `-t`: ends after this long; `None` is never.
+        /// `-t`: the duration of the run; `None` means no end.
         pub time: Option<Duration> = None,
-        /// `-T`: prints a line this often.
+        /// `-T`: the interval between lines.
         pub interval: Option<Duration> = None,
-        /// `-a main:stats`: the CPUs of the thread that prints.
+        /// `-a main:stats`: the CPUs of the printing thread.
         pub printing_cpus: Option<u64> = None,
         /// `-G`, `-L`.
         pub records: Option<RecordsWanted> = None,
@@ -338,11 +339,11 @@ with_defaults! {
         pub histograms: bool = false,
         /// `-N`: record the kernel's and the interface's times.
         pub kernel_stamps: bool = false,
-        /// `--stamps`: arrival times are the kernel's; else the program's.
+        /// `--stamps`: whether arrival times are the kernel's; otherwise the program reads them.
         pub arrival_by_kernel: bool = true,
         /// `-I`: the interface whose counters are printed.
         pub interface: Option<String> = None,
-        /// What is written beside the text.
+        /// The documents.
         pub documents: Documents = Documents::default(),
     }
 }
@@ -351,24 +352,25 @@ with_defaults! {
     /// The settings of `udpmon_resp`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Resp {
-        /// What all programs have.
+        /// The settings of all programs.
         pub common: Common = Common::default(),
         /// `-I`: the interface whose counters are reported.
         pub interface: Option<String> = None,
         /// `-D`.
         pub daemon: bool = false,
-        /// `--stamps`: arrival times are the kernel's where they are to be had; else the program's.
+        /// `--stamps`: whether arrival times are the kernel's if available; otherwise the program reads them.
         pub arrival_by_kernel: bool = true,
-        /// What a requester may take.
+        /// The limits for requesters.
         pub limits: Limits = Limits::default(),
     }
 }
 
 with_defaults! {
-    /// The bounds on what a responder does for requesters.
+    /// The limits on a responder's work for requesters.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// `--allow-peers`, `--drain-on-exit`; `clients` are requesters at a time, one as in the stock tool.
+        /// `--allow-peers`, `--drain-on-exit`; `clients` is the maximum number of requesters at a time: 1, as in the
+        /// stock tool.
         pub server: ServerConfig = ServerConfig { clients: 1, ..ServerConfig::default() },
         /// `--max-records`: bytes of one test's record memory.
         pub record_bytes: u64 = 64 << 20,
@@ -376,7 +378,7 @@ with_defaults! {
         pub memory_bytes: u64 = 256 << 20,
         /// `--max-response`: bytes of a response to a request.
         pub response_bytes: u32 = 65507,
-        /// `--idle`: a test without requests and data ends after this long.
+        /// `--idle`: a test ends after this time without requests and data.
         pub idle: Duration = Duration::from_secs(60),
     }
 }

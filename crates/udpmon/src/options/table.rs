@@ -1,4 +1,4 @@
-//! The options of the five programs: a row each, of which each program's section has its own.
+//! The table of options: one row per option, and one section of rows per program.
 
 #![expect(
     clippy::unnecessary_wraps,
@@ -37,12 +37,12 @@ pub(super) struct Typed {
     pub(super) count: Option<u64>,
     /// `-w`.
     pub(super) gap: Option<Duration>,
-    /// `-e`, `-i`: of gaps.
+    /// `-e`, `-i` of a gap sweep.
     pub(super) last_gap: Option<Duration>,
     pub(super) gap_step: Option<Duration>,
     /// `-r`: bits per second.
     pub(super) rate: Option<f64>,
-    /// `-r`, `-e`, `-i`: of response lengths.
+    /// `-r`, `-e`, `-i` of `udpmon_req`: response lengths in bytes.
     pub(super) first_response: Option<u32>,
     pub(super) last_response: u32,
     pub(super) response_step: u32,
@@ -234,77 +234,77 @@ rows! {
         "Print the usage text and exit.",
         |_, _| Err(Quit::Help));
     PACING = long("pacing", Value("how"), "How to space datagrams: spin, txtime or kernel", "spin",
-        "How to space datagrams. spin waits busily for each one's time; txtime hands each one with its time to the interface's queue, which must be etf or fq; kernel hands a rate to the queue fq. Default {default}.",
+        "How to space datagrams. spin waits for each departure time in a busy loop. txtime passes each datagram with its departure time to the queueing discipline of the interface, which must be etf or fq. kernel sets a pacing rate for the queueing discipline fq. Default {default}.",
         pacing);
-    LATENESS = long("lateness", Value("how"), "What late datagrams do: catch-up, skip or stretch", "catch-up",
-        "What a datagram does whose time has passed. With catch-up it leaves at once, and later ones at their own times; with skip, times that have passed are left out; with stretch, all later times move, as in the stock tool. Default {default}.",
+    LATENESS = long("lateness", Value("how"), "How to send late datagrams: catch-up, skip or stretch", "catch-up",
+        "How to handle a departure time that has passed. catch-up sends the datagram at once and keeps all later times. skip omits the times that have passed. stretch moves all later times, as the stock tool does. Default {default}.",
         lateness);
     SIZES = long("sizes", Value("list"), "Repeat the test with these payloads: 1400,100 or 64:1472:64", "",
-        "Repeat the test with each of these payloads: numbers and ranges FIRST:LAST:STEP between commas.",
+        "Repeat the test with each of these payloads: a comma-separated list of numbers and ranges FIRST:LAST:STEP.",
         |t, v| { t.sizes = Some(list(v, size)?); Ok(()) });
-    GAPS = long("gaps", Value("list"), "Repeat each size's test with these gaps in us: 0:40:1,100", "",
-        "Repeat the test of each size with each of these gaps in microseconds: numbers and ranges FIRST:LAST:STEP between commas.",
+    GAPS = long("gaps", Value("list"), "Repeat the test of each size with these gaps in us: 0:40:1,100", "",
+        "Repeat the test of each size with each of these gaps in microseconds: a comma-separated list of numbers and ranges FIRST:LAST:STEP.",
         |t, v| { t.gaps = Some(list(v, micros)?); Ok(()) });
-    SWEEP = long("sweep", Value("name"), "Sizes and gaps of stock's scripts: throughput, jitter or delay", "",
-        "Sweep over the sizes and gaps of stock's scripts. throughput is 10000 datagrams of 1400 to 50 bytes at gaps of 0 to 40 us with -x; jitter 100000 of 1472 and 100 bytes at 1 to 100 us with -H and -x; delay 10000 of 1472 bytes at 11 to 300 us with -G. --sizes, --gaps, -l, -t and -G outrank it.",
+    SWEEP = long("sweep", Value("name"), "Use sizes and gaps of stock's scripts: throughput, jitter or delay", "",
+        "Sweep over the sizes and gaps of stock's scripts. throughput sends 10000 datagrams of 1400 to 50 bytes at gaps of 0 to 40 us, with -x. jitter sends 100000 datagrams of 1472 and 100 bytes at gaps of 1 to 100 us, with -H and -x. delay sends 10000 datagrams of 1472 bytes at gaps of 11 to 300 us, with -G. --sizes, --gaps, -l, -t and -G override the sweep.",
         sweep);
-    EARLY_STOP = long("early-stop", Value("n"), "Leave out a size's other gaps after n tests without loss", "",
-        "Leave the rest of a size's gaps out when n tests in a row arrived without loss at the rate that they left with. Gaps should rise.",
+    EARLY_STOP = long("early-stop", Value("n"), "Skip the remaining gaps of a size after n tests without loss", "",
+        "Skip the remaining gaps of a size after n consecutive tests without loss in which datagrams arrived at the rate of their departure. List the gaps in ascending order.",
         |t, v| { t.early_stop = Some(whole(v, 1..=1000)?); Ok(()) });
     SEARCH = long("search", Value("low:high"), "Search for the highest rate without loss between these, in Mbit/s", "",
-        "Search for the highest rate of payload without loss. Either bound may be empty: the search then begins as fast as possible. Each step sends for -t or -l; default 1 second. A rate counts if the path loses nothing and delivers the datagrams at the rate that they leave with. What the responder's own socket dropped is reported, and is not the path's loss, where the responder is linerate's. A bucket of tokens on the path adds its share to the rate, less with a longer -t.",
+        "Search for the highest rate of payload without loss. Either bound may be empty; without an upper bound, the search starts as fast as possible. Each step sends for -t or -l; default 1 second. The path carries a rate if it loses no datagram and delivers the datagrams at the rate of their departure. If the responder is linerate, drops at its own socket are reported separately and do not count as loss on the path. A token bucket on the path raises the result; a longer -t reduces this effect.",
         |t, v| rates(v, t.search.get_or_insert_default()));
-    PRECISION = long("precision", Value("percent"), "End the search when its bounds are this close", "0.5",
-        "End the search when the bounds differ by this part of the rate. Default {default} per cent.",
+    PRECISION = long("precision", Value("percent"), "End the search when its bounds differ by at most this percentage", "0.5",
+        "End the search when the bounds differ by at most this percentage of the rate. Default {default} per cent.",
         |t, v| { t.precision = Some(percent(v, 0.01)?); Ok(()) });
-    TOLERATE = long("tolerate", Value("percent"), "Loss that the search takes for none", "0",
-        "A rate that loses at most this part of its datagrams counts as free of loss. Default {default} per cent.",
+    TOLERATE = long("tolerate", Value("percent"), "Loss that the search ignores", "0",
+        "Treat a rate as free of loss if at most this percentage of its datagrams is lost. Default {default} per cent.",
         |t, v| { t.tolerated = Some(percent(v, 0.0)?); Ok(()) });
-    JSON = long("json", Nothing, "Print the results as a JSON document, and nothing else", "",
-        "Print the results as a JSON document in the place of all text: that of linerate run.",
+    JSON = long("json", Nothing, "Print only the results, as a JSON document", "",
+        "Print the results as a JSON document instead of text. The format is that of linerate run.",
         |t, _| { t.documents.json = true; Ok(()) });
-    CSV = long("csv", Nothing, "Print the results as comma-separated values, and nothing else", "",
-        "Print a title line and a line of comma-separated values per test, in the place of all text. Times are in seconds, rates in bits per second.",
+    CSV = long("csv", Nothing, "Print only the results, as comma-separated values", "",
+        "Print a title line and one line of comma-separated values per test, instead of text. Times are in seconds, rates in bits per second.",
         |t, _| { t.documents.csv = true; Ok(()) });
-    HTML = long("html", Value("file"), "Write the results as a page with plots", "",
-        "Write the results as one page, with plots, that needs nothing from the network.",
+    HTML = long("html", Value("file"), "Write the results to this file as an HTML page with plots", "",
+        "Write the results to this file as an HTML page with plots. The page loads nothing from the network.",
         |t, v| { t.documents.html = Some(v.into()); Ok(()) });
     PLOT = long("plot", Value("file"), "Plot the results to FILE.svg or FILE.html", "",
-        "Plot the results: throughput and loss against gap and size of a sweep, and with -G delays and arrivals of each datagram. The name ends in .svg or .html. Plots, page and document keep at most 2097152 records of all tests together.",
+        "Plot throughput and loss against the gap and the size of a sweep. With -G, also plot the delay and the arrival of each datagram. The file name must end in .svg or .html. Plots, HTML page and JSON document contain at most 2097152 records of all tests together.",
         plot);
-    PACKETS_FILE = long("packets", Value("file"), "Write the records of -G to this file, a line each", "",
-        "Write the records of -G to this file as the tests end: comma-separated numbers of the test and the datagram, its bytes, the times of departure and arrival by each end's clock, and the one-way delay, in nanoseconds. All of them are written, however many tests there are.",
+    PACKETS_FILE = long("packets", Value("file"), "Write the records of -G to this file, one per line", "",
+        "Write the records of -G to this file after each test, as comma-separated values: the number of the test, the number of the datagram, its bytes, the times of departure and arrival by each end's clock, and the one-way delay. Times are in nanoseconds. The file contains the records of all tests.",
         |t, v| { t.documents.packets = Some(v.into()); Ok(()) });
-    STRICT = long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
-        "Print what makes a result doubtful on standard error, and exit with 3 if anything does.",
+    STRICT = long("strict", Nothing, "Report reasons to doubt a result, and exit with 3 if there are any", "",
+        "Print each reason to doubt a result on standard error. Exit with 3 if there are any.",
         |t, _| { t.documents.strict = true; Ok(()) });
-    ARRIVALS = long("stamps", Value("whose"), "Arrival times: kernel or program", "kernel",
-        "Whose clock takes arrival times: kernel is the time stamp of the receiving host's kernel (SO_TIMESTAMPING), program is read after the receive call, as in the stock tool. Default {default}.",
+    ARRIVALS = long("stamps", Value("whose"), "Source of arrival times: kernel or program", "kernel",
+        "Source of arrival times. kernel uses the time stamps of the receiving host's kernel (SO_TIMESTAMPING). program reads the clock after each receive call, as the stock tool does. Default {default}.",
         |t, v| { t.by_program = one_of(v, &[("kernel", false), ("program", true)])?; Ok(()) });
-    PEERS = long("allow-peers", Value("CIDR"), "Serve requesters from this network only (repeatable)", "",
-        "Serve requesters from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. May be given several times.",
+    PEERS = long("allow-peers", Value("CIDR"), "Serve only requesters from this network (repeatable)", "",
+        "Serve only requesters from this network: 10.0.0.0/8, fd00::/8, or one address. The option is repeatable.",
         |t, v| { t.limits.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) });
-    TESTS = long("max-tests", Value("n"), "Serve so many tests at a time", "1",
-        "Tests at a time; further requesters are refused. Default {default}, as in the stock tool.",
+    TESTS = long("max-tests", Value("n"), "Run at most n tests at a time", "1",
+        "Run at most n tests at a time; refuse further requesters. Default {default}, as in the stock tool.",
         |t, v| { t.limits.server.clients = whole(v, 1..=1 << 16)?; Ok(()) });
-    MAX_RECORDS = long("max-records", Value("bytes"), "Give one test's records so much memory", "64M",
-        "Memory of one test's records. A linerate requester that asks for more fails before it sends; a stock one gets zeros for the rest. Default {default}.",
+    MAX_RECORDS = long("max-records", Value("bytes"), "Memory for the records of one test", "64M",
+        "Memory for the records of one test. A linerate requester that asks for more fails before it sends data. A stock requester receives zeros for the records that do not fit. Default {default}.",
         |t, v| { t.limits.record_bytes = bytes(v, 0..=1 << 32)?; Ok(()) });
-    MAX_MEMORY = long("max-memory", Value("bytes"), "Give all tests' records so much memory", "256M",
-        "Memory of all tests' records together, of which one address gets at most 15/16. Default {default}.",
+    MAX_MEMORY = long("max-memory", Value("bytes"), "Memory for the records of all tests", "256M",
+        "Memory for the records of all tests together. One address gets at most 15/16 of it. Default {default}.",
         |t, v| { t.limits.memory_bytes = bytes(v, 0..=1 << 40)?; Ok(()) });
-    MAX_RESPONSE = long("max-response", Value("bytes"), "Send responses of so many bytes", "65507",
-        "The longest response to a request. Before a test has begun, a response is at most as long as its request. Default {default}.",
+    MAX_RESPONSE = long("max-response", Value("bytes"), "Maximum length of a response", "65507",
+        "The maximum length of a response to a request, in bytes. Before a test starts, a response is at most as long as its request. Default {default}.",
         |t, v| { t.limits.response_bytes = whole(v, 64..=65507)?; Ok(()) });
-    IDLE = long("idle", Value("s"), "End a test without datagrams after this long", "60",
-        "End a test that has neither requests nor data for this many seconds. Default {default}.",
+    IDLE = long("idle", Value("s"), "End a test after this many seconds without datagrams", "60",
+        "End a test after this many seconds without requests and data. Default {default}.",
         |t, v| { t.limits.idle = seconds(v)?; Ok(()) });
-    DRAIN = long("drain-on-exit", Value("s"), "When stopped, let running tests finish for at most this long", "",
-        "On SIGTERM or SIGINT, let running tests finish for at most this many seconds. Without it, running tests end at once.",
+    DRAIN = long("drain-on-exit", Value("s"), "After a stop, let running tests continue for up to this long", "",
+        "After SIGTERM or SIGINT, let running tests continue for up to this many seconds. Without this option, running tests end at once.",
         |t, v| { t.limits.server.drain = seconds(v)?; Ok(()) });
 }
 
-/// A section with rows.
+/// Returns a section with these rows.
 const fn section(flags: &'static [Row]) -> Section<Typed> {
     Section {
         title: "OPTIONS",
@@ -351,7 +351,7 @@ fn size(text: &str) -> Result<u32, Quit> {
     whole(text, i64::from(SHORTEST_NUMBERED)..=65507)
 }
 
-/// Seconds; `None` of 0.
+/// Parses seconds. Returns `None` for 0.
 fn unless_zero(text: &str) -> Result<Option<Duration>, Quit> {
     match text {
         "0" => Ok(None),

@@ -7,13 +7,13 @@ use getopt::{Quit, refuse, within};
 use super::settings::{RecordKind, RecordsWanted, Search};
 use crate::wire::Binning;
 
-/// The longest gap, pause or test, in seconds.
+/// The maximum gap, pause or test duration, in seconds.
 const LONGEST: f64 = 86_400.0;
 
-/// The most items of a list, and the most tests of a sweep of gaps.
+/// The maximum number of items in a list, and of tests in a sweep of gaps.
 pub(super) const MOST_STEPS: usize = 100_000;
 
-/// The most records: stock's counter of their bytes has 32 bits, and the largest record 32 bytes.
+/// The maximum number of records. Stock counts their bytes in 32 bits, and the largest record has 32 bytes.
 const MOST_RECORDS: i64 = (u32::MAX / 32) as i64;
 
 /// A decimal number in this range.
@@ -34,7 +34,7 @@ pub(super) fn hexadecimal(text: &str, most: u64) -> Result<u64, Quit> {
     }
 }
 
-/// A mask of CPUs, which has at least one.
+/// Parses a mask of at least one CPU.
 pub(super) fn mask(text: &str) -> Result<u64, Quit> {
     match hexadecimal(text, u64::MAX)? {
         0 => refuse("the mask has no CPU"),
@@ -86,7 +86,7 @@ pub(super) fn bytes(text: &str, range: std::ops::RangeInclusive<i64>) -> Result<
     within(text, units::netperf_size(text), range)
 }
 
-/// A part in per cent, as a part of 1.
+/// Parses a percentage. Returns a fraction of 1.
 pub(super) fn percent(text: &str, least: f64) -> Result<f64, Quit> {
     let digits = text.strip_suffix('%').unwrap_or(text);
     match number(digits)? {
@@ -118,7 +118,7 @@ pub(super) fn rates(text: &str, search: &mut Search) -> Result<(), Quit> {
     }
 }
 
-/// A list between commas of numbers and of ranges `first:last:step`, as `number` reads them.
+/// Parses a comma-separated list of numbers and ranges `first:last:step`. `number` parses each number.
 pub(super) fn list<T: Copy + PartialOrd + std::ops::Add<Output = T> + Default>(
     text: &str,
     number: impl Fn(&str) -> Result<T, Quit>,
@@ -137,7 +137,7 @@ pub(super) fn list<T: Copy + PartialOrd + std::ops::Add<Output = T> + Default>(
     Ok(all)
 }
 
-/// Numbers from `first` to `last`; `first` alone if `last` is below it.
+/// Returns the numbers from `first` to `last`; only `first` if `last` is below it.
 pub(super) fn steps<T: Copy + PartialOrd + std::ops::Add<Output = T> + Default>(
     first: T,
     last: T,

@@ -52,7 +52,7 @@ pub(super) fn counters(whose: Whose, counters: &HostCounters) -> String {
     }
     let p = &counters.protocols;
     let (title, values) = if counters.is_v6 {
-        // Stock's values are in another order than its titles.
+        // Stock prints the values in another order than the titles.
         let values = [
             p.ip6_in_discards,
             p.ip6_in_receives,
@@ -91,7 +91,7 @@ pub(super) fn counter_titles(whose: Whose, is_v6: bool) -> String {
     format!("{whose} if; {interface}; {whose} {protocols}")
 }
 
-/// The block of an interface's hardware. A counter that it does not offer is a dash.
+/// Formats the block of an interface's hardware counters. A missing counter is a dash.
 pub(super) fn nic(whose: Whose, nic: &NicCounters) -> String {
     let values = nic.values().map(|value| match value {
         Some(value) => format!("{value}; "),

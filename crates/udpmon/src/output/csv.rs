@@ -1,4 +1,5 @@
-//! Comma-separated values: a line of names, and a line per test. Times are in seconds, rates in bits of payload per second.
+//! Comma-separated values: a line of names, and one line per test. Times are in seconds, rates in bits of payload per
+//! second.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,7 +25,7 @@ pub fn values(row: &Row) -> String {
     values.join(",") + "\n"
 }
 
-/// A test of `udpmon_bw_mon`. What is not known is empty.
+/// A test of `udpmon_bw_mon`. Unknown values are empty.
 pub fn throughput(test: &Throughput) -> Row {
     let evidence = Evidence::of(test);
     let fate = test.fate();
@@ -87,7 +88,7 @@ pub fn latency(test: &Latency) -> Row {
     ]
 }
 
-/// A look of `udpmon_recv`, since the one before.
+/// The counts of `udpmon_recv` since the previous line.
 pub fn snapshot(look: &Snapshot) -> Row {
     let interval = &look.delta;
     vec![
@@ -107,7 +108,7 @@ pub fn snapshot(look: &Snapshot) -> Row {
 /// The names of the values of [`packets`].
 pub const PACKETS: &str = "test,number,bytes,sent_ns,received_ns,one_way_delay_ns\n";
 
-/// The records of a test, which is the `number`th. A time that is not known is empty.
+/// Formats the records of the test with this `number`. Unknown times are empty.
 pub fn packets(number: usize, outcome: &Outcome) -> String {
     let mut text = String::new();
     let ns = |time: Option<Duration>| optional(time.map(|time| time.as_nanos()));

@@ -6,7 +6,7 @@ use units::iperf::general;
 
 use crate::wire::Histogram;
 
-/// A histogram: its title, its sums, and a line per bin.
+/// Formats a histogram: its title, its sums, and one line per bin.
 pub fn histogram(histogram: &Histogram) -> String {
     let mut text = format!(
         "Hist {:8} {}\n counts {} mean {:.2} underflows {} overflows {}\n",
@@ -23,7 +23,7 @@ pub fn histogram(histogram: &Histogram) -> String {
     text
 }
 
-/// The same with the lines that `udpmon_req` adds.
+/// Formats a histogram with the additional lines of `udpmon_req`.
 pub fn latency_histogram(of: &Histogram) -> String {
     let derived = Derived::of(of);
     let g = |number| general(number, 4);
@@ -44,12 +44,13 @@ pub fn latency_histogram(of: &Histogram) -> String {
     )
 }
 
-/// Stock's figures of the values in the bins. Each value counts as its bin's low edge, but for the mean.
+/// Computes stock's figures of the values in the bins. Each value counts as the low edge of its bin, except for the
+/// mean.
 pub(super) struct Derived {
     pub(super) mean: f64,
     pub(super) sigma: f64,
     pub(super) skew: f64,
-    /// Divided by the square of sigma, where a kurtosis has its fourth power.
+    /// Divides by the square of sigma, although a kurtosis requires its fourth power.
     pub(super) kurtosis: f64,
     pub(super) median: i64,
     pub(super) lower: i64,

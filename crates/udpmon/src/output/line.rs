@@ -7,7 +7,7 @@ use super::histogram::Derived;
 use super::{blocks, g, micros, overhead, percent};
 use crate::result::{ByOrder, HostUse, Interval, Latency, Opened, Sending, Snapshot, Throughput};
 
-/// The titles of `udpmon_bw_mon`. With both hosts they are those of `-x`.
+/// Returns the titles of `udpmon_bw_mon`: those of `-x` if both hosts are given.
 pub fn bw_mon_titles(hosts: Option<(&HostUse, &HostUse)>) -> String {
     let Some((here, there)) = hosts else {
         return "  pkt len; num_sent; inter-pkt_time us; send_user_data_rate Mbit; num_recv; num_lost; num_badorder; \
@@ -110,7 +110,7 @@ fn arrivals(test: &Throughput) -> String {
     )
 }
 
-/// Stock's estimate: passed-over numbers, less what the receiving host dropped for whatever program.
+/// Stock's estimate of the loss on the path: skipped numbers, minus the drops of all sockets of the receiving host.
 fn lost_in_network(received: &ByOrder, there: &HostUse, is_v6: bool) -> u64 {
     let protocols = &there.counters.protocols;
     let errors = if is_v6 {
@@ -123,7 +123,7 @@ fn lost_in_network(received: &ByOrder, there: &HostUse, is_v6: bool) -> u64 {
     received.lost.saturating_sub(dropped as u64)
 }
 
-/// What stands before each line under `-q`.
+/// Returns the prefix of each line under `-q`.
 pub fn quiet_prefix(started: SystemTime, opened: &Opened) -> String {
     format!(
         " {} ; {} ; {} ; {} ; {} ;",
@@ -196,9 +196,9 @@ pub fn recv_titles(cpus: usize, is_v6: bool) -> String {
     )
 }
 
-/// A line of `udpmon_recv`: the `number`th, after the first one by `since_first`.
+/// Formats a line of `udpmon_recv`: the `number`th, `since_first` after the first one.
 pub fn recv_line(number: u64, since_first: Duration, look: &Snapshot) -> String {
-    /// Days from 1900, as spreadsheets count them, to 1970.
+    /// Days from 1900, the epoch of spreadsheets, to 1970.
     const DAYS_TO_1970: f64 = 25_569.0;
     let at = unix(look.at);
     let figures = Received::of(&look.delta);
@@ -225,7 +225,7 @@ pub fn recv_line(number: u64, since_first: Duration, look: &Snapshot) -> String 
     )
 }
 
-/// The table of `udpmon_recv` at an interrupt: the whole time, and since the look before.
+/// Formats the table of `udpmon_recv` at an interrupt, for the whole time and for the last interval.
 pub fn recv_table(look: &Snapshot) -> String {
     let (total, delta) = (Received::of(&look.total), Received::of(&look.delta));
     let counts = |of: fn(&ByOrder) -> u64| {
@@ -260,7 +260,7 @@ pub fn recv_table(look: &Snapshot) -> String {
     text
 }
 
-/// What the columns of an interval have beside its counts.
+/// The columns of an interval in addition to its counts.
 struct Received {
     lost_percent: String,
     lost_in_network: u64,

@@ -1,6 +1,7 @@
-//! What the stock programs print, to the character, and beside it what they do not know: lines that begin with `# `.
+//! The text output: exactly the lines of the stock programs, and additional lines that begin with `# `.
 //!
-//! A column of stock's has stock's meaning, even where another would be better: [`remarks`] have the others.
+//! A column of stock has stock's meaning, even if another meaning would be better. The [`remarks`] contain the better
+//! figures.
 
 mod blocks;
 pub mod csv;
@@ -26,7 +27,7 @@ fn g(number: f64) -> String {
     general(number, 6)
 }
 
-/// A part of `whole` in per cent, as `%.2g`; 0 of nothing.
+/// Formats a part of `whole` in per cent, as `%.2g`; 0 if `whole` is 0.
 fn percent(part: f64, whole: f64) -> String {
     let percent = if whole > 0.0 {
         100.0 * part / whole
@@ -41,8 +42,8 @@ fn micros(time: std::time::Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Bytes per datagram on the wire, beside its payload: the gap between frames, the preamble, Ethernet's header and
-/// checksum, and the headers of IP and UDP.
+/// Overhead in bytes per datagram on the wire: the gap between frames, the preamble, Ethernet's header and checksum,
+/// and the headers of IP and UDP.
 pub(crate) fn overhead(is_v6: bool) -> u32 {
     if is_v6 { 86 } else { 66 }
 }

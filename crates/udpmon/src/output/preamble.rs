@@ -7,7 +7,7 @@ use crate::VERSION;
 use crate::options::Common;
 use crate::result::{Buffers, Opened};
 
-/// Whose preamble it is.
+/// The program of the preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// `udpmon_bw_mon`.
@@ -22,12 +22,12 @@ pub enum Program {
     Resp,
 }
 
-/// What the clock costs.
+/// The cost of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Calibration {
-    /// The least time between two reads of the clock, in µs.
+    /// The minimum time between two reads of the clock, in µs.
     pub read_us: f64,
-    /// The least time by which a busy wait was too long, in µs.
+    /// The minimum overrun of a busy wait, in µs.
     pub wait_us: f64,
 }
 
@@ -75,7 +75,7 @@ pub fn preamble(
     text + &destination(program, common, opened)
 }
 
-/// Stock calibrates the CPU's cycle counter here, which this program has no use for.
+/// Stock calibrates the CPU's cycle counter here. This program does not use that counter.
 fn clock(calibration: &Calibration) -> String {
     format!(
         " Initialising real-time clock.\nCPU speed = not calibrated: the clock is CLOCK_MONOTONIC\n\

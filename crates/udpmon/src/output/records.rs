@@ -22,7 +22,7 @@ fn skipped(records: &Records) -> String {
     format!(" num packets skipped =; {}\n", records.skip)
 }
 
-/// The number of the first record: they count from 1.
+/// The number of the first record. Numbers start at 1.
 fn numbers(records: &Records) -> impl Iterator<Item = u64> + use<> {
     u64::from(records.skip) + 1..
 }
@@ -111,7 +111,8 @@ fn lost(text: &mut String, records: &Records, rows: &[LostRecord]) {
     }
 }
 
-/// The records of `udpmon_recv`, without a one-way delay: there are no exchanges. Times are since the first packet.
+/// Formats the records of `udpmon_recv`. Without exchanges, they have no one-way delay. Times are relative to the first
+/// packet.
 pub fn recv_records(records: &Records) -> String {
     let mut text = "recv_time ipg us; send_time ipg us; \n".to_owned() + &skipped(records);
     let rows = match &records.rows {

@@ -1,4 +1,4 @@
-//! Lines that stock does not have. Each begins with `# `.
+//! The lines that stock does not print. Each begins with `# `.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::result::{Fate, FateSource, StampSource, Throughput};
 use crate::steps::{Evidence, Found, Why};
 use crate::wire::Details;
 
-/// What a test showed beyond stock's line: what became of the datagrams, the spacing, the rates, and the figures of records.
+/// Formats the figures of a test beyond stock's line: the fate of the datagrams, the spacing, the rates, and the
+/// figures of records.
 pub fn of_test(test: &Throughput, figures: Option<&PacketFigures>) -> String {
     let mut lines = match test.fate() {
         Some(fate) => corrected(&fate, test.details.as_ref()),
@@ -47,7 +48,7 @@ pub fn of_test(test: &Throughput, figures: Option<&PacketFigures>) -> String {
     lines
 }
 
-/// What makes arrivals by the kernel's stamps doubtful.
+/// Formats the reasons to doubt the kernel's arrival times.
 fn doubts(details: &Details) -> String {
     let mut text = String::new();
     let (unstamped, step_us) = (details.unstamped, details.clock_step_us);
@@ -78,7 +79,7 @@ fn corrected(fate: &Fate, details: Option<&Details>) -> String {
     )
 }
 
-/// What a receiver without a sender's count knows.
+/// Formats the figures of a receiver without the sender's count.
 pub fn received(counts: &model::DatagramCounts) -> String {
     format!(
         "# corrected: received {}; lost {}; late {}; repeated {}\n",
@@ -86,7 +87,7 @@ pub fn received(counts: &model::DatagramCounts) -> String {
     )
 }
 
-/// The spacing of the departures, as it was.
+/// Formats the actual spacing of the departures.
 pub fn spacing(asked: Duration, spaced: Option<&model::Spaced>) -> String {
     let Some(spaced) = spaced else {
         return String::new();
@@ -265,7 +266,7 @@ fn lost(evidence: &Evidence) -> String {
     format!("lost {} of {}{drops}", evidence.lost, evidence.sent)
 }
 
-/// Tests of a size that are left out.
+/// Reports the skipped tests of a size.
 pub fn left_out(bytes: u32, tests: usize) -> String {
     format!("# {bytes} bytes: {tests} longer gaps left out\n")
 }
@@ -288,7 +289,7 @@ mod tests {
         for (clock, unstamped, clock_step_us, text) in [
             (1, 0, 0, ""),
             (1, 3, 0, "; 3 by the responder's own clock"),
-            // That all of them are is not worth saying twice.
+            // If no packet has a stamp, the count would repeat the clock of the line.
             (0, 10, 0, ""),
             (
                 1,

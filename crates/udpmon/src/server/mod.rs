@@ -1,4 +1,4 @@
-//! The responder: a socket that waits for requesters, and a session with each.
+//! The responder: a socket that waits for requesters, and one session per requester.
 
 mod session;
 pub(crate) mod tally;
@@ -25,22 +25,22 @@ use crate::options::{Common, Resp};
 use crate::result::Opened;
 use crate::wire::{Block, Capability, Command, EndReason};
 
-/// How long the door waits before it looks at its stop again.
+/// The interval at which the listener checks for a stop.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a new requester waits for the end of a session that makes room for it.
+/// The maximum wait of a new requester for the end of a session that makes room.
 const HANDOVER: Duration = Duration::from_millis(100);
 
-/// Sessions beyond the places for tests: those that wait for a requester's next test.
+/// The maximum number of sessions without a test: those that wait for the next test of their requester.
 const MOST_WAITING: usize = 32;
 
-/// A session's stack. Its buffers are on the heap, but for histograms.
+/// The stack size of a session. Its buffers are on the heap, except for histograms.
 const STACK: usize = 256 * 1024;
 
-/// The shortest ZEROSTATS: a 32-bit requester has no padding.
+/// The length of the shortest ZEROSTATS: a 32-bit requester sends no padding.
 const SHORTEST_BEGIN: usize = 204;
 
-/// Opens the responder's sockets, and binds this thread and those that it starts to the CPUs of the options.
+/// Opens the responder's sockets, and binds this thread and its future child threads to the CPUs of the options.
 pub fn listen(common: &Common) -> io::Result<(Vec<Socket>, Opened)> {
     let [v6, v4] = Address::wildcards(common.port);
     let bind = if common.v6 { v6 } else { v4 };
@@ -51,8 +51,8 @@ pub fn listen(common: &Common) -> io::Result<(Vec<Socket>, Opened)> {
     Ok((vec![socket], opened))
 }
 
-/// Serves requesters until the service's stop, and then those that it has to their end. `warn` writes a line about a refused
-/// requester, which may be an attacker.
+/// Serves requesters until the service's stop, and then waits for the running sessions to end. `warn` writes a line
+/// about a refused requester, which may be an attacker.
 pub fn serve(
     listeners: Vec<Socket>,
     settings: &Resp,
@@ -69,41 +69,41 @@ pub fn serve(
     std::thread::scope(|scope| {
         for listener in listeners {
             let server = &server;
-            // Sessions borrow it for their sockets' addresses only while they begin.
+            // Sessions borrow it only at their start, to get the addresses of their sockets.
             scope.spawn(move || server.open(&listener, scope));
         }
     });
 }
 
-/// What the sessions share.
+/// The state that the sessions share.
 struct Server<'a> {
     settings: &'a Resp,
     service: &'a Service,
     warn: &'a (dyn Fn(fmt::Arguments<'_>) + Sync),
-    /// The memory of all records.
+    /// The memory for all records.
     memory: Budget,
     sessions: Mutex<Vec<Arc<Entry>>>,
 }
 
-/// A session, as the others see it.
+/// A session, as visible to the other sessions.
 #[derive(Debug)]
 struct Entry {
     peer: Address,
     /// Ends the session.
     stop: Stop,
-    /// Something came after the request that began the test.
+    /// The session received a datagram after the request that started the test.
     is_confirmed: AtomicBool,
-    /// It has a place.
+    /// The session holds a place for a test.
     is_testing: AtomicBool,
 }
 
 impl Server<'_> {
-    /// Takes new requesters in until the stop.
+    /// Accepts new requesters until the stop.
     fn open<'scope>(&'scope self, listener: &Socket, scope: &'scope Scope<'scope, '_>) {
         let mut buffer = vec![0; 2048];
         let stop = self.service.stop();
         while !stop.is_set() {
-            // A failure is a stop, or is found again by the receive call.
+            // An error means a stop, or the receive call reports it again.
             let _ = stop.wait_readable(listener.as_fd(), Instant::now() + LOOK);
             match call::receive_from_without_waiting(listener.as_fd(), &mut buffer) {
                 Ok((length, Some(from))) => {
@@ -118,8 +118,8 @@ impl Server<'_> {
         }
     }
 
-    /// A datagram of somebody without a session. Nothing is kept of it, but for a request that begins a test; and no answer is
-    /// longer.
+    /// Handles a datagram from a source without a session. Stores no state, except for a request that starts a test.
+    /// The answer is no longer than the datagram.
     fn attend<'scope>(
         &'scope self,
         listener: &Socket,
@@ -141,7 +141,7 @@ impl Server<'_> {
                 }
             }
             Some(Command::TestEnd) => Command::Ok,
-            // A linerate whose session has ended.
+            // The session of this linerate has ended.
             Some(command) if command != Command::Ended => match Capability::find(datagram) {
                 Some(ours) if ours.nonce != 0 => Command::Ended,
                 _ => return,
@@ -154,7 +154,8 @@ impl Server<'_> {
         }
     }
 
-    /// Begins a session; nothing where there is one already: the request was repeated before the session had its socket.
+    /// Starts a session. Does nothing if the requester already has one: it repeated its request before the session
+    /// opened its socket.
     fn begin<'scope>(
         &'scope self,
         listener: &Socket,
@@ -191,8 +192,8 @@ impl Server<'_> {
         thread.map(drop).map_err(|error| sys::describe(&error))
     }
 
-    /// A place for a test. Where there is none, a session of the same host makes room: one that nothing came for yet, or, if
-    /// there is one place only, the one that has it.
+    /// Returns a place for a test. If all places are taken, ends a session of the same host to make room: a session
+    /// without a datagram so far or, if there is only one place, the session that holds it.
     fn place(&self, peer: &Address, own: Option<&Entry>) -> Result<Place, Refusal> {
         let refusal = match self.service.admit(peer) {
             Err(refusal @ (Refusal::Full(_) | Refusal::AddressFull(_))) => refusal,
@@ -214,7 +215,7 @@ impl Server<'_> {
         let Some(victim) = victim else {
             return Err(refusal);
         };
-        // The host that it is for has left it.
+        // The requesting host has abandoned this session.
         victim.stop.pull(Reason::PeerClosed);
         let until = Instant::now() + HANDOVER;
         loop {
@@ -237,7 +238,7 @@ impl Server<'_> {
     }
 }
 
-/// A session that the others see, as long as this lives.
+/// A session in the list of sessions, for as long as this value lives.
 struct Registered<'a>(&'a Server<'a>, Arc<Entry>);
 
 impl Drop for Registered<'_> {
@@ -248,7 +249,7 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Makes the answer to a request in its place: its block with another command.
+/// Converts a request in place to its answer: the same block with another command.
 fn answer_in_place(datagram: &mut [u8], answer: Command) {
     let ours = Capability::find(datagram);
     let Some(mut block) = Block::read(datagram) else {

@@ -1,4 +1,4 @@
-//! A session with one requester: one test after the other on a socket of its own.
+//! A session with one requester: consecutive tests on a separate socket.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,10 +15,11 @@ use super::test::{Test, TestEnd};
 use super::{Entry, Server, answer_in_place};
 use crate::wire::{Block, Capability, Command, EndReason};
 
-/// How long a session waits for the requester's next test, or answers a repeated TESTEND: longer than stock's 3 s.
+/// The time a session waits for the requester's next test, or answers a repeated TESTEND. It is longer than stock's 3
+/// s.
 const LINGER: Duration = Duration::from_secs(4);
 
-/// A peer with an unproven address gets at most so many times the bytes that it sent: RFC 9000, section 8.1.
+/// The limit for an unproven address: this many times the bytes that it sent (RFC 9000, section 8.1).
 const MOST_AMPLIFICATION: u64 = 3;
 
 pub(super) struct Session<'a> {
@@ -26,13 +27,13 @@ pub(super) struct Session<'a> {
     /// Connected to the requester.
     pub(super) socket: BorrowedFd<'a>,
     pub(super) entry: &'a Entry,
-    /// Proves the requester's address to us, and us to the requester.
+    /// The nonce that proves the requester's address to the responder, and the responder to the requester.
     nonce: u128,
-    /// The requester is a linerate.
+    /// Whether the requester is a linerate.
     pub(super) is_ours: bool,
     is_proven: bool,
     may_amplify: bool,
-    /// Bytes from the requester: requests, and the packets of its tests.
+    /// Bytes from the requester: requests and test packets.
     received: u64,
     pub(super) data: u64,
     /// Bytes to the requester.
@@ -55,7 +56,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Serves tests until the requester has no more; the first one's request came at this time of the monotonic clock.
+    /// Serves tests until the requester starts no more. The first request arrived at this time of the monotonic clock.
     pub(super) fn run(mut self, request: Vec<u8>, came_ns: u64, place: Place) {
         let mut next = Some((request, came_ns, place));
         while let Some((request, came_ns, place)) = next {
@@ -74,7 +75,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs one test; `None` if it may not begin.
+    /// Runs one test; `None` if it must not start.
     fn test(&mut self, mut request: Vec<u8>, came_ns: u64) -> Option<TestEnd> {
         let entry = self.entry;
         let registered = Registered {
@@ -110,7 +111,7 @@ impl<'a> Session<'a> {
         Some(end)
     }
 
-    /// Gives the next test of the same requester its place.
+    /// Passes the place to the next test of the same requester.
     fn admit(&mut self, mut request: Vec<u8>, came_ns: u64) -> Option<(Vec<u8>, u64, Place)> {
         let Ok(place) = self.server.place(&self.entry.peer, Some(self.entry)) else {
             self.answer(&mut request, Command::InUse);
@@ -145,7 +146,7 @@ impl<'a> Session<'a> {
         None
     }
 
-    /// Counts bytes from the requester, and looks who it is.
+    /// Counts bytes from the requester, and identifies a linerate.
     pub(super) fn count_received(&mut self, request: &[u8]) {
         self.received += request.len() as u64;
         if let Some(ours) = Capability::find(request) {
@@ -161,7 +162,7 @@ impl<'a> Session<'a> {
         self.reply(request);
     }
 
-    /// Puts our nonce into the answer to a linerate.
+    /// Adds the responder's nonce to the answer to a linerate.
     pub(super) fn sign(&self, answer: &mut [u8]) {
         if let (Some(ours), Some(block)) = (Capability::find(answer), answer.first_chunk_mut()) {
             let signed = Capability {
@@ -172,7 +173,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends a reply, unless that would be more than an unproven address may get.
+    /// Sends a reply, unless it would exceed the limit for an unproven address.
     pub(super) fn reply(&mut self, reply: &[u8]) {
         let sent = self.sent + reply.len() as u64;
         let is_bounded = !self.may_amplify && !self.is_proven;
@@ -184,7 +185,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Reports to a linerate that its test was ended here.
+    /// Reports the early end of a test to a linerate.
     fn tell_end(&mut self, reason: EndReason) {
         if !self.is_ours {
             return;

@@ -1,4 +1,4 @@
-//! What a responder counts of each packet beside the engine: stock's histograms.
+//! A responder's counts per packet in addition to the engine's: stock's histograms.
 
 use engine::{Order, PacketArrival, PacketWatch, PassedOver, ReceivedPacket};
 
@@ -8,18 +8,18 @@ use crate::wire::{Binning, Command, Histogram, LostRecord, PacketRecord};
 #[derive(Debug)]
 pub(crate) struct Tally {
     histograms: Vec<Histogram>,
-    /// Whether stamps of the kernel and of the network interface have histograms, too.
+    /// Whether the time stamps of the kernel and of the network interface also have histograms.
     keeps_stamps: bool,
     kernel_ns: u64,
     nic_ns: u64,
-    /// Packets without a number of the test's.
+    /// Packets without a number of this test.
     pub(crate) strange: u64,
-    /// Whether each datagram is a packet, whatever it begins with.
+    /// Whether each datagram counts as a packet, regardless of its first bytes.
     takes_all: bool,
 }
 
 impl Tally {
-    /// Of packets that say that they are data, or of all.
+    /// Returns a tally of packets with the data command, or of all datagrams.
     pub(crate) fn new(binning: Binning, keeps_stamps: bool, takes_all: bool) -> Self {
         Self {
             histograms: Histogram::of_responder(binning),
@@ -72,7 +72,8 @@ impl PacketWatch for Tally {
     }
 }
 
-/// The record of a packet: times since `zero_ns` of the monotonic clock, that of the arrival in units of so many ns.
+/// Returns the record of a packet. Times are relative to `zero_ns` of the monotonic clock. The arrival time is in units
+/// of `unit_ns` nanoseconds.
 pub(crate) fn packet_record(
     packet: &ReceivedPacket,
     zero_ns: u64,
@@ -91,7 +92,7 @@ pub(crate) fn packet_record(
     }
 }
 
-/// The record of a number that was passed over, with times since `zero_ns`.
+/// Returns the record of a skipped number, with times relative to `zero_ns`.
 pub(crate) fn lost_record(lost: &PassedOver, zero_ns: u64) -> LostRecord {
     LostRecord {
         came: lost.came_ns.wrapping_sub(zero_ns) as i64 / 100,

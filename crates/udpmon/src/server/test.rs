@@ -1,4 +1,4 @@
-//! One test: from the request that begins it to the one that ends it, with every request between its packets.
+//! One test, from the request that starts it to the request that ends it, including all requests in between.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,44 +21,45 @@ use crate::wire::{
     LostRecord, Object, PacketRecord, Part, SLICE, VERSION, slice,
 };
 
-/// How often a session looks whether its requester has gone.
+/// The interval at which a session checks whether its requester has gone.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a session lasts that nothing came for after the request that began it. A requester repeats a request after 3 s.
+/// The lifetime of a session without any datagram after the request that started the test. A requester repeats a
+/// request after 3 s.
 const UNCONFIRMED: Duration = Duration::from_secs(4);
 
-/// The longest datagram that is read whole, and how many are received per call.
+/// The maximum number of bytes read of a datagram, and the datagrams per receive call.
 const LONGEST: u32 = 2048;
 const WIDTH: u32 = 32;
 
-/// Memory beside the records: the batch, and the records of repeated packets.
+/// Memory in addition to the records: the batch, and the records of repeated packets.
 const BESIDE: u64 = 1 << 20;
 
-/// The most bytes of an image in one reply.
+/// The maximum number of image bytes in one reply.
 const MOST_SLICE: usize = 9_000;
 
-/// How often a test may clear its counts. A requester does so twice.
+/// The maximum number of times that a test may clear its counts. A requester clears them twice.
 const MOST_STARTS: u32 = 64;
 
-/// How a test ended.
+/// The end of a test.
 pub(super) enum TestEnd {
-    /// The requester ended it by this request, which is to be answered when its place is free.
+    /// The requester ended it by this request. The answer follows when the place is free.
     Asked {
         /// The request.
         request: Vec<u8>,
-        /// The requester had what it wanted.
+        /// Whether the requester received the requested data.
         is_complete: bool,
     },
-    /// The requester began the next one, with this request.
+    /// The requester started the next test with this request.
     Next(Vec<u8>, u64),
-    /// This end ended it.
+    /// The responder ended it.
     Failed(EndReason, String),
 }
 
-/// What one request makes of a test.
+/// The effect of one request on a test.
 enum Next {
     Go,
-    /// Clear the counts, begin again, and agree to this request.
+    /// Clear the counts, start again, and accept this request.
     Again(Block, Vec<u8>),
     End(TestEnd),
 }
@@ -69,7 +70,7 @@ pub(super) struct Test<'s, 'a> {
     settings: Block,
     /// The responder's time zero, by the monotonic clock.
     zero_ns: u64,
-    /// What the host did until the statistics were asked for.
+    /// The activity of the host until the request for the statistics.
     host: Option<HostUse>,
     responses: u64,
     /// Bytes of requests and responses.
@@ -78,18 +79,18 @@ pub(super) struct Test<'s, 'a> {
     last_ns: u64,
 }
 
-/// What is counted from one START to the next.
+/// The counts from one START to the next.
 struct Phase<'p> {
     counters: &'p Counters,
     receiver: PacketReceiver<'p>,
-    /// The room for records.
+    /// The memory for records.
     record_bytes: u32,
     tally: Tally,
     meter: HostMeter,
 }
 
 impl<'s, 'a> Test<'s, 'a> {
-    /// A test that this request asks for.
+    /// Creates the test that this request asks for.
     pub(super) fn new(
         session: &'s mut Session<'a>,
         request: &[u8],
@@ -123,7 +124,7 @@ impl<'s, 'a> Test<'s, 'a> {
                     return TestEnd::Failed(EndReason::Stopped, why);
                 }
             };
-            // Only now, as packets may follow at once.
+            // Answer only now, because packets may follow at once.
             self.session.answer(&mut request, Command::Ok);
             (self.settings, request) = match self.serve(&mut phase, data_before) {
                 Next::Again(settings, request) => (settings, request),
@@ -135,7 +136,7 @@ impl<'s, 'a> Test<'s, 'a> {
         TestEnd::Failed(EndReason::Stopped, why)
     }
 
-    /// What counts packets from now on. Records that there is no memory for are left out.
+    /// Creates the counter of the following packets. Omits records for which no memory is left.
     fn phase<'p>(&self, counters: &'p Counters) -> Result<Phase<'p>, String>
     where
         'a: 'p,
@@ -179,8 +180,7 @@ impl<'s, 'a> Test<'s, 'a> {
         })
     }
 
-    /// The records that a requester asked for, as far as they may be kept, and their bytes. A stock latency client has noise
-    /// in the flags.
+    /// Returns the requested records, within the limits, and their bytes. A stock latency client sends random flags.
     fn recording(&self, most_bytes: u64) -> (Recording, u32) {
         let is_lost_only = self.settings.lost_only == 1;
         let skip = self.settings.skip;
@@ -259,7 +259,7 @@ impl<'s, 'a> Test<'s, 'a> {
         })
     }
 
-    /// Answers one request. Unknown ones are dropped, as by stock.
+    /// Answers one request. Drops unknown ones, as stock does.
     fn answer(&mut self, phase: &Phase<'_>, request: &mut Vec<u8>, times: PacketTimes) -> Next {
         let Some(block) = Block::read(request) else {
             return Next::Go;
@@ -299,7 +299,7 @@ impl<'s, 'a> Test<'s, 'a> {
         Next::Go
     }
 
-    /// A repeated request, or the next test of a requester whose TESTEND was lost.
+    /// Handles a repeated request, or the next test of a requester after a lost TESTEND.
     fn begin_again(
         &mut self,
         phase: &Phase<'_>,
@@ -315,7 +315,7 @@ impl<'s, 'a> Test<'s, 'a> {
         Next::Again(block, request)
     }
 
-    /// Answers with the time of the middle between the request's arrival and now, in the length that was asked for.
+    /// Answers with the midpoint between the request's arrival and now, in the requested length.
     fn respond(&mut self, request: &mut Vec<u8>, block: Block, times: PacketTimes) {
         self.responses += 1;
         let received = request.len();
@@ -338,7 +338,7 @@ impl<'s, 'a> Test<'s, 'a> {
         };
         answer.write(request);
         self.session.reply(request);
-        // A test without records is not preceded by exchanges that fit the clocks.
+        // A test without records does not start with exchanges that fit the clocks.
         if self.settings.length == 0 {
             self.exchanged.count_received(received, 1);
             self.exchanged.count_sent(length, 1);
@@ -348,7 +348,7 @@ impl<'s, 'a> Test<'s, 'a> {
         }
     }
 
-    /// Tells the counts by stock's rule, and closes the counters of the host.
+    /// Sends the counts by stock's rule, and closes the counters of the host.
     fn statistics(&mut self, phase: &Phase<'_>, request: &mut [u8]) {
         self.host = Some(phase.meter.since_start());
         self.has_statistics = true;
@@ -383,7 +383,7 @@ impl<'s, 'a> Test<'s, 'a> {
         }
     }
 
-    /// Sends a part of the records, whose offset counts words.
+    /// Sends a part of the records. The offset is in words.
     fn stock_records(&mut self, phase: &Phase<'_>, block: &Block) {
         let length = block.length as usize;
         if length > MOST_SLICE {
@@ -436,7 +436,7 @@ impl<'s, 'a> Test<'s, 'a> {
         }
     }
 
-    /// The length of all records of packets, and the bytes of some; arrival times in units of so many ns.
+    /// Returns the length of all packet records, and a part of their bytes. Arrival times are in units of `unit_ns`.
     fn records(
         &self,
         phase: &Phase<'_>,
@@ -450,7 +450,7 @@ impl<'s, 'a> Test<'s, 'a> {
         })
     }
 
-    /// The same of the numbers that were passed over.
+    /// Returns the same for the skipped numbers.
     fn lost(&self, phase: &Phase<'_>, offset: usize, length: usize) -> (usize, Vec<u8>) {
         let lost = phase.receiver.records().lost();
         cut::<_, { LostRecord::LEN }>(lost, offset, length, |lost, place| {
@@ -504,7 +504,7 @@ fn stopped(reason: Reason) -> TestEnd {
     TestEnd::Failed(reason, why.to_owned())
 }
 
-/// The length of an image of records, and the bytes of a part of it: only the records of the part are written.
+/// Returns the length of an image of records, and a part of its bytes. Encodes only the records of the part.
 fn cut<T, const LEN: usize>(
     records: &[T],
     offset: usize,

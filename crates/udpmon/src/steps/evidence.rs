@@ -1,4 +1,4 @@
-//! What a test showed about the path.
+//! The evidence of a test about the path.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::result::Throughput;
 pub struct Evidence {
     /// Payload of a datagram.
     pub bytes: u32,
-    /// Datagrams that were sent.
+    /// Sent datagrams.
     pub sent: u64,
-    /// Those that the path lost: without `dropped`.
+    /// Datagrams lost by the path, without `dropped`.
     pub lost: u64,
-    /// Those that the responder's socket dropped, as far as that is known.
+    /// Datagrams dropped by the responder's socket, if known.
     pub dropped: u64,
     /// From the first departure to the last.
     pub departures: Duration,
@@ -21,15 +21,15 @@ pub struct Evidence {
     pub arrivals: Duration,
 }
 
-/// A spread of arrivals that scheduling explains.
+/// The spread of arrivals that scheduling can explain.
 const UNAVOIDABLE: Duration = Duration::from_micros(200);
 
 impl Evidence {
-    /// The evidence of a test.
+    /// Returns the evidence of a test.
     pub fn of(test: &Throughput) -> Self {
         let spaced = test.outcome.here.spaced.as_ref();
         let fate = test.fate();
-        // Of a stock responder a repeated datagram may hide a lost one.
+        // With a stock responder, a repeated datagram may hide a lost one.
         let received = fate.map_or(test.received.received, |fate| fate.received);
         let missing = test.sent.saturating_sub(received);
         let details = test.details.as_ref();
@@ -44,22 +44,22 @@ impl Evidence {
         }
     }
 
-    /// The rate of payload with which datagrams left, in bits per second.
+    /// Returns the departure rate of payload, in bits per second.
     pub fn offered(&self) -> f64 {
         self.rate(self.sent, self.departures)
     }
 
-    /// The rate of payload with which datagrams were received, in bits per second.
+    /// Returns the received rate of payload, in bits per second.
     pub fn received(&self) -> f64 {
         self.rate(self.sent - self.lost - self.dropped, self.arrivals)
     }
 
-    /// The rate of payload with which the path delivered datagrams, in bits per second.
+    /// Returns the rate of payload that the path delivered, in bits per second.
     pub fn delivered(&self) -> f64 {
         self.rate(self.sent - self.lost, self.arrivals)
     }
 
-    /// Datagrams over the gaps between them, of which there is one less.
+    /// Divides datagrams by the gaps between them, of which there is one fewer.
     fn rate(&self, datagrams: u64, time: Duration) -> f64 {
         let bits = f64::from(self.bytes) * 8.0 * datagrams.saturating_sub(1) as f64;
         if time.is_zero() {
@@ -68,12 +68,13 @@ impl Evidence {
         bits / time.as_secs_f64()
     }
 
-    /// The part of the datagrams that the path lost.
+    /// Returns the fraction of datagrams that the path lost.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / self.sent.max(1) as f64
     }
 
-    /// How much longer arrivals took than departures, as a part of the departures' time: a queue grew by that.
+    /// Returns the extra time of the arrivals, as a fraction of the time of the departures. A queue grew by this
+    /// fraction.
     pub fn stretch(&self) -> f64 {
         let departures = self.departures.as_secs_f64();
         if departures <= 0.0 {
@@ -82,7 +83,7 @@ impl Evidence {
         self.arrivals.as_secs_f64() / departures - 1.0
     }
 
-    /// Whether the path carried it: hardly anything was lost, and no queue grew.
+    /// Whether the path carried the rate: almost no loss, and no growing queue.
     pub fn is_carried(&self, tolerated_loss: f64, tolerated_stretch: f64) -> bool {
         let longest = self.departures.mul_f64(1.0 + tolerated_stretch);
         let longest = longest.max(self.departures + UNAVOIDABLE);

@@ -1,5 +1,5 @@
-//! Which test comes after which: a sweep over sizes and gaps, and the search for the highest rate without loss. Pure: both
-//! only see what a test showed.
+//! The order of tests: a sweep over sizes and gaps, and the search for the highest rate without loss. Both are pure:
+//! their only input is the evidence of each test.
 
 mod evidence;
 mod search;

@@ -1,56 +1,57 @@
 //! The search for the highest rate without loss.
 //!
-//! A test above the bottleneck's rate shows that rate: datagrams arrive with it. So the search tries the rate with which the
-//! last test's datagrams arrived, a little less and a little more, and only bisects where that does not show the bounds.
+//! In a test above the bottleneck's rate, datagrams arrive at that rate. So the search tries the arrival rate of the
+//! last test, slightly lower rates and slightly higher ones. It bisects only where these rates do not narrow the
+//! bounds.
 
 use crate::options::{Search, gap_of};
 use crate::steps::Evidence;
 
-/// A search that goes on.
+/// A running search.
 #[derive(Clone, Debug)]
 pub struct Searcher {
     settings: Search,
     bytes: u32,
-    /// The highest rate that was carried, with its test unless it was given.
+    /// The highest rate that the path carried, with its test. A rate given by the user has no test.
     low: Option<(f64, Option<Evidence>)>,
-    /// The lowest rate that was not.
+    /// The lowest rate that the path did not carry.
     high: Option<(f64, Evidence)>,
-    /// The rate with which the datagrams of that test arrived.
+    /// The arrival rate of that test.
     bottleneck: Option<f64>,
-    /// Arrivals did not show the bottleneck's rate.
+    /// Whether arrivals did not show the bottleneck's rate.
     is_misled: bool,
     tried: u32,
 }
 
-/// The end of a search.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
-    /// The highest rate that was carried, in bits of payload per second; `None` if none was.
+    /// The highest rate that the path carried, in bits of payload per second; `None` if it carried none.
     pub rate: Option<f64>,
-    /// Its test.
+    /// The test of that rate.
     pub carried: Option<Evidence>,
-    /// The test of the lowest rate that was not carried; `None` if none was too high.
+    /// The test of the lowest rate that the path did not carry; `None` if no rate was too high.
     pub refused: Option<Evidence>,
-    /// Why the search ended.
+    /// The reason for the end of the search.
     pub why: Why,
-    /// Tests.
+    /// The number of tests.
     pub tests: u32,
 }
 
-/// Why a search ended.
+/// The reason for the end of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The bounds are as close as was asked for.
+    /// The bounds reached the requested precision.
     Precise,
-    /// The path carried all that this host sends, or was to send.
+    /// The path carried the highest rate: that of this host, or the upper bound of the search.
     NoBound,
-    /// Not even the lowest rate was carried.
+    /// The path did not carry even the lowest rate.
     NothingCarried,
-    /// After too many tests: what the path carries changes.
+    /// The search ran too many tests, because the path's capacity changes.
     Unsteady,
 }
 
-/// More tests than these show that the path changes under the search.
+/// The maximum number of tests. A search with more tests indicates a changing path.
 const MOST_TESTS: u32 = 40;
 
 /// A rate at which the next bit takes a second.
@@ -70,7 +71,7 @@ impl Searcher {
         }
     }
 
-    /// The rate to try next, in bits of payload per second, `None` for as fast as possible; or the end.
+    /// Returns the next rate to try, in bits of payload per second, or the result. `None` means as fast as possible.
     pub fn advance(&mut self) -> Result<Option<f64>, Box<Found>> {
         if self.tried == 0 {
             return Ok(self.settings.high);
@@ -82,7 +83,7 @@ impl Searcher {
         let is_one_gap = low > 0.0 && gap_of(self.bytes, low) == gap_of(self.bytes, high);
         if high <= low * (1.0 + self.settings.precision) || is_one_gap {
             return match self.low {
-                // The bound that was given was never tried.
+                // No test has tried the given bound.
                 Some((rate, None)) => Ok(Some(rate)),
                 _ => Err(self.found(Why::Precise)),
             };
@@ -96,8 +97,8 @@ impl Searcher {
         Ok(Some(self.between(low, high)))
     }
 
-    /// A rate between the bounds: the next one below the bottleneck's until one is carried, then the next one above it;
-    /// or else in the middle.
+    /// Returns a rate between the bounds. Until the path carries a rate, this is the next one below the bottleneck's;
+    /// then it is the next one above. If no such rate is between the bounds, returns a rate in the middle.
     fn between(&self, low: f64, high: f64) -> f64 {
         let step = self.settings.precision * 0.45;
         let sign = match self.low {
@@ -116,24 +117,24 @@ impl Searcher {
         guess.unwrap_or(middle)
     }
 
-    /// Takes the evidence of the test that [`Self::advance`] asked for, and says whether the path carried it.
+    /// Handles the evidence of the test that [`Self::advance`] requested. Returns whether the path carried the rate.
     pub fn saw(&mut self, asked: Option<f64>, evidence: &Evidence) -> bool {
         self.tried += 1;
         let settings = &self.settings;
         let is_carried = evidence.is_carried(settings.tolerated, settings.precision * 0.3);
         let offered = evidence.offered();
         if is_carried {
-            // A sender that cannot keep a rate up shows nothing about it.
+            // A sender below the requested rate gives no evidence about that rate.
             let rate = asked.map_or(offered, |asked| asked.min(offered));
             self.low = Some((rate, Some(*evidence)));
         } else {
             let rate = asked.unwrap_or(offered).max(offered.min(LOWEST));
             self.high = Some((rate, *evidence));
-            // Loss below the rate that came through is another loss than a bottleneck's, whose rate is then not seen.
+            // Loss below the delivered rate has another cause than a bottleneck, so the bottleneck's rate is unknown.
             self.is_misled |= self.bottleneck.is_some_and(|seen| rate < seen);
             let seen = evidence.delivered();
             self.bottleneck = (seen > 0.0 && !self.is_misled).then_some(seen);
-            // What was carried before is not carried now, or was only given.
+            // The path no longer carries the lower bound, or never carried the given one.
             self.low = self.low.filter(|(low, _)| *low < rate);
         }
         is_carried
@@ -161,13 +162,13 @@ mod tests {
 
     use super::*;
 
-    /// A bottleneck with a queue, whose first bytes may pass at any rate.
+    /// A bottleneck with a queue. Its first bytes may pass at any rate.
     struct Link {
         bits_per_second: f64,
         queue_bytes: f64,
         bucket_bytes: f64,
         fastest: f64,
-        /// One of so many datagrams is lost whatever the rate.
+        /// One of this number of datagrams is lost at any rate.
         loses_one_of: u64,
     }
 
@@ -180,7 +181,7 @@ mod tests {
     };
 
     impl Link {
-        /// Datagrams for a second, or as many as were asked for.
+        /// The datagrams of one second, or the requested number.
         fn carry(&self, bytes: u32, rate: Option<f64>, count: Option<u64>) -> Evidence {
             let bits = f64::from(bytes) * 8.0;
             let rate = rate.unwrap_or(self.fastest).min(self.fastest);
@@ -216,7 +217,7 @@ mod tests {
             loop {
                 match searcher.advance() {
                     Ok(rate) => {
-                        // What is sent has a gap of whole nanoseconds.
+                        // The gap of sent datagrams is a whole number of nanoseconds.
                         let sent = rate
                             .map(|rate| f64::from(bytes) * 8.0 / gap_of(bytes, rate).as_secs_f64());
                         searcher.saw(rate, &self.carry(bytes, sent, count))
@@ -271,7 +272,7 @@ mod tests {
         assert!((found.rate.unwrap() / 5e7 - 1.0).abs() < 1e-3);
         let found = LINK.search(1400, bounded(Some(9e7), Some(2e8)), None);
         assert!((found.rate.unwrap() / 1e8 - 1.0).abs() < 0.01, "{found:?}");
-        // A bound that is too high is given up.
+        // The search discards a bound that is too high.
         let found = LINK.search(1400, bounded(Some(1.5e8), Some(2e8)), None);
         assert!((found.rate.unwrap() / 1e8 - 1.0).abs() < 0.01, "{found:?}");
         let slow = Link {

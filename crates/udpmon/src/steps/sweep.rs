@@ -1,25 +1,25 @@
-//! A sweep over sizes, and for each of them over gaps.
+//! A sweep over sizes, and over the gaps of each size.
 
 use std::time::Duration;
 
 use crate::options::Sweep;
 use crate::steps::Evidence;
 
-/// A loss-free test may have arrivals that take this much longer than its departures.
+/// The maximum extra time of arrivals over departures in a test that counts as loss-free.
 const STRETCH: f64 = 0.005;
 
-/// The way through a sweep.
+/// A position in a sweep.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     sweep: &'a Sweep,
     size: usize,
     gap: usize,
-    /// Tests in a row that the path carried.
+    /// Consecutive tests that the path carried.
     carried: u32,
 }
 
 impl<'a> Walk<'a> {
-    /// At the first test.
+    /// Starts at the first test.
     pub fn new(sweep: &'a Sweep) -> Self {
         Self {
             sweep,
@@ -29,7 +29,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Size and gap of the next test; `None` at the end.
+    /// Returns size and gap of the next test; `None` at the end.
     pub fn advance(&mut self) -> Option<(u32, Duration)> {
         if self.gap == self.sweep.gaps.len() {
             (self.size, self.gap, self.carried) = (self.size + 1, 0, 0);
@@ -40,7 +40,7 @@ impl<'a> Walk<'a> {
         Some((bytes, gap))
     }
 
-    /// Takes the evidence of that test. Returns how many tests of its size are left out.
+    /// Handles the evidence of that test. Returns the number of skipped tests of its size.
     pub fn saw(&mut self, evidence: &Evidence) -> usize {
         let is_carried = evidence.is_carried(0.0, STRETCH);
         self.carried = if is_carried { self.carried + 1 } else { 0 };
@@ -98,7 +98,7 @@ mod tests {
             walked(&sweep, |_| 0),
             [(100, 0), (100, 1), (50, 0), (50, 1)]
         );
-        // A test with loss begins the count again.
+        // A test with loss restarts the count.
         assert_eq!(walked(&sweep, |gap| u64::from(gap == 1)), all);
         assert_eq!(walked(&sweep, |gap| u64::from(gap == 0)).len(), 6);
     }

@@ -1,16 +1,16 @@
-//! The block of 208 bytes that each request and each datagram of a test begins with.
+//! The block of 208 bytes at the start of each request and of each test datagram.
 
 use std::fmt;
 
 use codec::{Order, Record};
 
-/// What a block asks for or answers. Stock responders drop other codes silently.
+/// The meaning of a block. Stock responders drop other codes silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Command {
-    /// Begins a test, and sets the responder's time to zero.
+    /// Starts a test, and sets the responder's time to zero.
     ZeroStats = 0x01,
-    /// Asks for the counts, and ends what the responder measures of its host.
+    /// Requests the counts, and ends the responder's measurement of its host.
     GetStats = 0x02,
     /// A datagram of a test.
     Data = 0x04,
@@ -34,11 +34,12 @@ pub enum Command {
     GetCpuLoad = 0x44,
     /// Asks for the counters of the network interface card.
     GetNic = 0x45,
-    /// Of a linerate: asks for a numbered part of an [`Object`](super::Object).
+    /// From a linerate: requests a numbered part of an [`Object`](super::Object).
     Fetch = 0x60,
     /// Answers [`Self::Fetch`].
     Fetched = 0x61,
-    /// Of a linerate: reports that the responder has ended a test. [`Block::length`] has the number of an [`EndReason`].
+    /// From a linerate: reports that the responder has ended a test. [`Block::length`] is the number of an
+    /// [`EndReason`].
     Ended = 0x62,
     /// Clears the counts, after the exchanges that fit the clocks.
     Start = 0x80,
@@ -73,24 +74,24 @@ impl Command {
     }
 }
 
-/// Why a responder ended a test.
+/// The reason for a responder's end of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndReason {
-    /// The responder does not say.
+    /// Unknown.
     #[default]
     Unknown,
-    /// It was stopped, or a limit was reached.
+    /// The responder was stopped, or the test reached a limit.
     Stopped,
-    /// Another test began from the same host.
+    /// Another test from the same host started.
     Replaced,
-    /// Nothing came for too long.
+    /// No datagram arrived before the timeout.
     Silence,
 }
 
 impl EndReason {
     const ALL: [Self; 4] = [Self::Unknown, Self::Stopped, Self::Replaced, Self::Silence];
 
-    /// The reason of a number.
+    /// Returns the reason with this number.
     pub fn of_number(number: u32) -> Self {
         Self::ALL.get(number as usize).copied().unwrap_or_default()
     }
@@ -108,7 +109,7 @@ impl fmt::Display for EndReason {
 }
 
 codec::record! {
-    /// The common block. Which fields have a meaning depends on the command; the others may hold anything.
+    /// The common block. The command decides which fields have a meaning; the others may hold any value.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Block: 208 bytes {
         /// The code of a [`Command`].
@@ -117,29 +118,29 @@ codec::record! {
         [4] version: u32,
         /// The number of a datagram; the first one is 0.
         [8] number: i64,
-        /// When it was sent, since the requester's time zero, in 0.1 µs; µs in [`Command::Request`].
+        /// The send time, relative to the requester's time zero, in 0.1 µs; in [`Command::Request`], in µs.
         [16] sent: i64,
-        /// When a response was sent, since the responder's time zero, in µs.
+        /// The send time of a response, relative to the responder's time zero, in µs.
         [24] responded: i64,
-        /// The bytes wanted back, or the bytes of memory for records.
+        /// The requested length in bytes, or the bytes of memory for records.
         [32] length: u32,
-        /// Stock: acknowledge each datagram. Stock responders fail to, so it is always 0.
+        /// Stock: acknowledge each datagram. Stock responders fail to do so, so it is always 0.
         [36] acknowledge: u32,
         /// The low edge of histogram 0 in 0.1 µs; the number of the histogram in [`Command::GetHistogram`].
         [40] low: i32,
         /// The width of histogram 0's bins in 0.1 µs.
         [44] width: i32,
-        /// The offset of the part wanted: bytes, or words of 8 bytes in [`Command::GetRecords`].
+        /// The offset of the requested part in bytes; in [`Command::GetRecords`], in words of 8 bytes.
         [48] offset: u32,
         /// 1: record lost packets only.
         [52] lost_only: u32,
-        /// Datagrams that are not recorded, at the beginning.
+        /// The number of datagrams at the start that are not recorded.
         [56] skip: u32,
-        /// Counts of the statistics: received datagrams, also late and repeated ones,
+        /// Counts of the statistics: received datagrams, including late and repeated ones,
         [60] received: u32,
-        /// numbers passed over,
+        /// skipped numbers,
         [64] lost: u32,
-        /// and datagrams whose number is not above all before.
+        /// and datagrams with a number not above all earlier ones.
         [68] bad_order: u32,
         /// From the first datagram of a test to the last, in 0.1 µs.
         [72] first_to_last: i64,
@@ -149,7 +150,7 @@ codec::record! {
 }
 
 impl Block {
-    /// A request of this kind with zeros in all fields.
+    /// Creates a request of this kind. All other fields are zero.
     pub fn request(command: Command) -> Self {
         Self {
             command: command as u32,
@@ -158,7 +159,7 @@ impl Block {
         }
     }
 
-    /// A datagram's block. A shorter datagram has zeros in the fields that it lacks; `None` without a command.
+    /// Reads the block of a datagram. Fields missing from a shorter datagram are zero; `None` without a command.
     pub fn read(datagram: &[u8]) -> Option<Self> {
         let mut bytes = [0; Self::LEN];
         let length = datagram.len().min(Self::LEN);
@@ -166,7 +167,7 @@ impl Block {
         (length >= 4).then(|| Self::of_bytes(&bytes, Order::Little))
     }
 
-    /// Writes the fields over the beginning of a datagram, as far as it has room for them. Other bytes stay.
+    /// Writes the fields over the start of a datagram, as far as they fit. Other bytes remain unchanged.
     pub fn write(&self, datagram: &mut [u8]) {
         let mut bytes = [0; Self::LEN];
         let length = datagram.len().min(Self::LEN);
@@ -175,12 +176,12 @@ impl Block {
         datagram[..length].copy_from_slice(&bytes[..length]);
     }
 
-    /// The block alone.
+    /// Returns only the block.
     pub fn encode(&self) -> [u8; Self::LEN] {
         self.to_bytes(Order::Little)
     }
 
-    /// The command; `None` of a code that has no meaning.
+    /// Returns the command; `None` for an unknown code.
     pub fn command(&self) -> Option<Command> {
         Command::of_code(self.command)
     }

@@ -1,6 +1,6 @@
-//! How two linerates know each other: an addition to the blocks of requests and replies.
+//! The extension by which two linerates recognise each other: an addition to the blocks of requests and replies.
 //!
-//! It lies in the place of interrupt counts that UDPmon 1.5.2 neither fills nor reads:
+//! It takes the place of interrupt counts, which UDPmon 1.5.2 neither fills nor reads:
 //!
 //! | bytes | |
 //! |---|---|
@@ -13,14 +13,14 @@
 //! | 128–131 | always 0 |
 //! | 132–135 | CRC-32 (IEEE) over the command's code and the addition up to here |
 //!
-//! A stock responder answers with an echo of the request under another code, so its echo has a wrong checksum.
+//! A stock responder echoes the request under another code, so the echo has a wrong checksum.
 
 use super::Block;
 
-/// What a linerate adds to a block.
+/// A linerate's addition to a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capability {
-    /// A random number of the responder's. A request that has it comes from where replies arrive.
+    /// A random number chosen by the responder. A request that contains it comes from an address that receives replies.
     pub nonce: u128,
     /// The number of the request.
     pub request: u64,
@@ -46,7 +46,7 @@ impl Capability {
         })
     }
 
-    /// Puts the addition into a block that is otherwise complete: its command is part of the checksum.
+    /// Writes the addition into a block that is otherwise complete. The command is part of the checksum.
     pub fn put(&self, block: &mut [u8; Block::LEN]) {
         block[START..START + 8].copy_from_slice(MAGIC);
         block[START + 8..START + 16].copy_from_slice(&HEAD);

@@ -1,12 +1,12 @@
-//! The image of a host's counters: two readings, each as texts of the kernel and as numbers.
+//! The image of a host's counters: two snapshots, each as kernel texts and as numbers.
 
 use codec::{Order, Record, Text};
 
 codec::record! {
-    /// What an interface carried.
+    /// The counters of an interface.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct InterfaceCounters: 80 bytes {
-        /// Its name. Stock prints it as the kernel's table has it: 6 places wide, with a colon.
+        /// The name. Stock prints it as in the kernel's table: 6 characters wide, with a colon.
         [0] name: Text<16>,
         /// Packets, bytes, errors and drops, received and then sent.
         [16] values: [i64; 8],
@@ -14,7 +14,7 @@ codec::record! {
 }
 
 codec::record! {
-    /// What the protocols counted, by the names of their MIBs.
+    /// The counters of the protocols, named as in their MIBs.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[expect(missing_docs, reason = "the fields are the kernel's")]
     pub struct ProtocolCounters: 160 bytes {
@@ -41,22 +41,22 @@ codec::record! {
     }
 }
 
-/// What a host counted, or the difference of two readings.
+/// The counters of a host, or the difference of two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
-    /// Of each interface.
+    /// The counters of each interface.
     pub interfaces: Vec<InterfaceCounters>,
-    /// Of the protocols.
+    /// The counters of the protocols.
     pub protocols: ProtocolCounters,
-    /// The test is by IPv6.
+    /// Whether the test uses IPv6.
     pub is_v6: bool,
 }
 
-/// The image that a responder sends.
+/// The image sent by a responder.
 #[derive(Debug)]
 pub struct CounterImage;
 
-/// Texts of the kernel with the counters.
+/// Kernel texts that contain the counters.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts<'a> {
     /// `/proc/net/dev`.
@@ -78,7 +78,7 @@ impl CounterImage {
     /// Length in bytes.
     pub const LEN: usize = MODE_AT + 4;
 
-    /// Reads an image: the differences of its two readings.
+    /// Reads an image. Returns the difference of its two snapshots.
     pub fn decode(image: &[u8]) -> Option<HostCounters> {
         let image = image.get(..Self::LEN)?;
         let is_v6 = u32::from_le_bytes(codec::part(image, MODE_AT)) == 2;
@@ -86,7 +86,7 @@ impl CounterImage {
         Some(second.since(&first, is_v6))
     }
 
-    /// An image without texts, whose first reading is zero. Interfaces that it has no room for are left out.
+    /// Creates an image without texts. The first snapshot is zero. Interfaces that do not fit are left out.
     pub fn encode(counters: &HostCounters) -> Vec<u8> {
         let mut image = vec![0; Self::LEN];
         let reading = &mut image[READING..2 * READING];
@@ -110,7 +110,7 @@ impl CounterImage {
     }
 }
 
-/// One reading of an image: its texts, or its numbers where there are none.
+/// Reads one snapshot of an image: its texts, or its numbers if there are no texts.
 fn reading(bytes: &[u8]) -> HostCounters {
     let text = |at: usize| {
         let text = bytes[at..at + TEXT].split(|byte| *byte == 0).next();
@@ -137,7 +137,7 @@ fn reading(bytes: &[u8]) -> HostCounters {
 }
 
 impl InterfaceCounters {
-    /// Without the blanks and the colon of the kernel's table.
+    /// Returns the name without the blanks and the colon of the kernel's table.
     fn with_plain_name(self) -> Self {
         let name = self.name.raw_str().unwrap_or_default();
         Self {
@@ -148,7 +148,7 @@ impl InterfaceCounters {
 }
 
 impl Texts<'_> {
-    /// The counters of the texts. A line that is not whole is left out.
+    /// Parses the counters of the texts. Incomplete lines are left out.
     pub fn parse(&self) -> HostCounters {
         let lines = self.interfaces.lines().filter_map(interface);
         HostCounters {
@@ -210,7 +210,7 @@ fn interface(line: &str) -> Option<InterfaceCounters> {
     })
 }
 
-/// A value of `/proc/net/snmp`, where a line of names stands above each line of values.
+/// Finds a value in `/proc/net/snmp`, which has a line of names above each line of values.
 fn table_value(text: &str, protocol: &str, name: &str) -> i64 {
     let mut lines = text.lines().filter(|line| line.starts_with(protocol));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
@@ -223,7 +223,7 @@ fn table_value(text: &str, protocol: &str, name: &str) -> i64 {
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// A value of `/proc/net/snmp6`, which has one on each line.
+/// Finds a value in `/proc/net/snmp6`, which has one value per line.
 fn line_value(text: &str, name: &str) -> i64 {
     let mut pairs = text
         .lines()
@@ -235,7 +235,7 @@ fn line_value(text: &str, name: &str) -> i64 {
 }
 
 impl HostCounters {
-    /// What was counted after `earlier`. An interface that was not there before is counted from zero.
+    /// Returns the counts since `earlier`. A new interface counts from zero.
     #[must_use]
     pub fn since(&self, earlier: &Self, is_v6: bool) -> Self {
         let interfaces = self.interfaces.iter().map(|now| {
@@ -272,7 +272,7 @@ impl ProtocolCounters {
     }
 }
 
-/// Counters of an old kernel have 32 bits and may have gone round once.
+/// Returns a difference of counters. Those of an old kernel have 32 bits and may have wrapped once.
 fn difference(now: i64, before: i64) -> i64 {
     let difference = now.wrapping_sub(before);
     match difference {

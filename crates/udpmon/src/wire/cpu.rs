@@ -3,7 +3,7 @@
 use codec::{Order, Record};
 
 codec::record! {
-    /// How a CPU spent its time, or all of them, in whole per cent.
+    /// The time of one CPU or of all CPUs by kind, in whole per cent.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CpuLoad: 96 bytes {
         /// Programs.
@@ -14,7 +14,7 @@ codec::record! {
         [16] system: u64,
         /// Idle.
         [24] idle: u64,
-        /// Idle, while a disk worked.
+        /// Idle while waiting for a disk.
         [32] iowait: u64,
         /// Interrupts.
         [40] irq: u64,
@@ -22,7 +22,7 @@ codec::record! {
         [48] softirq: u64,
         /// The kernel for programs.
         [64] kernel: u64,
-        /// In the first entry: how many entries are in use.
+        /// In the first entry: the number of entries in use.
         [88] count: u32,
     }
 }
@@ -41,7 +41,7 @@ impl CpuLoad {
         loads.into_iter().take(count).collect()
     }
 
-    /// The image. CPUs that it has no room for are left out.
+    /// Encodes the image. CPUs that do not fit are left out.
     pub fn encode_all(loads: &[Self]) -> Vec<u8> {
         let mut image = vec![0; Self::IMAGE];
         let count = loads.len().min(ENTRIES);

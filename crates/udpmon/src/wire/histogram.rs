@@ -1,4 +1,4 @@
-//! The image of a histogram, which a responder fills and a client shows.
+//! The image of a histogram. A responder fills it, and a client prints it.
 
 use codec::{Order, Record, Text};
 
@@ -14,21 +14,21 @@ codec::record! {
         [8] width: i32,
         /// The bins in use.
         [12] bins: u32,
-        /// The sum of all values that fell into a bin.
+        /// The sum of all values that are in a bin.
         [16] sum: i64,
-        /// Values below the first bin, in each bin, and in the last place above all bins.
+        /// Values below the first bin, in each bin, and (last place) above all bins.
         [32] counts: [u64; 1000],
-        /// What the values are.
+        /// The title of the values.
         [8032] title: Text<32>,
     }
 }
 
-/// The bins of a responder's histogram 0, as the client asks for them, in 0.1 µs.
+/// The bins of a responder's histogram 0, as requested by the client, in 0.1 µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binning {
-    /// The low edge.
+    /// The low edge of the first bin.
     pub low: i32,
-    /// The width, from 1.
+    /// The width of a bin, at least 1.
     pub width: i32,
 }
 
@@ -41,11 +41,11 @@ impl Default for Binning {
 const OVERFLOW: usize = 999;
 const MOST_BINS: u32 = 998;
 
-/// Of histograms 3 and 4: nanoseconds in the 0.1 µs of a request, as stock counts them.
+/// The scale of histograms 3 and 4: nanoseconds per 0.1 µs of a request, as in stock.
 const STOCK_SCALE: i32 = 250;
 
 impl Histogram {
-    /// How many histograms a responder has.
+    /// The number of histograms of a responder.
     pub const COUNT: u32 = 5;
 
     /// An empty histogram.
@@ -83,7 +83,7 @@ impl Histogram {
     /// Adds a value.
     pub fn record(&mut self, value: i64) {
         let offset = value.saturating_sub(self.low.into());
-        // Stock divides towards zero, which puts values below the low edge into the first bin.
+        // Stock divides towards zero, so values slightly below the low edge count in the first bin.
         let bin = offset.div_euclid(self.width.into());
         let place = match u32::try_from(bin) {
             Ok(bin) if bin < self.bins => {
@@ -96,7 +96,7 @@ impl Histogram {
         self.counts[place] = self.counts[place].saturating_add(1);
     }
 
-    /// Reads an image. Bins that it has no room for are left out, and bins of no width have width 1.
+    /// Reads an image. Bins that do not fit are left out; a bin width of 0 becomes 1.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
         let mut histogram = Self::of_bytes(bytes, Order::Little);
@@ -122,7 +122,7 @@ impl Histogram {
         i64::from(self.low) + bin as i64 * i64::from(self.width)
     }
 
-    /// Values that fell into a bin.
+    /// Returns the number of values in a bin.
     pub fn in_range(&self) -> u64 {
         self.in_bins()
             .iter()
@@ -139,7 +139,7 @@ impl Histogram {
         self.counts[OVERFLOW]
     }
 
-    /// The mean of the values that fell into a bin; 0 of none.
+    /// Returns the mean of the values in bins; 0 if there are none.
     pub fn mean(&self) -> f64 {
         self.sum as f64 / self.in_range().max(1) as f64
     }

@@ -1,8 +1,8 @@
 //! Bytes ↔ messages of UDPmon, protocol version 7. Pure; all numbers are little-endian.
 //!
-//! Each request is a [`Block`], which the datagrams of a test also begin with. A reply is a block, or a part of an image
-//! without a header: the images are [`Histogram`], [`CounterImage`], [`NicCounters`], [`CpuLoad`]s and records. Two
-//! linerates add a [`Capability`] to their blocks and ask for numbered [`Part`]s.
+//! Each request, and the start of each test datagram, is a [`Block`]. A reply is a block, or a part of an image without
+//! a header. The images are [`Histogram`], [`CounterImage`], [`NicCounters`], [`CpuLoad`]s and records. Two linerates
+//! add a [`Capability`] to their blocks and request numbered [`Part`]s.
 
 mod block;
 mod capability;
@@ -22,16 +22,16 @@ pub use nic::NicCounters;
 pub use part::{Details, Object, Part};
 pub use records::{LostRecord, PacketRecord, aligned};
 
-/// Where a responder listens by default.
+/// The default port of a responder.
 pub const DEFAULT_PORT: u16 = 14_233;
 
-/// The protocol's version. Programs of another one refuse to talk.
+/// The version of the protocol. Programs refuse peers of another version.
 pub const VERSION: u32 = 7;
 
-/// The most bytes of an image that a client asks for in one request.
+/// The maximum number of image bytes per request of a client.
 pub const SLICE: u32 = 1400;
 
-/// The part of an image that a request asks for. Where the image ends, zeros follow.
+/// Returns the requested part of an image, padded with zeros after the end of the image.
 pub fn slice(image: &[u8], from: usize, length: usize) -> Vec<u8> {
     let rest = image.get(from..).unwrap_or_default();
     let mut slice = rest[..rest.len().min(length)].to_vec();

@@ -3,7 +3,7 @@
 use codec::{Order, Record, Text};
 
 codec::record! {
-    /// Counters of a network interface card; -1 is one that the card does not have.
+    /// Counters of a network interface card; -1 marks a missing counter.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NicCounters: 136 bytes {
         /// In the order of [`NicCounters::NAMES`].
@@ -40,7 +40,7 @@ impl NicCounters {
         self.to_bytes(Order::Little)
     }
 
-    /// The values that were sent; `None` is one that the card does not have.
+    /// Returns the values sent; `None` marks a missing counter.
     pub fn values(&self) -> impl Iterator<Item = Option<i64>> + '_ {
         let count = (self.count as usize).min(Self::NAMES.len());
         let values = self.values[..count].iter();

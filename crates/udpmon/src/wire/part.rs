@@ -1,10 +1,10 @@
-//! What two linerates exchange beyond the protocol: numbered parts of objects, and exact figures.
+//! The extension of the protocol between two linerates: numbered parts of objects, and exact figures.
 
 use codec::{Order, Record};
 
 use super::Command;
 
-/// What [`Command::Fetch`] asks for: [`Block::low`](super::Block::low) has the number.
+/// An object that [`Command::Fetch`] requests by the number in [`Block::low`](super::Block::low).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Object {
     /// A [`Histogram`](super::Histogram): 0–4.
@@ -24,7 +24,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// The object of a number.
+    /// Returns the object with this number.
     pub fn of_number(number: i32) -> Option<Self> {
         Some(match number {
             0..=4 => Self::Histogram(number as u32),
@@ -64,11 +64,11 @@ codec::record! {
         [8] request: u64,
         /// The number of the object.
         [16] object: u32,
-        /// Where the bytes lie in the object.
+        /// The offset of the bytes in the object.
         [20] offset: u32,
         /// The length of the object.
         [24] total: u32,
-        /// How many bytes follow.
+        /// The number of bytes that follow.
         [28] length: u32,
     }
 }
@@ -95,7 +95,7 @@ impl Part {
         [&head[..], bytes].concat()
     }
 
-    /// Reads a part; `None` of anything else.
+    /// Reads a part; `None` for any other datagram.
     pub fn decode(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (head, bytes) = datagram.split_at_checked(Self::LEN)?;
         let head = Self::of_bytes(head, Order::Little);
@@ -111,25 +111,25 @@ codec::record! {
     /// A responder's exact figures of a test.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Details: 208 bytes {
-        /// Different packets that came.
+        /// Different packets that arrived.
         [0] received: u64,
-        /// Numbers up to the highest that have not come.
+        /// Numbers up to the highest that have not arrived.
         [8] lost: u64,
-        /// Packets that came after one of a higher number.
+        /// Packets that arrived after one with a higher number.
         [16] late: u64,
-        /// Packets that came again.
+        /// Packets that arrived again.
         [24] repeated: u64,
-        /// The highest number, plus 1; 0 of none.
+        /// The highest number plus 1; 0 if there is none.
         [32] end: u64,
-        /// Payload of all that came.
+        /// The payload of all packets that arrived.
         [40] bytes: u64,
         /// Packets that the kernel dropped because the socket's receive buffer was full.
         [48] socket_drops: u64,
-        /// When the first packet came, since the responder's time zero, in ns.
+        /// The arrival time of the first packet, relative to the responder's time zero, in ns.
         [56] first_ns: u64,
-        /// When the last one came.
+        /// The arrival time of the last packet.
         [64] last_ns: u64,
-        /// The clock of arrival times: 0 this program's, 1 the kernel's, 2 the network interface's.
+        /// The clock of arrival times: 0 for this program's, 1 for the kernel's, 2 for the network interface's.
         [72] clock: u32,
         /// The capacity of the record memory in bytes.
         [76] record_bytes: u32,
@@ -137,15 +137,15 @@ codec::record! {
         [80] gaps: u64,
         /// Their sum in ns.
         [88] gap_sum_ns: u64,
-        /// The least one, percentiles 1, 10, 50, 90, 99 and 99.9, and the greatest one, in ns.
+        /// The minimum, percentiles 1, 10, 50, 90, 99 and 99.9, and the maximum, in ns.
         [96] gap_points_ns: [u64; 8],
-        /// Other tests of the same responder at the same time.
+        /// Other tests of the same responder during this one.
         [160] others: u32,
-        /// By how many microseconds the responder's wall clock was set during the test.
+        /// The change of the responder's wall clock during the test, in µs.
         [164] clock_step_us: i32,
-        /// Packets that are too short for a number, or whose number is none of the test's.
+        /// Packets that are too short for a number, or whose number is not of this test.
         [168] strange: u64,
-        /// Packets that the kernel did not stamp: their arrival times are of this program's clock.
+        /// Packets without a kernel time stamp. Their arrival times are by this program's clock.
         [176] unstamped: u64,
     }
 }

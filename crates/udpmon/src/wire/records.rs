@@ -1,31 +1,31 @@
-//! Records of single packets, as a responder keeps them.
+//! Records of single packets, as stored by a responder.
 
 use codec::{Order, Record};
 
 codec::record! {
-    /// A packet (`-G`). One that did not come has zeros.
+    /// A packet (`-G`). A packet that did not arrive is all zeros.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PacketRecord: 32 bytes {
-        /// When it came, since the responder's time zero, in 0.1 µs; in ns in [`Object::ExactRecords`].
+        /// The arrival time relative to the responder's time zero, in 0.1 µs; in [`Object::ExactRecords`], in ns.
         ///
         /// [`Object::ExactRecords`]: super::Object::ExactRecords
         [0] came: i64,
-        /// When it was sent, as it says, since the requester's time zero, in 0.1 µs.
+        /// The send time in the packet, relative to the requester's time zero, in 0.1 µs.
         [8] sent: i64,
-        /// When the kernel received it, since 1970, in ns; 0 is unknown.
+        /// The kernel's receive time since 1970, in ns; 0 if unknown.
         [16] kernel_ns: u64,
-        /// When the network interface received it, by a clock of its own, in ns; 0 is unknown.
+        /// The network interface's receive time by its own clock, in ns; 0 if unknown.
         [24] hardware_ns: u64,
     }
 }
 
 codec::record! {
-    /// A number that was passed over (`-L`).
+    /// A skipped number (`-L`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct LostRecord: 24 bytes {
-        /// When the last packet before it came, in 0.1 µs.
+        /// The arrival time of the last packet before it, in 0.1 µs.
         [0] came: i64,
-        /// When that one was sent, in 0.1 µs.
+        /// The send time of that packet, in 0.1 µs.
         [8] sent: i64,
         /// The number.
         [16] number: i64,
@@ -35,13 +35,13 @@ codec::record! {
 macro_rules! images {
     ($($record:ident),+) => {$(
         impl $record {
-            /// Reads an image. A part of a record at its end is left out.
+            /// Reads an image. An incomplete record at its end is left out.
             pub fn decode_all(image: &[u8]) -> Vec<Self> {
                 let records = image.chunks_exact(Self::LEN);
                 records.map(|record| Self::of_bytes(record, Order::Little)).collect()
             }
 
-            /// Writes a record to its place in an image.
+            /// Writes a record at its place in an image.
             pub fn write(&self, place: &mut [u8]) {
                 self.put(place, Order::Little);
             }
@@ -51,8 +51,8 @@ macro_rules! images {
 
 images!(PacketRecord, LostRecord);
 
-/// Reads the records of a stock responder, whose later records lie half a record further for each packet that was late
-/// or repeated. `sent` has the send time of each packet that is recorded, in ascending order, in 0.1 µs.
+/// Reads the records of a stock responder. Each late or repeated packet moves its later records by half a record.
+/// `sent` contains the send time of each recorded packet, in ascending order, in 0.1 µs.
 pub fn aligned(image: &[u8], sent: &[i64]) -> Vec<PacketRecord> {
     let halves: Vec<[i64; 2]> = image
         .chunks_exact(PacketRecord::LEN / 2)
@@ -70,7 +70,7 @@ pub fn aligned(image: &[u8], sent: &[i64]) -> Vec<PacketRecord> {
     for (at, number) in numbers.iter().enumerate() {
         let Some(number) = *number else { continue };
         let [came, sent] = halves[at];
-        // A late packet's stamps are elsewhere, and those behind it may be another packet's.
+        // A late packet's stamps are elsewhere, and the stamps after it may belong to another packet.
         let is_in_order = numbers[..at]
             .iter()
             .flatten()

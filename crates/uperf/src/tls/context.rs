@@ -229,10 +229,10 @@ impl Security {
 
     fn make(&self, key: SignatureAlgorithm) -> Result<CertifiedKey, Trouble> {
         if self.verbose {
-            eprintln!(
+            sys::write_error_line(format_args!(
                 "uperf: no {} here or above, and no --tls-cert: a certificate is made",
                 self.stock
-            );
+            ));
         }
         made::make(key).map_err(Trouble::Making)
     }
