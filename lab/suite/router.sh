@@ -9,7 +9,7 @@
 cpu() {
     serve "$2" && limit_memory
     before=$(ticks)
-    client "$1" -t TCP_STREAM -l 2 -c -C -- -k LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_CPU_METHOD,LOCAL_SD,LOCAL_CPU_COUNT >out
+    client "$1" -t TCP_STREAM -l 2 -c -C -- -k LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_CPU_METHOD,LOCAL_SD,LOCAL_CPU_COUNT,LOCAL_BYTES_SENT,ELAPSED_TIME >out
     cat out
     busy=$(echo "$before $(ticks)" | awk '{ print 100 * ($3 - $1) / ($4 - $2) }')
     echo "busy by the kernel's count: $busy"
@@ -18,7 +18,11 @@ cpu() {
     least=$(echo "$busy" | awk '{ print $1 - 20 }')
     within "busy here" "$(value LOCAL_CPU_UTIL out)" "$least" 100
     within "busy there" "$(value REMOTE_CPU_UTIL out)" "$least" 100
-    within "service demand" "$(value LOCAL_SD out)" 0.01 1000
+    # Microseconds of CPU per KB: a slow machine has any.
+    demand=$(echo "$(value LOCAL_CPU_UTIL out) $(value ELAPSED_TIME out) $(value LOCAL_BYTES_SENT out)" |
+        awk '{ print $1 / 100 * $2 * 1e6 / ($3 / 1024) }')
+    within "service demand" "$(value LOCAL_SD out)" \
+        "$(echo "$demand" | awk '{ print $1 * 0.98 }')" "$(echo "$demand" | awk '{ print $1 * 1.02 }')"
 }
 
 # Ticks that the processors were busy, and all.

@@ -254,9 +254,15 @@ fn who_spins() {
         ("--allow-spin", long, "--spin", true, true),
     ] {
         let client = format!("-t TCP_RR -l 1 -b 2,1 {times} {spin}");
-        let calls = both("-e trace=clock_nanosleep", server, &client);
-        assert_eq!(slept(&calls.client), here, "{client}: {:?}", calls.client);
-        assert_eq!(slept(&calls.server), there, "{client}: {:?}", calls.server);
+        // An end that is late in every interval has no time to sleep, on a busy machine.
+        let sleep_as_expected = (0..20).any(|_| {
+            let calls = both("-e trace=clock_nanosleep", server, &client);
+            let found = [slept(&calls.client), slept(&calls.server)];
+            assert!(here || !found[0], "{client}: {:?}", calls.client);
+            assert!(there || !found[1], "{client}: {:?}", calls.server);
+            found == [here, there]
+        });
+        assert!(sleep_as_expected, "{client}: an end did not sleep");
     }
 }
 
